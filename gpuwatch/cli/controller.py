@@ -20,6 +20,7 @@ from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.recall import recall
 from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.controller.timings import Timings, timed
 from gpuwatch.controller.web.serve import Observers, make_observers, make_server
@@ -81,6 +82,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
     cloud = cloud_of(settings, clock, timings)
     unwritten = read_only and settings.ledger.unwritten
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
+    recall(cloud, ledger)
     try:
         yield LiveParts(
             clock=clock,

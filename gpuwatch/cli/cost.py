@@ -70,9 +70,9 @@ def cost(  # noqa: PLR0913  one for each option
             from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
             from gpuwatch.money import unused as left  # noqa: PLC0415  likewise
 
-            found = cloud_of(settings, SystemClock()).leftovers()
-            document["unused"] = left.as_object(found)
-            lines += ["", "In addition, now, without a running machine:", left.as_text(found)]
+            found, silent = left.listed(cloud_of(settings, SystemClock()))
+            document["unused"] = left.as_object(found, silent)
+            lines += ["", "In addition, now, without a running machine:", left.as_text(found, silent)]
         say(json_text("cost", document) if as_json else "\n".join(lines))
         sys.exit(1 if proved is not None and proved.wrong else 0)
 

@@ -148,7 +148,12 @@ def status(
         if as_json:
             for trouble in limits.troubles:
                 say(trouble, err=True)
-            say(json_text("status", StatusPage(at=page.at, total=page.total, nodes=page.nodes, quotas=limits.rows)))
+            say(
+                json_text(
+                    "status",
+                    StatusPage(at=page.at, total=page.total, nodes=page.nodes, silent=page.silent, quotas=limits.rows),
+                )
+            )
             return
         out = console()
         print_lines([*listing.table(page, choice, width_of(out)), listing.totals(page), *listing.hints(page)], out)
@@ -243,11 +248,15 @@ def explain(
 @config_option
 @json_option
 def unused(path: Path | None, *, as_json: bool) -> None:
-    """List volumes and addresses that cost money and serve no running machine. Nothing is changed."""
+    """List volumes and addresses that cost money and serve no running machine. Nothing is changed.
+
+    The exit status is 1 where a cloud or a region gave no answer.
+    """
     with explained():
         from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
         from gpuwatch.money import unused as left  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
-        found = cloud_of(settings_of(path), SystemClock()).leftovers()
-        say(json_text("unused", left.as_object(found)) if as_json else left.as_text(found))
+        found, silent = left.listed(cloud_of(settings_of(path), SystemClock()))
+        say(json_text("unused", left.as_object(found, silent)) if as_json else left.as_text(found, silent))
+        sys.exit(1 if silent else 0)

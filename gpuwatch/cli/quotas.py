@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from gpuwatch.clouds import AuthFailedError, Cloud, CloudError
 from gpuwatch.clouds.permissions import Quota
+from gpuwatch.clouds.silence import partial
 from gpuwatch.controller.node_row import QuotaRow
 from gpuwatch.model.legible import legible
 
@@ -48,7 +49,11 @@ def asked_of(cloud: Cloud) -> Found:
     for name, part in clouds.items():
         ask: Callable[[], Sequence[Quota]] | None = getattr(part, "quotas", None)
         try:
-            quotas += [replace(each, cloud=name) for each in (ask() if ask is not None else ())]
+            with partial() as silent:
+                quotas += [replace(each, cloud=name) for each in (ask() if ask is not None else ())]
+            for each in silent:
+                where = replace(each, cloud=name).name
+                troubles.append(legible(f"What is left of the quotas in {where} is not known: {each.reason}"))
         except AuthFailedError:
             continue
         except CloudError as error:

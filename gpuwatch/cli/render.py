@@ -11,6 +11,7 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Step, Verb
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.silence import Silence
 from gpuwatch.policies import unknown_pool
 from gpuwatch.runtime.printable import legible
 
@@ -42,7 +43,22 @@ def round_line(done: Round) -> str:
     acts = ", ".join(f"{act.review.step.verb} {act.review.step.node_id} {act.outcome.status}" for act in done.acts)
     refused = Counter(answer.rule for review in done.reviews for answer in review.refusals)
     rules = ", ".join(f"{rule} {count}" for rule, count in sorted(refused.items()))
-    return f"Round: {len(nodes)} nodes ({seen or 'none running'}); {acts or 'no action'}; refused: {rules or 'nothing'}"
+    line = f"Round: {len(nodes)} nodes ({seen or 'none running'}); {acts or 'no action'}; refused: {rules or 'nothing'}"
+    mute = ", ".join(each.name for each in done.observation.fleet.silent)
+    return f"{line}; no answer from {mute}" if mute else line
+
+
+def silences(done: Round) -> Iterator[str]:
+    """The places that gave no answer, and what that means."""
+    return map(legible, map(silence_line, done.observation.fleet.silent))
+
+
+def silence_line(silence: Silence) -> str:
+    """One of them."""
+    means = "What it showed last counts, and nothing is done there"
+    if not silence.known:
+        means = "Nobody knows what is there: pools that may have nodes in it do not grow"
+    return f"Warning: no answer from {silence.name} ({silence.reason}). {means}."
 
 
 def remarks(done: Round, leader: str) -> Iterator[str]:
@@ -52,6 +68,7 @@ def remarks(done: Round, leader: str) -> Iterator[str]:
 
 def _remarks(done: Round, leader: str) -> Iterator[str]:
     seen = done.observation
+    yield from silences(done)
     elsewhere = decided_elsewhere(seen.fleet, seen.ledger, seen.now)
     if elsewhere:
         named = ", ".join(node.id for node in elsewhere[:_NAMED]) + (", …" if len(elsewhere) > _NAMED else "")
@@ -104,7 +121,7 @@ def plan_text(done: Round) -> str:
     if done.trouble is not None:
         return done.trouble
     names = {node.id: node.name for node in done.observation.fleet.nodes}
-    lines = list(_tags(done))
+    lines = [*map(silence_line, done.observation.fleet.silent), *_tags(done)]
     for review in done.reviews:
         word = "would" if review.allowed else "may not"
         lines.append(f"{word} {review.step.verb} {_called(review.step.node_id, names)}: {review.step.reason.sentence}")

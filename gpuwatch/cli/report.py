@@ -73,6 +73,7 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
 def _made(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], *, unused: bool) -> "Report":
     """The report on the days that were asked for; without any, on yesterday."""
     from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
+    from gpuwatch.clouds import CloudError  # noqa: PLC0415  likewise
     from gpuwatch.money.report.gather import gathered  # noqa: PLC0415  likewise
     from gpuwatch.money.report.period import PeriodError, period_of  # noqa: PLC0415  likewise
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
@@ -85,7 +86,12 @@ def _made(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], 
         period = period_of(zone, now, **asked)
     except PeriodError as error:
         raise click.UsageError(str(error)) from None
-    left = cloud_of(settings, clock).leftovers() if unused else None
+    left = None
+    if unused:
+        try:
+            left = cloud_of(settings, clock).leftovers()
+        except CloudError as error:  # a part of it would make the savings look larger
+            say(f"Warning: what stopped machines still cost is not in the report: {error}", err=True)
     return gathered(ledger, period, now, settings.cost, settings.interval, left)
 
 

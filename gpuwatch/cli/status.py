@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from rich.text import Text
 
+from gpuwatch.cli.render import silences
 from gpuwatch.cli.watch import within
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow, NodesPage, nodes_page
@@ -73,6 +74,7 @@ def screen(done: Round, rules: Rulebook, choice: Choice, width: int, height: int
         return [Text(at, style="bold"), Text(legible(done.trouble), style="state.stalled")]
     page = choice.of(nodes_page(done, rules))
     head = [Text(line, style="bold") for line in wrapped(f"{at}  {totals(page)}", width, 2)]
+    head += [Text(line, style="state.stalled") for each in silences(done) for line in wrapped(each, width, 2)]
     return [*head, Text(), *within(table(page, choice, width), height - len(head) - 1)]
 
 

@@ -12,7 +12,9 @@ from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from gpuwatch.clouds.errors import CloudError
-from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.clouds.silence import Outlook, Past, Recall, as_last_seen, missed
+from gpuwatch.model.fleet import Node, NodeGroup
+from gpuwatch.model.silence import Silence
 from gpuwatch.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -29,8 +31,13 @@ class Place(Hashable, Protocol):
         """For messages: the region, and the account where there are several."""
         ...
 
+    def holds(self, thing: Node | NodeGroup) -> bool:
+        """Whether a machine or group that was seen earlier is, or may be, in it; nothing is asked."""
+        ...
+
 
 AnyPlace = TypeVar("AnyPlace", bound=Place)
+Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 
@@ -42,7 +49,7 @@ def attempt(ask: Callable[[], Answer]) -> Answer | CloudError:
         return error
 
 
-def everywhere(places: Sequence[AnyPlace], ask: Callable[[AnyPlace], Answer]) -> list[Answer]:
+def everywhere(places: Sequence[Asked], ask: Callable[[Asked], Answer]) -> list[Answer]:
     """Each place's answer, in the order of the places, several asked at a time; none at all if one place failed.
 
     Raises:
@@ -55,18 +62,42 @@ def everywhere(places: Sequence[AnyPlace], ask: Callable[[AnyPlace], Answer]) ->
         return list(pool.map(ask, places))
 
 
+def gathered(places: Sequence[AnyPlace], ask: Callable[[AnyPlace], Iterable[Answer]]) -> list[Answer]:
+    """What all places have; within `partial` without those that give no answer, unless none does.
+
+    Raises:
+        CloudError: of the first place that failed, if all did, or if the list must not lack any.
+
+    """
+    answers = everywhere(places, lambda place: attempt(lambda: list(ask(place))))
+    failed = [each for each in answers if isinstance(each, CloudError)]
+    if failed and len(failed) == len(answers):
+        raise failed[0]
+    found: list[Answer] = []
+    for place, answer in zip(places, answers, strict=True):
+        if isinstance(answer, CloudError):
+            missed(Silence(where=place.name, reason=str(answer), known=False), answer)
+        else:
+            found += answer
+    return found
+
+
 def anywhere(
     places: Sequence[AnyPlace],
     ask: Callable[[AnyPlace], list[Answer]],
     last: Callable[[AnyPlace, CloudError], list[Answer]],
+    fails: Callable[[AnyPlace, CloudError], object] = lambda _place, _error: None,
 ) -> Iterator[tuple[AnyPlace, list[Answer]]]:
-    """Each place's answer, or what it showed last; where none answers, nobody sees anything.
+    """Each place's answer, or what it showed last; where none answers, nobody sees anything. `fails` hears of each.
 
     Raises:
-        CloudError: of the first place that failed, if all did, or if it has never answered.
+        CloudError: of the first place that failed, if all did, or if nothing may be said of it (`last`).
 
     """
     answers = everywhere(places, lambda place: attempt(lambda: ask(place)))
+    for place, answer in zip(places, answers, strict=True):
+        if isinstance(answer, CloudError):
+            fails(place, answer)
     failed = [each for each in answers if isinstance(each, CloudError)]
     if failed and len(failed) == len(answers):
         raise failed[0]
@@ -77,18 +108,40 @@ def anywhere(
 class Views(Generic[AnyPlace]):
     """What each place showed last, for a round in which it shows less, or nothing.
 
-    It lasts as long as its process: a controller that has just begun sees a whole fleet once before it sees a part of
-    one. `cloud` is the cloud's name in the log.
+    It lasts as long as its process. Of a place that has shown nothing yet, `recall` tells what was seen before that.
+    `cloud` is the cloud's name in the log.
     """
 
     def __init__(self, clock: Clock, *, cloud: str) -> None:
         """Nothing was seen yet."""
         self._clock = clock
         self._cloud = cloud
+        self._recall: Recall | None = None
+        self._past: Past | None = None
+        self._answered: set[str] = set()  # the names of places that have shown what they have, now or before
         self._nodes: dict[AnyPlace, dict[str, Node]] = {}
         self._groups: dict[AnyPlace, list[NodeGroup]] = {}
         self._missing_since: dict[str, float] = {}
-        self._silent: set[AnyPlace] = set()
+        self._silent: dict[AnyPlace, str] = {}  # why
+        self._told: set[AnyPlace] = set()  # the silent ones that the log has
+        self._no_groups: dict[AnyPlace, str] = {}  # places whose groups could not be listed
+
+    # What is shown.
+
+    def nodes(
+        self, places: Sequence[AnyPlace], ask: Callable[[AnyPlace], list[Node]]
+    ) -> Iterator[tuple[AnyPlace, list[Node]]]:
+        """Each place's machines; of a silent one as last seen, except those that another place shows now; raises."""
+        found = list(anywhere(places, ask, self.last_nodes, self._lacks_nodes))
+        shown = {node.id for place, nodes in found if place not in self._silent for node in nodes}
+        for place, nodes in found:
+            yield place, [node for node in nodes if node.id not in shown] if place in self._silent else nodes
+
+    def groups(
+        self, places: Sequence[AnyPlace], ask: Callable[[AnyPlace], list[NodeGroup]]
+    ) -> Iterator[tuple[AnyPlace, list[NodeGroup]]]:
+        """Each place's groups; of a silent one as last seen; raises likewise."""
+        return anywhere(places, ask, self.last_groups, self._lacks_groups)
 
     def left_out(self, place: AnyPlace, listed: Collection[str]) -> list[str]:
         """The machines that were there before and are not among these."""
@@ -103,42 +156,102 @@ class Views(Generic[AnyPlace]):
                 continue
             since = self._missing_since.setdefault(node_id, now)
             if now - since <= _FORGET_SECONDS:
-                found[node_id] = replace(node, state=NodeState.UNKNOWN)
+                found[node_id] = as_last_seen(node, f"the list of {place.name} leaves it out")
             else:
                 log.warning("%s in %s no longer lists %s: it counts as gone", self._cloud, place.name, node_id)
         for node_id in self._missing_since.keys() & (answered | (self._nodes.get(place, {}).keys() - found.keys())):
             del self._missing_since[node_id]
         self._nodes[place] = found
-        self._answers(place)
+        self._answered.add(place.name)
+        self._silent.pop(place, None)
+        if place in self._told:
+            self._told.discard(place)
+            log.warning("%s in %s answers again", self._cloud, place.name)
         return list(found.values())
 
     def last_nodes(self, place: AnyPlace, error: CloudError) -> list[Node]:
-        """What a place without an answer showed last.
+        """What a place without an answer showed last, in this process or before it.
 
         Raises:
-            CloudError: it has shown nothing yet.
+            CloudError: nobody can say, and nobody has asked for a list that may lack it (`partial`).
 
         """
+        self._lacks_nodes(place, error)
         if place not in self._nodes:
-            raise error
-        if place not in self._silent:
-            self._silent.add(place)
+            if self._recall is None:
+                missed(Silence(where=place.name, reason=str(error), known=False), error)
+                return []
+            self._nodes[place] = {node.id: node for node in self.past.nodes if place.holds(node)}
+        if place not in self._told:
+            self._told.add(place)
             log.warning("%s; its machines count as they were and are left alone", error)
-        return [replace(node, state=NodeState.UNKNOWN) for node in self._nodes[place].values()]
+        return [as_last_seen(node, str(error)) for node in self._nodes[place].values()]
 
     def keep_groups(self, place: AnyPlace, groups: Sequence[NodeGroup]) -> list[NodeGroup]:
         """The groups that a place shows now."""
         self._groups[place] = list(groups)
+        self._no_groups.pop(place, None)
         return self._groups[place]
 
     def last_groups(self, place: AnyPlace, error: CloudError) -> list[NodeGroup]:
         """The groups that a place without an answer showed last, protected from every change; raises likewise."""
+        self._lacks_groups(place, error)
         if place not in self._groups:
-            raise error
+            if self._recall is None:
+                raise error
+            self._groups[place] = [group for group in self.past.groups if place.holds(group)]
         return [replace(group, protected=f"its region gave no answer ({error})") for group in self._groups[place]]
 
-    def _answers(self, place: AnyPlace) -> None:
-        """Say once that a place answers again."""
-        if place in self._silent:
-            self._silent.discard(place)
-            log.warning("%s in %s answers again", self._cloud, place.name)
+    # What is known of places that have shown nothing yet.
+
+    def recall(self, past: Recall) -> None:
+        """Ask this for what a place had before this process began."""
+        self._recall, self._past = past, None
+
+    @property
+    def past(self) -> Past:
+        """What was seen before; asked for once, when it is first needed."""
+        if self._past is None:
+            self._past = Past() if self._recall is None else self._recall()
+        return self._past
+
+    @property
+    def recalls(self) -> bool:
+        """Whether somebody tells what places had before this process began."""
+        return self._recall is not None
+
+    def outlook(self) -> Outlook:
+        """The places that have shown what they have, and those that gave no answer to the newest lists."""
+        before = self.past.places if self._silent or self._no_groups else frozenset[str]()
+        silent = [
+            Silence(where=place.name, reason=why, known=self._knows(place))
+            for place, why in (self._no_groups | self._silent).items()
+        ]
+        return Outlook(
+            places=frozenset(self._answered) | (before & {each.where for each in silent}),
+            silent=tuple(sorted(silent, key=lambda each: each.where)),
+        )
+
+    def _knows(self, place: AnyPlace) -> bool:
+        """Whether what it had was ever shown, if it were nothing."""
+        return {place.name} <= self._answered | self.past.places or any(map(place.holds, self.past.nodes))
+
+    def _lacks_nodes(self, place: AnyPlace, error: CloudError) -> None:
+        self._silent[place] = str(error)
+
+    def _lacks_groups(self, place: AnyPlace, error: CloudError) -> None:
+        self._no_groups[place] = str(error)
+
+
+class WithViews(Generic[AnyPlace]):
+    """A cloud whose lists rest on what its places show, or showed."""
+
+    _views: Views[AnyPlace]
+
+    def recall(self, past: Recall) -> None:
+        """Ask this for what a place had that has shown nothing yet."""
+        self._views.recall(past)
+
+    def outlook(self) -> Outlook:
+        """What the newest lists rest on."""
+        return self._views.outlook()

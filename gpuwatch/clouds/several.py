@@ -3,83 +3,29 @@
 Rules, all of them:
 
 1. A cloud that gives no answer changes nothing of the others' answers. Its machines count as it showed them last, in an
-   unknown state, and its groups are protected; one that has never answered in this process fails the list.
+   unknown state, and its groups are protected. What one showed that has never answered in this process is recalled;
+   without a memory to ask (`recall`) it fails the list.
 2. A change goes to the cloud that shows its machine or group. An id that no list has shown is looked for in each cloud.
 3. An id that two clouds show names no machine for certain: its state is unknown, and nothing is done with it.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import replace
+from typing import TypeVar, cast
 
 from gpuwatch.clouds import Cloud, Leftover, refuse_foreign_tags
-from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, NotFoundError
+from gpuwatch.clouds.errors import CloudError, NotFoundError
+from gpuwatch.clouds.part import Owners, Part, listed
 from gpuwatch.clouds.permissions import Diagnosable, Identity, Needs, OtherRegion, Permission, Quota, Quotas, Searchable
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import everywhere
+from gpuwatch.clouds.silence import Listed, Outlook, Recall
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
-
-log = logging.getLogger(__name__)
 
 AMBIGUOUS, NOWHERE = "AmbiguousId", "NoSuchCloud"  # our own codes
 
 Answer = TypeVar("Answer")
 Thing = TypeVar("Thing", Node, NodeGroup)
-
-
-@dataclass(eq=False, slots=True)
-class _Part:
-    """One cloud, what it showed last, and whether it is silent; None: it has shown nothing yet."""
-
-    name: str
-    cloud: Cloud
-    nodes: Sequence[Node] | None = None
-    groups: Sequence[NodeGroup] | None = None
-    silent: bool = False
-
-    @contextmanager
-    def asking(self) -> Iterator[Cloud]:
-        """The cloud; its errors name it."""
-        try:
-            yield self.cloud
-        except CloudError as error:
-            if not str(error).startswith(f"cloud {self.name}: "):
-                error.args = (f"cloud {self.name}: {error}", *error.args[1:])
-            raise
-
-    def attempt(self, ask: Callable[[Cloud], Answer]) -> Answer | CloudError:
-        """Its answer, or the error in place of it; a mistake of ours in reading an answer is no answer, too."""
-        try:
-            with self.asking() as cloud:
-                return ask(cloud)
-        except CloudError as error:
-            return error
-        except Exception as error:
-            log.exception("The answer of the cloud %s cannot be read", self.name)
-            kind = type(error).__name__
-            return CloudUnavailableError(f"cloud {self.name}: its answer cannot be read ({kind})", code=kind)
-
-    def heard(self, error: CloudError | None) -> None:
-        """Say once that it is silent, and once that it answers again."""
-        if error is not None and not self.silent:
-            log.warning("%s; its machines count as they were and are left alone", error)
-        elif error is None and self.silent:
-            log.warning("The cloud %s answers again", self.name)
-        self.silent = error is not None
-
-
-@dataclass(slots=True)
-class _Owners:
-    """In which clouds an id was seen; more than one is a doubt."""
-
-    of: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def add(self, name: str, cloud: str) -> None:
-        """It was seen there."""
-        known = self.of.get(name, ())
-        self.of[name] = known if cloud in known else (*known, cloud)
 
 
 class SeveralClouds:
@@ -88,8 +34,8 @@ class SeveralClouds:
     def __init__(self, clouds: Mapping[str, Cloud]) -> None:
         """Nothing is asked yet; at least one cloud."""
         self.parts = dict(clouds)
-        self._parts = {name: _Part(name, cloud) for name, cloud in clouds.items()}
-        self._homes, self._group_homes = _Owners(), _Owners()
+        self._parts = {name: Part(name, cloud) for name, cloud in clouds.items()}
+        self._homes, self._group_homes = Owners(), Owners()
         self._launched: dict[str, str] = {}  # the cloud of each launch of this process, by its key
 
     # Reading.
@@ -98,21 +44,29 @@ class SeveralClouds:
         """The GPU machines of all clouds; of a silent one as last seen."""
         shown: list[Node] = []
         for part, answer in self._answers(lambda cloud: tuple(cloud.nodes())):
+            part.trouble = answer if isinstance(answer, CloudError) else None
             if isinstance(answer, CloudError):
-                if part.nodes is None:
-                    raise answer
-                shown += [replace(node, state=NodeState.UNKNOWN) for node in part.nodes]
+                shown += part.last_nodes(answer)
             else:
                 part.nodes = [replace(node, cloud=part.name) for node in answer]
+                part.answered = True
                 shown += part.nodes
-            part.heard(answer if isinstance(answer, CloudError) else None)
-        self._homes = _Owners()
+            part.heard(part.trouble)
+        self._homes = Owners()
         return self._merged(shown, self._homes)
 
     def node(self, node_id: str) -> Node | None:
         """One machine as its cloud sees it now."""
         found = self._look(node_id, self._homes, lambda cloud: cloud.node(node_id))
         return None if found is None else self._certain(found, self._homes)
+
+    def lacks(self, node: Node) -> bool:
+        """Whether a whole list of its region and account in its cloud is without it."""
+        part = self._parts.get(node.cloud)
+        if part is None or not isinstance(part.cloud, Listed):
+            raise NotFoundError(f"no cloud {node.cloud!r} can say whether it has {node.id}", code=NOWHERE)
+        with part.asking():
+            return part.cloud.lacks(node)
 
     def find(self, key: str) -> Node | None:
         """The machine launched with that key: in the cloud that was asked for it, else in any."""
@@ -132,15 +86,13 @@ class SeveralClouds:
         """The groups of all clouds; those of a silent one as last seen, and protected from every change."""
         shown: list[NodeGroup] = []
         for part, answer in self._answers(lambda cloud: tuple(cloud.groups())):
+            part.no_groups = answer if isinstance(answer, CloudError) else None
             if isinstance(answer, CloudError):
-                if part.groups is None:
-                    raise answer
-                why = f"its cloud gave no answer ({answer})"
-                shown += [replace(group, protected=why) for group in part.groups]
+                shown += part.last_groups(answer)
             else:
                 part.groups = [replace(group, cloud=part.name) for group in answer]
                 shown += part.groups
-        self._group_homes = _Owners()
+        self._group_homes = Owners()
         return self._merged(shown, self._group_homes)
 
     def group(self, group_id: str) -> NodeGroup:
@@ -152,13 +104,23 @@ class SeveralClouds:
 
     def leftovers(self) -> Sequence[Leftover]:
         """What is billed and used by no running machine, in all clouds."""
-        by_part = everywhere(list(self._parts.values()), lambda part: (part, part.attempt(lambda c: c.leftovers())))
-        found: list[Leftover] = []
-        for part, answer in by_part:
-            if isinstance(answer, CloudError):
-                raise answer
-            found += [replace(each, cloud=part.name) for each in answer]
-        return tuple(sorted(found, key=lambda each: each.id))
+        by_part = listed(list(self._parts.values()), lambda cloud: cloud.leftovers())
+        return tuple(sorted((replace(each, cloud=part.name) for part, each in by_part), key=lambda each: each.id))
+
+    # Clouds that give no answer.
+
+    def recall(self, past: Recall) -> None:
+        """Ask this for what a cloud showed that has never answered in this process."""
+        for part in self._parts.values():
+            part.recall(past)
+
+    def outlook(self) -> Outlook:
+        """What the newest lists rest on, of all clouds."""
+        found = [part.outlook() for part in self._parts.values()]
+        return Outlook(
+            places=frozenset(place for each in found for place in each.places),
+            silent=tuple(silence for each in found for silence in each.silent),
+        )
 
     # Acting: each by the one cloud that has the machine or the group.
 
@@ -238,13 +200,10 @@ class SeveralClouds:
 
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Volumes of these machines that are not encrypted."""
-        found: list[str] = []
-        for part in self._parts.values():
-            if isinstance(part.cloud, Diagnosable):
-                with part.asking():
-                    own = part.cloud.unencrypted(self._of(part, node_ids))
-                    found += [f"{part.name}: {each}" for each in own]
-        return tuple(found)
+        able = [part for part in self._parts.values() if isinstance(part.cloud, Diagnosable)]
+        of_part = {id(part.cloud): self._of(part, node_ids) for part in able}
+        by_part = listed(able, lambda cloud: cast("Diagnosable", cloud).unencrypted(of_part[id(cloud)]))
+        return tuple(f"{part.name}: {each}" for part, each in by_part)
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """Regions that the settings do not name, of each cloud that can be searched."""
@@ -261,16 +220,13 @@ class SeveralClouds:
 
     def quotas(self) -> Sequence[Quota]:
         """The account's limits in each cloud that shows them."""
-        found: list[Quota] = []
-        for part in self._parts.values():
-            if isinstance(part.cloud, Quotas):
-                with part.asking():
-                    found += [replace(each, cloud=part.name) for each in part.cloud.quotas()]
-        return tuple(found)
+        able = [part for part in self._parts.values() if isinstance(part.cloud, Quotas)]
+        by_part = listed(able, lambda cloud: cast("Quotas", cloud).quotas())
+        return tuple(replace(each, cloud=part.name) for part, each in by_part)
 
     # Which cloud.
 
-    def _answers(self, ask: Callable[[Cloud], Answer]) -> list[tuple[_Part, Answer | CloudError]]:
+    def _answers(self, ask: Callable[[Cloud], Answer]) -> list[tuple[Part, Answer | CloudError]]:
         """Each cloud's answer or error, in their order; where none answers, nobody sees anything.
 
         Raises:
@@ -284,7 +240,7 @@ class SeveralClouds:
             raise failed[0]
         return list(zip(parts, answers, strict=True))
 
-    def _merged(self, shown: Sequence[Thing], owners: _Owners) -> tuple[Thing, ...]:
+    def _merged(self, shown: Sequence[Thing], owners: Owners) -> tuple[Thing, ...]:
         """Each id once, in the order of the ids."""
         first: dict[str, Thing] = {}
         for each in shown:
@@ -293,7 +249,7 @@ class SeveralClouds:
         return tuple(self._certain(first[name], owners) for name in sorted(first))
 
     @staticmethod
-    def _certain(found: Thing, owners: _Owners) -> Thing:
+    def _certain(found: Thing, owners: Owners) -> Thing:
         """The same, and in doubt where its id is in two clouds."""
         clouds = owners.of.get(found.id, ())
         if len(clouds) < 2:  # noqa: PLR2004  two clouds
@@ -303,7 +259,7 @@ class SeveralClouds:
             return replace(found, state=NodeState.UNKNOWN, protected=doubt)
         return replace(found, protected=doubt)
 
-    def _look(self, name: str, owners: _Owners, ask: Callable[[Cloud], Thing | None]) -> Thing | None:
+    def _look(self, name: str, owners: Owners, ask: Callable[[Cloud], Thing | None]) -> Thing | None:
         """What the clouds that may have it say of an id; None: each cloud says for certain that it does not exist.
 
         Raises:
@@ -327,19 +283,19 @@ class SeveralClouds:
             raise next((each for each in failed if not isinstance(each, NotFoundError)), failed[0])
         return None
 
-    def _home(self, node_id: str) -> _Part:
+    def _home(self, node_id: str) -> Part:
         """The one cloud that has the machine; costs a call to each only where no list has shown it yet."""
         if node_id not in self._homes.of:
             self.node(node_id)
         return self._only(node_id, self._homes)
 
-    def _home_of_group(self, group_id: str) -> _Part:
+    def _home_of_group(self, group_id: str) -> Part:
         """The one cloud that has the group."""
         if group_id not in self._group_homes.of:
             self.group(group_id)
         return self._only(group_id, self._group_homes)
 
-    def _only(self, name: str, owners: _Owners) -> _Part:
+    def _only(self, name: str, owners: Owners) -> Part:
         """The only cloud that shows an id.
 
         Raises:
@@ -354,11 +310,11 @@ class SeveralClouds:
             raise CloudError(f"the clouds {' and '.join(homes)} both show {name}: nothing is done", code=AMBIGUOUS)
         return self._parts[homes[0]]
 
-    def _of(self, part: _Part, node_ids: Sequence[str]) -> tuple[str, ...]:
+    def _of(self, part: Part, node_ids: Sequence[str]) -> tuple[str, ...]:
         """Those of these machines that are in this cloud alone."""
         return tuple(node_id for node_id in node_ids if self._homes.of.get(node_id) == (part.name,))
 
-    def _launches(self, part: _Part, launches: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
+    def _launches(self, part: Part, launches: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
         """Those of these launches that name this cloud, without its name."""
         alone = len(self._parts) == 1
         mine = [each for each in launches if each.get("cloud") == part.name or (alone and not each.get("cloud"))]

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.errors import CloudError
 from gpuwatch.clouds.permissions import OtherRegion, Searchable
+from gpuwatch.clouds.silence import partial
 from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeState
 
 _WORDS = re.compile(r"(?P<id>\S+)(?: \((?P<type>[^)]*)\))?.*")
@@ -85,10 +86,14 @@ def surveyed(cloud: Cloud) -> list[Surveyed]:
 def _watched(cloud: Cloud) -> Iterator[Surveyed]:
     """The places of the settings, as far as they have machines."""
     try:
-        nodes = cloud.nodes()
+        with partial() as silent:
+            nodes = cloud.nodes()
     except CloudError as error:
         yield Surveyed(where="the regions of the settings", region="", watched=True, trouble=str(error))
         return
+    for each in silent:
+        region = each.where.partition(" ")[0]
+        yield Surveyed(where=each.where, region=region, watched=True, trouble=each.reason)
     for (region, account), found in _by_place(nodes).items():
         where = f"{region} of account {account}" if account else region
         yield Surveyed(where=where, region=region, watched=True, nodes=tuple(found))

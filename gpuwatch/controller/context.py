@@ -33,6 +33,7 @@ class Memory:
     """What a process knows between its rounds besides the ledger; without it waits are longer, and nothing else."""
 
     missing: dict[str, Missing] = field(default_factory=dict)
+    absent: dict[str, float] = field(default_factory=dict)  # since when lists lack an intent's machine; monotonic
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     steps: StepCache = field(default_factory=dict)
 

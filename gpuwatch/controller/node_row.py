@@ -13,6 +13,7 @@ from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, S
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, State
 from gpuwatch.model.health import Health
 from gpuwatch.model.orders import ITSELF
+from gpuwatch.model.silence import Silence
 from gpuwatch.policies import idle
 
 _REMOVES = frozenset(verb.value for verb in REMOVALS)
@@ -106,11 +107,12 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesPage:
-    """Nodes of one round; `total` is how many match the query."""
+    """Nodes of one round; `total` is how many match the query. `silent` are the places that gave no answer."""
 
     at: datetime
     total: int
     nodes: tuple[NodeRow, ...]
+    silent: tuple[Silence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +141,7 @@ class StatusPage(NodesPage):
 def nodes_page(done: Round, rules: Rulebook) -> NodesPage:
     """All nodes, as `gpuwatch status` lists them."""
     rows = node_rows(done, rules)
-    return NodesPage(at=done.observation.now, total=len(rows), nodes=rows)
+    return NodesPage(at=done.observation.now, total=len(rows), nodes=rows, silent=done.observation.fleet.silent)
 
 
 def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:

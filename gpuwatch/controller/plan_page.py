@@ -7,6 +7,7 @@ from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow, node_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Proposal, Review
+from gpuwatch.model.silence import Silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +15,7 @@ class PlanPage:
     """What a round would do, and what blocks it; `trouble` is why the fleet cannot be seen.
 
     `nodes` are those that it would change, with the guard's objections in `why`; `reviews` have every rule's answer.
-    `proposals` are the policies', `decisions` what became of them.
+    `proposals` are the policies', `decisions` what became of them; `silent` are the places that gave no answer.
     """
 
     at: datetime
@@ -23,6 +24,7 @@ class PlanPage:
     proposals: tuple[Proposal, ...]
     decisions: tuple[Decision, ...]
     reviews: tuple[Review, ...]
+    silent: tuple[Silence, ...] = ()
 
 
 def plan_page(done: Round, rules: Rulebook) -> PlanPage:
@@ -36,4 +38,5 @@ def plan_page(done: Round, rules: Rulebook) -> PlanPage:
         proposals=tuple(done.proposals),
         decisions=tuple(done.decisions),
         reviews=tuple(done.reviews),
+        silent=done.observation.fleet.silent,
     )

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
+from gpuwatch.clouds.silence import of_cloud
 from gpuwatch.controller.act import execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
 from gpuwatch.controller.settle import reconcile
@@ -51,6 +52,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
 def observe(parts: ControllerContext) -> Observation:
     """The fleet with its signals, what scaling looks at, prices, the ledger, and budgets, at one moment."""
     nodes, groups = tuple(parts.cloud.nodes()), tuple(parts.cloud.groups())
+    outlook = of_cloud(parts.cloud)
     named = tuple(sorted(parts.rules.growing))
     pools = {*(node.pool for node in nodes), *(group.pool for group in groups), *named}
     rules = {pool: parts.rules.pool(pool) for pool in sorted(pools)}
@@ -60,7 +62,13 @@ def observe(parts: ControllerContext) -> Observation:
     expressions = [query for query in queries if query.expression is not None]
     listed = Fleet(observed_at=parts.clock.now(), nodes=nodes, groups=groups, named=named)
     measures = parts.signals.measure(listed, expressions) if expressions else ()
-    fleet = replace(parts.signals.observe(nodes), groups=groups, named=named)
+    fleet = replace(
+        parts.signals.observe(nodes),
+        groups=groups,
+        named=named,
+        places=tuple(sorted(outlook.places)),
+        silent=outlook.silent,
+    )
     from_agents = [query for query in queries if query.expression is None]
     measures += parts.signals.measure(fleet, from_agents) if from_agents else ()
     now = parts.clock.now()

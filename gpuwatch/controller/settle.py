@@ -6,7 +6,8 @@ Rules:
 2. A call without an answer on record may have been carried out. That is written down at the first look.
 3. A cloud's answers may be old. A removal that may have been carried out is "not carried out" only when the cloud still
    does not show it SETTLE_TIMEOUT after that.
-4. What may have been carried out is not given up before SETTLE_TIMEOUT, and never as "nothing was done".
+4. A node that its cloud does not know is gone where that is proved (`absence.py`), and otherwise not known.
+5. What may have been carried out is not given up before SETTLE_TIMEOUT, and never as "nothing was done".
 """
 
 import logging
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.controller.absence import is_gone
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launches import Found, Launches
 from gpuwatch.ledger.attempts import launched
@@ -96,17 +98,29 @@ def _of_node(parts: ControllerContext, entry: OpenIntent) -> Found:
     try:
         node = parts.cloud.node(intent.node_id)
     except NotFoundError:
-        waited = parts.clock.now() - intent.at
-        return (Status.FAILED, "the cloud does not know the node") if waited > SETTLE_TIMEOUT else None
+        return _unknown(parts, entry)
     if node is None or node.state is NodeState.TERMINATED:
-        # An answer that was lost, or never written down, may have been a yes: it counts against the limits.
-        ours = intent.verb in REMOVALS and entry.reached
-        return (Status.SETTLED if ours else Status.CANCELLED, "the cloud shows it terminated")
+        return _gone(entry, "the cloud shows it terminated")
     if (entry.resumable and not entry.reached) or node.state is NodeState.UNKNOWN:
         return None
     found = _SHOWN[intent.verb](parts, entry, node)
     # What was not carried out so far may have been all the same: only its being done is news.
     return None if entry.resumable and found is not None and found[0] in _NOT_SHOWN else found
+
+
+def _unknown(parts: ControllerContext, entry: OpenIntent) -> Found:
+    """The cloud does not know the node; whether that means that it is gone is proved first."""
+    try:
+        proof = is_gone(parts, entry.intent)
+    except NotFoundError:
+        return Status.FAILED, "the cloud does not know the node"
+    return None if proof is None else _gone(entry, proof)
+
+
+def _gone(entry: OpenIntent, proof: str) -> tuple[Status, str]:
+    """An answer that was lost, or never written down, may have been a yes: it counts against the limits."""
+    ours = entry.intent.verb in REMOVALS and entry.reached
+    return Status.SETTLED if ours else Status.CANCELLED, proof
 
 
 def _tagged(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.permissions import Diagnosable, Quotas, Searchable
+from gpuwatch.clouds.silence import Listed, Recalling
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.histogram import Histogram
 
@@ -18,9 +19,12 @@ _SCRAPE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 VERDICT, CONFIRMATION = "verdict", "confirmation"  # what an agent is asked for
 OPERATIONS = frozenset(name for name in vars(Cloud) if not name.startswith("_"))
 
-# What a cloud may have besides; see clouds/permissions.py.
+# What a cloud may have besides; see clouds/permissions.py and clouds/silence.py.
 _OPTIONAL = frozenset(
-    name for kind in (Diagnosable, Searchable, Quotas) for name in vars(kind) if not name.startswith("_")
+    name
+    for kind in (Diagnosable, Searchable, Quotas, Recalling, Listed)
+    for name in vars(kind)
+    if not name.startswith("_")
 )
 
 

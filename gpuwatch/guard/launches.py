@@ -55,6 +55,27 @@ def launch_unseen(case: Case) -> Finding:
     )
 
 
+def cloud_silent(case: Case) -> Finding:
+    """Refuses to add nodes while a cloud that the pool may have nodes in gives no answer, and nothing is known of it.
+
+    A region or a cloud that gives no answer has the machines that it showed last, also after a restart: they count, and
+    nothing is launched in their place (P17). If it has shown nothing yet and the ledger has not seen it either (the
+    first start with credentials that are wrong, a new region, a lost ledger), nobody knows how many nodes the pool has.
+
+    Correct the credentials or the region, or wait for an answer. `pools.<name>.clouds` names the clouds that a pool is
+    for: then the others do not matter to it.
+    """
+    clouds = case.pool_rules.clouds
+    unknown = [each for each in case.observation.fleet.silent if not each.known]
+    mine = [each for each in unknown if not clouds or not each.cloud or each.cloud in clouds]
+    if not mine:
+        return allow("What every cloud of the pool has is known.")
+    return refuse(
+        f"Nobody knows what the pool has in {mine[0].name}, which has never answered: {mine[0].reason}.",
+        f"Correct its settings or credentials, wait, or name the pool's clouds in pools.{case.pool}.clouds.",
+    )
+
+
 def start_consent(case: Case) -> Finding:
     """Refuses to start a node that gpuwatch did not stop.
 

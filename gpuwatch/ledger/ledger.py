@@ -41,6 +41,7 @@ from gpuwatch.model.decision import (
     Status,
     Verb,
 )
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
@@ -276,6 +277,15 @@ class Ledger:
         """The pool of an intent."""
         with self.store.reading() as db:
             return str(db.scalar(select(INTENTS.c.pool).where(INTENTS.c.key == key)))
+
+    def node_of(self, key: str) -> Node | None:
+        """The node of an intent as the intent's round saw it; None: no longer known, or it was there no node."""
+        with self.store.reading() as db:
+            row = db.execute(select(INTENTS.c.round_id, INTENTS.c.node_id).where(INTENTS.c.key == key)).one_or_none()
+        try:
+            return None if row is None else self.observation(row.round_id).fleet.find(row.node_id)
+        except LedgerError:
+            return None
 
     def forget_stop(self, node_id: str) -> None:
         """Forget our stop of a node that no longer exists."""

@@ -18,6 +18,7 @@ from gpuwatch.model.decision import (
     Status,
     Verb,
 )
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import Pause
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
@@ -89,6 +90,10 @@ class RoundLedger(Protocol):
 
     def pool_of(self, key: str) -> str:
         """The pool of a notice in force."""
+        ...
+
+    def node_of(self, key: str) -> Node | None:
+        """The node of an intent as the intent's round saw it; None: no longer known, or it was there no node."""
         ...
 
     def record_round(

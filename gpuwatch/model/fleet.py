@@ -8,6 +8,7 @@ from functools import cached_property
 
 from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
+from gpuwatch.model.silence import Silence
 
 # The pool of a node whose tags name none; it has rules even where the settings name no pool.
 DEFAULT_POOL = "default"
@@ -46,7 +47,7 @@ class WorkOwner:
 class Evidence:
     """One signal that was looked at: what was seen against which limit, from where, and what it says by itself.
 
-    `note` is for people: who, or which, or why nothing could be seen. Never a command line or a secret. `owner` is the
+    `note` is for people: who, which, or why nothing could be seen; never a command line or a secret. `owner` is the
     process that made the difference; `setting` the key of the setting that would change the answer.
     """
 
@@ -143,7 +144,6 @@ class NodeVerdict:
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
     An older agent, and Prometheus, give no tally, no `last_busy`, no `local_disks`. `last_busy` is of each signal since
     the agent started, newest first, of a week at most. `blind` are sentences on what this agent cannot see on its host.
-
     `confirm` repeats the nonce of a question that asked for a confirmation; `looked_seconds` is then the age of the
     oldest look that the answer rests on, when the answer was made.
     """
@@ -214,7 +214,8 @@ class Node:
     of; `scale_in_protected` whether that group may not choose it for a scale-in. `gpu_count` is None where its type is
     not known. `cannot_stop` and `cannot_terminate` are why the cloud would refuse that, or make it undone.
     `still_billed` is why a stop would not end what it costs per hour, or, of a stopped machine, did not; None: it ends
-    that. `cloud` is the name of its cloud in the settings, "" where they name none.
+    that. `cloud` is the name of its cloud in the settings, "" where they name none. In the state UNKNOWN `unseen` is
+    why its cloud does not show it now, and `last_shown` the state that it showed last, where that is known.
     """
 
     id: str
@@ -241,6 +242,8 @@ class Node:
     cannot_terminate: str | None = None
     still_billed: str | None = None
     cloud: str = ""
+    unseen: str | None = None
+    last_shown: NodeState | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)
 
@@ -263,8 +266,7 @@ class Node:
     @property
     def local_data(self) -> bool:
         """Whether a stop may lose data: its type has local disks, and its agent does not say that they are unused."""
-        verdict = self.signal.verdict
-        disks = None if verdict is None else verdict.local_disks
+        disks = None if self.signal.verdict is None else self.signal.verdict.local_disks
         return self.instance_store and disks not in {LocalDisks.NONE, LocalDisks.UNUSED}
 
     @property
@@ -274,8 +276,7 @@ class Node:
 
     def waited_seconds(self, now: datetime) -> float:
         """How long ago its verdict came; 0 where a source does not tell."""
-        received_at = self.signal.received_at
-        return 0.0 if received_at is None else (now - received_at).total_seconds()
+        return 0.0 if self.signal.received_at is None else (now - self.signal.received_at).total_seconds()
 
     @property
     def activity(self) -> Activity:
@@ -313,10 +314,9 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """One pool: its nodes; its members, the running, enrolled ones; of those the known; its groups.
+    """One pool: its nodes; its members (running, enrolled); of those the known, those without work (known, not busy).
 
-    Without work are the members that are known and not busy; sound those that work can be given to, which alone satisfy
-    a floor.
+    Sound are the members that work can be given to; they alone satisfy a floor.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -329,12 +329,17 @@ class PoolView:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the rosters are made once, at the first question
 class Fleet:
-    """All nodes and groups of one round, and when they were observed. `named` are pools that may be empty yet."""
+    """What one round observed, and when. `named` are pools that may be empty yet.
+
+    `places` are the parts of the clouds that have ever shown what they have; `silent` gave no answer now.
+    """
 
     observed_at: datetime
     nodes: tuple[Node, ...]
     groups: tuple[NodeGroup, ...] = ()
     named: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    silent: tuple[Silence, ...] = ()
 
     def node(self, node_id: str) -> Node | None:
         """The node of that id, or of that name where the name is unique."""

@@ -5,8 +5,11 @@ from datetime import date
 from decimal import Decimal
 from typing import TypedDict
 
-from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.clouds import Cloud, Leftover, LeftoverKind
+from gpuwatch.clouds.silence import partial
+from gpuwatch.model.legible import legible
 from gpuwatch.model.money import format_usd
+from gpuwatch.model.silence import Silence
 from gpuwatch.money import prices
 from gpuwatch.runtime.table import aligned
 
@@ -49,16 +52,39 @@ class UnusedRow(TypedDict):
     usd_per_month: str | None
 
 
+class SilentRow(TypedDict):
+    """A place that gave no answer, so that the list lacks what is there; `where` is null for a cloud as a whole."""
+
+    cloud: str | None
+    where: str | None
+    reason: str
+
+
 class UnusedDocument(TypedDict):
-    """What costs money and serves no running machine; `usd_per_month` is the sum of the known list prices."""
+    """What costs money and serves no running machine; `usd_per_month` is the sum of the known list prices.
+
+    `silent` are the places that the list lacks.
+    """
 
     unused: list[UnusedRow]
+    silent: list[SilentRow]
     usd_per_month: str
     prices_as_of: date
     prices_source: str
 
 
-def as_object(found: Sequence[Leftover]) -> UnusedDocument:
+def listed(cloud: Cloud) -> tuple[Sequence[Leftover], list[Silence]]:
+    """What is left over in all places that answer, and those that do not.
+
+    Raises:
+        CloudError: none answers.
+
+    """
+    with partial() as silent:
+        return cloud.leftovers(), silent
+
+
+def as_object(found: Sequence[Leftover], silent: Sequence[Silence] = ()) -> UnusedDocument:
     """Everything, with the prices as texts, which lose nothing."""
     rows: list[UnusedRow] = [
         {
@@ -78,14 +104,24 @@ def as_object(found: Sequence[Leftover]) -> UnusedDocument:
     ]
     return {
         "unused": rows,
+        "silent": [
+            {"cloud": each.cloud or None, "where": each.where or None, "reason": each.reason} for each in silent
+        ],
         "usd_per_month": str(_sum(found).quantize(_CENT)),
         "prices_as_of": prices.STORAGE_AS_OF,
         "prices_source": prices.STORAGE_SOURCE,
     }
 
 
-def as_text(found: Sequence[Leftover]) -> str:
-    """The dearest first, and the sum."""
+def as_text(found: Sequence[Leftover], silent: Sequence[Silence] = ()) -> str:
+    """The dearest first, and the sum; then what the list lacks."""
+    lacks = [f"Warning: no answer from {each.name} ({each.reason}): the list lacks what is there." for each in silent]
+    return "\n".join([_text(found, whole=not silent), *map(legible, lacks)])
+
+
+def _text(found: Sequence[Leftover], *, whole: bool) -> str:
+    if not found and not whole:
+        return "Nothing is left over where there was an answer."
     if not found:
         return "Nothing is left over: every volume and every address belongs to a machine that runs."
     dearest = sorted(found, key=lambda left: (-(usd_per_month(left) or 0), left.id))

@@ -128,7 +128,7 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if node.state is NodeState.STOPPED:
         return _asleep(node, observation, rules)
     if node.state is NodeState.UNKNOWN:
-        sentence = "Its state is not known: the cloud gave no usable answer about it."
+        sentence = f"Its state is not known: {node.unseen or 'the cloud gave no usable answer about it'}."
         return _say(node, Verb.HOLD, "not_running", sentence, "An answer of the cloud.")
     if node.state is not NodeState.RUNNING:
         return _say(node, undo, "not_running", f"It is {node.state.value}.", "It would have to run.")

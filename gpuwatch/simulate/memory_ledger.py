@@ -34,6 +34,7 @@ from gpuwatch.model.decision import (
     Stopped,
     Verb,
 )
+from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
@@ -74,6 +75,8 @@ class InMemoryLedger:
         self._opened: dict[str, OpenIntent] = {}
         self._outcomes: dict[str, list[Outcome]] = {}  # of the open intents
         self._notices: dict[str, tuple[int, Notice]] = {}  # with its place in time
+        self._fleet: Fleet | None = None  # of the newest round
+        self._nodes: dict[str, Node] = {}  # of the open intents, by their keys
         self._pools: dict[str, str] = {}  # of the notices, by their keys
         self._grace: dict[str, float] = {}  # of each node's last notice
         self._shields: dict[str, tuple[datetime, datetime | None]] = {}  # since when, and since when it is not listed
@@ -123,6 +126,7 @@ class InMemoryLedger:
     ) -> int:
         """Give the round a number and keep what later rounds need of it; a simulation is never away."""
         del decisions, reviews
+        self._fleet = observation.fleet
         self._gaps |= gaps or {}
         self._wishes.extend(
             DesiredNodes(pool=each.pool, policy=each.policy, at=observation.now, want=each.raw_desired_nodes)
@@ -159,6 +163,7 @@ class InMemoryLedger:
         """Hold the intent open under a key of its own."""
         del round_id
         self._number += 1
+        node = None if self._fleet is None else self._fleet.find(node_id)
         intent = Intent(
             key=f"gpuwatch-{self._id}-{self._number}",
             verb=verb,
@@ -172,6 +177,8 @@ class InMemoryLedger:
         )
         self._opened[intent.key] = opened(intent, ())
         self._outcomes[intent.key] = []
+        if node is not None:
+            self._nodes[intent.key] = node
         self._shown = None
         return intent
 
@@ -190,6 +197,7 @@ class InMemoryLedger:
         if scale_in_protection.begins(intent.verb, status):
             self._shields[intent.node_id] = (at, None)
         if status in FINAL:
+            self._nodes.pop(intent.key, None)
             self._end(held, outcome)
         else:
             self._outcomes[intent.key].append(outcome)
@@ -200,6 +208,10 @@ class InMemoryLedger:
     def pool_of(self, key: str) -> str:
         """The pool of a notice in force."""
         return self._pools[key]
+
+    def node_of(self, key: str) -> Node | None:
+        """The node of an open intent as the intent's round saw it."""
+        return self._nodes.get(key)
 
     def forget_stop(self, node_id: str) -> None:
         """Forget it."""

@@ -9,6 +9,7 @@ from gpuwatch.cli.doctor.report import Finding, fine, shown
 from gpuwatch.clouds import ClockSkewError, Cloud, CloudError
 from gpuwatch.clouds.named import kinds, parts_of
 from gpuwatch.clouds.permissions import Diagnosable, Needs, Searchable
+from gpuwatch.clouds.silence import partial
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
@@ -29,6 +30,8 @@ def fleet(case: ControllerCase) -> Iterator[Finding]:
     except (CloudError, ImportError) as error:
         yield found("cloud.unusable", where, str(error))
         return
+    for each in case.silent:
+        yield found("cloud.unusable", f"the fleet in {each.name}", each.reason)
     enrolled = sum(node.enrolled for node in nodes)
     text = f"{len(nodes)} GPU machines, {enrolled} enrolled, mode {case.settings.mode}"
     others = [node.id for node in nodes if not node.enrolled]
@@ -149,9 +152,14 @@ def volumes(case: ControllerCase) -> Iterator[Finding]:
     if not isinstance(case.cloud, Diagnosable):
         return
     try:
-        open_ones = case.cloud.unencrypted([node.id for node in nodes])
+        with partial() as silent:
+            open_ones = case.cloud.unencrypted([node.id for node in nodes])
     except CloudError as error:
         yield found("cloud.unusable", where, str(error))
+        return
+    for each in silent:
+        yield found("cloud.unusable", f"volumes of the GPU machines in {each.name}", each.reason)
+    if silent and not open_ones:
         return
     if open_ones:
         yield found("volumes.unencrypted", where, f"{len(open_ones)} are not encrypted: {shown(open_ones)}")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpuwatch.clouds import Cloud
     from gpuwatch.config.settings import Settings
     from gpuwatch.model.fleet import Node
+    from gpuwatch.model.silence import Silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class ControllerCase:
         self._turn = threading.RLock()
         self._cloud: Cloud | None = None
         self._nodes: Sequence[Node] | Exception | None = None
+        self.silent: list[Silence] = []
 
     @property
     def cloud(self) -> "Cloud":
@@ -62,11 +64,14 @@ class ControllerCase:
 
     @property
     def nodes(self) -> "Sequence[Node]":
-        """The whole fleet; raises as `cloud`, each time that it is asked for."""
+        """The fleet without the places that are `silent`; raises as `cloud`, each time that it is asked for."""
+        from gpuwatch.clouds.silence import partial  # noqa: PLC0415  loaded for a controller only
+
         with self._turn:
             if self._nodes is None:
                 try:
-                    self._nodes = self.cloud.nodes()
+                    with partial() as self.silent:
+                        self._nodes = self.cloud.nodes()
                 except Exception as error:  # noqa: BLE001  kept for the next check
                     self._nodes = error
             if isinstance(self._nodes, Exception):

@@ -29,7 +29,7 @@ from gpuwatch.clouds.alibaba.types import MachineTypes
 from gpuwatch.clouds.alibaba.wire import Wire
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.places import Views, anywhere, attempt, everywhere
+from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gathered
 from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
@@ -38,7 +38,7 @@ _NO_SUCH = "InvalidInstanceId"  # and not, for example, a region that is not fou
 _ENDS_A_ROUND = 50  # machines that a list leaves out and that are asked about one by one
 
 
-class AlibabaCloud:
+class AlibabaCloud(WithViews[Region]):
     """The GPU machines and scaling groups of some accounts and regions. Credentials: the SDK's own chain."""
 
     def __init__(  # noqa: PLR0913  the settings of a cloud are many
@@ -80,7 +80,7 @@ class AlibabaCloud:
         """All GPU machines, in every account and region; of a silent one as last seen."""
         self._seen.forget()
         found: dict[str, Node] = {}
-        for place, nodes in anywhere(self._places.all, self._nodes, self._views.last_nodes):
+        for place, nodes in self._views.nodes(self._places.all, self._nodes):
             for node in nodes:
                 found[node.id] = node
                 if node.state is not NodeState.UNKNOWN:
@@ -95,6 +95,11 @@ class AlibabaCloud:
             if found is not None:
                 return found
         raise NotFoundError(f"ECS knows no instance {node_id} in {self._places}", code=NO_INSTANCE)
+
+    def lacks(self, node: Node) -> bool:
+        """Whether a whole list of its region and account is without it."""
+        place = self._places.at(node.region, node.account)
+        return node.id not in {each["InstanceId"] for each in instances.listed(place, {}, size=self._page_size)}
 
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, by the name that the launch gave it."""
@@ -113,9 +118,7 @@ class AlibabaCloud:
 
     def groups(self) -> Sequence[NodeGroup]:
         """The scaling groups of this fleet, and all others that have GPU machines."""
-        found = [
-            group for _, groups in anywhere(self._places.all, self._groups, self._views.last_groups) for group in groups
-        ]
+        found = [group for _, groups in self._views.groups(self._places.all, self._groups) for group in groups]
         return tuple(sorted(found, key=lambda group: group.id))
 
     def group(self, group_id: str) -> NodeGroup:
@@ -126,8 +129,8 @@ class AlibabaCloud:
     def leftovers(self) -> Sequence[Leftover]:
         """Disks and addresses that no running machine uses, in every account and region."""
         stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
-        by_place = everywhere(self._places.all, lambda place: unused.listed(place, stopped))
-        return tuple(sorted((each for place in by_place for each in place), key=lambda each: each.id))
+        found = gathered(self._places.all, lambda place: unused.listed(place, stopped))
+        return tuple(sorted(found, key=lambda each: each.id))
 
     # Acting.
 
@@ -225,13 +228,11 @@ class AlibabaCloud:
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Disks of these machines, in every account and region."""
         wanted = frozenset(node_ids)
-        by_place = everywhere(self._places.all, lambda place: unused.unencrypted(place, wanted))
-        return tuple(each for place in by_place for each in place)
+        return tuple(gathered(self._places.all, lambda place: unused.unencrypted(place, wanted)))
 
     def quotas(self) -> Sequence[Quota]:
         """The vCPUs that the account may have in each region."""
-        by_place = everywhere(self._places.all, lambda place: list(permissions.quotas(place)))
-        found = [each for place in by_place for each in place]
+        found = gathered(self._places.all, permissions.quotas)
         return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     def elsewhere(self) -> Sequence[OtherRegion]:

@@ -13,6 +13,7 @@ from gpuwatch.clouds.alibaba.settings import AccountSettings
 from gpuwatch.clouds.alibaba.wire import Wire
 from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
 
 # A part of Alibaba's own limits of an account in a region, which differ by call and are 100 a minute for some.
@@ -46,6 +47,10 @@ class Region:
     def beside(self, region: str) -> "Region":
         """Another region of the same account."""
         return Region(self.owner, region, **self._options)
+
+    def holds(self, thing: Node | NodeGroup) -> bool:
+        """Whether it is of this region, and of no other account as far as that is known."""
+        return thing.region == self.region and thing.account in {None, self.owner.number or thing.account}
 
     @property
     def account(self) -> str:

@@ -18,7 +18,7 @@ from gpuwatch.clouds.aws.regions import Region, Regions
 from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.places import Views, anywhere, attempt
+from gpuwatch.clouds.places import Views, WithViews, attempt, gathered
 from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _IDS_A_CALL = 100  # a filter takes up to 200 values
 
 
-class AwsCloud:
+class AwsCloud(WithViews[Region]):
     """The GPU machines and groups of some accounts and regions. Credentials are found by boto3's own rules."""
 
     def __init__(  # noqa: PLR0913  the settings of a cloud are many
@@ -71,7 +71,7 @@ class AwsCloud:
     def nodes(self) -> Sequence[Node]:
         """All GPU machines that are not terminated, in every account and region; of a silent one as last seen."""
         listed: dict[str, Node] = {}
-        for place, nodes in anywhere(self._places.all, self._nodes, self._views.last_nodes):
+        for place, nodes in self._views.nodes(self._places.all, self._nodes):
             for node in nodes:
                 listed[node.id] = node
                 self._homes[node.id] = place
@@ -82,6 +82,12 @@ class AwsCloud:
         """One machine as EC2 sees it now."""
         place, instance = self._look_for(node_id)
         return self._node_of(place, instance)
+
+    def lacks(self, node: Node) -> bool:
+        """Whether a whole list of its region and account is without it, or has it as terminated."""
+        place = self._places.at(node.region, node.account)
+        there = aws_machines.alive(aws_machines.listed(place, [], page_size=self._page_size))
+        return node.id not in {each.id for each in there}
 
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, by EC2's own record of the token; tags may be anybody's."""
@@ -96,7 +102,7 @@ class AwsCloud:
 
     def groups(self) -> Sequence[NodeGroup]:
         """The Auto Scaling groups of this fleet, and all others that have GPU machines."""
-        by_place = anywhere(self._places.all, self._groups, self._views.last_groups)
+        by_place = self._views.groups(self._places.all, self._groups)
         found = [group for _, groups in by_place for group in groups]
         return tuple(sorted(found, key=lambda group: group.id))
 
@@ -110,10 +116,11 @@ class AwsCloud:
         """Volumes and addresses that no running machine uses, in every account and region."""
         stopped = [node.id for node in self.nodes() if node.state is NodeState.STOPPED]
         homes = self._homes
-        by_place = self._places.everywhere(
-            lambda place: unused.listed(place, [node_id for node_id in stopped if homes[node_id] is place])
+        found = gathered(
+            self._places.all,
+            lambda place: unused.listed(place, [node_id for node_id in stopped if homes[node_id] is place]),
         )
-        return tuple(sorted((each for place in by_place for each in place), key=lambda each: each.id))
+        return tuple(sorted(found, key=lambda each: each.id))
 
     # Acting. The keys are for launches alone: EC2 has no token for the rest, and asking twice changes nothing more.
 
@@ -193,10 +200,12 @@ class AwsCloud:
         """Volumes of these machines, in every account and region."""
         wanted = set(node_ids)
         homes = {place: [name for name, home in self._homes.items() if home is place] for place in self._places.all}
-        by_place = self._places.everywhere(
-            lambda place: list(permissions.unencrypted(place, [name for name in homes[place] if name in wanted]))
+        return tuple(
+            gathered(
+                self._places.all,
+                lambda place: permissions.unencrypted(place, [name for name in homes[place] if name in wanted]),
+            )
         )
-        return tuple(each for place in by_place for each in place)
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in enabled regions that the settings do not name."""
@@ -234,8 +243,8 @@ class AwsCloud:
             kind = apart.type(place, name)
             return None if kind is None else kind.vcpus
 
-        by_place = self._places.everywhere(lambda place: aws_quotas.listed(place, vcpus, page_size=self._page_size))
-        return tuple(sorted((each for place in by_place for each in place), key=lambda each: (each.region, each.name)))
+        found = gathered(self._places.all, lambda place: aws_quotas.listed(place, vcpus, page_size=self._page_size))
+        return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     # Within one place.
 

@@ -19,6 +19,7 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Answer, everywhere
 from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -169,6 +170,10 @@ class Region:
         with self.asking("DescribeRegions"):
             found = self.reading.ec2.describe_regions()["Regions"]
             return sorted(each["RegionName"] for each in found if each.get("OptInStatus") != _CLOSED)
+
+    def holds(self, thing: Node | NodeGroup) -> bool:
+        """Whether it is of this region, and of no other account as far as that is known."""
+        return thing.region == self.region and thing.account in {None, self._number or thing.account}
 
     @property
     def account(self) -> str:

@@ -28,13 +28,13 @@ from gpuwatch.clouds.azure.settings import MANAGERS, SubscriptionSettings, Templ
 from gpuwatch.clouds.azure.sizes import Sizes
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.places import Views, anywhere, attempt, everywhere
+from gpuwatch.clouds.places import Views, WithViews, attempt, gathered
 from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
 
-class AzureCloud:
+class AzureCloud(WithViews[Subscription]):
     """The GPU machines and scale sets of some subscriptions. Credentials are found by azure-identity's own rules."""
 
     def __init__(  # noqa: PLR0913  the settings of a cloud are many
@@ -80,7 +80,7 @@ class AzureCloud:
     def nodes(self) -> Sequence[Node]:
         """All GPU machines that exist, in every subscription; of a silent one as last seen."""
         listed: dict[str, Node] = {}
-        for _, nodes in anywhere(self._places.all, self._nodes, self._views.last_nodes):
+        for _, nodes in self._views.nodes(self._places.all, self._nodes):
             listed |= {node.id: node for node in nodes}
         return tuple(listed[node_id] for node_id in sorted(listed))
 
@@ -95,6 +95,11 @@ class AzureCloud:
             return gone
         return self._node_of(place, machine)
 
+    def lacks(self, node: Node) -> bool:
+        """Whether a whole list of its subscription is without it."""
+        place = self._places.at(node.account)
+        return node.id not in {each.id for each in groups.all_machines(place)}
+
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, by its name in the resource groups of the templates."""
         name = launch.name_for(key)
@@ -107,7 +112,7 @@ class AzureCloud:
 
     def groups(self) -> Sequence[NodeGroup]:
         """The scale sets of this fleet, and all others that have GPU machines."""
-        by_place = anywhere(self._places.all, self._groups, self._views.last_groups)
+        by_place = self._views.groups(self._places.all, self._groups)
         return tuple(sorted((group for _, found in by_place for group in found), key=lambda group: group.id))
 
     def group(self, group_id: str) -> NodeGroup:
@@ -124,8 +129,8 @@ class AzureCloud:
         """Disks, addresses and snapshots that no running machine uses, in every subscription."""
         stopped = {node.id for node in self.nodes() if node.state is NodeState.STOPPED}
         paths = {same(path): node_id for node_id, path in self._paths.of(stopped).items()}
-        by_place = everywhere(self._places.all, lambda place: unused.listed(place, paths))
-        return tuple(sorted((each for place in by_place for each in place), key=lambda each: each.id))
+        found = gathered(self._places.all, lambda place: unused.listed(place, paths))
+        return tuple(sorted(found, key=lambda each: each.id))
 
     # Acting. The keys are for launches alone: asking twice for the rest changes nothing more.
 
@@ -232,13 +237,12 @@ class AzureCloud:
     def quotas(self) -> Sequence[Quota]:
         """In the regions of the settings; where these name none, in those that have machines of ours."""
         seen = {(node.account, node.region) for node in self.nodes()}
-        found = [
-            quota
-            for place in self._places.all
-            for quota in quotas.listed(
+        found = gathered(
+            self._places.all,
+            lambda place: quotas.listed(
                 place, self._sizes, place.regions or {region for account, region in seen if account == place.id}
-            )
-        ]
+            ),
+        )
         return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     def elsewhere(self) -> Sequence[OtherRegion]:
@@ -386,10 +390,7 @@ class AzureCloud:
     def _anywhere(self, node_id: str) -> tuple[Subscription, Machine]:
         """A machine in all lists: it is new to us, or was moved to another resource group, which keeps its id."""
         for place in self._places.all:
-            found = machines.listed(place)
-            for group in groups.listed(place):
-                if group.uniform:
-                    found += machines.members(place, group.described)
+            found = groups.all_machines(place)
             self._paths.saw(found)
             for machine in found:
                 if machine.id == node_id:

@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG
+from gpuwatch.clouds.azure import machines
+from gpuwatch.clouds.azure.machines import Machine
 from gpuwatch.clouds.azure.owners import managed_by
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import group_of, same, subscription_of
@@ -139,4 +141,18 @@ def _bounds(place: Subscription) -> dict[str, Bounds]:
                 least=max(int(each.get("minimum", 0)) for each in ranges),
                 most=min(int(each.get("maximum", _MOST_MEMBERS)) for each in ranges),
             )
+    return found
+
+
+def all_machines(place: Subscription) -> list[Machine]:
+    """Every machine of a subscription, members of Uniform scale sets among them, whatever it is for.
+
+    Raises:
+        CloudError: a part of it could not be had.
+
+    """
+    found = machines.listed(place)
+    for group in listed(place):
+        if group.uniform:
+            found += machines.members(place, group.described)
     return found

@@ -12,6 +12,7 @@ from gpuwatch.clouds.azure.settings import SubscriptionSettings
 from gpuwatch.clouds.errors import CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.provider import ALL
+from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
 
 
@@ -33,6 +34,10 @@ class Subscription:
     def root(self) -> str:
         """The path of the subscription."""
         return f"/subscriptions/{self.id}"
+
+    def holds(self, thing: Node | NodeGroup) -> bool:
+        """Whether it is of this subscription, where it is looked at."""
+        return thing.account == self.id and self.covers(thing.region)
 
     def covers(self, region: str) -> bool:
         """Whether machines there are looked at."""

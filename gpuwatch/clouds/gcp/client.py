@@ -16,6 +16,7 @@ from gpuwatch.clouds.gcp.sending import Heard, Wire
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.sending import sending
+from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
 
 # Well below Compute Engine's own limits for a project in a region, which are 25 reads and 20 changes a second.
@@ -57,6 +58,10 @@ class Client:
         self._wire = Wire(self._bases[COMPUTE], **seconds)
         self._reads = RateLimiter(clock, per_second=_READS_PER_SECOND, burst=_READS_AT_ONCE)
         self._acts = RateLimiter(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE)
+
+    def holds(self, thing: Node | NodeGroup) -> bool:
+        """Whether it is of this project."""
+        return thing.account == self.project
 
     def __str__(self) -> str:
         """Its name."""

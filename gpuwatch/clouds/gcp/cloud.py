@@ -21,8 +21,9 @@ from gpuwatch.clouds.gcp.machines import Instance, Translator
 from gpuwatch.clouds.gcp.operations import ended, launch_that_ended
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.places import Views, attempt, everywhere
+from gpuwatch.clouds.places import Views, anywhere, gathered
 from gpuwatch.clouds.provider import ALL
+from gpuwatch.clouds.silence import Outlook, Recall
 from gpuwatch.clouds.survey import CloudUse
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
@@ -66,13 +67,8 @@ class GcpCloud:
 
     def nodes(self) -> Sequence[Node]:
         """All GPU machines that exist, in every project and region; of a silent project or zone as last seen."""
-        answers = everywhere(self._all, lambda each: attempt(each.nodes))
-        failed = [each for each in answers if isinstance(each, CloudError)]
-        if failed and len(failed) == len(answers):
-            raise failed[0]
         found: dict[str, Node] = {}
-        for listing, answer in zip(self._all, answers, strict=True):
-            nodes = listing.last_nodes(answer) if isinstance(answer, CloudError) else answer
+        for _, nodes in anywhere(self._all, Listing.nodes, Listing.last_nodes, Listing.silenced):
             found |= {node.id: node for node in nodes}
         return tuple(found[node_id] for node_id in sorted(found))
 
@@ -93,6 +89,13 @@ class GcpCloud:
                 return gone
         raise _unknown(node_id, self._all)
 
+    def lacks(self, node: Node) -> bool:
+        """Whether a whole list of its project is without it."""
+        listing = next((each for each in self._all if each.client.project == node.account), None)
+        if listing is None:
+            raise NotFoundError(f"{node.account} is not among cloud.gcp.projects", code=NOT_FOUND)
+        return listing.lacks(node.id)
+
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, by the name made of it; labels may be anybody's."""
         for listing in self._all:
@@ -108,15 +111,9 @@ class GcpCloud:
 
     def groups(self) -> Sequence[NodeGroup]:
         """The managed instance groups of this fleet, and all others that have GPU machines."""
-        answers = everywhere(self._all, lambda each: attempt(lambda: self._groups_of(each)))
-        failed = [each for each in answers if isinstance(each, CloudError)]
-        if failed and len(failed) == len(answers):
-            raise failed[0]
-        found: list[NodeGroup] = []
-        for listing, answer in zip(self._all, answers, strict=True):
-            last = self._group_views.last_groups
-            found += last(listing.client, answer) if isinstance(answer, CloudError) else answer
-        return tuple(sorted(found, key=lambda group: group.id))
+        clients = {each.client: each for each in self._all}
+        by_project = self._group_views.groups(list(clients), lambda client: self._groups_of(clients[client]))
+        return tuple(sorted((group for _, found in by_project for group in found), key=lambda group: group.id))
 
     def group(self, group_id: str) -> NodeGroup:
         """One group as it is now."""
@@ -125,8 +122,25 @@ class GcpCloud:
 
     def leftovers(self) -> Sequence[Leftover]:
         """Disks and addresses that no running machine uses, in every project and region."""
-        found = everywhere(self._all, lambda each: unused.listed(each.client, each.wanted))
-        return tuple(sorted((each for project in found for each in project), key=lambda each: each.id))
+        found = gathered(self._all, lambda each: unused.listed(each.client, each.wanted))
+        return tuple(sorted(found, key=lambda each: each.id))
+
+    # Places that give no answer.
+
+    def recall(self, past: Recall) -> None:
+        """Ask this for what a place had that has shown nothing yet."""
+        self._views.recall(past)
+        self._group_views.recall(past)
+
+    def outlook(self) -> Outlook:
+        """What the newest lists rest on: zones, and projects that gave no answer."""
+        zones, groups = self._views.outlook(), self._group_views.outlook()
+        projects = tuple(each for listing in self._all for each in listing.silent)
+        told = {each.where for each in projects}
+        return Outlook(
+            places=zones.places | groups.places,
+            silent=(*projects, *zones.silent, *(each for each in groups.silent if each.where not in told)),
+        )
 
     # Acting. A key names a launch, and the end of a group's member; asking for the rest twice changes nothing more.
 
@@ -225,8 +239,8 @@ class GcpCloud:
 
     def quotas(self) -> Sequence[Quota]:
         """GPUs that each project may have in each of its regions, and in all together."""
-        found = everywhere(self._all, lambda each: quotas.of_project(each.client, each.wanted))
-        return tuple(sorted((each for project in found for each in project), key=lambda each: (each.region, each.name)))
+        found = gathered(self._all, lambda each: quotas.of_project(each.client, each.wanted))
+        return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     # For people who look for forgotten machines.
 

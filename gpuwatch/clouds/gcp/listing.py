@@ -13,7 +13,9 @@ from gpuwatch.clouds.gcp.machine_types import region_of
 from gpuwatch.clouds.gcp.machines import Instance, Translator
 from gpuwatch.clouds.gcp.operations import being_deleted, ended
 from gpuwatch.clouds.places import Views
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.clouds.silence import missed
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.silence import Silence
 
 _ZONE = "zones/"
 
@@ -29,6 +31,11 @@ class Zone:
     def name(self) -> str:
         """For messages."""
         return f"{self.zone} of project {self.project}"
+
+    def holds(self, thing: Node | NodeGroup) -> bool:
+        """Whether it is of this zone."""
+        zones = (thing.zone,) if isinstance(thing, Node) else thing.zones
+        return thing.account == self.project and self.zone in zones
 
 
 class Memberships:
@@ -69,6 +76,7 @@ class Listing:
         self.client, self.wanted = client, wanted
         self._translator, self._views = translator, views
         self._zones: set[Zone] = set()
+        self._silence: CloudError | None = None
         self.homes: dict[str, Home] = {}
 
     @property
@@ -84,6 +92,7 @@ class Listing:
 
         """
         scopes = self.client.scopes(LIST_INSTANCES)
+        self._silence = None
         answers: dict[Zone, list[Instance] | CloudError] = {}
         for scope, content in scopes.items():
             zone = scope.removeprefix(_ZONE)
@@ -98,6 +107,15 @@ class Listing:
             self._zones.add(place)
         return found
 
+    def lacks(self, node_id: str) -> bool:
+        """Whether a whole list of the project is without it; raises where any zone gave no answer."""
+        for content in self.client.scopes(LIST_INSTANCES).values():
+            if isinstance(content, CloudError):
+                raise content
+            if any(str(each.get("id")) == node_id for each in content):
+                return False
+        return True
+
     def last_nodes(self, error: CloudError) -> list[Node]:
         """What a project without an answer showed last.
 
@@ -105,13 +123,39 @@ class Listing:
             CloudError: it has shown nothing yet.
 
         """
-        if not self._zones:
-            raise error
+        zones = self._known_zones
+        if not zones and not self._views.recalls:
+            missed(self._told(error), error)
         return [
-            node
-            for place in sorted(self._zones, key=lambda each: each.zone)
-            for node in self._views.last_nodes(place, error)
+            node for place in sorted(zones, key=lambda each: each.zone) for node in self._views.last_nodes(place, error)
         ]
+
+    def holds(self, thing: Node | NodeGroup) -> bool:
+        """Whether it is of this project."""
+        return thing.account == self.client.project
+
+    def silenced(self, error: CloudError) -> None:
+        """The whole project gave no answer."""
+        self._silence = error
+
+    @property
+    def silent(self) -> tuple[Silence, ...]:
+        """The project, where it gave no answer as a whole."""
+        return () if self._silence is None else (self._told(self._silence),)
+
+    def _told(self, error: CloudError) -> Silence:
+        return Silence(where=self.name, reason=str(error), known=bool(self._known_zones))
+
+    @property
+    def _known_zones(self) -> set[Zone]:
+        """The zones that have shown what they have, now or before this process began."""
+        project, past = self.client.project, self._views.past
+        if self._zones:
+            return self._zones
+        suffix = f" of project {project}"
+        names = {node.zone for node in past.nodes if node.account == project}
+        names |= {each.removesuffix(suffix) for each in past.places if each.endswith(suffix)}
+        return {Zone(project, name) for name in names if self.wanted(region_of(name))}
 
     def one(self, instance: Instance) -> Node:
         """One machine, with its group and what is being done to it."""
@@ -131,7 +175,9 @@ class Listing:
         listed = [instance.id for instance in answer]
         gone = []
         for node_id in self._views.left_out(place, listed):
-            home = self.homes[node_id]
+            home = self.homes.get(node_id)
+            if home is None:  # it was seen before this process began
+                continue
             try:
                 answer.append(described(home, node_id))
             except NotFoundError:

@@ -7,7 +7,7 @@ from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.clouds import refuse_foreign_tags as refuse_foreign
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.places import Views, anywhere, attempt, everywhere
+from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gathered
 from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.clouds.tencent import actions, launches, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.tencent import groups as scaling
@@ -24,7 +24,7 @@ from gpuwatch.runtime.clock import Clock
 _NO_GROUP = "GroupNotFound"
 
 
-class TencentCloud:
+class TencentCloud(WithViews[Place]):
     """The GPU machines and groups of some accounts and regions."""
 
     def __init__(
@@ -65,7 +65,7 @@ class TencentCloud:
     def nodes(self) -> Sequence[Node]:
         """All GPU machines that exist, in every account and region; of a silent one as last seen."""
         listed: dict[str, Node] = {}
-        for place, nodes in anywhere(self._places.all, self._nodes, self._views.last_nodes):
+        for place, nodes in self._views.nodes(self._places.all, self._nodes):
             for node in nodes:
                 listed[node.id] = node
                 self._homes[node.id] = place
@@ -84,6 +84,11 @@ class TencentCloud:
             return ended
         return self._node_of(place, instance)
 
+    def lacks(self, node: Node) -> bool:
+        """Whether a whole list of its region and account is without it."""
+        place = self._places.at(node.region, node.account)
+        return node.id not in {each.id for each in machines.listed(place.reading)}
+
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, which is its name."""
         answers = everywhere(self._places.all, lambda place: attempt(lambda: self._launched(place, key)))
@@ -98,7 +103,7 @@ class TencentCloud:
     def groups(self) -> Sequence[NodeGroup]:
         """The Auto Scaling groups of this fleet, and all others that have GPU machines."""
         found: list[NodeGroup] = []
-        for place, groups in anywhere(self._places.all, self._groups, self._views.last_groups):
+        for place, groups in self._views.groups(self._places.all, self._groups):
             self._group_homes |= {group.id: place for group in groups}
             found += groups
         return tuple(sorted(found, key=lambda group: group.id))
@@ -112,8 +117,8 @@ class TencentCloud:
     def leftovers(self) -> Sequence[Leftover]:
         """Disks and addresses that no running machine uses, in every account and region."""
         stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
-        by_place = everywhere(self._places.all, lambda place: unused.listed(place, stopped))
-        return tuple(sorted((each for place in by_place for each in place), key=lambda each: each.id))
+        found = gathered(self._places.all, lambda place: unused.listed(place, stopped))
+        return tuple(sorted(found, key=lambda each: each.id))
 
     # Acting. The keys are for launches alone: the other calls take no token, and asking twice changes nothing more.
 
@@ -189,13 +194,12 @@ class TencentCloud:
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Disks of these machines, in every account and region."""
         wanted = frozenset(node_ids)
-        by_place = everywhere(self._places.all, lambda place: list(permissions.unencrypted(place, wanted)))
-        return tuple(each for place in by_place for each in place)
+        return tuple(gathered(self._places.all, lambda place: permissions.unencrypted(place, wanted)))
 
     def quotas(self) -> Sequence[Quota]:
         """The account's limits in every region."""
-        by_place = everywhere(self._places.all, permissions.quotas)
-        return tuple(sorted((each for place in by_place for each in place), key=lambda each: (each.region, each.name)))
+        found = gathered(self._places.all, permissions.quotas)
+        return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions of our accounts that the settings do not name; they are never acted on."""

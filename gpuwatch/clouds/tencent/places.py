@@ -9,6 +9,7 @@ from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.tencent.credentials import AssumedRole, Signer, own_credentials
 from gpuwatch.clouds.tencent.line import Line
 from gpuwatch.clouds.tencent.settings import TencentAccountSettings, account_of
+from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
 
 _ANY_REGION = "ap-guangzhou"  # for calls that are about no region
@@ -56,6 +57,10 @@ class Place:
     def beside(self, region: str) -> "Place":
         """Another region of the same account."""
         return self._beside(region=region)
+
+    def holds(self, thing: Node | NodeGroup) -> bool:
+        """Whether it is of this region, and of no other account as far as that is known."""
+        return thing.region == self.region and thing.account in {None, self._number or thing.account}
 
     @property
     def account(self) -> str:

@@ -49,7 +49,9 @@ def _nodes(call: Call) -> NodesPage:
         and query.activity in {None, row.activity}
         and text in " ".join((row.id, row.name, row.owner or "", row.instance_type)).casefold()
     ]
-    return NodesPage(at=page.at, total=len(found), nodes=tuple(found[query.offset : query.offset + query.limit]))
+    return NodesPage(
+        at=page.at, total=len(found), nodes=tuple(found[query.offset : query.offset + query.limit]), silent=page.silent
+    )
 
 
 def _node(call: Call) -> explain.NodePage:

@@ -13,6 +13,7 @@ from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import State
 from gpuwatch.model.orders import ITSELF, Pause
+from gpuwatch.model.silence import Silence
 
 NOT_USED = frozenset({State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED})
 _MAX_ACTIONS = 100
@@ -93,7 +94,10 @@ class BudgetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPage:
-    """Everything at a glance. `trouble` is why the newest round saw nothing: then all else is of the one before."""
+    """Everything at a glance. `trouble` is why the newest round saw nothing: then all else is of the one before.
+
+    `silent` are the places that gave no answer: what they showed last counts.
+    """
 
     fleet: str
     version: str
@@ -108,6 +112,7 @@ class FleetPage:
     budgets: tuple[BudgetRow, ...]
     advice: tuple[Hint, ...]
     trouble: str | None = None
+    silent: tuple[Silence, ...] = ()
 
 
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:

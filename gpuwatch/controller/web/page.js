@@ -134,6 +134,11 @@ function banner() {
   if (lost) lines.push(lost);
   if (fleet) {
     const old = (now() - Date.parse(fleet.at)) / 1000;
+    for (const each of fleet.silent ?? []) {
+      const where = [each.where, each.cloud && `cloud ${each.cloud}`].filter(Boolean).join(" of ");
+      lines.push(`No answer from ${where || "the cloud"}: ${each.reason}. ${
+        each.known ? "What it showed last counts, and nothing is done there." : "Nobody knows what is there."}`);
+    }
     if (fleet.trouble) lines.push(`The newest round saw nothing: ${fleet.trouble} Below is the one before.`);
     else if (!lost && old > 3 * fleet.interval_seconds + 30) lines.push(`There was no round for ${span(old)}; one is due each ${span(fleet.interval_seconds)}.`);
     for (const pause of fleet.pauses) lines.push(`Paused: ${pauseWords(pause)}.`);

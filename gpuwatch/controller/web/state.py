@@ -167,4 +167,5 @@ class State:
             budgets=fleet_view.budgets(done.observation),
             advice=fleet_view.advice(done),
             trouble=trouble,
+            silent=done.observation.fleet.silent,
         )

@@ -102,8 +102,9 @@ def past(rows: Iterable[Billed], month: Month, ahead: MonthEnd | None, unnamed_m
 
 
 def priced(observation: Observation) -> Priced:
-    """What runs now at a known price."""
-    found = [(node, observation.price(node)) for node in observation.fleet.nodes if node.state is NodeState.RUNNING]
+    """What runs now at a known price, and what ran when its cloud last showed it."""
+    running = [node for node in observation.fleet.nodes if NodeState.RUNNING in {node.state, node.last_shown}]
+    found = [(node, observation.price(node)) for node in running]
     return [(node, price) for node, price in found if price is not None]
 
 

@@ -9,6 +9,7 @@ from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState, State
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
+from gpuwatch.model.silence import Silence
 from tests.support.builders.fleet import NOW, RULES, a_node, a_verdict
 from tests.support.builders.guard_cases import (
     a_case,
@@ -92,6 +93,13 @@ def in_cloud(case: Case, cloud: str) -> Case:
     return replace(case, node=node, group=group, pool_rules=replace(case.pool_rules, clouds=("bj",)))
 
 
+def silent(case: Case, cloud: str, *, known: bool = False) -> Case:
+    """The case while a region of that cloud gives no answer; `known`: what it has was seen before."""
+    silence = Silence(cloud=cloud, where="ap-1", reason="no answer", known=known)
+    fleet = replace(case.observation.fleet, silent=(silence,))
+    return replace(case, observation=replace(case.observation, fleet=fleet))
+
+
 ONE_TIME = "its spot request sir-1 is one-time"
 LOCAL_DISKS = "its cloud does not stop the charges of a machine with local disks"
 COMES_BACK = "its persistent spot request sir-1 would launch it again"
@@ -132,6 +140,13 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         "launch_unseen",
         lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=61)), ("dev", NOW))),
         "3 launched machines",
+    ),
+    ("a cloud that never answered", "cloud_silent", lambda c: silent(a_launch(c), "us"), "ap-1 of cloud us"),
+    (
+        "the pool's cloud never answered",
+        "cloud_silent",
+        lambda c: in_cloud(silent(a_start(c), "bj"), "bj"),
+        "pools.default.clouds",
     ),
     ("others stopped it", "start_consent", lambda c: with_ledger(a_start(c), stopped=()), "did not stop it"),
     (

@@ -35,6 +35,10 @@ class FaultWorld(Protocol):
     # Faults that this cloud cannot have, each with its reason: no signature with a time, no pages, …
     cannot: Mapping[Fault, str]
 
+    def anew(self) -> Cloud:
+        """The provider in a process that has just begun: the same account, and no memory."""
+        ...
+
     def launch(self, tags: Mapping[str, str], *, region: str) -> str:
         """Somebody launches a GPU machine past every fault; it is running, and the provider's id comes back."""
         ...

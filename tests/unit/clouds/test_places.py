@@ -21,6 +21,10 @@ class Place:
 
     name: str
 
+    def holds(self, thing: Node | NodeGroup) -> bool:
+        """By its region."""
+        return thing.region == self.name
+
 
 HERE, THERE = Place("here"), Place("there")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.clouds import STOP_AT, Cloud, CloudError, CloudUnavailableError, NotFoundError
 from gpuwatch.clouds.several import AMBIGUOUS, NOWHERE, SeveralClouds
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.fleet import NodeReport, NodeState
 from tests.support.builders.fleet import a_permit
 from tests.support.fakes.several_clouds import NAMES, TEMPLATE, Clouds, Region, a_group, machine, silent
 
@@ -47,9 +47,14 @@ def test_whatever_one_cloud_does_the_others_answers_are_what_they_are_alone(
             clouds.all.nodes()
         return
     quiet = {NAMES[home] for home in down}
-    assert clouds.all.nodes() == tuple(
-        replace(node, state=NodeState.UNKNOWN) if node.cloud in quiet else node for node in before
+    now = clouds.all.nodes()
+    assert tuple(replace(node, unseen=None) for node in now) == tuple(
+        replace(node, state=NodeState.UNKNOWN, last_shown=node.state, signal=NodeReport())
+        if node.cloud in quiet
+        else node
+        for node in before
     )
+    assert all((node.unseen is not None) == (node.cloud in quiet) for node in now)
 
 
 def test_a_cloud_that_has_never_answered_fails_the_list() -> None:

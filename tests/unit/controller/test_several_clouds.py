@@ -1,87 +1,20 @@
 """One controller over two clouds: one ledger, one page, one guard; a cloud that is down holds up no other."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from gpuwatch.cli import status
-from gpuwatch.clouds import Cloud, CloudUnavailableError
-from gpuwatch.clouds.several import SeveralClouds
-from gpuwatch.controller.context import LiveParts
+from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.model.decision import Status
-from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
-from gpuwatch.model.measurement import MetricQuery, MetricValue
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.schedule import Window
-from tests.support.builders.fleet import RULES, Desk, FakeFleet, a_node
+from tests.support.builders.fleet import RULES, Desk, a_node
+from tests.support.fakes.two_clouds import TwoClouds
 
 SILENT = CloudUnavailableError("no answer")
-
-
-@dataclass
-class Agents:
-    """The agents of both clouds' machines."""
-
-    clouds: Mapping[str, FakeFleet]
-
-    def observe(self, nodes: Sequence[Node]) -> Fleet:
-        """Each asked."""
-        asked = tuple(replace(node, signal=self.confirm(node)) for node in nodes)
-        return Fleet(observed_at=next(iter(self.clouds.values())).clock.now(), nodes=asked)
-
-    def confirm(self, node: Node) -> NodeReport:
-        """One asked."""
-        return self.clouds[node.cloud].confirm(node)
-
-    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
-        """Nothing."""
-        del fleet, queries
-        return ()
-
-
-@dataclass(slots=True)
-class TwoClouds(Desk):
-    """A desk over the clouds `bj`, which is `fleet`, and `us`."""
-
-    other: FakeFleet = field(init=False)
-    all: SeveralClouds = field(init=False)
-
-    def __post_init__(self) -> None:
-        """One idle machine in each."""
-        self.fleet, self.other = FakeFleet(clock=self.clock), FakeFleet(clock=self.clock)
-        parts: dict[str, Cloud] = {"bj": self.fleet, "us": self.other}
-        self.all = SeveralClouds(parts)
-        self.fleet.put(a_node("ins-1"))
-        self.other.put(a_node("i-1"))
-
-    @property
-    def parts(self) -> LiveParts:
-        """With both clouds."""
-        signals = Agents({"bj": self.fleet, "us": self.other})
-        return LiveParts(
-            clock=self.clock,
-            cloud=self.all,
-            signals=signals,
-            ledger=self.ledger,
-            rules=self.rulebook,
-            memory=self.memory,
-            prices=lambda hire, _: self.prices.get(hire.instance_type),
-            interval_seconds=self.interval,
-        )
-
-    def rest(self, seconds: float) -> None:
-        """Whoever is idle goes on being so."""
-        self.clock.advance(seconds)
-        for fleet in (self.fleet, self.other):
-            for node in list(fleet.nodes_.values()):
-                if node.state is NodeState.RUNNING:
-                    fleet.show(node.id, node.activity.state, node.activity.held_seconds + seconds)
-
-    def stops(self) -> tuple[list[str], list[str]]:
-        """What was stopped in each."""
-        return self.fleet.stops(), self.other.stops()
 
 
 def rounds(desk: Desk, count: int = 30) -> None:

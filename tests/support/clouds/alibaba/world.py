@@ -85,11 +85,16 @@ class AlibabaWorld:
     ) -> None:
         """An empty account with two templates."""
         self.clock, self.server, self.fake, self.words = clock, server, fake, WORDS
+        self._regions = regions
         self.cloud: Cloud = self.another(regions)
         for name, kind in ((TEMPLATE, GPU_TYPE), (CPU_TEMPLATE, CPU_TYPE)):
             for region in self.regions:
                 own = f"lt-{region}-{name}"
                 self.fake.state.templates[own] = Template(id=own, name=name, region=region, types=[kind])
+
+    def anew(self) -> AlibabaCloud:
+        """The same regions, in a process that has just begun."""
+        return self.another(self._regions)
 
     def another(self, regions: Collection[str] = (REGION,), **options: Any) -> AlibabaCloud:  # noqa: ANN401  of the cloud
         """The provider in a process that has just begun."""

@@ -156,8 +156,18 @@ class AwsFaultWorld:
         """An empty account."""
         self.clock, self.server, self._ec2 = clock, server, ec2
         ec2.add_template(TEMPLATE)
-        self.cloud: Cloud = AwsCloud(
-            fleet=FLEET, clock=clock, regions=REGIONS, session=session, endpoint_url=server.url, page_size=self.page
+        self._session = session
+        self.cloud = self.anew()
+
+    def anew(self) -> Cloud:
+        """A process that has just begun."""
+        return AwsCloud(
+            fleet=FLEET,
+            clock=self.clock,
+            regions=REGIONS,
+            session=self._session,
+            endpoint_url=self.server.url,
+            page_size=self.page,
         )
 
     def launch(self, tags: Mapping[str, str], *, region: str) -> str:

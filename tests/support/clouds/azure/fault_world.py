@@ -49,6 +49,11 @@ class AzureFaultWorld(AzureWorld):
         quick = {"connection_verify": str(self.folder / "ca.pem"), "connection_timeout": 1, "read_timeout": 0.2}
         return super().connect(**{"subscriptions": both, "options": quick, **options})
 
+    def anew(self) -> Cloud:
+        """A process that has just begun."""
+        cloud: Cloud = self.connect()
+        return cloud
+
     def launch(self, tags: Mapping[str, str], *, region: str = SUB, gpus: bool = True) -> str:
         """A machine that runs, in that subscription."""
         del gpus

@@ -262,13 +262,17 @@ class GcpFaultWorld:
         self.clock, self.fake, self.server = clock, fake, server
         for project in fake.projects.values():
             add_templates(project)
-        self.cloud: Cloud = GcpCloud(
+        self.cloud = self.anew()
+
+    def anew(self) -> Cloud:
+        """A process that has just begun."""
+        return GcpCloud(
             fleet=FLEET,
-            clock=clock,
+            clock=self.clock,
             regions=self.regions,
             projects=list(self.projects),
             credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
-            endpoint_url=server.url,
+            endpoint_url=self.server.url,
             page_size=self.page,
             connect_seconds=0.5,
             read_seconds=0.3,

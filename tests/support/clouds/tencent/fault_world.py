@@ -48,11 +48,23 @@ class TencentFaultWorld:
     totals = True
     cannot: ClassVar[Mapping[Fault, str]] = {}
 
-    def __init__(self, clock: ManualClock, server: CloudServer, fake: FakeTencent, cloud: TencentCloud) -> None:
+    def __init__(self, clock: ManualClock, server: CloudServer, fake: FakeTencent, key_file: Path) -> None:
         """Without machines."""
-        self.clock, self.server, self.cloud = clock, server, cloud
+        self.clock, self.server, self._key_file = clock, server, key_file
+        self.cloud = cloud = self.anew()
         self._state = fake.state
         self._people = TencentWorld(clock, server, fake, cloud)
+
+    def anew(self) -> TencentCloud:
+        """A process that has just begun."""
+        return TencentCloud(
+            fleet=FLEET,
+            clock=self.clock,
+            regions=REGIONS,
+            key_file=str(self._key_file),
+            endpoint_url=self.server.url,
+            timeouts=(0.3, 0.3),
+        )
 
     def launch(self, tags: Mapping[str, str], *, region: str) -> str:
         """One that runs."""
@@ -91,12 +103,4 @@ def fault_world(folder: Path) -> Iterator[TencentFaultWorld]:
     key_file.write_text(f"{SECRET_ID}:{SECRET_KEY}\n", encoding="utf-8")
     with serving(fake) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "PAGE_SIZE", TencentFaultWorld.page)
-        cloud = TencentCloud(
-            fleet=FLEET,
-            clock=clock,
-            regions=REGIONS,
-            key_file=str(key_file),
-            endpoint_url=server.url,
-            timeouts=(0.3, 0.3),
-        )
-        yield TencentFaultWorld(clock, server, fake, cloud)
+        yield TencentFaultWorld(clock, server, fake, key_file)

@@ -1,0 +1,35 @@
+"""What the ledger's newest round saw, for places that give no answer to a controller that has just begun.
+
+A machine that nobody can see counts as it was seen last: it may run, so nothing is launched in its place (P17), and its
+state is unknown, so nothing is done to it (P1).
+"""
+
+import logging
+from functools import cache
+
+from gpuwatch.clouds import Cloud
+from gpuwatch.clouds.silence import Past, Recalling
+from gpuwatch.ledger import Ledger, LedgerError
+
+log = logging.getLogger(__name__)
+
+_LOOKED_AT = 20  # the newest rounds; the newest of all is whole, except in a damaged ledger
+
+
+def recall(cloud: Cloud, ledger: Ledger) -> None:
+    """Have the cloud ask the ledger, once and only when it must know."""
+    if isinstance(cloud, Recalling):
+        cloud.recall(cache(lambda: past_of(ledger)))
+
+
+def past_of(ledger: Ledger) -> Past:
+    """What the newest round that is kept whole saw; nothing where there is none."""
+    newest = next((each for each in ledger.rounds(_LOOKED_AT) if each.whole), None)
+    if newest is None:
+        return Past()
+    try:
+        fleet = ledger.observation(newest.id).fleet
+    except LedgerError as error:
+        log.warning("What was seen before this start is not known: %s", error)
+        return Past()
+    return Past(nodes=fleet.nodes, groups=fleet.groups, places=frozenset(fleet.places))
