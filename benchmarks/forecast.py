@@ -13,22 +13,24 @@ mean and of its peak would have saved against all on demand, and the best number
 import argparse
 import csv
 import gzip
-import math
 import os
+import random
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 
+from benchmarks.figures import Figure, table
 from gpuwatch.money.advice.commitments import Terms, cheapest, plan
 from gpuwatch.money.forecast.evaluation import bounded, past
 from gpuwatch.money.forecast.forecast import forecast
-from gpuwatch.money.forecast.methods import offered
+from gpuwatch.money.forecast.methods import METHODS
 from gpuwatch.money.forecast.series import DAY_SECONDS, HOUR_SECONDS, Rhythm, Series
 
 Levels = list[tuple[float, float]]
@@ -144,7 +146,16 @@ class _Tally:
         return median(sum(each) / sum(self.sums[name]) for name, each in self.totals.items() if sum(self.sums[name]))
 
 
-def compare(by_name: Mapping[str, Series], steps: int, least: int, every: int) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One task: the default's and the 7-day mean's MASE (geometric mean of the series), the share of intervals held."""
+
+    default: float
+    seven_days: float
+    held: float
+
+
+def compare(by_name: Mapping[str, Series], steps: int, least: int, every: int) -> Result:
     """A line for each method, and how often the default's intervals held."""
     tallies: dict[str, _Tally] = defaultdict(_Tally)
     inside: dict[str, list[bool]] = defaultdict(list)
@@ -157,7 +168,7 @@ def compare(by_name: Mapping[str, Series], steps: int, least: int, every: int) -
             if scale == 0:
                 continue
             actual = values[at : at + steps]
-            for method, tell in offered(Rhythm.of(series.step_seconds)).items():
+            for method, tell in METHODS.items():
                 means = bounded(tell(past(series, at), steps), never_negative=True)
                 tallies[method].add(name, means, actual, scale)
             seen = Series(start=series.start, step_seconds=series.step_seconds, values=series.values[:at])
@@ -173,7 +184,7 @@ def compare(by_name: Mapping[str, Series], steps: int, least: int, every: int) -
     base = tallies["7-day mean"].mase()
     for method, tally in sorted(tallies.items(), key=lambda each: fmean(each[1].mase())):
         mase = tally.mase()
-        geometric = math.exp(fmean(math.log(each) for each in mase))
+        geometric = geometric_mean(mase)
         worst = max(mine / other for mine, other in zip(mase, base, strict=True))
         print(f"{method:22}{fmean(mase):8.3f}{geometric:8.3f}{worst:10.2f}{tally.total():8.1%}")
     held = [fmean(each) for each in inside.values()]
@@ -183,6 +194,24 @@ def compare(by_name: Mapping[str, Series], steps: int, least: int, every: int) -
     print(
         "chosen: " + ", ".join(f"{name} {count}" for name, count in sorted(chosen.items(), key=lambda each: -each[1]))
     )
+    return Result(default=geometric_mean(tallies["DEFAULT"].mase()), seven_days=geometric_mean(base), held=fmean(held))
+
+
+def shifted() -> float:
+    """Days and hours of noise, then a level that stays flat: the default's error over naive's, the worst of them."""
+    ratios = []
+    for step, season, seed in ((HOUR_SECONDS, 24, 1), (HOUR_SECONDS, 24, 2), (DAY_SECONDS, 7, 1), (DAY_SECONDS, 7, 2)):
+        draw = random.Random(seed)
+        values = [draw.gauss(50, 10) for _ in range(10 * season)] + [draw.gauss(20, 0.1) for _ in range(8 * season)]
+        off, naive = 0.0, 0.0
+        for at in range(11 * season, 17 * season, season // 2):
+            seen = Series(start=_MONDAY, step_seconds=step, values=tuple(values[:at]))
+            actual = values[at : at + season]
+            means = [each.mean for each in forecast(seen, season).steps]
+            off += sum(abs(mean - value) for mean, value in zip(means, actual, strict=True))
+            naive += sum(abs(values[at - 1] - value) for value in actual)
+        ratios.append(off / naive)
+    return max(ratios)
 
 
 def commit(by_name: Mapping[str, Series]) -> None:
@@ -217,6 +246,24 @@ def commit(by_name: Mapping[str, Series]) -> None:
     print(f"{'worst':34}" + "".join(f"{min(each):12.1%}" for each in savings.values()))
 
 
+def _goals(results: Mapping[str, Result]) -> Iterator[Figure]:
+    """Each figure beside what it should be."""
+    overall = geometric_mean(each.default for each in results.values())
+    yield Figure(name="MASE, geometric mean of the four tasks", unit="", runs=[overall], at_most=0.86)
+    for task, each in results.items():
+        yield Figure(
+            name=f"MASE, {task}",
+            unit="",
+            runs=[each.default],
+            floor="7-day mean",
+            floor_runs=[each.seven_days],
+            ratio_at_most=1.0,
+        )
+        off = abs(each.held - 0.8)
+        yield Figure(name=f"80 % intervals of {task}: held less 80 %", unit="", runs=[off], at_most=0.05)
+    yield Figure(name="flat after a shift, of naive's error", unit="", runs=[shifted()], at_most=1.1)
+
+
 def main() -> int:
     """Forecast and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -232,11 +279,14 @@ def main() -> int:
         name: series for name, series in series_of(arguments.directory, DAY_SECONDS).items() if len(series.values) > 36
     }
     hours = series_of(arguments.directory, HOUR_SECONDS)
-    for steps in (7, 14):
+    results = {}
+    for steps in (7, 14, 30):
         print(f"\n{len(days)} daily series, {steps} days ahead, from day 28 on, every 3 days")
-        compare(days, steps, 28, 3)
+        results[f"{steps} days"] = compare(days, steps, 28, 3)
     print(f"\n{len(hours)} hourly series, 24 hours ahead, from day 8 on, every {arguments.every} hours")
-    compare(hours, 24, 192, arguments.every)
+    results["24 hours"] = compare(hours, 24, 192, arguments.every)
+    print()
+    print(table([("forecast", list(_goals(results)))]))
     print("\nunits reserved for a year at 30 % off, by the first half of the hours, and saved over the second half")
     commit({name: series for name, series in hours.items() if not name.startswith(("servegen", "genai"))})
     print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)

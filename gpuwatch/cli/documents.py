@@ -27,6 +27,7 @@ DOCUMENTS = {
     "prices": "gpuwatch.money.prices.listing:PricesDocument",
     "recommend.commitments": "gpuwatch.money.advice.commitments_document:CommitmentsDocument",
     "recommend.instance": "gpuwatch.money.advice.instance_report:InstanceDocument",
+    "recommend.ownership": "gpuwatch.money.advice.ownership_document:OwnershipDocument",
     "recommend.rightsize": "gpuwatch.money.advice.rightsizing_report:RightsizeDocument",
     "recommend.spot": "gpuwatch.simulate.spot.advice:SpotAdvice",
     "report": "gpuwatch.money.report.json_types:ReportDocument",

@@ -1,13 +1,14 @@
 """The command that forecasts any series of values."""
 
 import sys
+from contextlib import closing
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import above_zero, commands, json_option, say
+from gpuwatch.cli.base import above_zero, commands, config_option, explained, json_option, say, settings_of
 from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
 from gpuwatch.model.duration import format_time
@@ -15,60 +16,115 @@ from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
     from gpuwatch.money.forecast.forecast import Forecast
+    from gpuwatch.money.forecast.series import Series
 
 _MOST_STEPS = 10_000
-_LEGEND = "The smallest error decides: that of the steps (MASE) and of their total. 1.00 of MASE: last season's values."
+_LEGEND = (
+    "The smallest error decides: that of the steps (MASE; 1.00: last season's values), and of their total.\n"
+    "Errors of others than the blend count more the shorter the past is, lest luck be chosen."
+)
+_CONFIGURED = ""  # --ledger without a value
+_DAY_SECONDS = 86400.0
+_MONTH_SECONDS = 2629800.0  # as gpuwatch.money.forecast.series has it; only this command loads that
 
 
 def _step(context: click.Context, param: click.Parameter, value: str) -> float | None:
     """Seconds, or None for what the samples suggest."""
+    if value == "month":
+        return _MONTH_SECONDS
     return None if value == "auto" else above_zero(context, param, value)
 
 
-csv_option = click.option(
+@commands.command(options_metavar="--csv FILE | --ledger [FILE] [OPTIONS]")
+@click.option(
     "--csv",
-    "path",
+    "csv_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
     help="Lines of time,value: ISO 8601 or seconds since 1970; plain or .gz. No value: a hole.",
 )
-
-
-@commands.command()
-@csv_option
+@click.option(
+    "--ledger",
+    is_flag=False,
+    flag_value=_CONFIGURED,
+    metavar="[FILE]",
+    help="US dollars that a ledger has metered; without FILE the one of --config.",
+)
+@click.option("--pool", help="Only this pool's, of --ledger.")
+@config_option
 @click.option("--horizon", callback=above_zero, default="7d", show_default=True, help="How far ahead.")
 @click.option(
-    "--step", callback=_step, default="auto", show_default=True, help="1h, 1d, ...; auto: as measured, from 1h up."
+    "--step", callback=_step, default="auto", show_default=True, help="1h, 1d, month; auto: as measured, from 1h up."
 )
 @click.option("--models", "fitted", is_flag=True, help="Let ARIMA and ETS compete, too (extra `forecast`; slower).")
 @json_option
-def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as_json: bool) -> None:
+def forecast(  # noqa: PLR0913  one argument for each option
+    *,
+    csv_path: Path | None,
+    ledger: str | None,
+    pool: str | None,
+    path: Path | None,
+    horizon: float,
+    step: float | None,
+    fitted: bool,
+    as_json: bool,
+) -> None:
     """Forecast a series of values with 80 % intervals, by the method that was best on the series' own past."""
-    from gpuwatch.money.forecast.csv import SeriesError, read_samples  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  loaded by this command only
     from gpuwatch.money.forecast.forecast import as_object  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.forecast import forecast as make_forecast  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.money.forecast.methods import offered  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.series import Rhythm, natural_step, resample  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.forecast import forecast as make_forecast  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.methods import CANDIDATES  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.statsmodels import MissingError, models  # noqa: PLC0415  likewise
 
+    if (csv_path is None) == (ledger is None):
+        raise click.UsageError("give one of --csv FILE and --ledger [FILE]")
+    if ledger is None and pool is not None:
+        raise click.UsageError("--pool says nothing about --csv; leave it out")
+    if step is not None:
+        _steps(horizon, step)
+    place = csv_path or ledger or "the ledger"
     try:
         more = models() if fitted else {}
-        samples = read_samples(path)
+        series = _of_ledger(str(ledger), path, step, pool) if csv_path is None else _of_file(csv_path, step)
     except (SeriesError, MissingError) as error:
         say(error, err=True)
         sys.exit(2)
-    seconds = step or natural_step(samples)
+    except ValueError as error:
+        say(f"{place}: {error}", err=True)
+        sys.exit(2)
+    steps = _steps(horizon, series.step_seconds)
+    try:
+        with progress("trying the methods on the past") as advance:
+            result = make_forecast(series, steps, {**CANDIDATES, **more}, advance)
+    except ValueError as error:
+        say(f"{place}: {error}", err=True)
+        sys.exit(2)
+    say(json_text("forecast", as_object(result)) if as_json else _as_text(result))
+
+
+def _steps(horizon: float, seconds: float) -> int:
     steps = ceil(horizon / seconds - 1e-9)
     if steps > _MOST_STEPS:
         raise click.BadParameter(f"{steps} steps are too many; at most {_MOST_STEPS}, or a longer --step")
-    try:
-        with progress("trying the methods on the past") as advance:
-            methods = {**offered(Rhythm.of(seconds)), **more}
-            result = make_forecast(resample(samples, seconds), steps, methods, advance)
-    except ValueError as error:
-        say(f"{path}: {error}", err=True)
-        sys.exit(2)
-    say(json_text("forecast", as_object(result)) if as_json else _as_text(result))
+    return steps
+
+
+def _of_file(path: Path, step: float | None) -> "Series":
+    from gpuwatch.money.forecast.csv import read_samples  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.series import natural_step, resample  # noqa: PLC0415  likewise
+
+    samples = read_samples(path)
+    return resample(samples, step or natural_step(samples))
+
+
+def _of_ledger(place: str, config: Path | None, step: float | None, pool: str | None) -> "Series":
+    with explained():
+        from gpuwatch.ledger import Ledger, LedgerSettings  # noqa: PLC0415  loaded where no file is given
+        from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
+        from gpuwatch.money.forecast.spending import spending  # noqa: PLC0415  likewise
+
+        settings = settings_of(config).ledger if place == _CONFIGURED else LedgerSettings(path=place)
+        with closing(Ledger.connect(settings, read_only=True)) as ledger:
+            return spending(SpendBook(ledger), step or _DAY_SECONDS, pool)
 
 
 def _as_text(forecast: "Forecast") -> str:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,33 @@ _SCALES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 @commands.group()
 def recommend() -> None:
     """Recommend instance types, sizes and commitments, with the arithmetic. Nothing is changed."""
+
+
+def amount(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
+    """A decimal number, kept exactly."""
+    try:
+        number = None if value is None else Decimal(value)
+    except InvalidOperation:
+        number = Decimal("nan")
+    if number is not None and not number.is_finite():
+        raise click.BadParameter(f"{value!r} is not a number; write for example 0.35", ctx=context, param=param)
+    return number
+
+
+def usd(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
+    """An amount above zero."""
+    number = amount(context, param, value)
+    if number is not None and number <= 0:
+        raise click.BadParameter(f"{value!r} is not above 0; write for example 0.35", ctx=context, param=param)
+    return number
+
+
+def share(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
+    """A part of a whole, from 0 to 1."""
+    number = amount(context, param, value)
+    if number is not None and not 0 <= number <= 1:
+        raise click.BadParameter(f"{value!r} is not from 0 to 1; write for example 0.35", ctx=context, param=param)
+    return number
 
 
 def _count(_: click.Context, param: click.Parameter, value: str) -> int:

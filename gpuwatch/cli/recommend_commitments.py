@@ -1,7 +1,7 @@
 """The command that says what to reserve, what to run on spot, and what to leave on demand."""
 
 import sys
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,30 +9,11 @@ import click
 
 from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
 from gpuwatch.cli.json_output import json_text
-from gpuwatch.cli.recommend import recommend
+from gpuwatch.cli.recommend import amount, recommend, usd
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
     from gpuwatch.money.advice.commitments import Advice
-
-
-def _amount(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
-    """A decimal number, kept exactly."""
-    try:
-        amount = None if value is None else Decimal(value)
-    except InvalidOperation:
-        amount = Decimal("nan")
-    if amount is not None and not amount.is_finite():
-        raise click.BadParameter(f"{value!r} is not a number; write for example 0.35", ctx=context, param=param)
-    return amount
-
-
-def _usd(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
-    """An amount above zero."""
-    amount = _amount(context, param, value)
-    if amount is not None and amount <= 0:
-        raise click.BadParameter(f"{value!r} is not above 0; write for example 0.35", ctx=context, param=param)
-    return amount
 
 
 @recommend.command()
@@ -43,26 +24,24 @@ def _usd(context: click.Context, param: click.Parameter, value: str | None) -> D
     help="Lines of time,value, units in use: ISO 8601 or seconds since 1970; plain or .gz [what the ledger metered].",
 )
 @config_option
-@click.option("--price", callback=_usd, help="Of one unit of the load for an hour on demand, in US dollars.")
+@click.option("--price", callback=usd, help="Of one unit of the load for an hour on demand, in US dollars.")
 @click.option("--instance-type", help="The load counts such machines, at their price.")
 @click.option("--cloud", metavar="NAME", help="Only what the ledger metered in this cloud.")
+@click.option("--one-year", callback=amount, default="0.30", show_default="0.30, assumed", help="Discount, as a share.")
 @click.option(
-    "--one-year", callback=_amount, default="0.30", show_default="0.30, assumed", help="Discount, as a share."
+    "--three-year", callback=amount, default="0.50", show_default="0.50, assumed", help="Discount, as a share."
 )
 @click.option(
-    "--three-year", callback=_amount, default="0.50", show_default="0.50, assumed", help="Discount, as a share."
+    "--three-year-load", callback=amount, default="0.8", show_default=True, help="Of today's: planned for 3 years."
 )
 @click.option(
-    "--three-year-load", callback=_amount, default="0.8", show_default=True, help="Of today's: planned for 3 years."
+    "--tolerant", callback=amount, default="0", show_default=True, help="Share of the load that bears interruption."
 )
+@click.option("--spot", callback=amount, default="0.45", show_default=True, help="Spot discount, as a share.")
 @click.option(
-    "--tolerant", callback=_amount, default="0", show_default=True, help="Share of the load that bears interruption."
+    "--spot-availability", callback=amount, default="0.5", show_default=True, help="Share of hours with spot."
 )
-@click.option("--spot", callback=_amount, default="0.45", show_default=True, help="Spot discount, as a share.")
-@click.option(
-    "--spot-availability", callback=_amount, default="0.5", show_default=True, help="Share of hours with spot."
-)
-@click.option("--interruption-cost", callback=_amount, help="Per unit-hour of spot, in US dollars [5 % of the price].")
+@click.option("--interruption-cost", callback=amount, help="Per unit-hour of spot, in US dollars [5 % of the price].")
 @click.option(
     "--committed", type=click.IntRange(0, 10**9), default=0, show_default=True, help="Units reserved today, 1 year."
 )
@@ -89,10 +68,10 @@ def commitments(
         if csv_path is not None:
             if cloud is not None:
                 raise click.UsageError("--cloud is for what the ledger metered; --csv has no clouds")
-            per_hour, source = _price(price, instance_type)
-            load, notes = _load(csv_path)
+            per_hour, source = price_of(price, instance_type)
+            load, notes = csv_load(csv_path)
         else:
-            load, notes, per_hour, source = _metered(path, instance_type, price, cloud)
+            load, notes, per_hour, source = metered_load(path, instance_type, price, cloud)
         try:
             offer = Terms(price_per_hour=per_hour, **terms)
         except ValueError as error:
@@ -111,10 +90,10 @@ def commitments(
         say(_as_text(advice, source, warnings))
 
 
-def _price(price: Decimal | None, instance_type: str | None) -> tuple[Decimal, str]:
-    """The prices of a unit, and their source."""
+def price_of(price: Decimal | None, instance_type: str | None, option: str = "--price") -> tuple[Decimal, str]:
+    """The price of a unit for an hour, and its source."""
     if (price is None) == (instance_type is None):
-        raise click.UsageError("give one of --price and --instance-type")
+        raise click.UsageError(f"give one of {option} and --instance-type")
     if price is not None:
         return price, "as given"
     from gpuwatch.money.prices import lookup  # noqa: PLC0415  loaded where it is asked for
@@ -122,13 +101,13 @@ def _price(price: Decimal | None, instance_type: str | None) -> tuple[Decimal, s
     listed = lookup(str(instance_type))
     if listed is None:
         raise click.BadParameter(
-            f"no list price of {instance_type!r} is known; give --price", param_hint="--instance-type"
+            f"no list price of {instance_type!r} is known; give {option}", param_hint="--instance-type"
         )
     return listed.usd_per_hour, f"{listed.source}, {listed.as_of}"
 
 
-def _metered(
-    path: Path | None, instance_type: str | None, price: Decimal | None, cloud: str | None
+def metered_load(
+    path: Path | None, instance_type: str | None, price: Decimal | None, cloud: str | None = None
 ) -> tuple[list[float | None], list[str], Decimal, str]:
     """Machines in use hour by hour, what is to be known of that, and the price with its source.
 
@@ -159,7 +138,7 @@ def _metered(
     return list(load.hours), notes, load.usd_per_hour, load.price_source or "as metered"
 
 
-def _load(path: Path) -> tuple[list[float | None], list[str]]:
+def csv_load(path: Path) -> tuple[list[float | None], list[str]]:
     """Units in use hour by hour."""
     from gpuwatch.money.forecast.csv import read_samples  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.series import HOUR_SECONDS, natural_step, resample  # noqa: PLC0415  as above

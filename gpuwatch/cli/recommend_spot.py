@@ -1,15 +1,16 @@
 """The command that says what spot would have cost, and how often its nodes would have worked."""
 
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import above_zero, duration_or_none, json_option, say
+from gpuwatch.cli.base import duration_or_none, json_option, say
 from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.recommend import recommend
+from gpuwatch.cli.recommend import recommend, share, usd
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
@@ -29,11 +30,6 @@ def _short(context: click.Context, param: click.Parameter, value: str | None) ->
     return seconds / _MINUTE
 
 
-def _price(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """A price above zero."""
-    return None if value is None else above_zero(context, param, value)
-
-
 @recommend.command()
 @click.option(
     "--csv",
@@ -45,18 +41,16 @@ def _price(context: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--nodes", type=click.IntRange(1, _MOST_NODES), default=4, show_default=True, help="So many nodes are wanted."
 )
-@click.option("--price", callback=_price, help="Of a node for an hour on demand, in US dollars [1: only parts of it].")
+@click.option("--price", callback=usd, help="Of a node for an hour on demand, in US dollars [1: only parts of it].")
 @click.option(
     "--spot-price-ratio",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.40,
+    callback=share,
+    default="0.40",
     show_default="0.40, assumed",
     help="Of spot, as a part of on demand, where the file has no prices.",
 )
 @click.option("--base", type=click.IntRange(0, _MOST_NODES), default=0, show_default=True, help="Always on demand.")
-@click.option(
-    "--spot-share", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Of the nodes above the base."
-)
+@click.option("--spot-share", callback=share, default="1", show_default=True, help="Of the nodes above the base.")
 @click.option("--boot", callback=_short, default="4m", show_default=True, help="From the launch to the work.")
 @click.option("--notice", callback=_short, default="2m", show_default=True, help="Before an interruption.")
 @click.option("--lost", callback=_short, default="10m", show_default=True, help="Work done again after one.")
@@ -67,10 +61,10 @@ def spot(  # noqa: PLR0913  one option each
     *,
     csv_path: Path,
     nodes: int,
-    price: float | None,
-    spot_price_ratio: float,
+    price: Decimal | None,
+    spot_price_ratio: Decimal,
     base: int,
-    spot_share: float,
+    spot_share: Decimal,
     boot: float,
     notice: float,
     lost: float,
@@ -92,16 +86,16 @@ def spot(  # noqa: PLR0913  one option each
         if recording.usd_per_hour is not None and price is None:
             raise click.UsageError("the file has prices of spot: give --price, of a node for an hour on demand")
         if work is not None and allowed is not None:
-            found = _job(recording, work, allowed, boot + lost, spot_price_ratio)
+            found = _job(recording, work, allowed, boot + lost, float(spot_price_ratio))
         else:
             terms = Terms(
-                on_demand_usd_per_hour=1.0 if price is None else price,
-                spot_price_ratio=spot_price_ratio,
+                on_demand_usd_per_hour=1.0 if price is None else float(price),
+                spot_price_ratio=float(spot_price_ratio),
                 boot_minutes=round(boot),
                 notice_minutes=round(notice),
                 lost_minutes=lost,
             )
-            rules = MixRules(on_demand_base=base, spot_share=spot_share)
+            rules = MixRules(on_demand_base=base, spot_share=float(spot_share))
             with progress("Playing the recording") as advance:
                 found = advice.advise(recording, nodes, rules, terms, advance)
     except SeriesError as error:

@@ -4,8 +4,9 @@ The radius of an 80 % interval is the conformal quantile of the absolute errors:
 which covers a further one with at least 80 % if it is like them (Vovk 2005; Lei et al. 2018). Errors are measured in
 units of how much the series moved shortly before, so that calm times and wild ones do not share a radius.
 
-The method with the smallest loss looks better than it is, the more so the fewer moments judged it. Intervals therefore
-rest on the errors of the choice: at each moment those of the method that did best at the moments apart from it.
+The method with the smallest loss looks better than it is, the more so the fewer horizons judged it that do not overlap.
+So the errors of all but the standing method count 1 + 3 / horizons times, and intervals rest on the errors of the
+choice: at each moment those of the method that did best at the moments apart from it.
 """
 
 import math
@@ -14,13 +15,14 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from gpuwatch.model.progress import Advance, no_advance
-from gpuwatch.money.forecast.methods import LONGEST, Method, Past, window
+from gpuwatch.money.forecast.methods import LONGEST, Method, Past, since_shift, window
 from gpuwatch.money.forecast.series import Rhythm, Series
 
 MOST_ORIGINS = 60
 COVERAGE = 0.8
 _CALM = 0.25  # a share of the whole past's movement, lest a flat fortnight promise a flat future
 _FEW = 4  # errors: of fewer, an interval says little
+_LUCK = 3.0  # errors of others than the standing method count 1 + this / horizons times
 _LOOKED_AT = 50  # steps of a long horizon are enough to see how often intervals held
 
 
@@ -33,7 +35,7 @@ class Score:
 
     method: str
     origins: int
-    error: float | None  # mase, and the mean absolute error of the horizon's mean in the same unit: what decides
+    error: float | None  # mase, and that of the horizon's mean in the same unit, and luck: what decides
     mase: float | None  # mean absolute error over that of last season's value
     wape: float | None  # sum of absolute errors over the sum of absolute values
     total_error_ratio: float | None  # the same of the horizon's totals
@@ -51,6 +53,11 @@ class Trial:
     errors: Mapping[str, Errors]
     usual_change: float  # the mean absolute change from season to season
 
+    def handicap(self, method: str, standing: str) -> float:
+        """What a method's losses are multiplied by, lest one be chosen that was lucky over few horizons."""
+        horizons = (self.origins[-1] - self.origins[0]) / self.steps + 1
+        return 1.0 if method == standing else 1 + _LUCK / horizons
+
     def units(self, errors_of: Errors, ahead: int) -> list[float]:
         """Errors of one step ahead, in movements."""
         pairs = zip(errors_of, self.movements, strict=True)
@@ -66,10 +73,10 @@ def past(series: Series, begin: int) -> Past:
     """What is known as of a step."""
     moment = series.time(begin)
     month = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    recent = series.values[max(0, begin - LONGEST) : begin]
+    rhythm, recent = Rhythm.of(series.step_seconds), series.values[max(0, begin - LONGEST) : begin]
     return Past.of(
-        recent if _any(recent) else series.values[:begin],
-        Rhythm.of(series.step_seconds),
+        since_shift(recent, rhythm) if _any(recent) else series.values[:begin],
+        rhythm,
         round((moment - month).total_seconds() / series.step_seconds),
     )
 
@@ -125,7 +132,7 @@ def moving(series: Series, begin: int) -> float:
 
 def scores(trial: Trial, standing: str) -> tuple[Score, ...]:
     """Each method's, the smallest loss first; of equal ones the standing method's."""
-    losses = {name: _losses(trial, name) for name in trial.errors}
+    losses = _losses(trial, standing)
     ordered = sorted(losses, key=lambda name: (sum(losses[name]), name != standing))
     return tuple(_score(trial, name, losses[name]) for name in ordered)
 
@@ -135,7 +142,7 @@ def chosen(trial: Trial, standing: str) -> Errors:
 
     Origins count if their horizons do not overlap its own. Without any the standing method is taken.
     """
-    losses = {name: _losses(trial, name) for name in trial.errors}
+    losses = _losses(trial, standing)
     made = []
     for place, origin in enumerate(trial.origins):
         apart = [number for number, at in enumerate(trial.origins) if abs(at - origin) >= trial.steps]
@@ -164,12 +171,16 @@ def coverage(trial: Trial, errors_of: Errors) -> float | None:
     return inside / of if of else None
 
 
-def _losses(trial: Trial, method: str) -> list[float]:
-    """Of each origin: the mean absolute error, and the absolute error of the total per step."""
-    return [
-        fmean(abs(error) for error in errors if error is not None) + abs(_mean_error(errors))
-        for errors in trial.errors[method]
-    ]
+def _losses(trial: Trial, standing: str) -> dict[str, list[float]]:
+    """Of each method and origin: the mean absolute error, and that of the total per step; with the handicap."""
+    return {
+        name: [
+            trial.handicap(name, standing)
+            * (fmean(abs(error) for error in errors if error is not None) + abs(_mean_error(errors)))
+            for errors in each
+        ]
+        for name, each in trial.errors.items()
+    }
 
 
 def _score(trial: Trial, method: str, losses: Sequence[float]) -> Score:

@@ -26,7 +26,7 @@ from gpuwatch.money.forecast.evaluation import (
     scores,
     tried,
 )
-from gpuwatch.money.forecast.methods import BLEND, METHODS, SEVEN_DAY_MEAN, Method, offered
+from gpuwatch.money.forecast.methods import BLEND, CANDIDATES, METHODS, SEVEN_DAY_MEAN, Method
 from gpuwatch.money.forecast.series import DAY_SECONDS, Rhythm, Series
 
 _FEW_ORIGINS = 10
@@ -90,7 +90,7 @@ def forecast(
     Args:
         series: its values so far.
         steps: how many to forecast, at least one.
-        methods: the candidates; else those of `methods.METHODS` that fit the step.
+        methods: the candidates; else `methods.CANDIDATES`.
         advance: gets how many of the moments in the past are tried, and of how many.
 
     Raises:
@@ -105,7 +105,7 @@ def forecast(
     needed = 2 * max(rhythm.season, 2) + 2
     if len(series.known) < needed:
         return _simple(series, steps, needed)
-    candidates = methods or offered(rhythm)
+    candidates = methods or CANDIDATES
     trial = tried(series, steps, candidates, advance)
     standing = BLEND if BLEND in candidates else next(iter(candidates))
     best, *others = scores(trial, standing)

@@ -6,18 +6,21 @@ Here a series holds amounts per step (dollars a day or an hour), so that they ad
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from statistics import fmean
 
 from gpuwatch.money.forecast.evaluation import longer, probability_above, radius
 from gpuwatch.money.forecast.forecast import forecast
+from gpuwatch.money.forecast.methods import profile
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 
 _CENT = Decimal("0.01")
 _MONTH_DAYS = 30
 _LEVEL_DAYS = 28
 _ENOUGH = 4
+_YEAR = 12
+_SHORTEST_MONTH_DAYS = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,7 @@ def month_end(series: Series, now: datetime, budget: Decimal | None = None) -> M
 def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
     """The twelve months after the one of `now`, at the level of the last 28 days.
 
+    Where 24 calendar months are known, each month also differs from that level as it did in the years before.
     No growth is assumed: a trend of weeks drawn out over a year is off by far more than it mends. Intervals are from
     how far 28 days' level was off as many months later in this series, beyond its length widened by the square root of
     time; with less than 79 days of history the bounds are None.
@@ -100,7 +104,10 @@ def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
     known = [day for day in days[-_LEVEL_DAYS:] if day is not None] or [day for day in days if day is not None]
     if not known:
         raise ValueError("no whole day is known, so no year can be forecast")
-    level = fmean(known)
+    level, shape = fmean(known), _year_shape(series, days, now)
+    if any(shape):
+        ago = [_month_of(series.end - timedelta(days=number), now) for number in range(1, _LEVEL_DAYS + 1)]
+        level -= fmean(shape[month % len(shape)] for month in ago)
     errors = [_month_errors(days, lead) for lead in range(12)]
     tried = sum(len(each) >= _ENOUGH for each in errors)
     warnings = [] if tried == 12 else [_short(len(days), tried)]  # noqa: PLR2004  months
@@ -112,7 +119,9 @@ def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
         if tried:
             per_day = radius(errors[min(lead, tried - 1)])
             reach = None if per_day is None else longer(per_day, min(lead + 1, tried), lead + 1) * length
-        expected = level * length
+        expected = (level + shape[(lead + 1) % len(shape)]) * length
+        if min(series.known) >= 0:
+            expected = max(0.0, expected)
         lower = None if reach is None else expected - reach
         if lower is not None and min(series.known) >= 0:
             lower = max(lower, 0.0)
@@ -125,11 +134,33 @@ def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
                 lower=None if lower is None else _cents(lower),
                 upper=None if reach is None else _cents(expected + reach),
                 probability_over=None,
-                method="28-day mean",
+                method="28-day mean, season of the year" if any(shape) else "28-day mean",
                 warnings=tuple(warnings),
             )
         )
     return tuple(months)
+
+
+def _year_shape(series: Series, days: Sequence[float | None], now: datetime) -> list[float]:
+    """Per day: how the months from that of `now` on differ from the usual; zeros without two whole years before it."""
+    months: dict[int, list[float]] = {}
+    lengths: dict[int, int] = {}
+    for number, day in enumerate(reversed(days), start=1):
+        month = _month_of(series.end - timedelta(days=number), now)
+        lengths[month] = lengths.get(month, 0) + 1
+        if day is not None:
+            months.setdefault(month, []).append(day)
+    # The oldest month may have begun before the series; one of which less than half was measured is not known.
+    oldest = min(lengths, default=0)
+    whole = range(oldest + (lengths.get(oldest, 0) < _SHORTEST_MONTH_DAYS), 0)
+    usual = [fmean(months[each]) if 2 * len(months.get(each, ())) > lengths.get(each, 0) else None for each in whole]
+    return profile(usual, _YEAR) if len(usual) >= 2 * _YEAR else [0.0]
+
+
+def _month_of(day: datetime, now: datetime) -> int:
+    """How many months after that of `now` a moment is, in its zone; negative before."""
+    local = day.astimezone(now.tzinfo)
+    return (local.year - now.year) * _YEAR + local.month - now.month
 
 
 def _month(now: datetime, later: int) -> datetime:

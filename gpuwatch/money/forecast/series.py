@@ -9,9 +9,12 @@ from statistics import median
 HOUR_SECONDS = 3600.0
 DAY_SECONDS = 86400.0
 WEEK_SECONDS = 604800.0
+MONTH_SECONDS = 2629800.0  # a twelfth of 365.25 days; a series with this step has calendar months
 MOST_STEPS = 200_000
 
 _STEPS_SECONDS = (*(hours * HOUR_SECONDS for hours in (1, 2, 3, 4, 6, 8, 12)), DAY_SECONDS, WEEK_SECONDS)
+_YEAR = 12
+_SHORTEST_MONTH, _LONGEST_MONTH = 27.5 * DAY_SECONDS, 31.5 * DAY_SECONDS
 _FULL = 0.5  # of the samples that a step should have; with fewer, its mean says little
 
 
@@ -30,11 +33,14 @@ class Rhythm:
     season: int  # steps until things repeat: a day of hours, a week of days; 1: none seen
     memory: int  # steps over which the usual level is taken: a week of hours, four weeks of days
     week: int
+    year: int = 1  # steps of a year, where months are counted; a season of it needs two of them
 
     @classmethod
     def of(cls, step_seconds: float) -> "Rhythm":
         """The rhythm at a step; a step that does not divide a day or a week has no season."""
         week = max(1, round(WEEK_SECONDS / step_seconds))
+        if step_seconds == MONTH_SECONDS:
+            return cls(season=1, memory=_YEAR, week=week, year=_YEAR)
         if step_seconds < DAY_SECONDS and DAY_SECONDS % step_seconds == 0:
             return cls(season=round(DAY_SECONDS / step_seconds), memory=week, week=week)
         if step_seconds == DAY_SECONDS:
@@ -53,6 +59,8 @@ class Series:
 
     def time(self, step: int) -> datetime:
         """When a step begins; steps past the end are the future."""
+        if self.step_seconds == MONTH_SECONDS:
+            return _months_later(self.start, step)
         return self.start + timedelta(seconds=step * self.step_seconds)
 
     @property
@@ -71,6 +79,8 @@ def natural_step(samples: Sequence[Sample]) -> float:
     between = _spacing(samples)
     if between is None:
         return DAY_SECONDS
+    if _SHORTEST_MONTH < between < _LONGEST_MONTH:
+        return MONTH_SECONDS
     fits = [step for step in _STEPS_SECONDS if between <= step * 1.05]  # a day of 25 hours is still a day
     return fits[0] if fits else round(between / DAY_SECONDS) * DAY_SECONDS
 
@@ -90,6 +100,8 @@ def resample(samples: Sequence[Sample], step_seconds: float) -> Series:
         raise ValueError("there are no values")
     ordered = sorted(samples, key=lambda sample: sample.time)
     between = _spacing(ordered)
+    if step_seconds == MONTH_SECONDS:
+        return _by_month(ordered, between)
     fine = between is not None and between < step_seconds * 0.75
     first, last = ordered[0].time, ordered[-1].time
     start = _grid(first, step_seconds) if fine else first
@@ -115,15 +127,55 @@ def resample(samples: Sequence[Sample], step_seconds: float) -> Series:
         if len(values) > 1 and (first - start).total_seconds() > 1.5 * between:
             values.pop(0)
             skipped = 1
-    doubled = len(ordered) - len({sample.time for sample in ordered})
-    if doubled:
-        notes.append(f"{doubled} of {len(ordered)} samples repeat a time; their mean is taken")
+    notes += _doubled(ordered)
     return Series(
         start=(start + timedelta(seconds=skipped * step_seconds)).astimezone(UTC),
         step_seconds=step_seconds,
         values=tuple(values),
         notes=tuple(notes),
     )
+
+
+def _by_month(ordered: Sequence[Sample], between: float | None) -> Series:
+    """The means of calendar months, of the first sample's own zone; months of which a part is missing are left out."""
+    first, last = ordered[0].time, ordered[-1].time
+    start = first.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    count = _months(start, last) + 1
+    if count > MOST_STEPS:
+        raise ValueError(f"{first} to {last} are {count} months; at most {MOST_STEPS} are taken")
+    buckets: list[list[float]] = [[] for _ in range(count)]
+    for sample in ordered:
+        buckets[_months(start, sample.time)].append(sample.value)
+    apart = between if between is not None and between < _SHORTEST_MONTH else None
+    needed = 1.0 if apart is None else _FULL * MONTH_SECONDS / apart
+    values = [sum(bucket) / len(bucket) if bucket and len(bucket) >= needed else None for bucket in buckets]
+    notes, skipped = _doubled(ordered), 0
+    if apart is not None:
+        if count > 1 and (_months_later(start, count) - last).total_seconds() > 1.5 * apart:
+            values.pop()
+            notes.append(f"the month from {_months_later(start, count - 1)} is not over and left out")
+        if len(values) > 1 and (first - start).total_seconds() > 1.5 * apart:
+            values.pop(0)
+            skipped = 1
+    begin = _months_later(start, skipped)
+    return Series(start=begin, step_seconds=MONTH_SECONDS, values=tuple(values), notes=tuple(notes))
+
+
+def _months(start: datetime, time: datetime) -> int:
+    """In which month after that of `start` a time is, by the clocks of `start`."""
+    local = time.astimezone(start.tzinfo)
+    return (local.year - start.year) * _YEAR + local.month - start.month
+
+
+def _months_later(start: datetime, months: int) -> datetime:
+    """The same day so many months later; `start` is the first of a month."""
+    month = start.month - 1 + months
+    return start.replace(year=start.year + month // _YEAR, month=month % _YEAR + 1)
+
+
+def _doubled(ordered: Sequence[Sample]) -> list[str]:
+    doubled = len(ordered) - len({sample.time for sample in ordered})
+    return [f"{doubled} of {len(ordered)} samples repeat a time; their mean is taken"] if doubled else []
 
 
 def _spacing(samples: Sequence[Sample]) -> float | None:

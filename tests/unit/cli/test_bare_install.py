@@ -24,6 +24,7 @@ ARGUMENTS = {
     "pause": ("--reason", "x"),
     "probe": ("--once", "--source", "simulated"),
     "recommend instance": ("--params", "7B"),
+    "recommend ownership": ("--price", "250000", "--rent", "40"),
     "recommend spot": ("--csv", "spot.csv"),
     "snooze": ("--list",),
 }
@@ -45,6 +46,7 @@ NEED_NO_EXTRA = {
     "prices",
     "probe",
     "recommend instance",
+    "recommend ownership",
     "recommend spot",
     "snooze",
     "top",

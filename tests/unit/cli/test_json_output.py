@@ -42,6 +42,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "recommend.instance": ("recommend instance --params 7B",),
     "recommend.commitments": ("recommend commitments --csv series.csv --price 2",),
     "recommend.rightsize": ("recommend rightsize --over 1d",),
+    "recommend.ownership": ("recommend ownership --price 250000 --rent 40 --csv series.csv",),
     "recommend.spot": ("recommend spot --csv spot.csv", "recommend spot --csv spot.csv --work 1h --by 2h"),
     "backtest": ("backtest --trace load.csv --check-hours 0",),
     "demo": ("demo --headless --hours 0.2",),

@@ -97,7 +97,7 @@ MONEY = mistakes(
         "report --year 26": ("--year '26'", "2026"),
         "report --send nobody": ("--send", "'nobody'", "report.receivers"),
         "report --html --json": "--json excludes --html",
-        "forecast": "'--csv'",
+        "forecast": "give one of --csv FILE",
         "forecast --csv series.csv --horizon 5": ("'--horizon'", "'5' has no unit"),
         "forecast --csv series.csv --horizon -1d": ("'--horizon'", "'-1d'"),
         "forecast --csv series.csv --step 1": ("'--step'", "'1' has no unit"),

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.money.forecast.evaluation import longer, movement, probability_above, radius
+from gpuwatch.money.forecast.evaluation import Trial, longer, movement, probability_above, radius, scores
 from gpuwatch.money.forecast.forecast import Forecast, forecast
-from gpuwatch.money.forecast.methods import METHODS
+from gpuwatch.money.forecast.methods import CANDIDATES, METHODS
 from gpuwatch.money.forecast.series import Series
 
 BEGIN = datetime(2026, 5, 4, tzinfo=UTC)
@@ -105,7 +105,7 @@ def test_every_method_is_told_with_its_error_and_the_chosen_one_with_its_coverag
     """The table compares like with like: the same origins for all."""
     result = forecast(days(noise(90, 3)), 7)
 
-    assert {score.method for score in result.methods} == set(METHODS) - {"seasonal naive (day)"}
+    assert {score.method for score in result.methods} == set(CANDIDATES)
     assert len({score.origins for score in result.methods}) == 1
     assert [score.method for score in result.methods if score.coverage is not None] == [result.method]
     assert all(score.mase is not None and 0.5 < score.mase < 2 for score in result.methods)
@@ -117,6 +117,40 @@ def test_candidates_may_be_given() -> None:
 
     assert {score.method for score in result.methods} == {"oracle", "blend"}
     assert forecast(days(noise(40, 1)), 7, {"oracle": lambda _, steps: [100.0] * steps}).method == "oracle"
+
+
+def test_luck_over_few_horizons_chooses_nobody() -> None:
+    """Errors of others than the blend count 1 + 3 / n times, n horizons that do not overlap: 14 days hold few weeks."""
+    trial = Trial(
+        steps=7,
+        origins=(20, 27, 34),
+        movements=(1.0,) * 3,
+        actuals=((10.0,) * 7,) * 3,
+        errors={"blend": ((3.0,) * 7,) * 3, "lucky": ((1.6,) * 7,) * 3, "right": ((1.4,) * 7,) * 3},
+        usual_change=4.0,
+    )
+
+    shown = {score.method: (score.error, score.mase) for score in scores(trial, "blend")}
+
+    assert [score.method for score in scores(trial, "blend")] == ["right", "blend", "lucky"]
+    assert shown["blend"] == (pytest.approx((3.0 + 3.0) / 4), pytest.approx(3.0 / 4))
+    assert shown["lucky"] == (pytest.approx((1.6 + 1.6) * (1 + 3 / 3) / 4), pytest.approx(1.6 / 4))
+
+
+@pytest.mark.parametrize(("season", "step"), [(7, DAY), (24, 3600.0)])
+@pytest.mark.parametrize("noisy", [0.0, 0.1, 1.0])
+def test_a_shifted_level_does_not_poison_what_comes_after(season: int, step: float, noisy: float) -> None:
+    """From a season after a shift on, a flat series is forecast as well as by its last value, give or take 10 %."""
+    draw = random.Random(season)
+    values = [draw.gauss(50, 10) for _ in range(9 * season)] + [draw.gauss(20, noisy) for _ in range(4 * season)]
+    off = naive = 0.0
+    for at in range(10 * season, 12 * season + 1, season // 2):
+        seen = Series(start=BEGIN, step_seconds=step, values=tuple(values[:at]))
+        for each, actual in zip(forecast(seen, season).steps, values[at:], strict=False):
+            off += abs(each.mean - actual)
+            naive += abs(values[at - 1] - actual)
+
+    assert off <= 1.1 * naive + 1e-9
 
 
 # Intervals

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.money.forecast.methods import METHODS, Past, offered
+from gpuwatch.money.forecast.methods import METHODS, Past, since_shift
 from gpuwatch.money.forecast.series import Rhythm
 
 HOURS, DAYS = Rhythm.of(3600), Rhythm.of(86400)
@@ -106,15 +106,54 @@ def test_a_trend_goes_on_half_as_steep() -> None:
 
 
 def test_a_step_fades_towards_the_usual_level() -> None:
-    """Between the last value and the mean, nearer to the mean the further ahead."""
+    """Between the last value and the median, nearer to the median the further ahead."""
     means = forecast_by("fading", [1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0, 9.0, 9.0, 9.0], 10)
 
     assert means == sorted(means, reverse=True)
     assert 9 > means[0] > means[-1] > 1
 
 
-def test_only_methods_that_differ_are_offered() -> None:
-    """Days have no season within a day; weeks have none at all."""
-    assert "seasonal naive (day)" not in offered(DAYS)
-    assert set(offered(HOURS)) == set(METHODS)
-    assert {"7-day mean", "seasonal naive (week)"}.isdisjoint(offered(Rhythm.of(604800)))
+def test_a_burst_does_not_lift_what_is_usual() -> None:
+    """Two days at 90 among four weeks at 2: the last season's median, fading and the blend still end at 2."""
+    values = [2.0] * 20 + [90.0, 90.0] + [2.0] * 8
+
+    for name in ("median", "fading", "blend"):
+        assert forecast_by(name, values, 10)[-1] == pytest.approx(2.0, abs=1.0), name
+
+
+def test_the_blend_is_the_middle_of_three() -> None:
+    """Of smoothed level, fading and the median of the last two weeks: by hand for a rise on the last day."""
+    values = [1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0, 12.0]
+    past = Past.of(values, DAYS)
+    fading = METHODS["fading"](past, 3)
+
+    assert METHODS["blend"](past, 3) == [sorted((past.level, 2.0, each))[1] for each in fading]
+
+
+@pytest.mark.parametrize(("season", "rhythm"), [(7, DAYS), (24, HOURS)])
+def test_what_lay_before_a_shift_is_forgotten(season: int, rhythm: Rhythm) -> None:
+    """A season that lies close together, far from the median of the season before: only that is left."""
+    before = [50.0 + at % 3 for at in range(5 * season)]
+    after = [20.0 + at % 2 / 10 for at in range(season)]
+
+    assert [*since_shift([*before, *after], rhythm)] == after
+    assert [*since_shift([*before, *after[:-1]], rhythm)] == [*before, *after[:-1]], "less than a season is too early"
+    assert [*since_shift(before, rhythm)] == before
+    assert [*since_shift([*before[:-1], 500.0, *before], rhythm)] == [*before[:-1], 500.0, *before], "one outlier"
+
+
+def test_a_quiet_sunday_is_no_shift() -> None:
+    """A day of zeros after a week's work is a shift only if there was none a week before."""
+    week = [9.0 + at % 5 for at in range(6 * 24)] + [0.0] * 24
+
+    assert [*since_shift(week * 2, HOURS)] == week * 2
+    assert [*since_shift([9.0 + at % 5 for at in range(13 * 24)] + [0.0] * 24, HOURS)] == [0.0] * 24
+
+
+@given(st.lists(st.none() | st.floats(-1e6, 1e6), max_size=80))
+def test_only_a_beginning_is_ever_forgotten(values: list[float | None]) -> None:
+    """What is left are the last values as they stand, a season of them at the least."""
+    left = since_shift(values, DAYS)
+
+    assert [*left] == values[len(values) - len(left) :]
+    assert len(left) >= min(7, len(values))

@@ -186,3 +186,33 @@ def test_hours_make_the_same_year_as_days() -> None:
     by_day = year_ahead(spend(now - timedelta(days=100), DAY, [24.0] * 100), now)
 
     assert by_hour == by_day
+
+
+def seasons(months: int, now: datetime) -> Series:
+    """Whole months before the one of `now` at $10 a day, $30 in December; of that month no day."""
+    first = now.year * 12 + now.month - 1 - months
+    begin = datetime(first // 12, first % 12 + 1, 1, tzinfo=UTC)
+    days = (now - begin).days
+    return spend(begin, DAY, [30.0 if (begin + timedelta(days=at)).month == 12 else 10.0 for at in range(days)])
+
+
+def test_with_two_years_known_a_year_has_its_season() -> None:
+    """Every December cost three times as much; so does the next one. 23 months are too short."""
+    now = datetime(2026, 7, 1, tzinfo=UTC)
+    known, short = year_ahead(seasons(24, now), now), year_ahead(seasons(23, now), now)
+
+    december = next(row for row in known if row.month.month == 12)
+    assert float(december.expected) == pytest.approx(31 * 30.0, rel=0.02)
+    assert float(known[0].expected) == pytest.approx(31 * 10.0, rel=0.02), "August"
+    assert {row.method for row in known} == {"28-day mean, season of the year"}
+    assert {float(row.expected) / 31 for row in short if row.month.month in {8, 10, 12}} == {10.0}
+    assert {row.method for row in short} == {"28-day mean"}
+
+
+def test_the_season_of_now_is_not_taken_for_the_level() -> None:
+    """Asked on the first of January, after the dear December: the level is that of the other months."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    known = year_ahead(seasons(36, now), now)
+
+    assert float(known[0].expected) == pytest.approx(28 * 10.0, rel=0.02), "February"
+    assert float(known[10].expected) == pytest.approx(31 * 30.0, rel=0.02), "December"

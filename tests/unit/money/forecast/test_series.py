@@ -1,5 +1,6 @@
 """How samples become a series of equal steps in which a hole stays a hole."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -7,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.money.forecast.series import DAY_SECONDS, HOUR_SECONDS, Rhythm, Sample, natural_step, resample
+from gpuwatch.money.forecast.forecast import forecast
+from gpuwatch.money.forecast.methods import METHODS
+from gpuwatch.money.forecast.series import (
+    DAY_SECONDS,
+    HOUR_SECONDS,
+    MONTH_SECONDS,
+    Rhythm,
+    Sample,
+    natural_step,
+    resample,
+)
 
 BEGIN = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -19,7 +30,15 @@ def samples(seconds: float, values: list[float], begin: datetime = BEGIN) -> lis
 
 @pytest.mark.parametrize(
     ("apart", "step"),
-    [(57, 3600), (3600, 3600), (7200, 7200), (20000, 21600), (86400, 86400), (31 * 86400, 31 * 86400)],
+    [
+        (57, 3600),
+        (3600, 3600),
+        (7200, 7200),
+        (20000, 21600),
+        (86400, 86400),
+        (31 * 86400, MONTH_SECONDS),
+        (40 * 86400, 40 * 86400),
+    ],
 )
 def test_the_step_is_the_shortest_that_the_samples_fill(apart: float, step: float) -> None:
     """An hour at least; then usual parts of a day, a day, a week, whole days."""
@@ -119,3 +138,59 @@ def test_samples_on_the_grid_are_the_series(values: list[float], step: float) ->
 def test_a_day_and_a_week_in_steps(step: float, season: int, memory: int, week: int) -> None:
     """Hours repeat daily, days weekly; what divides no day repeats never."""
     assert Rhythm.of(step) == Rhythm(season=season, memory=memory, week=week)
+
+
+# Calendar months
+
+
+def monthly(count: int, value: Callable[[int], float] = float) -> list[Sample]:
+    """One sample on the first of each month from January 2024 on."""
+    return [Sample(time=datetime(2024 + at // 12, at % 12 + 1, 1, tzinfo=UTC), value=value(at)) for at in range(count)]
+
+
+def test_samples_a_month_apart_are_calendar_months() -> None:
+    """28 to 31 days apart: each step begins on the first, also those to come."""
+    samples = monthly(14)
+    series = resample(samples, natural_step(samples))
+
+    assert series.step_seconds == MONTH_SECONDS
+    assert series.values == tuple(range(14))
+    assert [series.time(at) for at in (0, 1, 2, 14)] == [
+        datetime(2024, 1, 1, tzinfo=UTC),
+        datetime(2024, 2, 1, tzinfo=UTC),
+        datetime(2024, 3, 1, tzinfo=UTC),
+        datetime(2025, 3, 1, tzinfo=UTC),
+    ]
+
+
+def test_days_become_calendar_months_and_parts_of_months_are_left_out() -> None:
+    """From 20 January to 10 April: February (29 days of 2) and March (31 of 3) are whole."""
+    begin = datetime(2024, 1, 20, tzinfo=UTC)
+    times = [begin + timedelta(days=at) for at in range(82)]
+    series = resample([Sample(time=time, value=float(time.month)) for time in times], MONTH_SECONDS)
+
+    assert (series.start, series.values) == (datetime(2024, 2, 1, tzinfo=UTC), (2.0, 3.0))
+    assert series.notes == ("the month from 2024-04-01 00:00:00+00:00 is not over and left out",)
+
+
+def test_a_month_without_samples_is_a_hole() -> None:
+    """It is not known, and no zero."""
+    samples = [sample for sample in monthly(6) if sample.time.month != 3]
+
+    assert resample(samples, MONTH_SECONDS).values == (0.0, 1.0, None, 3.0, 4.0, 5.0)
+
+
+def test_a_year_is_seen_in_two() -> None:
+    """Of 24 months with a busy December and a quiet August the blend expects both again; of 23 it does not."""
+    wave = {7: 40.0, 11: 200.0}
+
+    def coming(count: int) -> dict[int, float]:
+        series = resample(monthly(count, lambda at: wave.get(at % 12, 100.0)), MONTH_SECONDS)
+        made = forecast(series, 12, {"blend": METHODS["blend"]})
+        return {step.time.month: step.mean for step in made.steps}
+
+    assert coming(24)[12] == pytest.approx(200.0, abs=1)
+    assert coming(24)[8] == pytest.approx(40.0, abs=1)
+    assert coming(24)[3] == pytest.approx(100.0, abs=1)
+    assert len(set(coming(23).values())) <= 12
+    assert coming(23)[12] < 150

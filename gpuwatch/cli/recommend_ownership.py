@@ -1,0 +1,152 @@
+"""The command that says from how many busy hours a day buying a machine pays."""
+
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuwatch.cli.base import config_option, json_option, say
+from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.recommend import amount, recommend, share, usd
+from gpuwatch.cli.recommend_commitments import csv_load, metered_load, price_of
+from gpuwatch.runtime.table import aligned
+
+if TYPE_CHECKING:
+    from gpuwatch.money.advice.ownership import Advice
+
+
+def _none_below(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
+    """An amount of 0 or more."""
+    number = amount(context, param, value)
+    if number is not None and number < 0:
+        raise click.BadParameter(f"{value!r} is below 0; write for example 1500", ctx=context, param=param)
+    return number
+
+
+@recommend.command()
+@click.option("--price", callback=usd, required=True, help="Of one machine with its part of network and racks, US$.")
+@click.option("--rent", callback=usd, help="Of such a machine for an hour, in US dollars.")
+@click.option("--instance-type", help="The rented machine, at its list price; of the ledger, its hours.")
+@click.option(
+    "--csv",
+    "csv_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Lines of time,value: machines in use; plain or .gz.",
+)
+@click.option("--ledger", is_flag=True, help="The load is what the ledger metered.")
+@config_option
+@click.option("--years", callback=usd, default="3", show_default=True, help="Until it is sold.")
+@click.option("--resale", callback=share, default="0.2", show_default="0.2, assumed", help="Part of its price then.")
+@click.option("--capital-cost", callback=share, default="0.06", show_default="0.06, assumed", help="Interest a year.")
+@click.option("--repairs", callback=share, default="0.03", show_default="0.03, assumed", help="Of its price a year.")
+@click.option("--watts", callback=_none_below, default="0", help="Of the machine at work, such as 10200.")
+@click.option("--idle-watts", callback=_none_below, help="Of the machine at rest [a quarter of --watts].")
+@click.option(
+    "--pue", callback=usd, default="1.4", show_default="1.4, assumed", help="Power of the building by its own."
+)
+@click.option("--kwh", callback=_none_below, default="0.12", show_default="0.12, assumed", help="Price of one, US$.")
+@click.option("--staff", callback=_none_below, default="0", help="For this machine a year, US$.")
+@click.option("--hosting", callback=_none_below, default="0", help="Space and network for it a year, US$.")
+@json_option
+def ownership(
+    *,
+    price: Decimal,
+    rent: Decimal | None,
+    instance_type: str | None,
+    csv_path: Path | None,
+    ledger: bool,
+    path: Path | None,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401  as click gives them; Terms has the types
+) -> None:
+    """Recommend to own or to rent: from how many busy hours a day buying pays, and how many machines of a load."""
+    from gpuwatch.money.advice.ownership import Terms  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.money.advice.ownership import advise as advice_of  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  likewise
+
+    if ledger and csv_path is not None:
+        raise click.UsageError("give one of --ledger and --csv")
+    load: list[float | None] | None = None
+    notes: list[str] = []
+    try:
+        if csv_path is not None:
+            load, notes = csv_load(csv_path)
+        if ledger:
+            load, notes, rented, source = metered_load(path, instance_type, rent)
+        else:
+            rented, source = price_of(rent, instance_type, "--rent")
+        idle = options["idle_watts"]
+        terms = Terms(
+            price=price,
+            rent_usd_per_hour=rented,
+            years=options["years"],
+            resale=options["resale"],
+            capital_cost=options["capital_cost"],
+            watts_busy=options["watts"],
+            watts_idle=options["watts"] / 4 if idle is None else idle,
+            pue=options["pue"],
+            usd_per_kwh=options["kwh"],
+            staff_usd_per_year=options["staff"],
+            hosting_usd_per_year=options["hosting"],
+            repair_share=options["repairs"],
+        )
+        advice = advice_of(terms, load)
+    except SeriesError as error:
+        say(error, err=True)
+        sys.exit(2)
+    except ValueError as error:
+        say(f"{csv_path or 'recommend ownership'}: {error}", err=True)
+        sys.exit(2)
+    if as_json:
+        from gpuwatch.money.advice.ownership_document import as_object  # noqa: PLC0415  likewise
+
+        say(json_text("recommend.ownership", as_object(advice, source, notes)))
+    else:
+        say(_as_text(advice, source, notes))
+
+
+def _as_text(advice: "Advice", source: str, notes: list[str]) -> str:
+    terms, hours = advice.terms, advice.break_even_hours_a_day
+    lines = [_headline(advice)]
+    if advice.hours:
+        lines += [_of_load(advice), ""]
+    else:
+        lines.append("")
+    lines.append(f"Rent: ${terms.rent_usd_per_hour:,.2f} an hour ({source}).")
+    year = [(name, f"{cost:,.2f}") for name, cost in terms.fixed if cost]
+    year.append(("power at rest", f"{terms.power_usd(0):,.2f}"))
+    lines += aligned([("a year of an owned machine", "US$"), *year, ("together, at rest", f"{terms.own_usd(0):,.2f}")])
+    points = [
+        (
+            f"{point.hours_a_day} h",
+            f"{point.own_usd:,.0f}",
+            f"{point.rent_usd:,.0f}",
+            f"{point.own_usd_per_busy_hour:,.2f}",
+            "own" if hours is not None and point.hours_a_day >= hours else "rent",
+        )
+        for point in advice.curve
+    ]
+    titles = ("busy a day", "own, US$ a year", "rent, US$ a year", "own, US$ an hour", "cheaper")
+    lines += ["", *aligned([titles, *points], left=(0, 4))]
+    return "\n".join([*lines, *(f"Warning: {each}." for each in (*notes, *advice.warnings))])
+
+
+def _headline(advice: "Advice") -> str:
+    hours = advice.break_even_hours_a_day
+    if hours is None or not advice.pays:
+        return "Rent: owning costs more even if the machine is busy day and night."
+    return f"Owning pays from {hours:.1f} busy hours a day on, every day for {advice.terms.years:f} years."
+
+
+def _of_load(advice: "Advice") -> str:
+    saved = advice.rented_usd - advice.advised_usd
+    load = f"{advice.mean_machines:,.4g} machines on average, at most {advice.peak_machines:,.4g}"
+    if not advice.own_machines:
+        return f"Of the load ({load}) rent all: a year costs ${advice.rented_usd:,.0f}."
+    machines = f"{advice.own_machines} machine{'s' if advice.own_machines > 1 else ''}"
+    return (
+        f"Of the load ({load}) own {machines} and rent the rest: a year costs ${advice.advised_usd:,.0f}, "
+        f"${saved:,.0f} less than renting all."
+    )
