@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.money.advice.model_memory import Workload
+    from gpuwatch.money.advice.training import Run
 
 _MOST_PARAMETERS = 10**15  # a thousand times the largest model
 _FEWEST_PARAMETERS = 10**5  # who writes 7 means 7B; less than this needs no GPU
+_MOST_OPERATIONS = 1e30
 _MOST_ROWS = 100_000
 _MOST = 10**9  # of layers, tokens, heads: no memory holds more, and nobody means it
 _SCALES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
@@ -66,6 +69,17 @@ def _count(_: click.Context, param: click.Parameter, value: str) -> int:
             f"{value!r} is not a number of parameters; write for example 7B, 350M or 1.3e9", param=param
         )
     return round(number)
+
+
+def _quantity(_: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A large number such as 300B or 3e23."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?)\s*([KMBT]?)", value.strip(), re.IGNORECASE)
+    number = 0.0 if found is None else float(found[1]) * _SCALES[found[2].upper()]
+    if not 1 <= number <= _MOST_OPERATIONS:
+        raise click.BadParameter(f"{value!r} is not a number from 1 to 1e30; write for example 300B", param=param)
+    return number
 
 
 def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dict[str, float] | None:
@@ -133,6 +147,12 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @click.option("--capacity", type=click.Choice(["on_demand", "spot"]), default="on_demand", show_default=True)
 @click.option("--machines", type=click.IntRange(1, _MOST), help="At most so many [8; 1 to serve].")
 @click.option("--weights", callback=_weights, metavar="FACTOR=NUMBER,…", help="Of the score [docs/advice.md].")
+@click.option("--tokens", callback=_quantity, metavar="N", help="To train on: hours and money are told, too.")
+@click.option("--flops", callback=_quantity, metavar="N", help="Operations in all, in place of --tokens: 3.1e23.")
+@click.option("--efficiency", callback=share, default="0.4", show_default="0.4, assumed", help="Of the GPUs' peak.")
+@click.option("--interruptions", callback=amount, default="0", show_default=True, help="Of a machine, a day: spot.")
+@click.option("--checkpoint", callback=above_zero, default="30m", show_default=True, help="Time between checkpoints.")
+@click.option("--restart", callback=above_zero, default="10m", show_default=True, help="After an interruption.")
 @click.option("--limit", type=click.IntRange(1, _MOST_ROWS), default=10, show_default=True, help="How many are shown.")
 @json_option
 def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
@@ -141,6 +161,7 @@ def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None: 
 
     try:
         load = _workload(params, task, options)
+        run = _run(task, options)
         result = instance_report.choose(
             load,
             providers=options["provider"],
@@ -154,6 +175,7 @@ def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None: 
         say(error, err=True)
         sys.exit(2)
     limit = options["limit"]
+    result = replace(result, run=run)
     document = instance_report.as_object(result, limit)
     say(json_text("recommend.instance", document) if as_json else instance_report.as_text(result, limit))
 
@@ -172,6 +194,31 @@ def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":
     )
     names = ("precision", "batch", "sequence", "optimizer", "lora_rank", "replicated")
     return Workload(task=task, shape=shape, **{name: options[name] for name in names})  # type: ignore[arg-type]  # click.Choice checked it
+
+
+def _run(task: str, options: dict[str, Any]) -> "Run | None":
+    """The training that the options ask for; None: none.
+
+    Raises:
+        ValueError: it cannot be.
+
+    """
+    from gpuwatch.money.advice.training import Run  # noqa: PLC0415  loaded by this command only
+
+    tokens, flops = options["tokens"], options["flops"]
+    if tokens is None and flops is None:
+        return None
+    if task == "serve":
+        raise ValueError("--tokens and --flops are of a training: give --train or --lora")
+    if tokens is not None and flops is not None:
+        raise ValueError("give one of --tokens and --flops")
+    efficiency, interruptions = float(options["efficiency"]), float(options["interruptions"])
+    if not efficiency:
+        raise ValueError("--efficiency 0: a training that reaches nothing of the GPUs' peak never ends")
+    if interruptions < 0:
+        raise ValueError(f"--interruptions {interruptions:g} is below 0; write for example 3")
+    lost = (options["restart"] + options["checkpoint"] / 2) / 3600
+    return Run(tokens=tokens, flops=flops, efficiency=efficiency, interruptions_per_day=interruptions, lost_hours=lost)
 
 
 @recommend.command()

@@ -46,6 +46,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeReport, NodeState
+from gpuwatch.model.looked_again import looked_again
 from gpuwatch.model.promise import arguments_of, promise_of
 from gpuwatch.policies import capacity
 
@@ -219,12 +220,9 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
     now = parts.clock.now()
     latest = parts.past(now)  # somebody may have just paused or kept it
     node, fleet = latest.kept(node), observation.fleet
-    nodes = tuple(node if each.id == node_id else each for each in fleet.nodes)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
     ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=latest.pauses, snoozes=latest.snoozes)
-    fresh = replace(
-        observation, now=now, ledger=ledger, fleet=replace(fleet, observed_at=now, nodes=nodes, groups=groups)
-    )
+    fresh = replace(observation, now=now, ledger=ledger, fleet=looked_again(fleet, node, groups, now))
     rules = parts.rules.pool(node.pool)
     proposals = policies.propose(fresh, node.pool, rules, doubt=parts.rules.doubt(node.pool), cache=parts.memory.steps)
     decision = policies.resolve(fresh, node.pool, proposals, rules)

@@ -74,11 +74,13 @@ def cooling_down(case: Case) -> Finding:
     """
     adding, limits, now = case.step.verb in ADDITIONS, case.limits, case.observation.now
     for done in case.observation.ledger.recent:
+        if done.status is not Status.FAILED:
+            continue
         refused = done.refused and done.verb in REMOVALS
         wait = limits.capacity_cooldown if adding else limits.failure_cooldown
         wait = max(wait, limits.refusal_cooldown) if refused and not adding else wait
         until = done.at + timedelta(seconds=wait)
-        if done.status is not Status.FAILED or until <= now:
+        if until <= now:
             continue
         if capacity.same_try(done, case.step) if adding else done.node_id == case.step.node_id:
             sentence = f"A {done.verb.value} of it was given up at {done.at:%H:%M} UTC: {done.detail}."

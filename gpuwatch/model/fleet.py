@@ -256,12 +256,12 @@ class Node:
     def sound(self) -> bool:
         """Whether work can be given to it: it runs, its use is known, and no GPU is failing or in a deadlock."""
         verdict = self.signal.verdict
-        return (
-            self.state is NodeState.RUNNING
-            and verdict is not None
-            and verdict.activity.state not in {State.UNKNOWN, State.STALLED}
-            and all(gpu.health is None or gpu.health.state is not Health.FAILING for gpu in verdict.gpus)
-        )
+        if self.state is not NodeState.RUNNING or verdict is None:
+            return False
+        state = verdict.activity.state
+        if state is State.UNKNOWN or state is State.STALLED:
+            return False
+        return all(not (gpu.health is not None and gpu.health.state is Health.FAILING) for gpu in verdict.gpus)
 
     @property
     def local_data(self) -> bool:
@@ -348,7 +348,7 @@ class Fleet:
 
     def roster(self, pool: str) -> PoolView:
         """One pool; its minimum and coverage are about its members."""
-        return self._rosters.get(pool, PoolView())
+        return self.rosters.get(pool, PoolView())
 
     def find(self, node_id: str) -> Node | None:
         """The node of that id, and never of that name."""
@@ -373,11 +373,11 @@ class Fleet:
     @property
     def pools(self) -> list[str]:
         """The names of all pools, in order: those that have a node or a group, and those that may get one."""
-        return sorted(self._rosters.keys() | set(self.named))
+        return sorted(self.rosters.keys() | set(self.named))
 
     @cached_property
-    def _rosters(self) -> dict[str, PoolView]:
-        """Every pool's roster: guard rules ask for it at each step, so it must not cost O(nodes) each time."""
+    def rosters(self) -> dict[str, PoolView]:
+        """Every pool's roster, by name: guard rules ask for it at each step, so it must not cost O(nodes) each time."""
         pools: dict[str, list[Node]] = {group.pool: [] for group in self.groups}
         for node in self.nodes:
             pools.setdefault(node.pool, []).append(node)
@@ -385,7 +385,8 @@ class Fleet:
 
     def _roster(self, pool: str, nodes: list[Node]) -> PoolView:
         """One pool's roster."""
-        members = [node for node in nodes if node.enrolled and node.state is NodeState.RUNNING]
+        running = NodeState.RUNNING
+        members = [node for node in nodes if node.enrolled and node.state is running]
         verdicts = [node.signal.verdict for node in members]
         states = [State.UNKNOWN if verdict is None else verdict.activity.state for verdict in verdicts]
         known = len(states) - states.count(State.UNKNOWN)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from gpuwatch.model.fleet import CapacityType, Node
 
@@ -75,21 +76,32 @@ class PriceKey:
     @property
     def key(self) -> str:
         """What machines of one price have in common; spot prices differ by zone, all others by region."""
-        zone = f"/{self.zone}" if self.zone and self.capacity_type is CapacityType.SPOT else ""
-        cloud = f"{self.cloud}:" if self.cloud else ""
-        return f"{cloud}{self.region}{zone}/{self.instance_type}/{self.capacity_type}"
+        return _common(self.instance_type, self.region, self.zone, self.capacity_type, self.cloud)
+
+
+@lru_cache(maxsize=4096)
+def _common(instance_type: str, region: str | None, zone: str, capacity_type: CapacityType, cloud: str) -> str:
+    within = f"/{zone}" if zone and capacity_type is CapacityType.SPOT else ""
+    return f"{f'{cloud}:' if cloud else ''}{region}{within}/{instance_type}/{capacity_type}"
 
 
 def price_key(node: Node) -> PriceKey:
     """What a machine's price is asked for."""
+    return _asked(node.instance_type, node.region, node.zone, node.capacity_type, node.id, node.name, node.cloud)
+
+
+@lru_cache(maxsize=16_384)  # a round asks for each machine's, and a metering again
+def _asked(
+    instance_type: str, region: str, zone: str, capacity_type: CapacityType, node_id: str, name: str, cloud: str
+) -> PriceKey:
     return PriceKey(
-        instance_type=node.instance_type,
-        region=node.region,
-        zone=node.zone,
-        capacity_type=node.capacity_type,
-        node_id=node.id,
-        node_name=node.name,
-        cloud=node.cloud,
+        instance_type=instance_type,
+        region=region,
+        zone=zone,
+        capacity_type=capacity_type,
+        node_id=node_id,
+        node_name=name,
+        cloud=cloud,
     )
 
 

@@ -245,7 +245,8 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     # A wish keeps as many nodes as it wants, whatever else would remove them.
     kept, clamp = _kept(observation, pool, list(chosen.values()), max(wanted, least))
     clamps += [clamp] if clamp else []
-    steps = [_in_date(step, observation) for step in (chosen | kept).values()]
+    hold = Verb.HOLD
+    steps = [step if step.verb is hold else _in_date(step, observation) for step in (chosen | kept).values()]
     return Decision(
         pool=pool,
         steps=tuple(steps),

@@ -63,20 +63,23 @@ def steps_of_pool(
     def decide(node: Node, known: NodeStep | None) -> NodeStep:
         notice = ledger.notice(node.id)
         of_it = (notice, ledger.stop_of(node.id), waits.get(node.id))
-        if known is not None and known.node is node and known.at in {None, now} and known.about == of_it:
+        if known is not None and known.node is node and (known.at is None or known.at == now) and known.about == of_it:
             return known
         timed = ages or notice is not None or (terminates and node.state is NodeState.STOPPED)
         step, advice = make(node)
         return NodeStep(node=node, about=of_it, at=now if timed else None, step=step, advice=advice)
 
-    if before.stopped == stopped and len(before.steps) == len(nodes):
+    if len(before.steps) == len(nodes):
         changed = {each.node_id for each in before.notices ^ notices}
         changed.update(
             node_id for node_id in before.waits.keys() | waits.keys() if before.waits.get(node_id) != waits.get(node_id)
         )
+        changed.update(_restopped(before.stopped, stopped))
         steps = tuple(
             [
-                one if one.node is node and one.at in {None, now} and node.id not in changed else decide(node, one)
+                one
+                if one.node is node and (one.at is None or one.at == now) and node.id not in changed
+                else decide(node, one)
                 for one, node in zip(before.steps, nodes, strict=True)
             ]
         )
@@ -86,6 +89,16 @@ def steps_of_pool(
     if cache is not None:
         cache[pool] = PoolSteps(about=before.about, notices=notices, stopped=stopped, waits=waits, steps=steps)
     return steps
+
+
+def _restopped(before: tuple[Stopped, ...], now: tuple[Stopped, ...]) -> set[str]:
+    """The nodes whose stop is another one; those of equal values that are not the same object are among them."""
+    if before is now:
+        return set()
+    old, new = {id(each): each for each in before}, {id(each): each for each in now}
+    return {old[each].node_id for each in old.keys() - new.keys()} | {
+        new[each].node_id for each in new.keys() - old.keys()
+    }
 
 
 def counted(steps: tuple[Step, ...]) -> Reason:

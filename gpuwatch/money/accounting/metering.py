@@ -63,6 +63,7 @@ def meter(
     marks = marks or Marks(began=now)
     sheet = HourSheet(calendar, days_until)
     nodes: dict[str, Mark] = {}
+    numbered: dict[tuple[object, ...], int] = {}
     for node in observation.fleet.nodes:
         before = marks.nodes.get(node.id)
         if before is not None and (now <= before.until or node.state is NodeState.UNKNOWN):
@@ -70,7 +71,7 @@ def meter(
             continue
         if node.state is NodeState.UNKNOWN:
             continue
-        mark = mark_of(node, now, number(_terms(node, observation, rules)))
+        mark = mark_of(node, now, _number(node, observation, rules, number, numbered))
         for stretch in _billed(before, node, mark, max(marks.began, marks.sealed), rules):
             _meter(sheet, node, stretch, mark, rules)
         nodes[node.id] = mark
@@ -142,9 +143,26 @@ def _add(sheet: HourSheet, node_id: str, stretch: Stretch, place: int, energy: M
     sheet.add(node_id, stretch.valid.terms, stretch.begin, stretch.end, amounts)
 
 
-def _terms(node: Node, observation: Observation, rules: Metering) -> Terms:
-    """What the node is billed under from now on."""
+def _number(
+    node: Node,
+    observation: Observation,
+    rules: Metering,
+    number: Callable[[Terms], int],
+    numbered: dict[tuple[object, ...], int],
+) -> int:
+    """The number of what the node is billed under from now on; machines that differ in nothing are asked for once."""
     price = observation.price(node)
+    tags = tuple([(name, node.tags[name]) for name in sorted(rules.tags) if name in node.tags])
+    # A price is one object for all machines that have it.
+    place = (node.region, node.instance_type, node.capacity_type, node.known_gpus)
+    about = (node.pool, node.owner, node.account, node.cloud, *place, id(price), tags)
+    found = numbered.get(about)
+    if found is None:
+        found = numbered[about] = number(_terms(node, price, tags, rules.providers.get(node.cloud)))
+    return found
+
+
+def _terms(node: Node, price: Price | None, tags: tuple[tuple[str, str], ...], provider: str | None) -> Terms:
     return Terms(
         pool=node.pool,
         owner=node.owner,
@@ -156,9 +174,9 @@ def _terms(node: Node, observation: Observation, rules: Metering) -> Terms:
         usd_per_hour=None if price is None else price.usd_per_hour,
         price_as_of=None if price is None else price.as_of,
         price_source=None if price is None else _source(price),
-        tags=tuple([(name, node.tags[name]) for name in sorted(rules.tags) if name in node.tags]),
+        tags=tags,
         cloud=node.cloud,
-        provider=rules.providers.get(node.cloud),
+        provider=provider,
     )
 
 

@@ -25,6 +25,7 @@ _USE_OF = {
     State.STALLED: Use.STALLED,
     State.UNKNOWN: Use.UNKNOWN,
 }
+_INDEX = {state: USES.index(use) for state, use in _USE_OF.items()}
 _PLACE = {state.value: USES.index(use) for state, use in _USE_OF.items()} | {"down": USES.index(Use.DOWN)}
 _USEFUL, UNKNOWN, SILENT, _DOWN = (USES.index(use) for use in (Use.USEFUL, Use.UNKNOWN, Use.SILENT, Use.DOWN))
 _SLACK_MS = 5_000  # by which two hosts may differ on when something was
@@ -39,6 +40,9 @@ class Was(StrEnum):
     PENDING = "pending"
     OFF = "off"
     GONE = "gone"
+
+
+_WAS = {NodeState.RUNNING: Was.RUNNING, NodeState.PENDING: Was.PENDING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,11 @@ def _judged(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[in
             amounts = parts.setdefault((begin, end), {})
             amounts[first + use] = amounts.get(first + use, 0) + end - begin
 
-    before, whole = stretch.before, _since(verdict.activity, verdict, stretch.end)
+    before = stretch.before
+    if before is not None and _held_throughout(before, mark, verdict, stretch):
+        gpus = {GPU + mark.node: length * len(stretch.valid.gpus)} if stretch.valid.gpus else {}
+        return {throughout: {mark.node: length, **gpus}}
+    whole = _since(verdict.activity, verdict, stretch.end)
     note(0, None if before is None else before.node, mark.node, whole)
     alike = all(_gpu_place(gpu) == UNKNOWN for gpu in verdict.gpus)
     for position in range(len(stretch.valid.gpus)):
@@ -118,6 +126,20 @@ def _judged(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[in
         else:
             note(GPU, was, UNKNOWN, None)
     return parts
+
+
+def _held_throughout(before: Mark, mark: Mark, verdict: NodeVerdict, stretch: Stretch) -> bool:
+    """Whether the node and each of its GPUs do one and the same since before the stretch: true of most, at once."""
+    place, count, gpus = mark.node, len(stretch.valid.gpus), verdict.gpus
+    alike = (place,) * count
+    if before.node != place or before.gpus != alike or mark.gpus != alike or len(gpus) != count:
+        return False
+    if place in (UNKNOWN, _DOWN):
+        return False
+    least = (stretch.end - stretch.begin - _SLACK_MS) / 1000 - verdict.age_seconds
+    return verdict.activity.held_seconds > max(least, 0.0) and all(
+        gpu.health is None and gpu.activity.held_seconds > max(least, 0.0) for gpu in gpus
+    )
 
 
 def _counted(stretch: Stretch, verdict: NodeVerdict, length: int) -> Tally | None:
@@ -205,14 +227,16 @@ def _gpu_since(gpu: GpuVerdict, place: int, verdict: NodeVerdict, end: int) -> i
 
 def mark_of(node: Node, now: int, terms: int) -> Mark:
     """What is to be remembered of a node that was seen now."""
-    was = {NodeState.RUNNING: Was.RUNNING, NodeState.PENDING: Was.PENDING}.get(node.state, Was.OFF)
+    was = _WAS.get(node.state, Was.OFF)
     if node.state is NodeState.STOPPED and node.still_billed is not None:
         was = Was.RUNNING  # for its bill it runs
     verdict = node.verdict
     if verdict is None:
         return Mark(until=now, was=was, terms=terms, gpus=(UNKNOWN,) * node.known_gpus)
-    whole = USES.index(_USE_OF[verdict.activity.state])
-    places = [_gpu_place(gpu) for gpu in verdict.gpus[: node.known_gpus]]
+    whole = _INDEX[verdict.activity.state]
+    places = [
+        _INDEX[gpu.activity.state] if gpu.health is None else _gpu_place(gpu) for gpu in verdict.gpus[: node.known_gpus]
+    ]
     if all(place == UNKNOWN for place in places):  # a source that does not distinguish a node's GPUs
         places = [whole] * node.known_gpus
     places += [UNKNOWN] * (node.known_gpus - len(places))
@@ -223,4 +247,4 @@ def _gpu_place(gpu: GpuVerdict) -> int:
     """Busy is useful, however ill; what is failing and does nothing is down."""
     if gpu.activity.state is not State.BUSY and gpu.health is not None and gpu.health.state is Health.FAILING:
         return _DOWN
-    return USES.index(_USE_OF[gpu.activity.state])
+    return _INDEX[gpu.activity.state]

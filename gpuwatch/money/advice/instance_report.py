@@ -6,12 +6,14 @@ from datetime import date
 from decimal import Decimal
 from typing import TypedDict
 
+from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import Offer, format_usd
 from gpuwatch.model.quantity import count_text
 from gpuwatch.model.similar_names import meant
 from gpuwatch.money.advice import instances, model_memory
 from gpuwatch.money.advice.instances import Factor, Ranked
 from gpuwatch.money.advice.model_memory import Part, Recompute, Workload
+from gpuwatch.money.advice.training import SOURCE, Estimate, Run, estimate
 from gpuwatch.money.prices import catalogue
 from gpuwatch.runtime.table import aligned
 
@@ -30,6 +32,11 @@ class Choice:
     ranked: tuple[Ranked, ...]
     looked_at: int
     most_machines: int
+    run: Run | None = None  # the training whose hours and money are told
+
+    def estimate(self, each: Ranked) -> Estimate | None:
+        """The training there; None: none was asked for."""
+        return None if self.run is None else estimate(self.load, each.candidate, self.run)
 
 
 def choose(
@@ -123,8 +130,16 @@ class OfferPrice(TypedDict):
     source: str
 
 
+class TrainingDocument(TypedDict):
+    """A training there; null: not known, or it would never end. `useful_ratio` is what interruptions leave."""
+
+    hours: float | None
+    usd: Decimal | None
+    useful_ratio: float
+
+
 class CandidateDocument(TypedDict):
-    """Machines that hold the model, and how they score."""
+    """Machines that hold the model, and how they score; `training` is null where none was asked for."""
 
     provider: str
     region: str
@@ -140,6 +155,7 @@ class CandidateDocument(TypedDict):
     price: OfferPrice
     score: float
     factors: dict[str, float]
+    training: TrainingDocument | None
     notes: list[str]
 
 
@@ -186,13 +202,13 @@ def as_object(choice: Choice, limit: int) -> InstanceDocument:
             ],
         },
         "weights": {str(factor): weight for factor, weight in choice.weights.items()},
-        "candidates": [_candidate(each) for each in choice.ranked[:limit]],
+        "candidates": [_candidate(each, choice.estimate(each)) for each in choice.ranked[:limit]],
         "candidates_total": len(choice.ranked),
         "offers_looked_at": choice.looked_at,
     }
 
 
-def _candidate(each: Ranked) -> CandidateDocument:
+def _candidate(each: Ranked, run: Estimate | None) -> CandidateDocument:
     found, offer = each.candidate, each.candidate.offer
     return {
         "provider": offer.provider,
@@ -214,6 +230,13 @@ def _candidate(each: Ranked) -> CandidateDocument:
         },
         "score": round(each.score, 4),
         "factors": {name: round(value, 4) for name, value in each.factors.items()},
+        "training": None
+        if run is None
+        else {
+            "hours": None if run.hours is None else round(run.hours, 2),
+            "usd": run.usd,
+            "useful_ratio": round(run.useful_ratio, 4),
+        },
         "notes": list(found.notes),
     }
 
@@ -241,7 +264,8 @@ def _lines(choice: Choice, limit: int) -> Iterator[str]:
     if not choice.ranked:
         yield f"None of {choice.looked_at} offers holds it with up to {choice.most_machines} machines."
         return
-    heads = ("score", "machines", "GPUs", "each GPU holds", "USD/h", *choice.weights)
+    training = () if choice.run is None else ("training", "US$")
+    heads = ("score", "machines", "GPUs", "each GPU holds", "USD/h", *training, *choice.weights)
     rows = [heads, *(_row(each, choice) for each in choice.ranked[:limit])]
     factors = range(len(heads) - len(choice.weights), len(heads))
     yield from aligned(rows, left={1, 2}, spare={column: rank for rank, column in enumerate(factors, start=1)})
@@ -251,6 +275,7 @@ def _lines(choice: Choice, limit: int) -> Iterator[str]:
         for note in each.candidate.notes:
             yield f"{each.candidate.offer.instance_type} in {each.candidate.offer.region}: {note}."
     yield from _far_dearer(choice, shown)
+    yield from _about_training(choice, shown)
     if len(choice.ranked) > limit:
         yield f"{len(choice.ranked) - limit} more hold it; --limit shows them."
     yield f"Of each GPU 1 GiB and 8 % are kept back. List prices as of {_dates(shown)}."
@@ -279,8 +304,34 @@ def _row(each: Ranked, choice: Choice) -> tuple[str, ...]:
         f"{found.gpus} x {offer.gpu_model} {offer.gpu_memory_bytes // _GIB} GiB",
         f"{_gib(found.held_bytes)} of {_gib(found.usable_bytes)}",
         format_usd(found.usd_per_hour, "not known"),
+        *_training(choice.estimate(each)),
         *(f"{each.factors[name]:.2f}" for name in choice.weights),
     )
+
+
+def _training(run: Estimate | None) -> tuple[str, ...]:
+    """Its hours and money, as cells."""
+    if run is None:
+        return ()
+    if run.hours is None:
+        return ("never ends" if run.useful_ratio <= 0 else "not known", "not known")
+    return (format_duration(run.hours * 3600), "not known" if run.usd is None else f"{run.usd:,.0f}")
+
+
+def _about_training(choice: Choice, shown: Sequence[Ranked]) -> Iterator[str]:
+    """What the hours rest on."""
+    run = choice.run
+    if run is None:
+        return
+    operations = run.operations(choice.load, shown[0].candidate.recompute)
+    yield f"The training takes {operations:.3g} operations at {run.efficiency:.0%} of the GPUs' peak. {SOURCE}."
+    if run.interruptions_per_day:
+        lost = format_duration(run.lost_hours * 3600)
+        yield (
+            f"Each machine is interrupted {run.interruptions_per_day:g} times a day, which stops all of them and costs "
+            f"{lost}: the restart and half of the time between checkpoints."
+        )
+    yield "Twice the machines take half the time at about the same cost, as long as their network keeps up."
 
 
 def _gib(bytes_: int) -> str:

@@ -161,7 +161,7 @@ def _notes(load: Workload, offer: Offer, machines: int, recompute: Recompute) ->
     if card is None:
         yield f"nothing is known of what a {offer.gpu_model} can do"
     elif not _native(load, card):
-        yield f"a {offer.gpu_model} has no {load.precision} units; it would compute in {_computes_in(load, card)}"
+        yield f"a {offer.gpu_model} has no {load.precision} units; it would compute in {computes_in(load, card)}"
     if load.task != "serve" and recompute == "full":
         yield "recomputes whole layers: about a third more compute"
     if machines > 1 and offer.instance_type not in NETWORK_GBIT_PER_SECOND:
@@ -172,7 +172,7 @@ def _native(load: Workload, card: Card) -> bool:
     return load.precision in card.flops or load.precision in _SERVED_ALIKE
 
 
-def _computes_in(load: Workload, card: Card) -> str:
+def computes_in(load: Workload, card: Card) -> str:
     """The precision that its units would work in."""
     if load.precision in card.flops:
         return load.precision
@@ -187,7 +187,7 @@ def _performance(load: Workload, each: Candidate, _: Sequence[Candidate]) -> flo
         return 0.0
     if load.task == "serve":
         return float(card.bandwidth(each.offer.gpu_memory_bytes) * each.gpus)
-    return float(card.flops[_computes_in(load, card)] * each.gpus)
+    return float(card.flops[computes_in(load, card)] * each.gpus)
 
 
 def _cost(load: Workload, each: Candidate, found: Sequence[Candidate]) -> float:

@@ -170,8 +170,8 @@ def of_fleet(ask: Ask, fleet: Fleet, launches: Iterable[Launch], now: datetime) 
     for node in fleet.nodes:
         hire = price_key(node)
         key = hire.key
-        places.setdefault(node.instance_type, set()).add((node.cloud, node.region))
         if key not in found:
+            places.setdefault(node.instance_type, set()).add((node.cloud, node.region))
             found[key] = ask(replace(hire, node_id=None, node_name=None), now)
         mine = ask(hire, now)
         if mine is not found[key] and mine != found[key]:

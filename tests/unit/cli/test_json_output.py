@@ -39,7 +39,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "report": ("report --day 2026-03-28 --unused", "report --month 2026-03"),
     "forecast": ("forecast --csv series.csv", "forecast --csv short.csv"),
     "prices": ("prices --gpu H100",),
-    "recommend.instance": ("recommend instance --params 7B",),
+    "recommend.instance": ("recommend instance --params 7B", "recommend instance --params 7B --train --tokens 1T"),
     "recommend.commitments": ("recommend commitments --csv series.csv --price 2",),
     "recommend.rightsize": ("recommend rightsize --over 1d",),
     "recommend.ownership": ("recommend ownership --price 250000 --rent 40 --csv series.csv",),
