@@ -61,6 +61,7 @@ class LeftoverKind(StrEnum):
     UNUSED_ADDRESS = "unused_address"
     STOPPED_ADDRESS = "address_of_a_stopped_machine"
     SNAPSHOT = "snapshot_of_a_volume_that_is_gone"
+    IMAGE = "image_that_nothing_names"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

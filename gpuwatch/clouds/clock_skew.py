@@ -18,7 +18,7 @@ ADVICE = "set this machine's clock (`gpuwatch doctor` compares it with the cloud
 def explained(error: CloudError, date: str, now: datetime) -> CloudError:
     """The error, or what is behind it: where our credentials are refused and the clocks differ by minutes, the clock.
 
-    `date` is the header Date of the answer ("": it has none), `now` is this machine's time.
+    `date` is the header Date of the answer ("" without one), `now` is this machine's time.
     """
     ahead = _seconds_ahead(date, now)
     if not isinstance(error, AuthFailedError) or ahead is None or abs(ahead) <= _MOST_SECONDS:

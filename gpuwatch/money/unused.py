@@ -19,6 +19,7 @@ _WORDS = {
     LeftoverKind.UNUSED_ADDRESS: "address, used by nothing",
     LeftoverKind.STOPPED_ADDRESS: "address of the stopped {node}",
     LeftoverKind.SNAPSHOT: "snapshot of a volume that is gone",
+    LeftoverKind.IMAGE: "image, named by no machine or template",
 }
 _GIB = 1024**3
 _CENT = Decimal("0.01")
@@ -30,7 +31,8 @@ def usd_per_month(left: Leftover) -> Decimal | None:
         return None
     if left.kind in {LeftoverKind.UNUSED_ADDRESS, LeftoverKind.STOPPED_ADDRESS}:
         return prices.address_usd_per_month()
-    if left.size_bytes is None or left.kind is LeftoverKind.SNAPSHOT:
+    # What a snapshot or an image holds is less than the volumes that it makes.
+    if left.size_bytes is None or left.kind in {LeftoverKind.SNAPSHOT, LeftoverKind.IMAGE}:
         return None
     return prices.volume_usd_per_month(
         left.type, size_bytes=left.size_bytes, iops=left.iops, bytes_per_second=left.throughput_bytes_per_second
@@ -38,7 +40,7 @@ def usd_per_month(left: Leftover) -> Decimal | None:
 
 
 class UnusedRow(TypedDict):
-    """A volume or an address. `node_id` is the stopped machine that it belongs to; null where it belongs to none."""
+    """Something left over. `node_id` is the stopped machine that it belongs to; null where it belongs to none."""
 
     id: str
     kind: LeftoverKind

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.config.keys import GROUPS, NAME, Key, Kind, Path, declared
+from gpuwatch.config.keys import GROUPS, NAME, Key, Kind, Path, declared, variable
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.fleet import DEFAULT_POOL
 
@@ -41,6 +41,10 @@ def render_configuration_md() -> str:
     keys = declared(Settings)
     parts = [_INTRODUCTION, _table("The top", [key for key in keys.values() if len(key.path) == 1])]
     for group in keys.values():
+        if group.path in _LIKE:
+            parts.append(_like(group, keys[_LIKE[group.path]]))
+        if any(group.path[: len(path)] == path for path in _LIKE):
+            continue
         members = [key for key in keys.values() if key.path[:-1] == group.path]
         # A section of names says nothing by itself: what hangs under a name gets the heading.
         if members and not (group.kind is Kind.NAMES and members[0].kind in GROUPS):
@@ -51,6 +55,19 @@ def render_configuration_md() -> str:
 
 # What may only be written in the place of another section.
 _INSTEAD = {("clouds",)}
+# What has the same keys as another section, which describes them for both.
+_LIKE: dict[Path, Path] = {("clouds", NAME): ("cloud",)}
+
+
+def _like(group: Key, described: Key) -> str:
+    """A section that is described at another one."""
+    here, there = group.dotted, described.dotted
+    ours, theirs = variable(group.path), variable(described.path)
+    return (
+        f"## `{here}`\n\n{group.sentence}\n\nIt has the keys and sections of [`{there}`](#{there}), at the same "
+        f"defaults: what stands there\nabout `{there}.regions` holds for `{here}.regions`. The variables begin with "
+        f"`{ours}__` in place of\n`{theirs}__`.\n"
+    )
 
 
 def render_defaults() -> str:

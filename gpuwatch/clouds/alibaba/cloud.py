@@ -16,7 +16,7 @@ from gpuwatch.clouds import (
     NotFoundError,
     refuse_foreign_tags,
 )
-from gpuwatch.clouds.alibaba import actions, credentials, instances, monitor, other_regions, permissions, unused
+from gpuwatch.clouds.alibaba import actions, credentials, images, instances, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.alibaba import groups as scaling
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, NO_INSTANCE
@@ -127,9 +127,10 @@ class AlibabaCloud(WithViews[Region]):
         return self._told(place, scaling.known(place, place.reading, group_id))
 
     def leftovers(self) -> Sequence[Leftover]:
-        """Disks and addresses that no running machine uses, in every account and region."""
+        """Disks, addresses, snapshots and images that no running machine uses, in every account and region."""
         stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
-        found = gathered(self._places.all, lambda place: unused.listed(place, stopped))
+        now = self._clock.now()
+        found = gathered(self._places.all, lambda place: [*unused.listed(place, stopped), *images.listed(place, now)])
         return tuple(sorted(found, key=lambda each: each.id))
 
     # Acting.

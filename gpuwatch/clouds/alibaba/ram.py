@@ -41,10 +41,12 @@ _OBSERVE = (
         actions=(
             "ecs:DescribeAccountAttributes",
             "ecs:DescribeDisks",
+            "ecs:DescribeImages",
             "ecs:DescribeInstanceAttribute",
             "ecs:DescribeInstanceTypes",
             "ecs:DescribeInstances",
             "ecs:DescribeLaunchTemplateVersions",
+            "ecs:DescribeLaunchTemplates",
             "ecs:DescribeRegions",
             "ecs:DescribeSnapshots",
             "ess:DescribeScalingConfigurations",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import boto3
 
 from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.aws import actions, monitor, other_regions, permissions, unused
+from gpuwatch.clouds.aws import actions, images, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.aws import groups as aws_groups
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws import quotas as aws_quotas
@@ -113,12 +113,16 @@ class AwsCloud(WithViews[Region]):
         return group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
 
     def leftovers(self) -> Sequence[Leftover]:
-        """Volumes and addresses that no running machine uses, in every account and region."""
+        """Volumes, addresses and images that no running machine uses, in every account and region."""
         stopped = [node.id for node in self.nodes() if node.state is NodeState.STOPPED]
         homes = self._homes
+        now = self._clock.now()
         found = gathered(
             self._places.all,
-            lambda place: unused.listed(place, [node_id for node_id in stopped if homes[node_id] is place]),
+            lambda place: [
+                *unused.listed(place, [node_id for node_id in stopped if homes[node_id] is place]),
+                *images.listed(place, now),
+            ],
         )
         return tuple(sorted(found, key=lambda each: each.id))
 

@@ -51,10 +51,13 @@ _OBSERVE = (
         sid="Look",  # none of these can be held to a resource
         actions=(
             "autoscaling:DescribeAutoScalingGroups",
+            "autoscaling:DescribeLaunchConfigurations",
             "ec2:DescribeAddresses",
+            "ec2:DescribeImages",
             "ec2:DescribeInstanceTypes",
             "ec2:DescribeInstances",
             "ec2:DescribeLaunchTemplateVersions",
+            "ec2:DescribeLaunchTemplates",
             "ec2:DescribeRegions",  # for the doctor alone
             "ec2:DescribeSpotInstanceRequests",
             "ec2:DescribeVolumes",

@@ -6,14 +6,9 @@ from typing import Any
 
 from azure.core.credentials import TokenCredential
 
-from gpuwatch.clouds import (
-    NO_GPU,
-    CloudError,
-    Leftover,
-    NotFoundError,
-    refuse_foreign_tags,
-)
+from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
 from gpuwatch.clouds.azure import actions, groups, launch, machines, monitor, other_places, permissions, quotas, unused
+from gpuwatch.clouds.azure import images as azure_images
 from gpuwatch.clouds.azure import locks as azure_locks
 from gpuwatch.clouds.azure.credentials import default_credential
 from gpuwatch.clouds.azure.errors import NOT_FOUND
@@ -126,10 +121,13 @@ class AzureCloud(WithViews[Subscription]):
         return group.as_node_group(tuple(sorted(members)), fleet=self._fleet, now=self._clock.now())
 
     def leftovers(self) -> Sequence[Leftover]:
-        """Disks, addresses and snapshots that no running machine uses, in every subscription."""
+        """Disks, addresses, snapshots and images that no running machine uses, in every subscription."""
         stopped = {node.id for node in self.nodes() if node.state is NodeState.STOPPED}
         paths = {same(path): node_id for node_id, path in self._paths.of(stopped).items()}
-        found = gathered(self._places.all, lambda place: unused.listed(place, paths))
+        now, own = self._clock.now(), self._templates.values()
+        found = gathered(
+            self._places.all, lambda place: [*unused.listed(place, paths), *azure_images.listed(place, own, now)]
+        )
         return tuple(sorted(found, key=lambda each: each.id))
 
     # Acting. The keys are for launches alone: asking twice for the rest changes nothing more.

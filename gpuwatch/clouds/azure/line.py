@@ -54,6 +54,7 @@ VERSIONS: Mapping[str, str] = {
     "autoscale": "2022-10-01",
     "metrics": "2018-01-01",
     "subscriptions": "2022-12-01",
+    "resources": "2021-04-01",
 }
 
 

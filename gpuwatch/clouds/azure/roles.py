@@ -17,6 +17,7 @@ READ = (
     "Microsoft.Authorization/locks/read",
     "Microsoft.Authorization/permissions/read",
     f"{_COMPUTE}/disks/read",
+    f"{_COMPUTE}/images/read",
     f"{_COMPUTE}/locations/usages/read",
     f"{_COMPUTE}/skus/read",
     f"{_COMPUTE}/snapshots/read",
@@ -30,6 +31,7 @@ READ = (
     f"{_NETWORK}/networkInterfaces/read",
     f"{_NETWORK}/publicIPAddresses/read",
     "Microsoft.Resources/subscriptions/read",
+    "Microsoft.Resources/subscriptions/resources/read",
 )
 # A power-off is in none of them: it would leave a machine that is off and billed.
 ACT = (

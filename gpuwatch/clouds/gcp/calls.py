@@ -68,6 +68,13 @@ GET_TEMPLATE = _get(
     "compute.instanceTemplates.get",
     also="compute.regionInstanceTemplates.get",
 )
+LIST_TEMPLATES = _list(
+    "compute.instanceTemplates.aggregatedList",
+    f"{_COMPUTE}/aggregated/instanceTemplates",
+    "instanceTemplates",
+    "compute.instanceTemplates.list",
+)
+LIST_IMAGES = _list("compute.images.list", f"{_COMPUTE}/global/images", "", "compute.images.list")
 LIST_REGIONS = _list("compute.regions.list", f"{_COMPUTE}/regions", "", "compute.regions.list")
 GET_PROJECT = _get("compute.projects.get", _COMPUTE, "compute.projects.get")
 LIST_ZONE_OPERATIONS = _list(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, CloudError, CloudUnavailableError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.gcp import actions, launches, monitor, permissions, quotas, unused
+from gpuwatch.clouds.gcp import actions, images, launches, monitor, permissions, quotas, unused
 from gpuwatch.clouds.gcp import groups as gcp_groups
 from gpuwatch.clouds.gcp.actions import Home
 from gpuwatch.clouds.gcp.calls import LIST_INSTANCES
@@ -23,9 +23,10 @@ from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, anywhere, gathered
 from gpuwatch.clouds.provider import ALL
-from gpuwatch.clouds.silence import Outlook, Recall
+from gpuwatch.clouds.silence import Outlook, Recall, missed
 from gpuwatch.clouds.survey import CloudUse
 from gpuwatch.model.fleet import Node, NodeGroup
+from gpuwatch.model.silence import Silence
 from gpuwatch.runtime.clock import Clock
 
 
@@ -121,8 +122,12 @@ class GcpCloud:
         return self._node_group(client, gcp_groups.known(client, group_id))
 
     def leftovers(self) -> Sequence[Leftover]:
-        """Disks and addresses that no running machine uses, in every project and region."""
+        """Disks, addresses, snapshots and images that no running machine uses, in every project and region."""
         found = gathered(self._all, lambda each: unused.listed(each.client, each.wanted))
+        try:  # an image may be used in another project, so all must answer
+            found += images.listed([each.client for each in self._all], self._clock.now())
+        except CloudError as error:
+            missed(Silence(where="images", reason=str(error), known=False), error)
         return tuple(sorted(found, key=lambda each: each.id))
 
     # Places that give no answer.

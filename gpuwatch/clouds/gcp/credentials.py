@@ -4,6 +4,7 @@ Without a file they are found as every program of Google finds them: GOOGLE_APPL
 `gcloud auth application-default login`, the service account of the machine.
 """
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from google.oauth2 import service_account
 from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudError, CloudUnavailableError
 from gpuwatch.clouds.clock_skew import ADVICE
 from gpuwatch.clouds.gcp.sending import Wire
+from gpuwatch.runtime.secrets import read_secret_text
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 # Of a service account's key, whose request for a token is signed by this machine's clock: "Invalid JWT: Token must be
@@ -98,8 +100,8 @@ def _request(wire: Wire) -> Any:  # noqa: ANN401  google-auth's own
 
 def _from_file(file: Path) -> tuple[Any, str | None]:
     """A service account's key; google-auth advises against guessing the kind of a file that somebody names."""
-    make: Any = service_account.Credentials.from_service_account_file
-    found = make(str(file), scopes=_SCOPES)
+    make: Any = service_account.Credentials.from_service_account_info
+    found = make(json.loads(read_secret_text(str(file))), scopes=_SCOPES)
     return found, found.project_id
 
 

@@ -9,7 +9,7 @@ from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gathered
 from gpuwatch.clouds.survey import CloudUse, Surveyed
-from gpuwatch.clouds.tencent import actions, launches, monitor, other_regions, permissions, unused
+from gpuwatch.clouds.tencent import actions, images, launches, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.tencent import groups as scaling
 from gpuwatch.clouds.tencent import instances as machines
 from gpuwatch.clouds.tencent.history import History
@@ -115,9 +115,10 @@ class TencentCloud(WithViews[Place]):
         return group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
 
     def leftovers(self) -> Sequence[Leftover]:
-        """Disks and addresses that no running machine uses, in every account and region."""
+        """Disks, addresses and images that no running machine uses, in every account and region."""
         stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
-        found = gathered(self._places.all, lambda place: unused.listed(place, stopped))
+        now = self._clock.now()
+        found = gathered(self._places.all, lambda place: [*unused.listed(place, stopped), *images.listed(place, now)])
         return tuple(sorted(found, key=lambda each: each.id))
 
     # Acting. The keys are for launches alone: the other calls take no token, and asking twice changes nothing more.

@@ -37,6 +37,7 @@ _OBSERVE = (
             "as:DescribeLaunchConfigurations",
             "cbs:DescribeDisks",
             "cvm:DescribeAccountQuota",
+            "cvm:DescribeImages",
             "cvm:DescribeInstanceTypeConfigs",
             "cvm:DescribeInstances",
             "cvm:DescribeLaunchTemplateVersions",

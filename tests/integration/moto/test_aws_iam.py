@@ -69,6 +69,7 @@ def sent() -> dict[str, set[str]]:
         ec2.add_group("empty", MINE, size=0)
         node_id, stopped = ec2.launch(MINE), ec2.launch(MINE)
         ec2.launch_spot({}, "one-time")
+        ec2.add_image("old", made="2020-01-01T00:00:00.000Z")
         events: Any = ec2.session.events
         events.register("provide-client-params", record)
         cloud = AwsCloud(fleet=FLEET, clock=ManualClock(), regions=[REGION], session=ec2.session)

@@ -12,6 +12,7 @@ Nothing leaves the process: every request of `session` is answered by moto, or t
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
@@ -178,6 +179,16 @@ class MotoFaults:
         )
         described = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
         return str(described[0]["AutoScalingGroupARN"])
+
+    def add_image(self, name: str, *, made: str) -> str:
+        """Somebody makes an image of a machine that is gone, at that time."""
+        node_id = self.launch({})
+        image: str = self.client.create_image(InstanceId=node_id, Name=name)["ImageId"]
+        self.client.terminate_instances(InstanceIds=[node_id])
+        for regions in list(ec2_backends.values()):
+            if image in regions[REGION].amis:
+                regions[REGION].amis[image].creation_date = datetime.fromisoformat(made)
+        return image
 
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """Tag a machine, as people do."""

@@ -16,6 +16,7 @@ from gpuwatch.money.prices.providers.alibaba import AlibabaPrices
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.alibaba.fake import KEY_ID, SECRET
+from tests.support.clouds.alibaba.state import Image
 from tests.support.clouds.alibaba.world import GPU_TYPE, REGION, a_world
 from tests.support.fakes.cloud_worlds import MINE, TEMPLATE
 from tests.support.paths import ROOT
@@ -50,6 +51,8 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         group_id = world.add_group("train", MINE, size=3)
         world.add_group("empty", MINE, size=0)
         node_id, stopped, gone = (world.launch(MINE) for _ in range(3))
+
+        world.fake.state.images["m-1"] = Image(id="m-1", region=REGION, made="2020-01-01T00:00:00Z")
 
         def noted(role: str) -> None:
             found[role] = set(calls)

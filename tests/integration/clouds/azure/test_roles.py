@@ -15,7 +15,7 @@ from gpuwatch.clouds.permissions import Needs
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.azure.actions import actions_of
-from tests.support.clouds.azure.world import AzureWorld, an_azure
+from tests.support.clouds.azure.world import COMPUTE, AzureWorld, an_azure
 from tests.support.fakes.cloud_worlds import MINE
 from tests.support.paths import ROOT
 
@@ -32,6 +32,12 @@ def world() -> Iterator[AzureWorld]:
 def observes(world: AzureWorld, cloud: AzureCloud) -> None:
     """All that a controller asks that only looks, and its doctor."""
     node_id = cloud.nodes()[0].id
+    world.state.images[f"{COMPUTE}/images/old".lower()] = {
+        "id": f"{COMPUTE}/images/old",
+        "name": "old",
+        "location": "eastus",
+    }
+    world.state.made[f"{COMPUTE}/images/old".lower()] = "2020-01-01T00:00:00Z"
     cloud.node(node_id)
     cloud.group(cloud.groups()[0].id)
     cloud.leftovers()
@@ -39,7 +45,6 @@ def observes(world: AzureWorld, cloud: AzureCloud) -> None:
     cloud.elsewhere()
     cloud.identity()
     list(cloud.may(Needs(act=True, terminate=True, groups=True, node_ids=(node_id,), launches=(LAUNCH,))))
-    del world
 
 
 def reclaims(world: AzureWorld, cloud: AzureCloud) -> None:

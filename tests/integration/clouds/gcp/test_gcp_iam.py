@@ -28,6 +28,15 @@ def observe(world: GcpWorld) -> None:
     """Every look."""
     cloud = world.cloud
     assert isinstance(cloud, GcpCloud)
+    world.project.images.append(
+        {
+            "id": "1",
+            "name": "old",
+            "status": "READY",
+            "selfLink": world.project.link("global/images/old"),
+            "creationTimestamp": "2020-01-01T00:00:00.000-08:00",
+        }
+    )
     cloud.groups()
     world.terminate(world.launch(MINE))
     for node in cloud.nodes():

@@ -56,6 +56,7 @@ def sent() -> dict[str, set[str]]:
         group_id = world.add_group("train", MINE, size=2)
         node_id, stopped = world.launch(MINE), world.launch(MINE, gpus=False)
         world.add_address()
+        world.fake.state.images["img-1"] = (REGION, "2020-01-01T00:00:00Z")
 
         def done(role: str) -> None:
             found[role] = set(seen)

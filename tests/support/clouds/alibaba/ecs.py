@@ -175,7 +175,7 @@ def describe_templates(state: State, query: Mapping[str, str], now: datetime) ->
             "LaunchTemplateName": each.name,
             "VersionNumber": number,
             "DefaultVersion": number == 1,
-            "LaunchTemplateData": {"InstanceType": kind},
+            "LaunchTemplateData": {"InstanceType": kind, **({"ImageId": each.image} if number == 1 else {})},
         }
         for each in found
         for number, kind in enumerate(each.types, 1)

@@ -56,6 +56,41 @@ def snapshots(state: State, query: Mapping[str, str], now: datetime) -> dict[str
     return {"Snapshots": {"Snapshot": page}, **told}
 
 
+def images(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeImages: those of the account."""
+    del now
+    assert query["ImageOwnerAlias"] == "self", "others' images are many"
+    found = [
+        {
+            "ImageId": each.id,
+            "ImageName": f"name of {each.id}",
+            "ImageOwnerAlias": "self",
+            "CreationTime": each.made,
+            "Size": 40,
+            "Status": "Available",
+            "Usage": each.usage,
+            "IsPublic": False,
+            "IsSelfShared": "True" if each.shared else "",
+        }
+        for each in state.images.values()
+        if each.region == query["RegionId"]
+    ]
+    page, told = page_of(found, query, largest=100)
+    return {"Images": {"Image": page}, **told}
+
+
+def templates(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeLaunchTemplates."""
+    del now
+    found = [
+        {"LaunchTemplateId": each.id, "LaunchTemplateName": each.name, "LatestVersionNumber": len(each.types)}
+        for each in state.templates.values()
+        if each.region == query["RegionId"]
+    ]
+    page, told = page_of(found, query, largest=50)
+    return {"LaunchTemplateSets": {"LaunchTemplateSet": page}, **told}
+
+
 def addresses(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
     """DescribeEipAddresses of VPC."""
     del now
@@ -159,6 +194,8 @@ def metrics(state: State, query: Mapping[str, str], now: datetime) -> dict[str, 
 
 HANDLERS: dict[str, Callable[[State, Mapping[str, str], datetime], dict[str, Any]]] = {
     "DescribeDisks": disks,
+    "DescribeImages": images,
+    "DescribeLaunchTemplates": templates,
     "DescribeMetricList": metrics,
     "DescribeEipAddresses": addresses,
     "DescribeSnapshots": snapshots,

@@ -91,6 +91,18 @@ class Template:
     name: str
     region: str
     types: list[str]
+    image: str = ""  # of the first version
+
+
+@dataclass(slots=True, kw_only=True)
+class Image:
+    """One image of the account; `usage` says whether a machine was made from it that is still there."""
+
+    id: str
+    region: str
+    made: str
+    usage: str = "none"
+    shared: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,6 +132,7 @@ class State:
         self.machines: dict[str, Machine] = {}
         self.disks: dict[str, Disk] = {}
         self.snapshots: dict[str, Snapshot] = {}
+        self.images: dict[str, Image] = {}
         self.addresses: dict[str, Address] = {}
         self.templates: dict[str, Template] = {}
         self.groups: dict[str, ScalingGroup] = {}

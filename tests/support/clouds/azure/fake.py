@@ -124,6 +124,8 @@ ROUTES = (
         "NetworkInterface[]",
         network=True,
     ),
+    Route("Images_List", "GET", _SUB + r"/providers/microsoft\.compute/images", handlers.images, "Image[]"),
+    Route("Resources_List", "GET", _SUB + "/resources", handlers.resources),
     Route("Locks_List", "GET", _SUB + _AUTH + "/locks", handlers.locks),
     Route("Permissions_List", "GET", r"(?P<scope>/subscriptions/.+)" + _AUTH + "/permissions", handlers.permissions),
     Route("Permissions_List", "GET", _SUB + _AUTH + "/permissions", handlers.permissions),

@@ -324,6 +324,19 @@ def snapshots(state: State, call: Call) -> Response:
     return Response(body=_in(state.snapshots, call))
 
 
+def images(state: State, call: Call) -> Response:
+    """All of a subscription."""
+    return Response(body=_in(state.images, call))
+
+
+def resources(state: State, call: Call) -> Response:
+    """Images of a subscription, with the time at which each was made."""
+    query = call.request.query
+    assert (query["$filter"], query["$expand"]) == ("resourceType eq 'Microsoft.Compute/images'", "createdTime")
+    found = [{"id": each["id"], "type": "Microsoft.Compute/images"} for each in _in(state.images, call)]
+    return Response(body=[{**each, "createdTime": state.made[each["id"].lower()]} for each in found])
+
+
 def addresses(state: State, call: Call) -> Response:
     """All of a subscription."""
     return Response(body=_in(state.addresses, call))

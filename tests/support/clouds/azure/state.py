@@ -134,6 +134,8 @@ class State:
         self.sets: dict[str, Set] = {}
         self.disks: dict[str, dict[str, Any]] = {}
         self.snapshots: dict[str, dict[str, Any]] = {}
+        self.images: dict[str, dict[str, Any]] = {}
+        self.made: dict[str, str] = {}  # when each image was made
         self.addresses: dict[str, dict[str, Any]] = {}
         self.interfaces: dict[str, dict[str, Any]] = {}
         self.locks: dict[str, dict[str, Any]] = {}

@@ -79,6 +79,7 @@ class Project:
         self.machines: dict[str, Machine] = {}
         self.groups: dict[str, Group] = {}
         self.templates: dict[str, Resource] = {}
+        self.images: list[Resource] = []
         self.operations: list[Resource] = []
         self.disks: dict[str, Resource] = {}
         self.addresses: dict[str, Resource] = {}

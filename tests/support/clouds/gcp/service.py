@@ -164,6 +164,10 @@ class FakeGcp:
             ),
             "snapshots.list": lambda project, _, __: {"kind": "compute#snapshotList", "items": project.snapshots},
             "regions.list": self._regions,
+            "images.list": lambda project, _, __: {"kind": "compute#imageList", "items": project.images},
+            "instanceTemplates.aggregatedList": self._aggregated(
+                "instanceTemplates", lambda project: list(project.templates.values())
+            ),
             "projects.timeSeries.list": lambda project, _, request: time_series(project, request, self.measured),
             "projects.get": lambda project, _, __: {
                 "kind": "compute#project",

@@ -160,6 +160,26 @@ class Cvm:
         ]
         return page(shown, asked, "LaunchTemplateSet")
 
+    def describe_images(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeImages: those of the account."""
+        assert filters(asked, "DescribeImages") == {"image-type": ["PRIVATE_IMAGE"]}, "others' images are many"
+        shown = [
+            {
+                "ImageId": name,
+                "OsName": "Ubuntu Server 22.04 LTS 64bit",
+                "ImageType": "PRIVATE_IMAGE",
+                "CreatedTime": made,
+                "ImageName": name,
+                "ImageDescription": "",
+                "ImageSize": 50,
+                "ImageState": "NORMAL",
+                "ImageCreator": "100000000001",
+            }
+            for name, (where, made) in self.state.images.items()
+            if where == region
+        ]
+        return page(shown, asked, "ImageSet")
+
     def describe_launch_template_versions(self, region: str, asked: Parameters) -> dict[str, Any]:
         """DescribeLaunchTemplateVersions."""
         template = self.state.templates.get(asked["LaunchTemplateId"])

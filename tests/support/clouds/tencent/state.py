@@ -112,6 +112,7 @@ class State:
     disks: dict[str, Disk] = field(default_factory=dict)
     addresses: dict[str, Address] = field(default_factory=dict)
     templates: dict[str, LaunchTemplate] = field(default_factory=dict)
+    images: dict[str, tuple[str, str]] = field(default_factory=dict)  # of the account: region, and when it was made
     count: int = 0
     lag: timedelta = LAG
 
