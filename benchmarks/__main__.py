@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import agent, backtest, controller, cost, crowd, ledger, page, sick_gpu, signals, simulation
+from benchmarks import agent, backtest, clouds, controller, cost, crowd, ledger, page, sick_gpu, signals, simulation
 from benchmarks.figures import Figure, put, table
 
 # Of real recordings, with tables of their own; minutes more, and not in the repository.
@@ -31,6 +31,7 @@ def main() -> int:
     sections: dict[str, Callable[[], Iterator[Figure]]] = {
         "agent": lambda: agent.measure(arguments.seconds, peer=arguments.peer, cycles=arguments.cycles),
         "controller": controller.measure,
+        "clouds": clouds.measure,
         "signals": signals.measure,
         "ledger": ledger.measure,
         "cost": cost.measure,
@@ -70,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     names = (
         "agent",
         "controller",
+        "clouds",
         "ledger",
         "cost",
         "signals",

@@ -121,10 +121,13 @@ def plan_text(done: Round) -> str:
     if done.trouble is not None:
         return done.trouble
     names = {node.id: node.name for node in done.observation.fleet.nodes}
+    clouds = {thing.id: thing.cloud for thing in (*done.observation.fleet.nodes, *done.observation.fleet.groups)}
     lines = [*map(silence_line, done.observation.fleet.silent), *_tags(done)]
     for review in done.reviews:
         word = "would" if review.allowed else "may not"
-        lines.append(f"{word} {review.step.verb} {_called(review.step.node_id, names)}: {review.step.reason.sentence}")
+        lines.append(
+            f"{word} {review.step.verb} {_called(review.step.node_id, names, clouds)}: {review.step.reason.sentence}"
+        )
         lines += [f"    {answer.rule}: {answer.sentence} {answer.remedy}" for answer in review.refusals]
     for decision in done.decisions:
         lines += [f"pool {decision.pool}: {clamp}" for clamp in decision.clamps]
@@ -149,7 +152,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED_HELD]) + (f" and {more} more" if more > 0 else "")
 
 
-def _called(node_id: str, names: dict[str, str]) -> str:
-    """An id with its name, where it has one of its own."""
+def _called(node_id: str, names: dict[str, str], clouds: dict[str, str]) -> str:
+    """An id with its name, where it has one of its own, and with its cloud, where that has a name."""
     name = names.get(node_id, node_id)
-    return node_id if name == node_id else f"{node_id} ({name})"
+    about = ", ".join(each for each in ("" if name == node_id else name, clouds.get(node_id, "")) if each)
+    return f"{node_id} ({about})" if about else node_id

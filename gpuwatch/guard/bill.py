@@ -32,14 +32,17 @@ def still_billed(case: Case) -> Finding:
     """Refuses a stop that would not end what the node costs per hour, and its notice.
 
     Stopped does not mean unbilled on every cloud. Alibaba Cloud and Tencent Cloud go on billing some machines that are
-    stopped: those with local disks, and those that are paid by the month or the year. gpuwatch always asks for the stop
+    stopped: those with local disks, for example. gpuwatch always asks for the stop
     that ends the bill, and this rule refuses where the cloud cannot do that: users would lose the machine, and nobody
     would save anything. A termination ends the bill, and is not refused. What a stopped node keeps (disks, addresses)
-    does not count here: `gpuwatch report` lists that.
+    does not count here: `gpuwatch report` lists that. A node that is paid for anyway is refused by `reserved_capacity`
+    alone: its termination would throw away what is paid.
 
     `pools.<name>.idle.action: terminate` could remove the node.
     """
     reason = case.machine.still_billed
+    if case.machine.capacity_type in _PAID_ANYWAY:
+        return allow("It is paid for anyway: reserved_capacity answers.")
     if reason is None or case.asleep or final_verb(case) is not Verb.STOP:
         return allow("The action ends what it costs per hour.")
     return refuse(f"A stop would not end its bill: {reason}.", "`action: terminate` could remove it.")

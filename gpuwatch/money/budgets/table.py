@@ -12,6 +12,7 @@ from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 
 _HEADS = ("budget", "a month", "spent", "part", "now/h", "forecast", "80 % interval", "part", "over", "all spent on")
+_SPARE = {6: 3, 9: 2, 8: 1}  # of a narrow terminal: the interval goes first
 _OLD_SECONDS = 900.0
 TOO_EARLY = "too early"
 
@@ -31,7 +32,7 @@ def as_object(states: Sequence[BudgetState], at: datetime) -> BudgetDocument:
 def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
     """A table, and for each budget what it has crossed, what follows and what is to be known about it."""
     lines = [f"Budgets of {states[0].month}, as of the round of {format_time(at)}.", ""]
-    lines += aligned([_HEADS, *(_row(each) for each in states)])
+    lines += aligned([_HEADS, *(_row(each) for each in states)], spare=_SPARE)
     for each in states:
         lines += ["", f"{each.name}: {each.scope}", *(f"    {line}" for line in _about(each, at))]
     age = (now - at).total_seconds()

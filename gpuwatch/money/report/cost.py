@@ -1,6 +1,6 @@
 """What was billed in a period, sliced: asked of the ledger, as text and as JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -28,6 +28,7 @@ from gpuwatch.money.unused import UnusedDocument
 from gpuwatch.runtime.table import aligned
 
 _CENT = Fraction(1, 100)
+_LEAST_ASKED = ("silent", "unknown", "down", "stalled", "parked")
 _MANY_MS = 1000 * HOUR_MS  # from there on tenths of an hour, below hundredths
 _WASTE = "no use: billed GPU-hours without useful activity, of all billed GPU-hours; of cost: wasted, of the cost"
 
@@ -165,7 +166,17 @@ def _table(report: Report) -> list[str]:
         rows.append([name, *cells, *_money(each, cost[1][name], wasted[1][name])])
     cells = [f"{total / 10**digits:,.{digits}f}" for total, _ in hours.values()]
     rows.append(["all", *cells, *_money(report.whole, cost[0], wasted[0])])
-    return aligned(rows)
+    return aligned(rows, spare=_spare(rows))
+
+
+def _spare(rows: Sequence[Sequence[str]]) -> dict[int, int]:
+    """The columns that a narrow terminal may leave out: what no machine did first, then what few people ask for."""
+    heads = rows[0]
+    last = [heads.index(use) for use in _LEAST_ASKED]
+    nothing = [column for column in last if not float(rows[-1][column].replace(",", ""))]
+    shares = [heads.index("of cost"), heads.index("no use")]
+    order = [*shares, *(column for column in reversed(last) if column not in nothing), *nothing]
+    return {column: rank for rank, column in enumerate(order, start=1)}
 
 
 def _money(total: Total, cost: int, wasted: int) -> list[str]:

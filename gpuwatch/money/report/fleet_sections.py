@@ -151,9 +151,11 @@ def named(node: Node) -> str:
 
 
 def called(report: Report, node_id: str) -> str:
-    """The name of a machine from its id, where the newest round saw it."""
-    name = "" if report.facts.inventory is None else report.facts.inventory.names.get(node_id, "")
-    return node_id if name in {"", node_id} else f"{name} ({node_id})"
+    """The name of a machine from its id, where the newest round saw it, and its cloud where that has a name."""
+    seen = report.facts.inventory
+    name, cloud = ("", "") if seen is None else (seen.names.get(node_id, ""), seen.clouds.get(node_id, ""))
+    where = f"{node_id} in {cloud}" if cloud else node_id
+    return where if name in {"", node_id} else f"{name} ({where})"
 
 
 def _action(action: ActionRecord) -> str:

@@ -60,6 +60,7 @@ class Inventory:
     health: Mapping[str, int]  # GPUs with a verdict
     ill: tuple[Ill, ...]  # the worst first
     names: Mapping[str, str]  # of all machines, by id
+    clouds: Mapping[str, str]  # of those whose clouds have names
 
 
 def inventory(observation: Observation, decisions: Sequence[Decision], reviews: Sequence[Review]) -> Inventory:
@@ -108,6 +109,7 @@ def inventory(observation: Observation, decisions: Sequence[Decision], reviews: 
         standing=tuple(sorted(standing, key=lambda each: (each.since is None, str(each.since), each.node.id))),
         health=_counted((Health.UNKNOWN if gpu.health is None else gpu.health.state).value for _, gpu in gpus),
         names={node.id: node.name for node in observation.fleet.nodes},
+        clouds={node.id: node.cloud for node in observation.fleet.nodes if node.cloud},
         ill=tuple(sorted(ill, key=lambda each: (_WORST_FIRST.index(each.health), each.node.id, each.gpu))),
     )
 

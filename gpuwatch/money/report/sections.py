@@ -53,7 +53,8 @@ def sections(report: Report) -> Iterator[Section]:
     for name, parts_of in _SECTIONS:
         parts = tuple(parts_of(report))
         if parts:
-            yield Section(title=name, parts=parts)
+            by_cloud = parts_of is _waste and len(report.slices["cloud"]) > 1
+            yield Section(title="Waste, by cloud, pool and owner" if by_cloud else name, parts=parts)
 
 
 def figures(report: Report) -> Figures:

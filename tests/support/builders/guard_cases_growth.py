@@ -212,6 +212,12 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("prepaid for good", "reserved_capacity", lambda c: terminating(c, capacity_type=CapacityType.PREPAID), "prepaid"),
     ("stopped, billed", "still_billed", lambda c: with_node(c, still_billed=LOCAL_DISKS), "local disks"),
     (
+        "prepaid, and billed when stopped",
+        "reserved_capacity",
+        lambda c: with_node(c, capacity_type=CapacityType.PREPAID, still_billed=LOCAL_DISKS),
+        "end of its term",
+    ),
+    (
         "notice of a stop, billed",
         "still_billed",
         lambda c: with_node(replace(c, step=a_step(verb=Verb.NOTICE)), still_billed=LOCAL_DISKS),

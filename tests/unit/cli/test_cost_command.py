@@ -164,6 +164,17 @@ def test_an_unknown_price_is_told(cost: Cost, place: Place) -> None:
     assert "4.0 machine-hours have no known price: they are in no sum of money." in text
 
 
+def test_a_narrow_terminal_leaves_out_first_what_no_machine_did(cost: Cost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table fits, says what it lacks, and keeps hours, cost and waste."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = cost("--month", "2026-03").output.splitlines()
+    table, lacks = lines[2:6], lines[6]
+
+    assert max(map(len, table)) <= 80
+    assert " ".join(table[0].split()) == "pool billed useful idle unknown silent no use cost wasted of cost"
+    assert lacks == "(a wider terminal, or a pipe, also has: parked, stalled, down)"
+
+
 def test_reconcile_is_a_part_of_it(cost: Cost, tmp_path: Path) -> None:
     """With the largest difference first."""
     bill = tmp_path / "bill.csv"

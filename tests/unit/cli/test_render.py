@@ -31,6 +31,17 @@ def test_plan_names_the_first_of_many_nodes_and_counts_the_others() -> None:
     assert text == f"pool default: 49 held, busy: {named} and 37 more"
 
 
+def test_plan_names_the_cloud_of_a_node_where_the_settings_name_it() -> None:
+    """The operator must look for it there."""
+    desk = Desk()
+    desk.fleet.put(a_node("i-1", held=7200.0, name="forgotten", cloud="bj"))
+    desk.fleet.put(a_node("i-2", held=7200.0, cloud="us", protected="tag gpuwatch:protect is 'true'"))
+    lines = show.plan_text(desk.plan()).splitlines()
+
+    assert lines[0].startswith("would notice i-1 (forgotten, bj): ")
+    assert lines[1].startswith("may not notice i-2 (us): ")
+
+
 def test_the_same_as_json() -> None:
     """Each is one JSON document with the same content."""
     desk, plan = a_day()

@@ -100,16 +100,12 @@ def test_a_steady_load_is_forecast_to_go_on_and_the_interval_is_narrow() -> None
 
 def test_the_day_on_which_all_will_be_spent_follows_from_the_forecasts_pace() -> None:
     """Of 6000 dollars 4680 are spent; the rest lasts for 132 more hours."""
-    result = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(6000)))
+    rows = hours("2025-12-01T00:00", "2026-03-20T12:00")
+    result = a_state(rows, a_month(), Budget(usd_per_month=Decimal(6000)))
 
     assert result.reaches_at is not None
     assert abs(result.reaches_at - at("2026-03-26T00:00")) < timedelta(hours=1)
-    assert (
-        a_state(
-            hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(8000))
-        ).reaches_at
-        is None
-    )
+    assert a_state(rows, a_month(), Budget(usd_per_month=Decimal(8000))).reaches_at is None
 
 
 def test_with_less_than_a_day_on_record_it_is_too_early_for_a_forecast() -> None:
@@ -126,11 +122,20 @@ def test_with_less_than_a_day_on_record_it_is_too_early_for_a_forecast() -> None
     assert early in result.notes
     text = as_text([replace(result, name="team")], month.now, month.now)
     [row] = [line for line in text.splitlines() if line.startswith("team  ")]
-    assert "too early" in row
-    assert row.count("%") == 1, "what is spent has a share, the forecast has none"
+    assert ("too early" in row, row.count("%")) == (True, 1), "what is spent has a share, the forecast has none"
     assert "forecast by" not in text
     assert "needs a day of history" in text
     assert any("earlier this month is not in it" in each for each in result.notes)
+
+
+def test_the_table_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interval goes first, and the last line says what went; spent and forecast stay."""
+    monkeypatch.setenv("COLUMNS", "80")
+    result = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month())
+    head, row, lacks = as_text([result], a_month().now, a_month().now).splitlines()[2:5]
+
+    assert max(len(head), len(row)) <= 80
+    assert lacks.startswith("(a wider terminal, or a pipe, also has: 80 % interval")
 
 
 def test_a_few_days_give_a_forecast_to_warn_of_but_not_to_act_on() -> None:

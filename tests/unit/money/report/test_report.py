@@ -90,6 +90,23 @@ def test_names_of_others_are_no_markup() -> None:
     assert "<script" not in json.dumps(slack_message(report_delivery(report, ReportTransports(), "k")))
 
 
+def test_with_several_clouds_each_has_its_line_and_machines_say_where_they_are() -> None:
+    """The lines add up to the whole; with one cloud the page is as it was."""
+    fortnight = a_fortnight(until=at(date(2026, 3, 15), 5))
+    for number, name in enumerate(fortnight.nodes):
+        fortnight.nodes[name] = replace(fortnight.nodes[name], cloud="bj" if number % 2 else "us")
+    fortnight.round(at(date(2026, 3, 15), 6))
+    fortnight.round(at(date(2026, 3, 15), 7))
+    report = a_report(fortnight.ledger, date(2026, 3, 15), now=at(date(2026, 3, 15), 8))
+    text = FORMATS["txt"](ReportContent(report))
+
+    assert {"bj", "us"} <= {line.name for line in report.slices["cloud"]}
+    assert sum(line.cents for line in report.slices["cloud"]) == report.cents
+    assert "Waste, by cloud, pool and owner\n" in text
+    assert re.search(r"^\S+ \(i-\S+ in bj\) ", text, re.MULTILINE)
+    assert "By cloud" not in FORMATS["txt"](ReportContent(saturday()))
+
+
 def test_what_would_break_a_terminal_or_a_page_is_shown_by_its_code() -> None:
     """Control characters in a name reach neither the screen nor the page, which stays well-formed."""
     fortnight = a_fortnight(until=at(date(2026, 3, 15), 5))
