@@ -17,6 +17,7 @@ class Figure:
     floor: str = ""
     floor_runs: Sequence[float] = ()
     at_most: float | None = None  # the goal of what is measured
+    at_least: float | None = None  # likewise
     ratio_at_most: float | None = None  # the goal of the ratio
 
     @property
@@ -29,6 +30,8 @@ class Figure:
         """What it should be, and whether it is; empty without a goal."""
         if self.ratio_at_most is not None and self.ratio is not None:
             return f"<= {_number(self.ratio_at_most)}x {_met(self.ratio <= self.ratio_at_most)}"
+        if self.at_least is not None:
+            return f">= {_number(self.at_least)} {self.unit}".rstrip() + f" {_met(median(self.runs) >= self.at_least)}"
         if self.at_most is not None:
             return f"<= {_number(self.at_most)} {self.unit}".rstrip() + f" {_met(median(self.runs) <= self.at_most)}"
         return ""

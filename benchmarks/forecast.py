@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import fmean, geometric_mean, median
 
 from benchmarks.figures import Figure, table
-from gpuwatch.money.advice.commitments import Terms, cheapest, plan
+from gpuwatch.money.advice.commitments import Terms, cheapest, plan, steady_plan
 from gpuwatch.money.forecast.evaluation import bounded, past
 from gpuwatch.money.forecast.forecast import forecast
 from gpuwatch.money.forecast.methods import METHODS
@@ -214,10 +214,10 @@ def shifted() -> float:
     return max(ratios)
 
 
-def commit(by_name: Mapping[str, Series]) -> None:
-    """A line for each series: what reserving saved, of all on demand."""
+def commit(by_name: Mapping[str, Series]) -> Iterator[Figure]:
+    """A line for each series: what reserving saved, of all on demand; then the figures that have goals."""
     terms = Terms(price_per_hour=Decimal(1), three_year=Decimal(0))
-    rules = ("advised", "hindsight", "70% mean", "70% peak")
+    rules = ("advised", "if it stays", "hindsight", "70% mean", "70% peak")
     print(f"{'series':18}{'mean':>8}{'peak':>8}" + "".join(f"{rule:>12}" for rule in rules))
     savings: dict[str, list[float]] = defaultdict(list)
     paid: dict[str, Decimal] = defaultdict(Decimal)
@@ -227,6 +227,7 @@ def commit(by_name: Mapping[str, Series]) -> None:
         if not sum(after):
             continue
         units = (
+            steady_plan(before, terms).one_year_units,
             cheapest(before, terms, terms.one_year_price),
             cheapest(after, terms, terms.one_year_price),
             round(0.7 * fmean(before)),
@@ -244,6 +245,19 @@ def commit(by_name: Mapping[str, Series]) -> None:
     print(f"{'all together':34}" + "".join(f"{float(1 - paid[rule] / paid['on demand']):12.1%}" for rule in rules))
     print(f"{'median':34}" + "".join(f"{median(each):12.1%}" for each in savings.values()))
     print(f"{'worst':34}" + "".join(f"{min(each):12.1%}" for each in savings.values()))
+    lost = {rule: fmean(share < 0 for share in each) for rule, each in savings.items()}
+    print(f"{'pools that lose':34}" + "".join(f"{share:12.1%}" for share in lost.values()))
+    yield Figure(
+        name="commitments: pools that lose",
+        unit="",
+        runs=[lost["advised"]],
+        floor="if it stays",
+        floor_runs=[lost["if it stays"]],
+        ratio_at_most=0.5,
+    )
+    yield Figure(
+        name="commitments: worst loss, of all on demand", unit="", runs=[-min(savings["advised"])], at_most=0.1
+    )
 
 
 def _goals(results: Mapping[str, Result]) -> Iterator[Figure]:
@@ -288,7 +302,10 @@ def main() -> int:
     print()
     print(table([("forecast", list(_goals(results)))]))
     print("\nunits reserved for a year at 30 % off, by the first half of the hours, and saved over the second half")
-    commit({name: series for name, series in hours.items() if not name.startswith(("servegen", "genai"))})
+    figures = list(
+        commit({name: series for name, series in hours.items() if not name.startswith(("servegen", "genai"))})
+    )
+    print(f"\n{table([('commitments', figures)])}")
     print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
     return 0
 

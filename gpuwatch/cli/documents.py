@@ -6,6 +6,7 @@ from typing import Any
 # The words of the command with dots between them, and where its type is; nothing of it is loaded here.
 DOCUMENTS = {
     "acknowledge": "gpuwatch.controller.order_documents:AcknowledgeDocument",
+    "recommend.restarts": "gpuwatch.simulate.backtest.restarts:RestartsDocument",
     "approve": "gpuwatch.controller.order_documents:ApproveDocument",
     "audit.log": "gpuwatch.controller.order_documents:AuditLogDocument",
     "audit.verify": "gpuwatch.controller.order_documents:AuditVerifyDocument",

@@ -13,7 +13,7 @@ from gpuwatch.cli.recommend import amount, recommend, usd
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
-    from gpuwatch.money.advice.commitments import Advice
+    from gpuwatch.money.advice.commitments import Advice, Tried
 
 
 @recommend.command()
@@ -155,13 +155,39 @@ def csv_load(path: Path) -> tuple[list[float | None], list[str]]:
     return [value for value in series.values for _ in range(hours)], notes
 
 
+def _tried_words(tried: "Tried") -> list[str]:
+    """What past weeks say of the rule; nothing where there are too few."""
+    if tried.saved_ratio is None or tried.lost_ratio is None or tried.worst_ratio is None:
+        return []
+    worst = f"{'a loss' if tried.worst_ratio < 0 else 'a saving'} of {abs(tried.worst_ratio):.0%}"
+    sentence = f"Made at {tried.moments} past weeks' ends it would have saved {tried.saved_ratio:.0%} since then; "
+    return [sentence + f"{tried.lost_ratio:.0%} of them lost money, the worst: {worst}."]
+
+
+def _stays_words(advice: "Advice") -> list[str]:
+    """The optimum of the whole history, and what is reserved today."""
+    stays, lines = advice.if_load_stays, []
+    lines.append(f"If the load stays: {stays.three_year_units} for 3 years and {stays.one_year_units} for 1 year.")
+    lines += [f"  {line}" for line in _tried_words(advice.tried_if_load_stays)]
+    if advice.reserved is not None:
+        lines.append(
+            f"Reserved today: {advice.reserved.units}, used for {advice.reserved.used_ratio:.0%} of the time; the rest "
+            f"costs ${advice.reserved.unused_usd_per_year:,.0f} a year."
+        )
+    return lines
+
+
 def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
     advised, terms = advice.advised, advice.terms
     today = advice.today.usd_per_year
     saved = advice.saved_usd_per_year / today if today else None
+    less, change = "more" if advice.saved_usd_per_year < 0 else "less", "" if saved is None else f" ({abs(saved):.0%})"
     lines = [
         f"Reserve {advised.three_year_units} for 3 years and {advised.one_year_units} for 1 year.",
-        f"A year costs ${advice.saved_usd_per_year:,.0f}{'' if saved is None else f' ({saved:.0%})'} less than today.",
+        "That is the least that each of the last four weeks would have justified.",
+        f"A year costs ${abs(advice.saved_usd_per_year):,.0f}{change} {less} than today.",
+        *_tried_words(advice.tried),
+        *_stays_words(advice),
         f"Load: {advice.mean_units:,.4g} units on average, at most {advice.peak_units:,.4g}, in {advice.hours} hours.",
         "",
     ]

@@ -18,6 +18,8 @@ from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import Clock, SystemClock
+from gpuwatch.simulate.backtest.engine import play as play_recording
+from gpuwatch.simulate.backtest.pool_rules import least_seconds
 from gpuwatch.simulate.fleet.accounts import Account, account, saved_usd
 from gpuwatch.simulate.fleet.options import FLEET, Options, lives
 from gpuwatch.simulate.fleet.play import play, staged
@@ -52,11 +54,18 @@ class DemoDocument(TypedDict):
 def run_headless(options: Options, advance: Advance = no_advance) -> DemoDocument:
     """Play the whole horizon on a manual clock and give the figures; the same options give the same.
 
+    A recording is played by the engine of the backtest, which skips rounds in which nothing can be decided; its agents
+    sample without pause. The scripted fleet's agents read simulated GPUs.
+
     Raises:
         DemoError: the recording cannot be played, or an option is wrong.
 
     """
     workloads, horizon = lives(options)
+    if options.trace is not None:
+        least = least_seconds(options.pool.idle)
+        played = play_recording(options, workloads, horizon, least_seconds=least, advance=advance)
+        return figures(played.world, account(played.world, horizon), options, played.rounds + played.skipped)
     parts, world = staged(options, workloads, horizon, InMemoryLedger(f"demo-{options.seed}"))
     rounds = play(parts, world, options, horizon, advance=advance)
     return figures(world, account(world, horizon), options, rounds)

@@ -5,9 +5,12 @@ which it is used. So the k-th unit is worth reserving if the hours in which the 
 otherwise. At the optimum the share of hours in use of the last unit is the ratio of the two prices (the quantile of
 the load duration curve, as of the newsvendor). docs/advice.md has the formulas. Load is known as float means;
 money is Decimal.
+
+A reservation outlives the load that it was made for. So what is advised is the least that each of the last four weeks,
+and the whole history, would have justified; the optimum of the whole history stands beside it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import ceil, fsum
@@ -15,6 +18,10 @@ from statistics import fmean
 
 HOURS_A_YEAR = 8760
 HOURS_OF_FOUR_WEEKS = 672
+
+_WEEK = 168
+_WEEKS = 4
+_MOST_MOMENTS = 12
 
 _CENT = Decimal("0.01")
 _STRONG = 0.2  # a change of the mean from the first half of the history to the second
@@ -116,6 +123,28 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What a rule would have saved of all on demand: committed to at the end of a past week, paid for ever since.
+
+    All are None where no week has four weeks before it and four after it.
+    """
+
+    moments: int
+    saved_ratio: float | None  # of all moments together
+    lost_ratio: float | None  # the share of the moments at which it would have lost money
+    worst_ratio: float | None  # what the worst of them saved; below 0: a loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """What is reserved today: its use over the hours measured, and what a year of the unused hours costs."""
+
+    units: int
+    used_ratio: float
+    unused_usd_per_year: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """The plan, what it saves against today, and how far that depends on what was assumed."""
 
@@ -125,6 +154,10 @@ class Advice:
     peak_units: float
     today: Plan
     advised: Plan
+    if_load_stays: Plan  # the cheapest for a year like the history
+    tried: Tried
+    tried_if_load_stays: Tried
+    reserved: Reserved | None  # None: nothing is
     break_even_one_year: float  # share of hours from which a unit pays off that would be on demand otherwise
     break_even_three_year: float
     cases: tuple[Case, ...]
@@ -132,7 +165,7 @@ class Advice:
 
     @property
     def saved_usd_per_year(self) -> Decimal:
-        """Against today; never below zero, as the advice could have been to do as today."""
+        """Against today; below zero where more is reserved today than the last weeks would justify."""
         return self.today.usd_per_year - self.advised.usd_per_year
 
 
@@ -148,12 +181,12 @@ def advise(load: Sequence[float | None], terms: Terms, committed_units: int = 0)
         ValueError: no hour is known, or one is below zero.
 
     """
-    known = [units for units in load if units is not None]
+    known = _known(load)
     if not known:
         raise ValueError("the load curve holds no value")
     if min(known) < 0:
         raise ValueError(f"the load curve holds {min(known):g} units; a load is never below 0")
-    advised = advised_plan(known, terms)
+    advised = steady_plan(load, terms)
     today = _today(known, terms, committed_units)
     return Advice(
         terms=terms,
@@ -162,6 +195,10 @@ def advise(load: Sequence[float | None], terms: Terms, committed_units: int = 0)
         peak_units=max(known),
         today=today,
         advised=advised,
+        if_load_stays=advised_plan(known, terms),
+        tried=_tried(load, terms, steady_plan),
+        tried_if_load_stays=_tried(load, terms, lambda past, offer: advised_plan(_known(past), offer)),
+        reserved=_reserved_today(today, terms) if committed_units else None,
         break_even_one_year=float(1 - terms.one_year),
         break_even_three_year=float(1 - terms.three_year),
         cases=tuple(
@@ -185,6 +222,51 @@ def advised_plan(load: Sequence[float], terms: Terms) -> Plan:
     three = cheapest(later, terms, terms.three_year_price) if terms.three_year > terms.one_year else 0
     one = max(three, cheapest(load, terms, terms.one_year_price)) - three
     return plan(load, terms, one, three)
+
+
+def steady_plan(load: Sequence[float | None], terms: Terms) -> Plan:
+    """The plan with no more units than each of the last four weeks, and the whole history, would have justified.
+
+    A week of which less than half was measured justifies nothing and is left out.
+    """
+    known = _known(load)
+    weeks = [_known(load[max(0, end - _WEEK) : end]) for end in range(len(load), 0, -_WEEK)][:_WEEKS]
+    plans = [advised_plan(each, terms) for each in (known, *weeks) if each is known or 2 * len(each) > _WEEK]
+    three = min(each.three_year_units for each in plans)
+    return plan(known, terms, min(each.one_year_units + each.three_year_units for each in plans) - three, three)
+
+
+def _known(load: Sequence[float | None]) -> list[float]:
+    return [units for units in load if units is not None]
+
+
+def _tried(load: Sequence[float | None], terms: Terms, rule: Callable[[Sequence[float | None], Terms], Plan]) -> Tried:
+    """A rule at each week's end of the past, charged for what came after; nothing there is known ahead of time."""
+    paid, instead, ratios = Decimal(0), Decimal(0), []
+    ends = range(HOURS_OF_FOUR_WEEKS, len(load) - HOURS_OF_FOUR_WEEKS + 1, _WEEK)
+    for now in ends[:: max(1, ceil(len(ends) / _MOST_MOMENTS))]:
+        before, after = load[:now], _known(load[now:])
+        if not _known(before) or not any(after):
+            continue
+        made = rule(before, terms)
+        cost = plan(after, terms, made.one_year_units, made.three_year_units).usd_per_year
+        nothing = plan(after, terms, 0, 0).usd_per_year
+        if nothing:
+            paid, instead = paid + cost, instead + nothing
+            ratios.append(float(1 - cost / nothing))
+    return Tried(
+        moments=len(ratios),
+        saved_ratio=float(1 - paid / instead) if ratios else None,
+        lost_ratio=sum(each < 0 for each in ratios) / len(ratios) if ratios else None,
+        worst_ratio=min(ratios, default=None),
+    )
+
+
+def _reserved_today(today: Plan, terms: Terms) -> Reserved:
+    part = next(each for each in today.parts if each.units == today.one_year_units and each.used_ratio is not None)
+    used = part.used_ratio or 0.0
+    unused = Decimal(1 - used) * today.one_year_units * HOURS_A_YEAR * terms.one_year_price
+    return Reserved(units=today.one_year_units, used_ratio=used, unused_usd_per_year=unused.quantize(_CENT))
 
 
 def cheapest(load: Sequence[float], terms: Terms, price: Decimal) -> int:

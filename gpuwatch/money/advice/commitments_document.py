@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import TypedDict
 
-from gpuwatch.money.advice.commitments import Advice, Case, Plan
+from gpuwatch.money.advice.commitments import Advice, Case, Plan, Tried
 
 
 class TermsDocument(TypedDict):
@@ -62,8 +62,37 @@ class BreakEvenDocument(TypedDict):
     three_year: float
 
 
+class TriedDocument(TypedDict):
+    """What a rule would have saved of all on demand, had it been followed at past weeks' ends; null: too short."""
+
+    moments: int
+    saved_ratio: float | None
+    lost_ratio: float | None
+    worst_ratio: float | None
+
+
+class StaysDocument(TypedDict):
+    """What would be cheapest if every year were like the history."""
+
+    reserve_one_year: int
+    reserve_three_year: int
+    saved_usd_per_year: Decimal
+    tried: TriedDocument
+
+
+class ReservedDocument(TypedDict):
+    """What is reserved today, how much of it is used, and what a year of its unused hours costs."""
+
+    units: int
+    used_ratio: float
+    unused_usd_per_year: Decimal
+
+
 class CommitmentsDocument(TypedDict):
-    """What to reserve, in units of the load, and what a year costs today and then."""
+    """What to reserve, in units of the load, and what a year costs today and then.
+
+    The plan is the least that each of the last four weeks would have justified.
+    """
 
     terms: TermsDocument
     load: LoadDocument
@@ -73,6 +102,9 @@ class CommitmentsDocument(TypedDict):
     advised: YearDocument
     saved_usd_per_year: Decimal
     saved_ratio: float | None
+    tried: TriedDocument
+    if_load_stays: StaysDocument
+    reserved_today: ReservedDocument | None
     break_even_utilization: BreakEvenDocument
     sensitivity: list[CaseDocument]
     warnings: list[str]
@@ -100,6 +132,20 @@ def as_object(advice: Advice, source: str, warnings: list[str]) -> CommitmentsDo
         "advised": _year(advice.advised),
         "saved_usd_per_year": advice.saved_usd_per_year,
         "saved_ratio": float(advice.saved_usd_per_year / today) if today else None,
+        "tried": _tried(advice.tried),
+        "if_load_stays": {
+            "reserve_one_year": advice.if_load_stays.one_year_units,
+            "reserve_three_year": advice.if_load_stays.three_year_units,
+            "saved_usd_per_year": today - advice.if_load_stays.usd_per_year,
+            "tried": _tried(advice.tried_if_load_stays),
+        },
+        "reserved_today": None
+        if advice.reserved is None
+        else {
+            "units": advice.reserved.units,
+            "used_ratio": advice.reserved.used_ratio,
+            "unused_usd_per_year": advice.reserved.unused_usd_per_year,
+        },
         "break_even_utilization": {"one_year": advice.break_even_one_year, "three_year": advice.break_even_three_year},
         "sensitivity": [_case(case) for case in advice.cases],
         "warnings": warnings,
@@ -119,6 +165,15 @@ def _year(plan: Plan) -> YearDocument:
             }
             for part in plan.parts
         ],
+    }
+
+
+def _tried(tried: Tried) -> TriedDocument:
+    return {
+        "moments": tried.moments,
+        "saved_ratio": tried.saved_ratio,
+        "lost_ratio": tried.lost_ratio,
+        "worst_ratio": tried.worst_ratio,
     }
 
 

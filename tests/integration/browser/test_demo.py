@@ -110,10 +110,10 @@ def test_the_same_seed_prints_the_same_bytes() -> None:
 
 
 def test_a_recorded_node_comes_to_the_figures_computed_by_hand(tmp_path: Path) -> None:
-    """Idle from 600 s: seen at 660, noticed at 1260, stopped at 1560; wanted at 7200, serving from 7380 to 7800."""
+    """Idle from 600 s: noticed at 1200, stopped at 1500; wanted at 7200, serving from 7380 to 7800."""
     trace = a_trace(tmp_path, "node,busy_from_s,busy_to_s", "n,0,600", "n,7200,7800")
     figures = run_headless(Options(trace=trace))
-    billed, useful = 1560 + 600, 600 + 420
+    billed, useful = 1500 + 600, 600 + 420
 
     assert figures == {
         "source": "trace.csv",

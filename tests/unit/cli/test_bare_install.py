@@ -61,6 +61,7 @@ ledger: {path: FOLDER/ledger.db}
 agent: {source: simulated, port: 1, evidence: {snooze: {directory: FOLDER/snoozes}}}
 """
 MORE = (
+    ("recommend", "restarts", "--trace", "load.csv"),
     ("backtest", "--trace", "load.csv"),
     ("backtest", "--trace", "load.csv", "--pool", "training", "--keep"),
     ("backtest", "--prometheus", "http://127.0.0.1:1"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.money.advice.commitments import Terms, advise, advised_plan, cheapest, plan
+from gpuwatch.money.advice.commitments import Terms, advise, advised_plan, cheapest, plan, steady_plan
 
 CENTS = Decimal("0.03")  # rounding of the parts
 
@@ -65,6 +65,58 @@ def test_beyond_the_best_every_further_unit_costs_more(load: list[float], terms:
 def test_advice_never_costs_more_than_today(load: list[float], terms: Terms, committed: int) -> None:
     """Not more than all on demand, and not more than what is reserved now."""
     assert advise(load, terms, committed).saved_usd_per_year >= -CENTS
+
+
+weeks = st.lists(st.integers(0, 20), min_size=1, max_size=9).map(
+    lambda each: [float(u) for u in each for _ in range(168)]
+)
+
+
+@given(weeks, offers)
+def test_no_week_of_the_last_four_is_reserved_beyond_what_it_would_justify(load: list[float], terms: Terms) -> None:
+    """Nor is the whole history, so that the plan never costs more than all on demand."""
+    made = steady_plan(load, terms)
+    units = made.one_year_units + made.three_year_units
+    justified = [advised_plan(load[end - 168 : end], terms) for end in range(len(load), 0, -168)][:4]
+
+    assert units <= min(each.one_year_units + each.three_year_units for each in [*justified, advised_plan(load, terms)])
+    assert made.usd_per_year <= plan(load, terms, 0, 0).usd_per_year + CENTS
+
+
+def test_the_least_of_four_weeks_is_advised() -> None:
+    """Weeks of 10, 10, 4 and 9 GPUs at all hours: 4, though 9 are worth it if the load stays."""
+    load = [10.0] * 336 + [4.0] * 168 + [9.0] * 168
+    terms = Terms(price_per_hour=Decimal(1), three_year=Decimal(0))
+    advice = advise(load, terms)
+
+    assert (advice.advised.one_year_units, advice.if_load_stays.one_year_units) == (4, 9)
+    assert advice.advised.usd_per_year == 8760 * (4 * Decimal("0.7") + Decimal("4.25"))
+    assert advise([*load, *[9.0] * 336], terms).advised.one_year_units == 4, "until three more weeks have passed"
+    assert advise([*load, *[9.0] * 504], terms).advised.one_year_units == 9
+
+
+def test_the_advice_says_what_it_would_have_saved_and_lost() -> None:
+    """Five weeks of ten, then four of two: made after week 4 and 5, ten reserved cost 7 where 2 were paid on demand."""
+    terms = Terms(price_per_hour=Decimal(1), three_year=Decimal(0))
+    tried = advise([10.0] * 840 + [2.0] * 672, terms).tried
+
+    assert tried.moments == 2
+    assert tried.lost_ratio == 1.0
+    assert tried.worst_ratio == pytest.approx(1 - 7 / 2)
+    after_four = (7 * 5, 10 + 2 * 4)  # of five weeks; of four it is 7 * 4 to 2 * 4
+    year = (7 * 8760, 8760 * (after_four[1] / 5))
+    assert tried.saved_ratio == pytest.approx(1 - (2 * year[0]) / (year[1] + 2 * 8760), abs=1e-6)
+    assert advise([10.0] * 1343, terms).tried.moments == 0
+
+
+def test_what_is_reserved_today_is_told_with_its_use() -> None:
+    """Eight reserved, six used: a quarter of 8 x 8,760 h at $1.75 buys nothing."""
+    reserved = advise([6.0] * 672, OFFER, 8).reserved
+
+    assert reserved is not None
+    assert (reserved.units, reserved.used_ratio) == (8, 0.75)
+    assert reserved.unused_usd_per_year == 2 * 8760 * Decimal("1.75")
+    assert advise([6.0] * 672, OFFER).reserved is None
 
 
 @given(loads, offers, st.integers(0, 10), st.integers(0, 10))
