@@ -143,9 +143,19 @@ def commands() -> None:
 
 def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
     """Seconds of a duration such as 90s, 5m or 2h; with its unit, for 4 alone could mean hours or seconds."""
+    return _seconds(param, value, zero=False)
+
+
+def zero_or_more(_: click.Context, param: click.Parameter, value: str) -> float:
+    """The same; 0 is none at all."""
+    return _seconds(param, value, zero=True)
+
+
+def _seconds(param: click.Parameter, value: str, *, zero: bool) -> float:
+    """Seconds of a duration that is above 0, or at least 0."""
     from gpuwatch.model.duration import LONGEST_SECONDS, has_no_unit, parse_duration  # noqa: PLC0415  likewise
 
-    if has_no_unit(value) and not value.strip().startswith("-"):
+    if has_no_unit(value) and not value.strip().startswith("-") and not (zero and value.strip() == "0"):
         raise click.BadParameter(
             f"{value!r} has no unit; write for example {value.strip()}m or {value.strip()}s", param=param
         )
@@ -153,8 +163,9 @@ def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
         seconds = parse_duration(value)
     except ValueError as error:
         raise click.BadParameter(str(error), param=param) from error
-    if not isinstance(seconds, float) or not 0 < seconds <= LONGEST_SECONDS:
-        wrong = "is not above 0" if not isinstance(seconds, float) or not seconds > 0 else "is longer than a century"
+    if not isinstance(seconds, float) or not 0 <= seconds <= LONGEST_SECONDS or (seconds == 0 and not zero):
+        below = "is below 0" if zero else "is not above 0"
+        wrong = below if not isinstance(seconds, float) or not seconds > 0 else "is longer than a century"
         raise click.BadParameter(f"{value!r} {wrong}; write for example 90s, 5m or 2h", param=param)
     return seconds
 

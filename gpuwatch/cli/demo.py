@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from gpuwatch.cli.base import above_zero, commands, say
+from gpuwatch.cli.base import above_zero, commands, say, zero_or_more
 from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
 from gpuwatch.runtime.table import aligned
@@ -31,7 +31,7 @@ def _is_given(name: str) -> bool:
 @click.option("--gpus-per-node", type=click.IntRange(1, 64), default=1, show_default=True, help="In interval traces.")
 @click.option("--instance-type", help="What recorded nodes are priced as [by their GPUs].")
 @click.option("--timeout", callback=above_zero, default="10m", show_default=True, help="Idle for so long: a candidate.")
-@click.option("--grace-period", callback=above_zero, default="5m", show_default=True, help="From notice to stop.")
+@click.option("--grace-period", callback=zero_or_more, default="5m", show_default=True, help="From notice to stop.")
 @click.option("--warm-up", callback=above_zero, default="10m", show_default=True, help="Untouched after a start.")
 @click.option("--boot", callback=above_zero, default="3m", show_default=True, help="From a start to a working node.")
 @click.option("--interval", callback=above_zero, default="1m", show_default=True, help="From round to round.")

@@ -31,6 +31,7 @@ from gpuwatch.money.prices.settings import PriceSettings
 from gpuwatch.notify import settings as notify_settings
 from gpuwatch.notify.settings import NotifySettings, ReportSettings
 from gpuwatch.policies import PoolRules, validation
+from gpuwatch.policies.idle_settings import wait_words
 from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.policies.schedule import with_dates
 from gpuwatch.runtime import secrets
@@ -115,8 +116,7 @@ class Settings:
         pools = []
         for name in dict.fromkeys((DEFAULT_POOL, *self.pools)):
             idle = self.rulebook.pool(name).idle
-            after = idle.timeout if isinstance(idle.timeout, str) else format_duration(idle.timeout)
-            pools.append(f"{name} ({self.rulebook.pool(name).profile}: {idle.action} after {after} idle)")
+            pools.append(f"{name} ({self.rulebook.pool(name).profile}: {idle.action} after {wait_words(idle)})")
         rounds = f"fleet {self.fleet}, a round every {format_duration(self.interval)}"
         clouds = f", clouds {named.kinds(self.clouds)}" if self.clouds else ""
         return f"mode {self.mode}, {rounds}{clouds}, pools {', '.join(pools)}, ledger {self.ledger.place}"

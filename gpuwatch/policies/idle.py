@@ -5,6 +5,7 @@ Rules, all of them:
 1. Only the verdict `idle` makes a candidate, after it has held for `timeout` (a budget may ask for less, never for more
    and never below a minute) on the node's own monotonic clock.
 2. A candidate first gets a notice. It is stopped after the grace period, if it was idle all that time.
+   It counts towards a wait that was learned. Where nobody is there to be told, it has a shorter grace, 0 included.
    What the notice promised holds, whatever the settings say by then (gpuwatch.policies.notices).
 3. A notice is withdrawn as soon as its node is known not to be idle. While its use is unknown, the notice waits. It is
    also withdrawn if somebody protects or snoozes the node; after that, a new notice comes first.
@@ -22,7 +23,7 @@ from fnmatch import fnmatchcase
 from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Stopped, Verb, Wait
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import last_text, owner_text
-from gpuwatch.model.fleet import Activity, Node, NodeState, State, WorkOwner
+from gpuwatch.model.fleet import Activity, Evidence, Node, NodeState, State, WorkOwner
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
@@ -73,13 +74,14 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
 
     break_even: the wait that costs as much as a restart, never more than twice the optimum (ski rental).
     learned: the same where nothing is known of the node's gap yet; what was learned includes the grace after the
-    notice, as its rental is paid too.
+    notice, at least the round between, as their rental is paid too.
     """
     if not isinstance(rules.timeout, str):
         return rules.timeout
     found, cost = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
     if found is not None:
-        return max(MINIMUM_WAIT_SECONDS, found.seconds - rules.grace_period)
+        ahead = max(grace_seconds(node, rules), observation.interval_seconds)
+        return max(MINIMUM_WAIT_SECONDS, found.seconds - ahead)
     return None if cost is None else max(MINIMUM_WAIT_SECONDS, cost.seconds)
 
 
@@ -95,7 +97,13 @@ def propose(
     made = step_cache.steps_of_pool(
         observation,
         pool,
-        (rules, observation.restarts.get(pool), observation.prices, budget_pressure.in_force(observation.budgets)),
+        (
+            rules,
+            observation.restarts.get(pool),
+            observation.prices,
+            budget_pressure.in_force(observation.budgets),
+            observation.interval_seconds,
+        ),
         lambda node: (
             _over(node, observation) or _step(node, observation, rules),
             tuple(_advice(node, observation, rules)),
@@ -155,7 +163,10 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if activity.held_seconds < wait:
         left = format_duration(wait - activity.held_seconds)
         sentence = f"It has been {word} for {held} of {format_duration(wait)}{why}."
-        return _say(node, undo, "waiting", sentence, f"Another {left} without activity{last_text(node.verdict)}.")
+        still = (
+            Verb.HOLD if rules.timeout == "learned" else undo
+        )  # such a wait may grow again: its notice waits with it
+        return _say(node, still, "waiting", sentence, f"Another {left} without activity{last_text(node.verdict)}.")
     then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
     if notice is None:
         sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}{why}."
@@ -183,9 +194,21 @@ def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str 
 
 def grace_seconds(node: Node, rules: IdleRules) -> float:
     """The grace of a notice for a node in this state: nobody is asked about an idle or stopped one."""
-    if node.state is NodeState.STOPPED or node.activity.state is State.IDLE:
+    if node.state is NodeState.STOPPED:
         return rules.grace_period
+    if node.activity.state is State.IDLE:
+        return rules.unattended_grace_period if _unattended(node) else rules.grace_period
     return rules.owner_grace_period
+
+
+def _unattended(node: Node) -> bool:
+    """Whether nobody is there to be told: no owner is known, and the agent looked for sessions and found none."""
+    people = [each for each in node.activity.evidence if each.name == "people"]
+    return node.owner is None and bool(people) and all(_nobody(each) for each in people)
+
+
+def _nobody(people: Evidence) -> bool:
+    return people.says is State.IDLE and people.observed is None
 
 
 def _word(activity: Activity) -> str:

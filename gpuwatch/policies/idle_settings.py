@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, MinLen
 
-from gpuwatch.model.duration import DurationOr, Seconds
+from gpuwatch.model.duration import DurationOr, Seconds, format_duration
 from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies.profiles import DECIDED, OWNED, PROFILES, ProfileName, Removal
 
@@ -54,12 +54,28 @@ class IdleRules:
             "Totals that the pool scales by count by themselves, above what its nodes should have."
         ),
     ] = field(default_factory=dict)
+    hints: Annotated[
+        dict[str, Annotated[str, MinLen(1)]],
+        Setting(
+            "learned: PromQL of numbers that tell how soon nodes are needed, such as free GPUs on busy nodes, by names "
+            "of your choice; what they mean is learned."
+        ),
+    ] = field(default_factory=dict)
     grace_period: Annotated[
         Seconds,
         Ge(0),
         Floor(60, or_none=True),
         Setting("Grace between the notice (tag and log) and the removal; the node must stay idle. From the profile."),
     ] = _BALANCED.grace_period
+    unattended_grace_period: Annotated[
+        Seconds,
+        Ge(0),
+        Floor(60, or_none=True),
+        Setting(
+            "The grace of an idle node where nobody is there: its agent saw no session, and it has no "
+            "owner. Not written: as `grace_period`."
+        ),
+    ] = _BALANCED.unattended_grace_period
     action: Annotated[
         Literal["stop", "terminate", "report", "resize-advice"],
         Setting(
@@ -140,6 +156,13 @@ class IdleRules:
     ] = 604800.0
 
 
+def wait_words(rules: IdleRules) -> str:
+    """After what an idle node is reclaimed, in a sentence."""
+    if isinstance(rules.timeout, str):
+        return f"a {rules.timeout.replace('_', '-')} wait"
+    return f"{format_duration(rules.timeout)} idle"
+
+
 def resolved(rules: IdleRules, profile: ProfileName, written: Collection[str] = ()) -> IdleRules:
     """The rules with what the profile decides in each of these settings that nobody has written."""
     found = PROFILES[profile]
@@ -156,6 +179,8 @@ def _bounded(name: str, value: Any, rules: IdleRules) -> Any:  # noqa: ANN401  o
         return rules.action
     if name == "owner_grace_period":
         return max(value, rules.grace_period)
+    if name == "unattended_grace_period":
+        return rules.grace_period  # who writes a longer grace means every node
     if name.removesuffix("_timeout") in OWNED and not isinstance(rules.timeout, str):
         return max(value, rules.timeout)
     return value

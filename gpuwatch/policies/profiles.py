@@ -27,6 +27,7 @@ class Profile:
 
     timeout: float
     grace_period: float
+    unattended_grace_period: float
     owner_grace_period: float
     occupied: Removal
     occupied_timeout: float
@@ -36,10 +37,13 @@ class Profile:
     stalled_timeout: float
 
 
-def _profile(timeout: float, grace: float, owned: Removal, wait: float, owner_grace: float) -> Profile:
+def _profile(
+    timeout: float, grace: float, unattended: float, owned: Removal, wait: float, owner_grace: float
+) -> Profile:
     return Profile(
         timeout=timeout,
         grace_period=grace,
+        unattended_grace_period=unattended,
         owner_grace_period=owner_grace,
         occupied=owned,
         occupied_timeout=wait,
@@ -51,8 +55,8 @@ def _profile(timeout: float, grace: float, owned: Removal, wait: float, owner_gr
 
 
 PROFILES: dict[ProfileName, Profile] = {
-    "cautious": _profile(2 * _HOUR, 30 * _MINUTE, "report", 16 * _HOUR, 4 * _HOUR),
-    "balanced": _profile(30 * _MINUTE, 10 * _MINUTE, "stop", 16 * _HOUR, 4 * _HOUR),
-    "eager": _profile(20 * _MINUTE, 10 * _MINUTE, "stop", 2 * _HOUR, 30 * _MINUTE),
+    "cautious": _profile(2 * _HOUR, 30 * _MINUTE, 30 * _MINUTE, "report", 16 * _HOUR, 4 * _HOUR),
+    "balanced": _profile(30 * _MINUTE, 10 * _MINUTE, 10 * _MINUTE, "stop", 16 * _HOUR, 4 * _HOUR),
+    "eager": _profile(20 * _MINUTE, 10 * _MINUTE, 10 * _MINUTE, "stop", 2 * _HOUR, 30 * _MINUTE),
 }
 DECIDED = tuple(each.name for each in fields(Profile))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.gap_history import SHARE, GapHistory
 from gpuwatch.policies.idle_timeout.learned import waits
@@ -44,7 +45,7 @@ class World:
         if node not in self.idle:
             self.idle[node], self.restart[node] = self.now, restart
             self.kept[node] = 0.0
-            self.history = gaps.went_idle(self.history, node, self.now, restart, demand=self.demand)
+            self.history = gaps.went_idle(self.history, node, self.now, restart)
 
     def end(self, node: str, *, needed: bool) -> None:
         """Its gap ends."""
@@ -69,7 +70,8 @@ class World:
 
     def ask(self) -> float:
         """Asks and reclaims; the next moment at which a wait is over."""
-        self.history = gaps.aged(self.history, self.now)
+        news = {} if self.demand is None else facts.queue(0.0 if self.demand else None, RESTART)
+        self.history = gaps.aged(self.history, self.now, news=news)
         if self.floor:
             self.history = gaps.kept(self.history, self.now)
             return float("inf")

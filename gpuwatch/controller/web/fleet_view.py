@@ -14,6 +14,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import State
 from gpuwatch.model.orders import ITSELF, Pause
 from gpuwatch.model.silence import Silence
+from gpuwatch.policies.idle_settings import wait_words
 
 NOT_USED = frozenset({State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED})
 _MAX_ACTIONS = 100
@@ -140,13 +141,12 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
         members = [row for row in nodes if row.pool == decision.pool]
         in_force = rules.pool(decision.pool)
         idle, asks = in_force.idle, in_force.approval
-        after = idle.timeout.replace("_", "-") if isinstance(idle.timeout, str) else format_duration(idle.timeout)
         yield PoolRow(
             name=decision.pool,
             nodes=len(members),
             running=sum(row.activity is not None for row in members),
             gpus=sum(len(row.gpus) for row in members),
-            rule=f"{in_force.profile}: {idle.action} after {after} idle, "
+            rule=f"{in_force.profile}: {idle.action} after {wait_words(idle)}, "
             f"with {format_duration(idle.grace_period)} notice"
             f"{' and an approval' if asks else ''}",
             usd_per_hour=_sum(members),

@@ -1,4 +1,4 @@
-"""PURE: whether work waits for a pool.
+"""PURE: whether work waits for a pool, and other numbers that tell how soon its nodes are needed.
 
 Rules, all of them:
 
@@ -13,16 +13,18 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import capacity
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.scaling import ScalingRules
 
-_PREFIX = "idle.demand."
+_PREFIX, _HINT = "idle.demand.", "idle.hints."
 
 
 def queries(pool: str, rules: IdleRules) -> tuple[MetricQuery, ...]:
     """What has to be measured for a pool besides what it scales by."""
     return tuple(
-        MetricQuery(pool=pool, name=_PREFIX + name, expression=expression)
-        for name, expression in sorted(rules.demand.items())
+        MetricQuery(pool=pool, name=prefix + name, expression=expression)
+        for prefix, asked in ((_PREFIX, rules.demand), (_HINT, rules.hints))
+        for name, expression in sorted(asked.items())
     )
 
 
@@ -37,6 +39,17 @@ def demand_of(observation: Observation, pool: str, rules: IdleRules, scaling: Sc
         limits += [(name, target * count) for name, target in totals]
     above = {_above(observation.measure(pool, name), limit) for name, limit in limits}
     return True if True in above else None if None in above or not above else False
+
+
+def hints_of(observation: Observation, pool: str, rules: IdleRules) -> dict[str, float]:
+    """The pool's numbers of work that waits, and its hints, as facts; what is not known is left out."""
+    names = {_PREFIX + name: name for name in rules.demand} | {_HINT + name: name for name in rules.hints}
+    found = {name: observation.measure(pool, key) for key, name in names.items()}
+    return {
+        f"hint {name}": facts.count(each.value)
+        for name, each in found.items()
+        if each is not None and each.doubt is None and each.value is not None and math.isfinite(each.value)
+    }
 
 
 def _above(measure: MetricValue | None, limit: float) -> bool | None:

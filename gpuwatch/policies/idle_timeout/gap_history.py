@@ -5,40 +5,51 @@ again. Times are seconds on any one axis. Nothing is known of the future: a gap 
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from gpuwatch.policies.idle_timeout.hazard import Table, bin_of, counted
+from gpuwatch.policies.idle_timeout import facts
+from gpuwatch.policies.idle_timeout.hazard import BINS, EDGES, Asked, Facts, Hazard, best_stop, bin_of, chances, taught
 from gpuwatch.policies.idle_timeout.restart_times import Starts
 
-_LATEST = 0.2  # how much the latest gap counts in what is usual for a node
 _MOST_NODES = 2000
-_CLASSES = 6
-_CLASS_GROWTH = 4.0
-_CLASS_FIRST_SECONDS = 40.0
+_MOVES = 64  # of the pool's starts and idle nodes, so many times are known
+_RETURNS = 16  # and of one node
+_ENOUGH = 8  # starts, to know the pool's pace
+_USUAL, _LONG = 0.2, 0.1  # how much the latest gap counts in what is usual for a node
+_MARGIN = 0.03  # of a restart: less is not worth a departure from break-even
 SHARE = 0.05  # more than break-even, at the worst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habit:
-    """One node: the usual length of its gaps, on a scale of logarithms, how many there were, when its last ended."""
+    """One node: its gaps' usual length (a logarithm), their number, the last, the part that outlast a restart."""
 
     usual_log: float
     gaps: int
     ended_at: float
+    last_seconds: float | None = None
+    long_ratio: float | None = None
+    returns: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """An open gap. `passed` bins are counted already; `tables` are the names of those that it counts in."""
+    """An open gap. The bins before `bin` are learned from; `asked` are its decisions, the last of which is `wish`."""
 
     since: float
     restart: float
-    tables: tuple[str, ...]
-    passed: int = 0
+    bin: int = 0
+    asked: tuple[Asked, ...] = ()
+    wish: float | None = None  # idle seconds after which to stop is expected to cost least
+    why: str = ""  # the factors behind it
     promised: float = 0.0  # idle seconds, past the restart's cost, that it may reach
     reclaimed: float | None = None  # after so many idle seconds
-    excused: float = 0.0  # of its idle seconds, those that a floor kept it for: they count in the tables alone
+    excused: float = 0.0  # of its idle seconds, those that a floor kept it for: the account leaves them out
+
+    def bin_at(self, at: float) -> int:
+        """The bin that it is in by then."""
+        return bin_of(max(0.0, at - self.since) / self.restart)
 
     def charged(self, at: float) -> float:
         """The idle seconds that count."""
@@ -52,43 +63,84 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapHistory:
-    """One pool's knowledge: at most 117 tables, 2,000 nodes' habits, the gaps that are open, and the last starts."""
+    """One pool's knowledge: the hazard, 2,000 nodes' habits, the gaps that are open, the pool's last moves."""
 
-    tables: dict[str, Table] = field(default_factory=dict)
+    hazard: Hazard = field(default_factory=Hazard)
     habits: dict[str, Habit] = field(default_factory=dict)
     open: dict[str, Gap] = field(default_factory=dict)
+    idled: tuple[float, ...] = ()  # when nodes turned idle
+    returned: tuple[float, ...] = ()  # when nodes were needed again
     saved: float = 0.0  # 1.05 times what break-even would have paid for the closed gaps, less what was paid
     starts: Starts = field(default_factory=Starts)
     queued_since: float | None = None  # since when work waits for the pool
 
     def spare(self, at: float) -> float:
         """What may be lost from now on, if the open gaps all turn out as badly as they can."""
-        return self.saved - sum(gap.worst(at) for gap in self.open.values())
+        return self.saved - sum([gap.worst(at) for gap in self.open.values()])
 
 
-def went_idle(
-    history: GapHistory, node_id: str, at: float, restart: float, *, demand: bool | None = None
-) -> GapHistory:
-    """A node turned idle, while work waited for the pool or none did; a gap of it that is open goes on."""
+def went_idle(history: GapHistory, node_id: str, at: float, restart: float) -> GapHistory:
+    """A node turned idle; a gap of it that is open goes on."""
     if node_id in history.open:
         return history
-    gap = Gap(since=at, restart=restart, tables=tuple(_tables(history.habits.get(node_id), at, demand)))
-    return replace(history, open={**history.open, node_id: gap})
+    gap = Gap(since=at, restart=restart)
+    return replace(history, open={**history.open, node_id: gap}, idled=(*history.idled, at)[-_MOVES:])
 
 
-def aged(history: GapHistory, at: float, unseen: Collection[str] = ()) -> GapHistory:
-    """Time passed: open gaps count in the bins that they have left behind; those of unseen nodes wait for sight."""
-    grown = {
-        name: gap for name, gap in history.open.items() if name not in unseen and bin_of(at - gap.since) > gap.passed
+def aged(
+    history: GapHistory, at: float, unseen: Collection[str] = (), news: Mapping[str, float] | None = None
+) -> GapHistory:
+    """Time passed: open gaps teach the bins that they left behind, and are decided about in the one they reached.
+
+    Gaps of unseen nodes wait for sight. `news` is what is known of the pool besides, on scales of classes.
+    """
+    due = {
+        name: reached
+        for name, gap in history.open.items()
+        if gap.bin < BINS and name not in unseen and ((reached := gap.bin_at(at)) > gap.bin or gap.wish is None)
     }
-    if not grown:
+    if not due:
         return history
-    tables, gaps = dict(history.tables), dict(history.open)
-    for name, gap in grown.items():
-        last = bin_of(at - gap.since)
-        _count(tables, gap, last, ended=False)
-        gaps[name] = replace(gap, passed=last)
-    return replace(history, tables=tables, open=gaps)
+    hazard, gaps = history.hazard, dict(history.open)
+    for name, reached in due.items():
+        hazard = taught(hazard, gaps[name].asked, gaps[name].bin, reached, ended=False)
+    history = replace(history, hazard=hazard)
+    latest = sorted(gaps, key=lambda name: -gaps[name].since)  # stable: of equals, the first one named
+    before = {name: number for number, name in enumerate(latest) if name in due}
+    for name, reached in due.items():
+        gaps[name] = _decided(history, name, at, reached, before[name], news or {})
+    return replace(history, open=gaps)
+
+
+def _decided(history: GapHistory, name: str, at: float, reached: int, before: int, news: Facts) -> Gap:
+    """A gap with the decision of the bin that it has reached; past all bins nothing is left to learn or to wish."""
+    gap = history.open[name]
+    if reached == BINS:
+        return replace(gap, bin=BINS, asked=(), wish=EDGES[-1] * gap.restart, why="")
+    asked = Asked(bin=reached, facts={**_facts(history, name, gap, at, before), **news})
+    wish = gap.restart * best_stop(chances(history.hazard, asked), (at - gap.since) / gap.restart, _MARGIN)
+    why = "" if gap.reclaimed is not None else facts.words(history.hazard, asked, gap.restart)
+    return replace(gap, bin=reached, asked=(*gap.asked, asked), wish=wish, why=why)
+
+
+def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> Facts:
+    """What is known of a gap now."""
+    habit, restart, moves = history.habits.get(name), gap.restart, history.returned
+    found = dict.fromkeys(("usual", "spell", "last", "long", "turn"), facts.UNKNOWN) | {
+        "own": facts.count(0 if habit is None else sum(each > at - 6 * restart for each in habit.returns)),
+        "before": facts.count(before),
+        "idled": facts.count(sum(each > at - restart / 2 for each in history.idled)),
+    }
+    if habit is not None:
+        found |= {
+            "usual": facts.length(math.exp(habit.usual_log) / restart),
+            "spell": facts.length((gap.since - habit.ended_at) / restart),
+        }
+        if habit.last_seconds is not None and habit.long_ratio is not None:
+            found |= {"last": facts.length(habit.last_seconds / restart), "long": facts.ratio(habit.long_ratio)}
+    if len(moves) >= _ENOUGH and at > moves[0]:
+        found["turn"] = facts.length((before + 1) * (at - moves[0]) / len(moves) / restart)
+    return found
 
 
 def kept(history: GapHistory, at: float) -> GapHistory:
@@ -115,12 +167,12 @@ def needed(history: GapHistory, node_id: str, at: float) -> GapHistory:
     if gap is None:
         return history
     seconds = at - gap.since
-    tables = dict(history.tables)
-    _count(tables, gap, bin_of(seconds), ended=True)
-    habits = {**history.habits, node_id: _learned(history.habits.get(node_id), seconds, at)}
+    hazard = taught(history.hazard, gap.asked, gap.bin, gap.bin_at(at), ended=True)
+    habits = {**history.habits, node_id: _learned(history.habits.get(node_id), seconds, gap.restart, at)}
     if len(habits) > _MOST_NODES:
         del habits[min(habits, key=lambda name: habits[name].ended_at)]
-    return _closed(replace(history, tables=tables, habits=habits), node_id, at, needed=True)
+    moves = (*history.returned, at)[-_MOVES:]
+    return _closed(replace(history, hazard=hazard, habits=habits, returned=moves), node_id, at, needed=True)
 
 
 def gone(history: GapHistory, node_id: str, at: float) -> GapHistory:
@@ -137,42 +189,16 @@ def _closed(history: GapHistory, node_id: str, at: float, *, needed: bool) -> Ga
     return replace(history, open=left, saved=history.saved - lost)
 
 
-def _count(tables: dict[str, Table], gap: Gap, last: int, *, ended: bool) -> None:
-    """A gap into all of its tables."""
-    for name in gap.tables:
-        tables[name] = counted(tables.get(name, Table()), gap.passed, last, ended=ended)
-
-
-def _learned(habit: Habit | None, seconds: float, at: float) -> Habit:
+def _learned(habit: Habit | None, seconds: float, restart: float, at: float) -> Habit:
     """A node's habit with one more gap."""
-    length = math.log(max(1.0, seconds))
-    if habit is None:
-        return Habit(usual_log=length, gaps=1, ended_at=at)
-    weight = max(_LATEST, 1 / (habit.gaps + 1))
-    return Habit(usual_log=habit.usual_log + weight * (length - habit.usual_log), gaps=habit.gaps + 1, ended_at=at)
-
-
-def _tables(habit: Habit | None, at: float, demand: bool | None) -> Iterator[str]:
-    """The tables of a gap that begins now, each within the one before.
-
-    Of all gaps, of nodes with gaps as long, of these after as long a spell, of these while work waited or none did.
-    """
-    finest = "all"
-    yield finest
+    length, outlasts, gaps = math.log(max(1.0, seconds)), float(seconds > restart), 1
     if habit is not None:
-        usual = f"gap{_class(math.exp(habit.usual_log))}"
-        yield usual
-        finest = f"{usual}.busy{_class(at - habit.ended_at)}"
-        yield finest
-    if demand is not None:
-        yield f"{finest}.{'queue' if demand else 'none'}"
-
-
-def _class(seconds: float) -> int:
-    """Lengths in classes, each four times as long as the one before."""
-    if seconds < _CLASS_FIRST_SECONDS:
-        return 0
-    return min(_CLASSES - 1, 1 + int(math.log(seconds / _CLASS_FIRST_SECONDS, _CLASS_GROWTH)))
+        gaps = habit.gaps + 1
+        before = outlasts if habit.long_ratio is None else habit.long_ratio
+        length = habit.usual_log + max(_USUAL, 1 / gaps) * (length - habit.usual_log)
+        outlasts = before + max(_LONG, 1 / gaps) * (outlasts - before)
+    returns = (*(() if habit is None else habit.returns), at)[-_RETURNS:]
+    return Habit(usual_log=length, gaps=gaps, ended_at=at, last_seconds=seconds, long_ratio=outlasts, returns=returns)
 
 
 def loss(*, seconds: float, restart: float, reclaimed: float | None, needed: bool) -> float:

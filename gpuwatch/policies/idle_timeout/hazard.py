@@ -1,93 +1,165 @@
-"""PURE: how likely an idle node is to be needed soon, estimated from gaps that ended and from gaps that are still open.
+"""PURE: how likely an idle node is to be needed soon: one hazard, and a factor for each fact.
 
 Rules, all of them:
 
-1. Time since a node turned idle is cut into bins, each one and a half times the length of all before it.
-2. A table counts, for each bin, how many gaps reached its begin and are known beyond it, and how many ended inside. A
-   gap that is still open, or was lost from sight, counts in the bins that it is known to have passed and in no other.
-3. Older gaps fade: a bin remembers about the last 400 that reached it.
-4. What a table has not seen it takes from the more general table above it, as if that were eight gaps of its own; the
-   most general takes it from a hazard of one over the age, under which break-even's wait is the best.
+1. Idle time is counted in restarts' costs and cut into eleven bins up to four of them. Of each bin the hazard knows how
+   many gaps reached its end or ended in it, older ones fading: about the last 1,000 count.
+2. A fact about a node moves the odds of each coming bin by a factor. The factor depends on the fact's class, on how far
+   ahead the bin is (this one, the next three, later) and on the bin. Between two classes it changes gradually.
+3. Every bin that a gap passes or ends in teaches all earlier decisions of that gap, with the facts as they were then.
+   Older lessons fade: of each factor about the last 1,000 count.
 """
 
+import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-_FIRST_SECONDS = 15.0
-_GROWTH = 1.5
-_BINS = 28  # to ten days
-EDGES = (0.0, *(_FIRST_SECONDS * _GROWTH**power for power in range(_BINS)))
-_KEEP = 1 - 1 / 400
-_STRENGTH = 8.0
-_WORTH = 0.02
+EDGES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
+BINS = len(EDGES) - 1
+CLASSES = 12
+_SLOTS = BINS + 1  # one for all bins, one for each
+_AHEAD = (0, *(_SLOTS,) * 3, *(2 * _SLOTS,) * (BINS - 4))
+_CLASS = 3 * _SLOTS
+_KEEP = 1 - 1 / 1000
+_STRENGTH = 8.0  # gaps' worth of a hazard of one over the age, under which break-even's wait is the best
+_RATE, _STEADY, _SHRINK = (
+    0.15,
+    5.0,
+    0.002,
+)  # of diagonal Newton steps: their size, what damps the first ones, and the ridge
+_PRIOR = (0.5, *(1 - begin / end for begin, end in list(pairwise(EDGES))[1:]))
 
-# Under a hazard of one over the age, what is left after a bin is its begin over its end; of the first bin, half.
-PRIOR = tuple(0.5 if begin == 0 else 1 - begin / end for begin, end in pairwise(EDGES))
+Facts = Mapping[str, float]  # where each fact lies on its scale of classes, by its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Faded counts for each bin: gaps known to have ended in it or passed it, and of those the ones that ended."""
+class Asked:
+    """One decision about a gap: in which bin, and with which facts."""
 
-    reached: tuple[float, ...] = (0.0,) * _BINS
-    ended: tuple[float, ...] = (0.0,) * _BINS
-
-
-def bin_of(seconds: float) -> int:
-    """The bin that an age lies in; what is longer than all lies in the last."""
-    return min(bisect_right(EDGES, seconds), _BINS) - 1
+    bin: int
+    facts: Facts
 
 
-def counted(table: Table, first: int, last: int, *, ended: bool) -> Table:
-    """The table after a gap passed the bins from `first` up to, not with, `last`, and ended in `last` if it ended."""
-    stop = last + 1 if ended else last
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hazard:
+    """Counts of each bin, faded; of each fact the logarithms of its factors, and how much was learned about each."""
+
+    reached: tuple[float, ...] = (0.0,) * BINS
+    ended: tuple[float, ...] = (0.0,) * BINS
+    weights: dict[str, list[float]] = field(default_factory=dict)
+    learned: dict[str, list[float]] = field(default_factory=dict)
+
+
+def bin_of(restarts: float) -> int:
+    """The bin of an age in restarts; BINS: past all of them."""
+    return bisect_right(EDGES, restarts) - 1
+
+
+def taught(hazard: Hazard, asked: Sequence[Asked], first: int, last: int, *, ended: bool) -> Hazard:
+    """The hazard after a gap passed the bins from `first` up to, not with, `last`, and ended in `last` if it ended."""
+    stop = min(BINS, last + 1 if ended else last)
     if stop <= first:
-        return table
-    reached, ends = list(table.reached), list(table.ended)
+        return hazard
+    reached, ends = list(hazard.reached), list(hazard.ended)
+    names = {name for each in asked for name in each.facts}
+    weights = hazard.weights | {name: list(hazard.weights.get(name, _EMPTY)) for name in names}
+    learned = hazard.learned | {name: list(hazard.learned.get(name, _EMPTY)) for name in names}
     for number in range(first, stop):
+        end = ended and number == last
+        base = _base(reached, ends, number)
+        for each in asked:
+            if each.bin <= number:
+                _teach(weights, learned, each, number, base, end)
         reached[number] = reached[number] * _KEEP + 1
-        ends[number] *= _KEEP
-    if ended:
-        ends[last] += 1
-    return Table(reached=tuple(reached), ended=tuple(ends))
+        ends[number] = ends[number] * _KEEP + end
+    return Hazard(reached=tuple(reached), ended=tuple(ends), weights=weights, learned=learned)
 
 
-def chances(tables: Sequence[Table]) -> tuple[float, ...]:
-    """For each bin, the chance that a gap that reached it ends in it; the tables from the most general one down."""
-    known = PRIOR
-    for table in tables:
-        known = tuple(
-            (ended + _STRENGTH * above) / (reached + _STRENGTH)
-            for ended, reached, above in zip(table.ended, table.reached, known, strict=True)
-        )
-    return known
+def chances(hazard: Hazard, asked: Asked) -> list[float]:
+    """For each bin from that of the decision on, the chance that a gap that reached it ends in it."""
+    bins = range(asked.bin, BINS)
+    odds = [_base(hazard.reached, hazard.ended, number) for number in bins]
+    for name, at in asked.facts.items():
+        if (known := hazard.weights.get(name)) is not None:
+            lower = int(at)
+            upper = at - lower
+            for ahead, number in enumerate(bins):
+                place = lower * _CLASS + _AHEAD[ahead]
+                odds[ahead] += (1 - upper) * (known[place] + known[place + 1 + number])
+                if upper:
+                    odds[ahead] += upper * (known[place + _CLASS] + known[place + _CLASS + 1 + number])
+    return [1 / (1 + math.exp(-each)) for each in odds]
 
 
-def best_wait(chances: Sequence[float], restart: float, age: float, longest: float) -> float:
-    """The idle seconds, from `age` to `longest`, at which reclaiming is expected to cost least.
+def factors(hazard: Hazard, asked: Asked) -> dict[str, float]:
+    """By what each fact multiplies the odds of a return in the bin after the decision's."""
+    ahead = min(1, BINS - 1 - asked.bin)
+    found = {}
+    for name, at in asked.facts.items():
+        if (known := hazard.weights.get(name)) is not None:
+            place, upper, number = int(at) * _CLASS + _AHEAD[ahead], at % 1, asked.bin + ahead
+            factor = (1 - upper) * (known[place] + known[place + 1 + number])
+            if upper:
+                factor += upper * (known[place + _CLASS] + known[place + _CLASS + 1 + number])
+            found[name] = math.exp(factor)
+    return found
 
-    It is break-even's wait, or `age` past it, unless another saves at least a fiftieth of a restart.
+
+_EMPTY = [0.0] * (CLASSES * _CLASS)
+
+
+def _base(reached: Sequence[float], ended: Sequence[float], number: int) -> float:
+    """The log odds that a gap ends in a bin, whatever the facts."""
+    chance = (ended[number] + _STRENGTH * _PRIOR[number]) / (reached[number] + _STRENGTH)
+    chance = min(max(chance, 1e-4), 1 - 1e-4)
+    return math.log(chance / (1 - chance))
+
+
+def _teach(
+    weights: dict[str, list[float]],
+    learned: dict[str, list[float]],
+    asked: Asked,
+    number: int,
+    base: float,
+    ended: bool,
+) -> None:
+    """One bin's outcome into the factors of one decision: a diagonal Newton step of logistic regression."""
+    ahead, own, terms = _AHEAD[number - asked.bin], 1 + number, []
+    for name, at in asked.facts.items():
+        known, lower = weights[name], int(at)
+        place, upper = lower * _CLASS + ahead, at - lower
+        base += (1 - upper) * (known[place] + known[place + own])
+        terms.append((known, learned[name], place, 1 - upper))
+        if upper:
+            base += upper * (known[place + _CLASS] + known[place + _CLASS + own])
+            terms.append((known, learned[name], place + _CLASS, upper))
+    chance = 1 / (1 + math.exp(-base))
+    missed, spread = chance - ended, chance * (1 - chance)
+    for known, sure, place, part in terms:
+        slope, more = part * missed, part * part * spread
+        for slot in (place, place + own):
+            steady = sure[slot] = sure[slot] * _KEEP + more
+            known[slot] -= _RATE * (slope + _SHRINK * known[slot]) / (_STEADY + steady)
+
+
+def best_stop(chances: Sequence[float], age: float, margin: float) -> float:
+    """The age in restarts, from `age` on, at which to stop is expected to cost least; `chances` from its bin on.
+
+    It is break-even's, or `age` past it, unless another saves at least `margin` of a restart. Ends are spread evenly
+    over a bin.
     """
-    costs = dict(_costs(chances, restart, age, longest))
-    even, best = max(age, restart), min(costs, key=costs.__getitem__)
-    return best if costs[best] < costs[even] - _WORTH * restart else even
-
-
-def _costs(chances: Sequence[float], restart: float, age: float, longest: float) -> Iterator[tuple[float, float]]:
-    """Each wait worth a thought, and the expected rental and restart from `age` on.
-
-    Ends are spread evenly over a bin.
-    """
-    stops = sorted({age, max(age, longest), *(edge for edge in (*EDGES, restart) if age < edge < longest)})
-    left, paid = 1.0, 0.0
-    yield age, restart
-    for begin, end in pairwise(stops):
-        number = bin_of(begin)
-        share = (end - begin) / (EDGES[number + 1] - EDGES[number]) if number + 1 < len(EDGES) else 0.0
-        spent = (begin - EDGES[number]) / (EDGES[number + 1] - EDGES[number])
-        ends = min(1.0, chances[number] * share / max(1e-12, 1 - chances[number] * spent))
+    left, paid, best, least, begin = 1.0, 0.0, age, 1.0, age
+    even = 1.0 if age >= 1 else math.inf
+    for number, chance in enumerate(chances, start=BINS - len(chances)):
+        end = EDGES[number + 1]
+        ends = chance * (end - begin) / (end - EDGES[number])
         paid += left * (end - begin) * (1 - ends / 2)
         left *= 1 - ends
-        yield end, paid + left * restart
+        begin = end
+        if end == 1:
+            even = paid + left
+        if paid + left < least:
+            best, least = end, paid + left
+    return best if least < even - margin else max(age, 1.0)

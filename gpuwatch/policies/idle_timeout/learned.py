@@ -2,12 +2,13 @@
 
 Rules, all of them:
 
-1. Of every open gap the pool's tables say what each wait would cost from here on; the cheapest is wished for, up to
-   four times the restart's cost.
+1. In each bin of its age the hazard says of every open gap what each wait would cost from here on, under the facts as
+   they are; the cheapest is wished for, up to four times the restart's cost.
 2. To reclaim before break-even would may lose a restart; to wait for longer than break-even may lose that rental.
    Either is done only where the pool has saved that much already, whatever becomes of its other open gaps.
-3. Where it has not, the wait is break-even's. The oldest gaps choose first.
-4. While work has just begun to wait for the pool, the longest wait is wished for, whatever the tables say.
+3. Where it has not, the wait is break-even's. The oldest gaps choose first. Past break-even a wait is promised up to
+   the next bin, where it is asked for again.
+4. While work has just begun to wait for the pool, the longest wait is wished for, whatever the hazard says.
 """
 
 from collections.abc import Collection
@@ -15,8 +16,8 @@ from dataclasses import replace
 
 from gpuwatch.model.decision import Wait
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
-from gpuwatch.policies.idle_timeout.gap_history import Gap, GapHistory
-from gpuwatch.policies.idle_timeout.hazard import best_wait, chances
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.policies.idle_timeout.hazard import BINS, EDGES
 
 _WORTH = 0.01  # of a restart: a shorter extension is none
 _SOON = "nodes like it are often needed again soon"
@@ -34,33 +35,35 @@ def waits(
     The answers hold together: reclaim every node that has been idle for its wait, now, and ask again in every round. A
     wait that is not over may change.
     """
-    spare, gaps = history.spare(at), dict(history.open)
-    found: dict[str, Wait] = {}
-    asked = history.open.keys() if nodes is None else history.open.keys() & set(nodes)
-    for name in sorted(asked, key=lambda name: (gaps[name].since, name)):
-        gap = gaps[name]
-        if gap.reclaimed is None:
-            found[name], promised, spent = _wait(history, gap, at, spare, queued=queued)
-            gaps[name] = replace(gap, promised=promised)
-            spare -= spent
+    asked = history.open if nodes is None else {name: history.open[name] for name in nodes if name in history.open}
+    held = [(gap.since, name) for name, gap in asked.items() if gap.reclaimed is None]
+    if not held:
+        return {}, history
+    gaps, found, spare = dict(history.open), dict[str, Wait](), None
+    for since, name in sorted(held):
+        gap, age = gaps[name], at - since
+        wish = LONGEST * gap.restart if queued else gap.restart if gap.wish is None else gap.wish
+        soon, seldom = _QUEUED if queued else _with(_SOON, gap.why), _with(_SELDOM, gap.why)
+        if age < min(wish, gap.restart):
+            found[name] = Wait(seconds=min(wish, gap.restart), why=soon)
+            continue
+        spare = history.spare(at) if spare is None else spare
+        if age < gap.restart:
+            found[name] = Wait(seconds=gap.restart, why=_POOR)
+            if spare >= gap.restart:
+                found[name] = Wait(seconds=age, why=seldom)
+                spare -= gap.restart
+            continue
+        before = max(0.0, gap.promised - gap.charged(at))
+        following = EDGES[min(BINS, gap.bin + 1)] * gap.restart
+        longer = min(min(wish, following) - age, spare + before)
+        worth = longer >= _WORTH * gap.restart
+        found[name] = Wait(seconds=age + longer, why=soon) if worth else Wait(seconds=age, why=seldom)
+        promised = gap.charged(at) + longer if worth else 0.0
+        spare -= longer - before if worth else -before
+        gaps[name] = replace(gap, promised=promised)
     return found, replace(history, open=gaps)
 
 
-def _wait(history: GapHistory, gap: Gap, at: float, spare: float, *, queued: bool) -> tuple[Wait, float, float]:
-    """A gap's wait, the promise in it, and what both take of the spare; a promise given up is given back."""
-    restart, age = gap.restart, at - gap.since
-    longest, soon = max(age, LONGEST * restart), _QUEUED if queued else _SOON
-    tables = [history.tables[name] for name in gap.tables if name in history.tables]
-    wish = longest if queued else best_wait(chances(tables), restart, age, longest)
-    if age < restart:
-        if wish > age:
-            return Wait(seconds=min(wish, restart), why=soon), 0.0, 0.0
-        if spare < restart:
-            return Wait(seconds=restart, why=_POOR), 0.0, 0.0
-        return Wait(seconds=age, why=_SELDOM), 0.0, restart
-    charged = gap.charged(at)
-    before = max(0.0, gap.promised - charged)
-    longer = min(wish - age, spare + before)
-    if longer < _WORTH * restart:
-        return Wait(seconds=age, why=_SELDOM), 0.0, -before
-    return Wait(seconds=age + longer, why=soon), charged + longer, longer - before
+def _with(words: str, why: str) -> str:
+    return f"{words}: {why}" if why else words

@@ -1,21 +1,32 @@
-"""PURE: what each pool learns of its starts and gaps in a round, and the waits that follow."""
+"""PURE: what each pool learns of its starts and gaps in a round, and the waits that follow.
 
-from collections.abc import Iterator, Mapping
+Rules of what a round teaches, all of them:
+
+1. A node that is seen idle has a gap since its agent says so. Idle for less long than its open gap, it was needed in
+   between.
+2. A node that works, or that runs again after it was reclaimed, was needed.
+3. Of a node that is not known, nothing is learned; its gap waits for sight of it.
+4. A gap is lost if its node is not seen at all, or was stopped by somebody else.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from gpuwatch.model.decision import ADDITIONS, Observation, Status, Wait
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.policies import PoolRules, capacity, idle, schedule
+from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
-from gpuwatch.policies.idle_timeout.demand import demand_of
+from gpuwatch.policies.idle_timeout.demand import demand_of, hints_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.learned import waits as learned
 from gpuwatch.policies.idle_timeout.restart_times import measured, watched
-from gpuwatch.policies.idle_timeout.tracking import Sighting, followed
 
 _SCARCE_FOR = timedelta(hours=1)
+_AHEAD = 16.0  # restarts, in which a window's opening is a fact
+_SLACK_SECONDS = 30.0  # by which two rounds may differ on when a node turned idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +80,10 @@ def _waits(
     if restart is None:
         return {}, history
     at, (demand, queued) = observation.now.timestamp(), queue
-    history = followed(history, at, _sightings(observation, pool), restart.seconds, demand=demand)
+    news = _news(observation, pool, rules, restart.seconds)
+    if demand is not None:
+        news |= facts.queue(queued, restart.seconds)
+    history = followed(history, observation, pool, restart.seconds, news)
     if capacity.now(observation, pool) <= _floor(observation, pool, rules, restart.seconds):
         return {}, gaps.kept(history, at)
     return learned(history, at, queued=queued is not None and queued < restart.seconds)
@@ -87,21 +101,44 @@ def _floor(observation: Observation, pool: str, rules: PoolRules, restart: float
     )
 
 
-def _sightings(observation: Observation, pool: str) -> Iterator[Sighting]:
-    """What was seen of the enrolled nodes; one that somebody else stopped is out of sight."""
+def _news(observation: Observation, pool: str, rules: PoolRules, restart: float) -> dict[str, float]:
+    """Facts about the pool besides its gaps: hints, and when the schedule asks for nodes next."""
+    ahead = schedule.coming(rules.schedule, observation.now, _AHEAD * restart) if rules.schedule else None
+    hints = hints_of(observation, pool, rules.idle)
+    if ahead is None:
+        return hints
+    return hints | {"window": facts.length((ahead[1] - observation.now).total_seconds() / restart)}
+
+
+def followed(
+    history: GapHistory, observation: Observation, pool: str, restart: float, news: Mapping[str, float]
+) -> GapHistory:
+    """The history after a round at which a restart costs so much; gaps that are open keep what held when they began."""
+    at = observation.now.timestamp()
     ours = {each.node_id for each in observation.ledger.stopped}
-    for node in observation.fleet.roster(pool).nodes:
-        if node.enrolled and (node.state is not NodeState.STOPPED or node.id in ours):
-            yield _sighting(node)
+    nodes = {
+        node.id: node
+        for node in observation.fleet.roster(pool).nodes
+        if node.enrolled and (node.state is not NodeState.STOPPED or node.id in ours)
+    }
+    for name in sorted(history.open.keys() - nodes.keys()):
+        history = gaps.gone(history, name, at)
+    unknown = set[str]()
+    for name, node in sorted(nodes.items()):
+        if node.state in {NodeState.STOPPED, NodeState.STOPPING}:
+            history = gaps.reclaimed(history, name, at)
+        elif node.state is not NodeState.RUNNING or node.activity.state is State.UNKNOWN:
+            unknown.add(name)
+        elif node.activity.state is State.IDLE:
+            history = _idle(history, name, at, node.activity.held_seconds, restart)
+        else:
+            history = gaps.needed(history, name, at)
+    return gaps.aged(history, at, unknown, news)
 
 
-def _sighting(node: Node) -> Sighting:
-    """One node."""
-    if node.state in {NodeState.STOPPED, NodeState.STOPPING}:
-        return Sighting(node_id=node.id, says="reclaimed")
-    state = node.activity.state
-    if node.state is not NodeState.RUNNING or state is State.UNKNOWN:
-        return Sighting(node_id=node.id, says="unknown")
-    if state is State.IDLE:
-        return Sighting(node_id=node.id, says="idle", idle_seconds=node.activity.held_seconds)
-    return Sighting(node_id=node.id, says="needed")
+def _idle(history: GapHistory, name: str, at: float, idle_seconds: float, restart: float) -> GapHistory:
+    """A node that is idle: its gap goes on, unless it was needed since that began."""
+    since, gap = at - idle_seconds, history.open.get(name)
+    if gap is not None and (gap.reclaimed is not None or since > gap.since + _SLACK_SECONDS):
+        history = gaps.needed(history, name, max(since, gap.since + (gap.reclaimed or 0.0)))
+    return gaps.went_idle(history, name, since, restart)

@@ -16,7 +16,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.simulate.backtest import pool_rules
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.prices import node_prices_of, usd
-from gpuwatch.simulate.backtest.replay import Cost, Recorded, cost, learned_waits, optimum
+from gpuwatch.simulate.backtest.replay import Cost, Recorded, cost, learned_waits, live_waits, optimum
 from gpuwatch.simulate.backtest.stops import Stopped, stops_of
 
 Rule = Literal["break_even", "learned"]
@@ -51,6 +51,7 @@ class Figures:
     waits: Sequence[float]  # how long each gap of the history was let be
     cost: Cost
     idle_cost_ratio_to_optimum: float | None
+    live_cost_ratio_to_optimum: float | None  # rounds and notice charged, too
     idle_cost_ratio_to_break_even: float | None
     bill_saved_ratio: float | None
     node_hours_billed: float
@@ -77,11 +78,16 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a restart costs in rental, a boot's length, and how soon after a stop a need makes the stop suspect."""
+    """What a restart costs in rental, a boot's length, and how soon after a stop a need makes the stop suspect.
+
+    `interval` and `grace` are the rounds and the notice of the live figures: nobody is at a recorded node.
+    """
 
     restart: float = 600.0
     boot: float = 180.0
     regret: float = 900.0
+    interval: float = 60.0
+    grace: float = 0.0  # `unattended_grace_period: 0s`
 
 
 def policy_of(text: str) -> Policy:
@@ -120,7 +126,7 @@ def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[f
 
 def figures_of(policy: Policy, history: History, terms: Terms) -> Figures:
     """One policy over a history."""
-    return _charged(policy, waits_of(policy, history.gaps, terms.restart), history, terms)
+    return _charged(policy, waits_of(policy, history.gaps, terms.restart), history, terms, live=True)
 
 
 def optimum_of(history: History, terms: Terms) -> Figures:
@@ -129,7 +135,7 @@ def optimum_of(history: History, terms: Terms) -> Figures:
     return _charged(Policy(name="optimum", timeout=0.0), waits, history, terms)
 
 
-def _charged(policy: Policy, waits: Sequence[float], history: History, terms: Terms) -> Figures:
+def _charged(policy: Policy, waits: Sequence[float], history: History, terms: Terms, *, live: bool = False) -> Figures:
     gaps, node_seconds = history.gaps, history.node_seconds
     whole = cost(gaps, waits, terms.restart)
     needed = [(gap, wait) for gap, wait in zip(gaps, waits, strict=True) if gap.needed]
@@ -151,6 +157,9 @@ def _charged(policy: Policy, waits: Sequence[float], history: History, terms: Te
         waits=waits,
         cost=whole,
         idle_cost_ratio_to_optimum=_ratio(scored.seconds, optimum(gaps, terms.restart)),
+        live_cost_ratio_to_optimum=_ratio(
+            _live(policy, waits, history, terms) if live else scored.seconds, optimum(gaps, terms.restart)
+        ),
         idle_cost_ratio_to_break_even=_ratio(whole.seconds, even.seconds),
         bill_saved_ratio=_ratio(sum(saved.values()), sum(node_seconds.values())),
         node_hours_billed=sum(billed.values()) / _HOUR,
@@ -169,6 +178,15 @@ def _charged(policy: Policy, waits: Sequence[float], history: History, terms: Te
         suspected_wrong_stops=suspects,
         suspected_wrong_ratio=_ratio(suspects, stops),
     )
+
+
+def _live(policy: Policy, waits: Sequence[float], history: History, terms: Terms) -> float:
+    """What the gaps with a known end cost with rounds and notice; a pool's own rules have their grace in the waits."""
+    learned = policy.timeout == "learned" or policy.rules is not None
+    grace = terms.grace if policy.rules is None else policy.rules.idle.unattended_grace_period
+    stops = live_waits(history.gaps, waits, grace, learned=learned, interval=terms.interval)
+    scored = [(gap, stop) for gap, stop in zip(history.gaps, stops, strict=True) if gap.needed]
+    return cost([gap for gap, _ in scored], [stop for _, stop in scored], terms.restart).seconds
 
 
 def _most_in_a_day(stops: Iterable[Stopped]) -> Mapping[str, int]:

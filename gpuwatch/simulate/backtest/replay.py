@@ -1,10 +1,13 @@
 """PURE: plays recorded gaps through the learned wait, knowing nothing ahead of time, and says what any wait costs."""
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
+from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.hazard import EDGES
 from gpuwatch.policies.idle_timeout.learned import waits
@@ -51,16 +54,43 @@ def optimum(recorded: Iterable[Recorded], restart: float) -> float:
     return sum(min(gap.seconds, restart) for gap in recorded if gap.needed)
 
 
+def live_waits(
+    recorded: Sequence[Recorded],
+    waited: Iterable[float],
+    grace: float,
+    *,
+    learned: bool,
+    interval: float = _ROUND_SECONDS,
+) -> list[float]:
+    """What becomes of waits where rounds are made every `interval` seconds, and a notice comes first.
+
+    No notice comes within the first minute, and nothing is stopped in the round of its notice. A learned wait holds its
+    notice; after any other it follows.
+    """
+    found, ahead = [], max(grace, interval)
+    for gap, wait in zip(recorded, waited, strict=True):
+        if math.isinf(wait):
+            found.append(wait)
+            continue
+        least = max(MINIMUM_WAIT_SECONDS, wait - ahead if learned else wait)
+        notice = math.ceil((gap.begin + least) / interval)
+        stop = max(notice + 1, math.ceil(notice + grace / interval), math.ceil((gap.begin + wait) / interval))
+        found.append(stop * interval - gap.begin)
+    return found
+
+
 def learned_waits(
     recorded: Sequence[Recorded],
     restart: float,
     *,
     queued: Callable[[str, float], float | None] | None = None,
+    hints: Callable[[str, float], Mapping[str, float]] | None = None,
 ) -> list[float]:
     """The wait that was over for each gap, infinite where it ended first; gaps of one node must not overlap.
 
-    A node is asked about when its gap begins, at each bin's end up to break-even, when its wait is over, and every
-    minute while work waits for it. `queued` says for how long work has waited at a time, None if no work waits.
+    A node is asked about when its gap begins, in each bin of its age, when its wait is over, and every minute while
+    work waits for it. `queued` says for how long work has waited at a time, None if no work waits; `hints` are numbers
+    that tell how soon a node may be needed.
     """
     history = GapHistory()
     waited = [float("inf")] * len(recorded)
@@ -71,7 +101,6 @@ def learned_waits(
     while due:
         at, what, number = heapq.heappop(due)
         gap = recorded[number]
-        history = gaps.aged(history, at)
         if what == _ENDS:
             ended[number] = True
             history = (gaps.needed if gap.needed else gaps.gone)(history, gap.node_id, at)
@@ -80,15 +109,20 @@ def learned_waits(
             continue
         queue = None if queued is None else queued(gap.node_id, at)
         if what == _BEGINS:
-            demand = None if queued is None else queue is not None
-            history = gaps.went_idle(history, gap.node_id, at, restart, demand=demand)
-        answers, history = waits(history, at, (gap.node_id,), queued=queue is not None and queue < restart)
-        wait = answers[gap.node_id].seconds
-        if gap.begin + wait <= at:
-            waited[number] = at - gap.begin
-            history = gaps.reclaimed(history, gap.node_id, at)
-            continue
-        asks = [gap.begin + edge for edge in (*EDGES, restart) if edge <= restart and gap.begin + edge > at]
-        asks += [at + _ROUND_SECONDS] if queue is not None else []
-        heapq.heappush(due, (min([gap.begin + wait, *asks]), _ASKS, number))
+            history = gaps.went_idle(history, gap.node_id, at, restart)
+        news = {} if hints is None else dict(hints(gap.node_id, at))
+        if queued is not None:
+            news |= facts.queue(queue, restart)
+        history = gaps.aged(history, at, history.open.keys() - {gap.node_id} if news or what == _BEGINS else (), news)
+        asks = [when for edge in EDGES if (when := gap.begin + edge * restart) > at]
+        if math.isinf(waited[number]):
+            answers, history = waits(history, at, (gap.node_id,), queued=queue is not None and queue < restart)
+            over = gap.begin + answers[gap.node_id].seconds
+            if over <= at:
+                waited[number] = at - gap.begin
+                history = gaps.reclaimed(history, gap.node_id, at)
+            else:
+                asks += [over] + [at + _ROUND_SECONDS] * (queue is not None)
+        if asks:
+            heapq.heappush(due, (min(asks), _ASKS, number))
     return waited

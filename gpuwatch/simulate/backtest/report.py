@@ -163,6 +163,7 @@ class Measure:
 
 MEASURES = (
     Measure(key="idle_cost_ratio_to_optimum", words="idle cost ÷ optimum", write=_ratio),
+    Measure(key="live_cost_ratio_to_optimum", words="live: rounds and notice charged", write=_ratio),
     Measure(key="idle_cost_ratio_to_break_even", words="idle cost ÷ break-even", write=_ratio),
     Measure(key="bill_saved_ratio", words="part of the bill saved", write=_percent, compared=True),
     Measure(key="node_hours_billed", words="node-hours billed", write=_hours, compared=True),

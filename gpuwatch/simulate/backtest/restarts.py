@@ -4,8 +4,8 @@ Rules, all of them:
 
 1. A shorter restart: the same gaps under the break-even wait of that restart. A gap of *g* costs min(*g*, *S*), and *S*
    more if it was longer and work ended it.
-2. Packed: in each pool the node of rank *k* works while *k* nodes did, as if each piece of work went to the most recently
-   used node that is free. This holds only if any node may serve any request, so it is the most that routing can save.
+2. Packed: in each pool the node of rank *k* works while *k* nodes did, as if each piece of work went to the most
+   recently used free node. This holds only if any node may serve any request: it is the most that routing can save.
 3. Time in which a node's use is not known is billed as it was.
 """
 

@@ -14,6 +14,7 @@ LISTED = 5  # stops of each policy
 _BY_KEY = {measure.key: measure for measure in MEASURES}
 _COST = {
     "cost/optimum": "idle_cost_ratio_to_optimum",
+    "live": "live_cost_ratio_to_optimum",
     "bill saved": "bill_saved_ratio",
     "hours billed": "node_hours_billed",
     "hours saved": "node_hours_saved",
@@ -75,6 +76,10 @@ def sentences(result: Backtest) -> Iterator[str]:
     yield (
         f"A restart costs {format_duration(terms.restart)} of rental, and people wait {format_duration(terms.boot)} "
         f"for it; a stop is suspect if the node is needed again within {format_duration(terms.regret)}."
+    )
+    yield (
+        f"live: the same with a round every {format_duration(terms.interval)}, no notice in the first minute, and "
+        f"{format_duration(terms.grace)} of notice where nobody is there to be told."
     )
     yield from _prices(result)
     played = [line.checked for line in result.lines if line.checked is not None and line.checked.hours > 0]

@@ -34,6 +34,7 @@ def test_balanced_leaves_somebodys_machine_alone_for_twenty_hours() -> None:
     found = resolved(IdleRules(), "balanced")
 
     assert (found.timeout, found.grace_period) == (30 * MINUTE, 10 * MINUTE)
+    assert found.unattended_grace_period == 10 * MINUTE
     for state in OWNED:
         assert (getattr(found, state), getattr(found, f"{state}_timeout")) == ("stop", 16 * HOUR)
     assert found.owner_grace_period == 4 * HOUR
@@ -44,6 +45,7 @@ def test_eager_finds_what_was_left_behind_in_two_and_a_half_hours() -> None:
     found = resolved(IdleRules(), "eager")
 
     assert (found.timeout, found.grace_period) == (20 * MINUTE, 10 * MINUTE)
+    assert found.unattended_grace_period == 10 * MINUTE
     for state in OWNED:
         assert (getattr(found, state), getattr(found, f"{state}_timeout")) == ("stop", 2 * HOUR)
     assert found.owner_grace_period == 30 * MINUTE

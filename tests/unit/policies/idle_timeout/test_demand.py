@@ -236,18 +236,34 @@ def test_a_learned_wait_is_longer_while_work_begins_to_wait_as_far_as_the_saving
     queue = measured(("idle.demand.jobs", 4.0))
 
     assert learning(queue, GapHistory())[0] == pytest.approx(700.0)
-    assert learning(queue, GapHistory(saved=1000.0))[0] > 1500.0
+    assert learning(queue, GapHistory(saved=1000.0))[0] == pytest.approx(
+        900.0
+    )  # to the next bin, where it is asked again
     assert learning(measured(("idle.demand.jobs", None)), GapHistory(saved=1000.0))[0] == pytest.approx(700.0)
     old = GapHistory(saved=1000.0, queued_since=NOW.timestamp() - 600.0)
     assert learning(queue, old)[0] == pytest.approx(700.0)
 
 
-@pytest.mark.parametrize(("value", "table"), [(2.0, "all.queue"), (0.0, "all.none"), (None, "all")])
-def test_gaps_that_begin_while_work_waits_are_learnt_apart(value: float | None, table: str) -> None:
-    """A table of their own beneath the others; none where the queue is not known."""
+@pytest.mark.parametrize(("value", "queue"), [(2.0, 1.0), (0.0, 0.0), (None, None)])
+def test_work_that_waits_is_a_fact_to_learn_from(value: float | None, queue: float | None) -> None:
+    """As its number is; none where it is not known."""
     _, history = learning(measured(("idle.demand.jobs", value)), GapHistory())
+    known = history.open["i-1"].asked[0].facts
 
-    assert history.open["i-1"].tables[-1] == table
+    assert known.get("queue") == queue
+    assert ("hint jobs" in known) == (value is not None)
+
+
+def test_a_hint_is_asked_for_and_a_fact() -> None:
+    """Whatever number a scheduler has; also the next window of the schedule is one."""
+    idle = replace(IDLE, timeout="learned", hints={"free GPUs": "gpus_free"})
+    rules = replace(RULES, idle=idle, schedule={"w": Window(hours="12:30-18:00", min_nodes=1)})
+    found = timed(measured(("idle.hints.free GPUs", 3.0)), "default", rules, GapHistory())
+
+    assert [(each.name, each.expression) for each in queries("default", idle)] == [
+        ("idle.hints.free GPUs", "gpus_free")
+    ]
+    assert found.history.open["i-1"].asked[0].facts.keys() >= {"hint free GPUs", "window"}
 
 
 @pytest.mark.parametrize("floor", ["min_nodes", "window", "window ahead"])

@@ -5,10 +5,12 @@ from pathlib import Path
 
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.decision import Verb, Wait
+from gpuwatch.model.fleet import Evidence, Node, NodeState, State
+from gpuwatch.model.promise import Notice
+from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
-from tests.support.builders.fleet import RULES, Desk, a_node
+from tests.support.builders.fleet import RULES, Desk, a_node, a_notice, an_observation
 
 LEARNED = IdleRules(timeout="learned", restart_cost=600.0, grace_period=60.0)
 FREE = Limits(max_stops_per_round=99, max_stops_per_hour=999, max_stops_per_hour_ratio=1.0, mass_idleness_nodes=999)
@@ -41,7 +43,7 @@ def test_a_pool_learns_that_its_machines_are_soon_needed_again() -> None:
     short_gaps(desk, 20)
 
     assert desk.fleet.stops() == []
-    assert desk.ledger.gaps()["default"].tables, "nothing was learnt"
+    assert desk.ledger.gaps()["default"].hazard.weights, "nothing was learnt"
 
 
 def test_what_was_learnt_survives_a_restart_of_the_controller(tmp_path: Path) -> None:
@@ -94,3 +96,70 @@ def test_silence_is_no_gap_and_no_end_of_one() -> None:
     assert done.observation.waits == {}
     assert desk.ledger.gaps() == {}
     assert all(review.step.verb is not Verb.STOP for review in done.reviews)
+
+
+def nobody(**changes: object) -> Evidence:
+    """What an agent says that saw no session."""
+    found = Evidence(name="people", says=State.IDLE, observed=None, limit=1800.0, unit="seconds since input", source="")
+    return replace(found, **changes)  # type: ignore[arg-type]  # its fields
+
+
+def at(node: Node, *evidence: Evidence) -> Node:
+    """The node with what its agent looked at."""
+    verdict = node.verdict
+    assert verdict is not None
+    activity = replace(verdict.activity, evidence=evidence)
+    return replace(node, signal=replace(node.signal, verdict=replace(verdict, activity=activity)))
+
+
+def test_where_nobody_is_there_to_be_told_the_grace_is_as_short_as_the_pool_says() -> None:
+    """Seen, not assumed: a silent session, an owner, a doubt or no look at all keep the whole grace."""
+    rules = replace(RULES.idle, grace_period=600.0, unattended_grace_period=0.0)
+    node = replace(a_node("i-1"), owner=None)
+
+    assert idle.grace_seconds(at(node, nobody()), rules) == 0.0
+    assert idle.grace_seconds(at(node, nobody(observed=7200.0)), rules) == 600.0
+    assert idle.grace_seconds(at(node, nobody(says=State.UNKNOWN)), rules) == 600.0
+    assert idle.grace_seconds(at(node), rules) == 600.0
+    assert idle.grace_seconds(replace(at(node, nobody()), owner="alice"), rules) == 600.0
+    assert idle.grace_seconds(replace(at(node, nobody()), state=NodeState.STOPPED), rules) == 600.0
+
+
+def test_whoever_logs_in_after_a_notice_without_grace_gets_the_whole_grace_from_it_on() -> None:
+    """And what was promised to somebody stays when nobody is there any more."""
+    rules = replace(RULES.idle, grace_period=600.0, unattended_grace_period=0.0)
+    node, notice = replace(a_node("i-1"), owner=None), a_notice(age=60.0)
+    promise = notice.promise
+    assert promise is not None
+    none = replace(notice, promise=replace(promise, grace_seconds=0.0, stop_at=notice.at))
+
+    def verb(person: Evidence, given: Notice) -> Verb:
+        return idle.propose(an_observation(at(node, person), notices=(given,)), "default", rules).steps[0].verb
+
+    assert verb(nobody(), none) is Verb.STOP
+    assert verb(nobody(observed=2000.0), none) is Verb.HOLD
+    assert verb(nobody(), notice) is Verb.HOLD
+
+
+def test_a_learned_wait_holds_its_notice_and_never_less_than_the_round_after_it() -> None:
+    """The notice comes so early that the node can go when its wait is over, but not before the first idle minute."""
+    rules = replace(RULES.idle, timeout="learned", grace_period=300.0, unattended_grace_period=0.0)
+    node = replace(a_node("i-1", held=400.0), owner=None)
+
+    def before(wait: float, *evidence: Evidence) -> float | None:
+        waits = {"i-1": Wait(seconds=wait, why="")}
+        seen = at(node, *evidence)
+        return idle.wait_seconds(seen, replace(an_observation(seen), waits=waits, interval_seconds=60.0), rules)
+
+    assert before(600.0) == 300.0
+    assert before(600.0, nobody()) == 540.0
+    assert before(30.0, nobody()) == 60.0
+
+
+def test_a_notice_stays_while_a_learned_wait_grows() -> None:
+    """Nobody is told twice that a machine may go."""
+    rules = replace(RULES.idle, timeout="learned", grace_period=60.0)
+    seen = an_observation(a_node("i-1", held=400.0), notices=(a_notice(age=60.0),))
+    step = idle.propose(replace(seen, waits={"i-1": Wait(seconds=900.0, why="")}), "default", rules).steps[0]
+
+    assert (step.verb, step.reason.code) == (Verb.HOLD, "waiting")

@@ -1,19 +1,36 @@
 """Waits that need no knowledge, what recorded gaps cost, and what the learned wait learns."""
 
 import random
+from dataclasses import replace
+from datetime import timedelta
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.decision import Stopped
+from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.break_even import restart_seconds
+from gpuwatch.policies.idle_timeout.facts import count, queue, ratio, words
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
-from gpuwatch.policies.idle_timeout.hazard import EDGES, PRIOR, Table, best_wait, bin_of, chances, counted
+from gpuwatch.policies.idle_timeout.hazard import (
+    BINS,
+    CLASSES,
+    EDGES,
+    Asked,
+    Hazard,
+    best_stop,
+    bin_of,
+    chances,
+    taught,
+)
 from gpuwatch.policies.idle_timeout.learned import waits
-from gpuwatch.policies.idle_timeout.tracking import Sighting, followed
+from gpuwatch.policies.idle_timeout.timeouts import followed
 from gpuwatch.simulate.backtest.replay import Recorded, cost, learned_waits, optimum
+from tests.support.builders.fleet import NOW, a_node, an_observation
 
 RESTART = 600.0
 
@@ -62,27 +79,60 @@ def test_gaps_without_return_cost_no_restart_and_have_an_optimum_of_nothing() ->
 
 
 @given(st.floats(0, 1e7))
-def test_every_age_lies_in_one_bin(seconds: float) -> None:
-    """Begin included, end not; the last bin has no end."""
-    number = bin_of(seconds)
+def test_every_age_lies_in_one_bin(restarts: float) -> None:
+    """Begin included, end not; past four restarts there is none."""
+    number = bin_of(restarts)
 
-    assert EDGES[number] <= seconds
-    assert number == len(PRIOR) - 1 or seconds < EDGES[number + 1]
+    assert EDGES[number] <= restarts
+    assert number == BINS or restarts < EDGES[number + 1]
 
 
-@given(restart=st.floats(60, 1e5))
-def test_without_any_data_the_wait_is_break_evens(restart: float) -> None:
-    """Under the prior, a hazard of one over the age, no other wait promises to save anything worth it."""
-    assert best_wait(chances([]), restart, 0.0, 4 * restart) == restart
+@given(age=st.floats(0, 3.99))
+def test_without_any_data_the_wait_is_break_evens(age: float) -> None:
+    """Under a hazard of one over the age no other wait promises to save anything worth it."""
+    asked = Asked(bin=bin_of(age), facts={})
+
+    assert best_stop(chances(Hazard(), asked), age, 0.03) == max(age, 1.0)
 
 
 def test_a_gap_that_is_still_open_counts_as_longer_and_never_as_ended() -> None:
     """Censored gaps: passed bins count, the end does not."""
-    open_one = counted(Table(), 0, 5, ended=False)
-    ended = counted(open_one, 5, 5, ended=True)
+    open_one = taught(Hazard(), (), 0, 5, ended=False)
+    ended = taught(open_one, (), 5, 5, ended=True)
 
     assert (sum(open_one.reached), sum(open_one.ended)) == (5.0, 0.0)
     assert (sum(ended.reached), ended.ended[5]) == (6.0, 1.0)
+
+
+def test_a_fact_moves_the_odds_of_the_nodes_that_it_is_told_of_and_of_no_other() -> None:
+    """Nodes with an idle one before them return later: the factor lies below one, and above one where none stands."""
+    hazard = Hazard()
+    for _ in range(300):
+        hazard = taught(hazard, (Asked(bin=0, facts={"before": count(0)}),), 0, 1, ended=True)
+        hazard = taught(hazard, (Asked(bin=0, facts={"before": count(4)}),), 0, 9, ended=False)
+    none, four = Asked(bin=0, facts={"before": count(0)}), Asked(bin=0, facts={"before": count(4)})
+
+    assert chances(hazard, none)[1] > 3 * chances(hazard, four)[1]
+    assert words(hazard, four, RESTART).endswith("times as often because 4 idle nodes stand before it")
+    assert words(hazard, none, RESTART).endswith("times as often because no idle nodes stand before it")
+    assert words(hazard, Asked(bin=0, facts={"idled": count(3)}), RESTART) == ""
+
+
+def test_a_decision_learns_from_every_bin_after_it_under_the_facts_of_then() -> None:
+    """An early decision is taught by a late bin, and a late one by no bin before it."""
+    early, late = Asked(bin=0, facts={"a": 1.0}), Asked(bin=4, facts={"b": 1.0})
+    hazard = taught(Hazard(), (early, late), 0, 3, ended=False)
+
+    assert any(hazard.weights["a"])
+    assert not any(hazard.weights["b"])
+    assert any(taught(hazard, (early, late), 3, 6, ended=False).weights["b"])
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1))
+def test_every_fact_has_a_place_on_its_scale(number: float, part: float) -> None:
+    """Between two classes at most, whatever the number is."""
+    for at in (facts.length(number), count(number), ratio(part), *queue(number, RESTART).values()):
+        assert 0 <= at < CLASSES - 1
 
 
 @pytest.mark.parametrize(
@@ -132,40 +182,60 @@ def test_the_history_is_one_json_value() -> None:
 
 
 def test_the_history_is_bounded_whatever_comes() -> None:
-    """At most 43 tables, 2,000 nodes, and nothing of a gap that is closed."""
+    """A fixed number of factors, 2,000 nodes, the last moves, and nothing of a gap that is closed."""
     history, chance = GapHistory(), random.Random(1)
     for number in range(4500):
         at = number * 100.0
-        history = gaps.went_idle(history, f"n{number % 2250}", at, RESTART)
+        history = gaps.aged(gaps.went_idle(history, f"n{number % 2250}", at, RESTART), at)
         history = gaps.needed(history, f"n{number % 2250}", at + 10 ** chance.uniform(0, 6))
 
-    assert len(history.tables) <= 43
     assert len(history.habits) == 2000
+    assert len(history.hazard.weights) <= 8
+    assert {len(each) for each in history.hazard.weights.values()} == {CLASSES * 3 * (BINS + 1)}
+    assert max(len(history.idled), len(history.returned)) <= 64
     assert history.open == {}
+
+
+def test_the_history_of_an_earlier_version_is_read() -> None:
+    """What it saved and its nodes' usual gaps stand; its tables begin afresh, and its open gaps go on."""
+    old = (
+        b'{"tables":{"all":{"reached":[1.0],"ended":[0.0]}},"habits":{"n1":{"usual_log":5.0,"gaps":9,"ended_at":50.0}},'
+        b'"open":{"n1":{"since":100.0,"restart":600.0,"tables":["all"],"passed":7,"promised":0.0,"reclaimed":null,'
+        b'"excused":0.0}},"saved":1234.0,"starts":{"seconds":[200.0],"counted":{}},"queued_since":null}'
+    )
+    history = msgspec.json.decode(old, type=GapHistory)
+    answers, history = waits(gaps.aged(history, 400.0), 400.0)
+    history = gaps.needed(history, "n1", 500.0)
+
+    assert answers["n1"].seconds == RESTART
+    assert history.saved > 1234.0
+    assert (history.habits["n1"].gaps, history.habits["n1"].last_seconds) == (10, 400.0)
+    assert history.hazard.weights["usual"]
 
 
 def test_a_round_tells_the_history_what_it_saw() -> None:
     """Idle opens a gap, work ends it, a reclaim keeps it open, a start after it ends it, and a lost node closes it."""
-    seen = [Sighting(node_id=name, says="idle", idle_seconds=100.0) for name in "abcd"]
-    history = followed(GapHistory(), 1000.0, seen, RESTART)
 
-    assert {name: gap.since for name, gap in history.open.items()} == dict.fromkeys("abcd", 900.0)
+    def after(history: GapHistory, seconds: float, *nodes: Node) -> GapHistory:
+        now = NOW + timedelta(seconds=seconds)
+        observation = an_observation(*nodes, now=now, stopped=(Stopped(node_id="b", key="k", at=now),))
+        return followed(history, observation, "default", RESTART, {})
 
-    seen = [
-        Sighting(node_id="a", says="needed"),
-        Sighting(node_id="b", says="reclaimed"),
-        Sighting(node_id="c", says="unknown"),
-    ]
-    history = followed(history, 1100.0, seen, RESTART)
+    history = after(GapHistory(), 1000.0, *(a_node(name, held=100.0) for name in "abcd"))
+    begin = NOW.timestamp()
+
+    assert {name: gap.since - begin for name, gap in history.open.items()} == dict.fromkeys("abcd", 900.0)
+
+    stopped = replace(a_node("b"), state=NodeState.STOPPED)
+    history = after(history, 1100.0, a_node("a", State.BUSY), stopped, a_node("c", State.UNKNOWN))
 
     assert sorted(history.open) == ["b", "c"]
     assert history.open["b"].reclaimed == 200.0
-    assert history.open["c"].passed == bin_of(100.0)  # what was not seen since is not counted
+    assert history.open["c"].bin == bin_of(100.0 / RESTART)  # what was not seen since is not counted
     assert history.habits.keys() == {"a"}
 
-    seen = [Sighting(node_id="b", says="idle", idle_seconds=50.0), Sighting(node_id="c", says="idle", idle_seconds=5.0)]
-    history = followed(history, 1500.0, seen, RESTART)
+    history = after(history, 1500.0, a_node("b", held=50.0), a_node("c", held=5.0))
 
-    assert {name: gap.since for name, gap in history.open.items()} == {"b": 1450.0, "c": 1495.0}
+    assert {name: gap.since - begin for name, gap in history.open.items()} == {"b": 1450.0, "c": 1495.0}
     assert all(gap.reclaimed is None for gap in history.open.values())
     assert history.habits.keys() == {"a", "b", "c"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.simulate.backtest.compare import Figures, Terms, figures_of, optimum_of, policy_of, waits_of
 from gpuwatch.simulate.backtest.gaps import History, history_of
-from gpuwatch.simulate.backtest.replay import Recorded, optimum
+from gpuwatch.simulate.backtest.replay import Recorded, live_waits, optimum
 from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.backtests import busy_spans, of_intervals
 
@@ -213,3 +213,28 @@ def test_what_is_no_policy_is_refused_with_what_would_be_right(text: str) -> Non
 
     assert repr(text) in str(refused.value)
     assert "timeout=learned" in str(refused.value)
+
+
+# What rounds and notices add.
+
+
+def test_live_a_stop_comes_in_a_round_after_its_notice() -> None:
+    """At :30 of a minute: a learned wait holds the notice, any other is followed by it, and none is below a minute."""
+    gap = [Recorded(node_id="a", begin=30.0, end=9000.0)]
+
+    assert live_waits(gap, [0.0], 0.0, learned=True) == [150.0]
+    assert live_waits(gap, [600.0], 0.0, learned=True) == [630.0]
+    assert live_waits(gap, [600.0], 300.0, learned=True) == [630.0]
+    assert live_waits(gap, [600.0], 300.0, learned=False) == [930.0]
+    assert live_waits(gap, [math.inf], 0.0, learned=True) == [math.inf]
+
+
+@settings(max_examples=40, deadline=None)
+@given(TRACES)
+def test_live_no_stop_is_sooner_than_its_wait(trace: dict[str, list[tuple[int, int]]]) -> None:
+    """Rounds and notices only ever take longer."""
+    history = of_intervals({name: busy_spans(each) for name, each in trace.items()})
+    waits = waits_of(policy_of("timeout=learned"), history.gaps, 600.0)
+    live = live_waits(history.gaps, waits, 0.0, learned=True)
+
+    assert all(after >= before for before, after in zip(waits, live, strict=True))

@@ -1,0 +1,70 @@
+"""PURE: facts about an idle node: where each lies on its scale of classes, and how it is told.
+
+A length is counted in restarts' costs and put on a scale that doubles from class to class, from a
+sixteenth to 64; counts on one that doubles about every two thirds of a class.
+"""
+
+import math
+
+from gpuwatch.model.duration import format_duration
+from gpuwatch.policies.idle_timeout.hazard import CLASSES, Asked, Hazard, factors
+
+UNKNOWN = 0.0  # of a length or a part; numbers begin there
+_LEAST = 1 / 16
+_PER_DOUBLING = 1.5
+_LENGTHS = dict.fromkeys(("usual", "last", "long", "spell"), "its gaps") | {"turn": "the pool's pace"}
+_TOLD = 1.25  # a factor below this, or above its inverse, is not worth a word
+_MOST_TOLD = 2
+
+
+def length(restarts: float) -> float:
+    """A time in restarts' costs."""
+    return round(1 + min(CLASSES - 2.01, max(0.0, math.log2(max(restarts, 1e-9) / _LEAST))), 2)
+
+
+def count(number: float) -> float:
+    """A number of things."""
+    return round(min(CLASSES - 1.01, _PER_DOUBLING * math.log2(1 + max(0.0, number))), 2)
+
+
+def ratio(part: float) -> float:
+    """A part of a whole."""
+    return round(1 + 4 * part, 2)
+
+
+def queue(waited: float | None, restart: float) -> dict[str, float]:
+    """Whether work waits for the pool, and whether it began to within a restart; None: no work waits."""
+    return {"queue": 0.0 if waited is None else 1.0 if waited < restart else 2.0}
+
+
+def words(hazard: Hazard, asked: Asked, restart: float) -> str:
+    """The factors that matter most, as clauses; empty where none does."""
+    found = sorted(factors(hazard, asked).items(), key=lambda each: -abs(math.log(each[1])))
+    told = [
+        f"{factor:.2g} times as often because {_told(name, asked.facts[name], restart)}"
+        for name, factor in found[:_MOST_TOLD]
+        if not 1 / _TOLD < factor < _TOLD
+    ]
+    return f"it returns {', '.join(told)}" if told else ""
+
+
+def _told(name: str, at: float, restart: float) -> str:
+    """One fact in words, near enough."""
+    number = round(2 ** (at / _PER_DOUBLING) - 1)
+    time = format_duration(round(restart * _LEAST * 2 ** (at - 1)))
+    nodes = f"{number or 'no'} node{'' if number == 1 else 's'}"
+    said = {
+        "usual": f"its gaps usually last about {time}",
+        "last": f"its last gap lasted about {time}",
+        "long": f"about {(at - 1) / 4:.0%} of its gaps outlast a restart",
+        "spell": f"it worked for about {time} before",
+        "own": f"it was needed {number or 'no'} time{'' if number == 1 else 's'} within six restarts' time",
+        "before": f"{nodes.replace('node', 'idle node', 1)} stand{'s' if number == 1 else ''} before it",
+        "idled": f"{nodes} turned idle within half a restart's time",
+        "turn": f"at the pool's pace its turn comes in about {time}",
+        "queue": ("no work waits for the pool", "work has begun to wait", "work has waited for long")[min(2, int(at))],
+        "window": f"a window of the schedule opens in about {time}",
+    }
+    if at < 1 and name in _LENGTHS:
+        return f"too little is known of {_LENGTHS[name]}"
+    return said.get(name) or f"{name.removeprefix('hint ')} is about {number}"
