@@ -108,7 +108,7 @@ def anywhere(
 class Views(Generic[AnyPlace]):
     """What each place showed last, for a round in which it shows less, or nothing.
 
-    It lasts as long as its process. Of a place that has shown nothing yet, `recall` tells what was seen before that.
+    It lasts as long as its process. Of a place that has shown nothing yet, `recall` gives what was seen before that.
     `cloud` is the cloud's name in the log.
     """
 
@@ -217,7 +217,7 @@ class Views(Generic[AnyPlace]):
 
     @property
     def recalls(self) -> bool:
-        """Whether somebody tells what places had before this process began."""
+        """Whether `recall` was called: there is a memory of what places had before this process began."""
         return self._recall is not None
 
     def outlook(self) -> Outlook:
@@ -244,7 +244,7 @@ class Views(Generic[AnyPlace]):
 
 
 class WithViews(Generic[AnyPlace]):
-    """A cloud whose lists rest on what its places show, or showed."""
+    """A cloud with `Views` of its places."""
 
     _views: Views[AnyPlace]
 

@@ -6,7 +6,7 @@ be given to another account. The proof is made of answers of the cloud alone, al
 
 1. Asked for the id, the cloud does not know it.
 2. A whole list of the region and the account in which the ledger saw the machine is without it.
-3. The same again, `APART` later, in the same process. A list that shows it begins the proof anew.
+3. The same again, `APART` later, in the same process. If a list shows it, the proof begins again.
 
 A list that cannot be had whole proves nothing and keeps the intent open.
 """

@@ -23,7 +23,7 @@ def recall(cloud: Cloud, ledger: Ledger) -> None:
 
 
 def past_of(ledger: Ledger) -> Past:
-    """What the newest round that is kept whole saw; nothing where there is none."""
+    """What the newest round that is kept whole saw; nothing without such a round."""
     newest = next((each for each in ledger.rounds(_LOOKED_AT) if each.whole), None)
     if newest is None:
         return Past()

@@ -1,5 +1,7 @@
 """`make nightly`: thousands of generated lives of fleets (P1 to P21) on all processors, a line for each part.
 
+The last parts are lives over each provider's fake, and all power cuts there.
+
 A part is a process with a seed of its own: Hypothesis keeps what it has tried in memory, some 2 MB a life. A part that
 fails is repeated by the command that its line shows. `python -m tests.properties.nightly FIRST LAST` plays these parts
 alone.
@@ -18,6 +20,8 @@ LIVES = 500  # of a part
 STORIES = ("test_properties", "test_properties_growth")
 PARTS = [(story, seed) for seed in range(1, 17) for story in STORIES]
 PARTS += [("test_properties_launch", seed) for seed in (1, 2)]
+PARTS += [("test_properties_clouds", seed) for seed in (1, 2, 3, 4)]
+PARTS += [("../integration/crash/test_crash_clouds", 1)]
 
 
 def play(number: int) -> bool:

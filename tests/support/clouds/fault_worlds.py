@@ -4,8 +4,9 @@ A provider takes part by one line of `FAULT_WORLDS`: a context manager that is g
 `FaultWorld`. Its client's own time-outs are a fraction of a second there, and its SDK's pauses cost no real time.
 """
 
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -18,6 +19,24 @@ from tests.support.components import loaded
 
 FLEET = "lab"
 MINE = {FLEET_TAG: FLEET}
+
+
+_PATIENT: ContextVar[bool] = ContextVar("patient", default=False)
+
+
+def patience(quick: float) -> float:
+    """How many seconds a client waits for an answer: so few, unless a test has no use for silence (`patiently`)."""
+    return 30.0 if _PATIENT.get() else quick
+
+
+@contextmanager
+def patiently() -> Iterator[None]:
+    """Within, worlds are made whose clients wait as long as a loaded machine may need."""
+    token = _PATIENT.set(True)
+    try:
+        yield
+    finally:
+        _PATIENT.reset(token)
 
 
 class FaultWorld(Protocol):

@@ -298,7 +298,12 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        outcome = self.server.carry(self._request())
+        try:
+            request = self._request()
+        except EOFError:  # its client gave up in the middle of it
+            self.close_connection = True
+            return
+        outcome = self.server.carry(request)
         if outcome.fault in SILENT:
             self.server.released.wait()
         if outcome.response is None:
@@ -339,7 +344,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            size = int(self.headers.get("Content-Length") or 0)
+            body = self.rfile.read(size)
+            if len(body) < size:
+                raise EOFError
+            return body
         body = b""
         while size := int(self.rfile.readline().split(b";")[0], 16):
             body += self.rfile.read(size)

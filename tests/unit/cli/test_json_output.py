@@ -62,10 +62,13 @@ EMPTY = {
     "config.check": {"warnings"},
     "cost": {"wrong"},
     "explain": {"blind", "last_busy", "owners"},
+    "plan": {"silent"},
     "prices": {"warnings"},
     "recommend.rightsize": {"advice"},
     "snooze": {"broken"},
+    "status": {"silent"},
     "top": {"snoozes"},
+    "unused": {"silent"},
 }
 
 

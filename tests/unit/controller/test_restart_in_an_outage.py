@@ -1,6 +1,7 @@
 """A controller that begins while a cloud is silent: what the ledger saw counts, and nothing is done on it."""
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
@@ -81,9 +82,9 @@ def test_nothing_is_launched_for_machines_that_are_merely_unseen() -> None:
 def test_the_price_of_unseen_machines_counts_against_the_hourly_limit() -> None:
     """What ran when it was last shown is assumed to run."""
     desk = TwoClouds(rules=wanting(3))
-    price = Price(usd_per_hour=1, source="test", as_of=NOW.date())  # type: ignore[arg-type]
+    price = Price(usd_per_hour=Decimal(1), source="test", as_of=NOW.date())
     desk.prices = {"g6.xlarge": price}
-    desk.limits = replace(desk.limits, max_usd_per_hour=2.5)
+    desk.limits = replace(desk.limits, max_usd_per_hour=Decimal("2.5"))
     desk.ledger.record_round(desk.plan().observation)
     silence(desk)
     desk.restart()

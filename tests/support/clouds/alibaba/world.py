@@ -22,6 +22,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.alibaba.fake import KEY_ID, SECRET, FakeAlibaba
 from tests.support.clouds.alibaba.state import ACCOUNT, CHANGE_SECONDS, Disk, Machine, ScalingGroup, Template
+from tests.support.clouds.fault_worlds import patience
 from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.server import CloudServer, serving
 from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, TEMPLATE, Words
@@ -104,7 +105,7 @@ class AlibabaWorld:
             clock=self.clock,
             regions=list(regions),
             endpoint_url=self.server.url,
-            wire=Wire(timeout=(1, 1)),
+            wire=Wire(timeout=(patience(1), patience(1))),
             **given,
         )
 

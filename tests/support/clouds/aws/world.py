@@ -23,7 +23,7 @@ from gpuwatch.clouds.aws import regions as aws_regions
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
-from tests.support.clouds.fault_worlds import FLEET
+from tests.support.clouds.fault_worlds import FLEET, patience
 from tests.support.clouds.faults import Asked, Fault
 from tests.support.clouds.server import CloudServer, Refused, Request, Response, serving
 from tests.support.fakes.moto_faults import MotoFaults
@@ -175,8 +175,12 @@ class AwsFaultWorld:
         return self._ec2.launch(tags, region=region)
 
     def add_group(self, name: str, tags: Mapping[str, str], *, size: int) -> str:
-        """Its members run."""
-        return self._ec2.add_group(name, tags, size=size)
+        """Its members run, since this moment of our clock; moto has its own."""
+        before = set(self.ids())
+        group_id = self._ec2.add_group(name, tags, size=size)
+        for node_id in set(self.ids()) - before:
+            self._ec2._instance(node_id).launch_time = self.clock.now().replace(tzinfo=None)
+        return group_id
 
     def state(self, node_id: str) -> NodeState | None:
         """Moto's own."""
@@ -222,6 +226,6 @@ def fault_world(folder: Path) -> Iterator[AwsFaultWorld]:
         patch.setattr(botocore.endpoint, "time", naps)
         for name in ("_READING", "_ACTING"):
             config: Any = getattr(aws_regions, name)
-            short: Any = {"connect_timeout": 0.5, "read_timeout": 0.3, "max_pool_connections": 1}
+            short: Any = {"connect_timeout": patience(0.5), "read_timeout": patience(0.3), "max_pool_connections": 1}
             patch.setattr(aws_regions, name, config.merge(Config(**short)))
         yield AwsFaultWorld(clock, ec2, server, ec2.sending_session())

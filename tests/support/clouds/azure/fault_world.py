@@ -11,6 +11,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure.fake import PAGE, FakeAzure
 from tests.support.clouds.azure.world import OTHER_SUB, REGION, SUB, AzureWorld
+from tests.support.clouds.fault_worlds import patience
 from tests.support.clouds.faults import Fault
 from tests.support.clouds.server import serving
 from tests.support.real.certificates import Authority
@@ -46,7 +47,11 @@ class AzureFaultWorld(AzureWorld):
     def connect(self, **options: Any) -> Any:  # noqa: ANN401  as above
         """In both."""
         both = {"main": SubscriptionSettings(id=SUB), "other": SubscriptionSettings(id=OTHER_SUB)}
-        quick = {"connection_verify": str(self.folder / "ca.pem"), "connection_timeout": 1, "read_timeout": 0.2}
+        quick = {
+            "connection_verify": str(self.folder / "ca.pem"),
+            "connection_timeout": patience(1),
+            "read_timeout": patience(0.2),
+        }
         return super().connect(**{"subscriptions": both, "options": quick, **options})
 
     def anew(self) -> Cloud:

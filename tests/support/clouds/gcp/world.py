@@ -20,6 +20,7 @@ from gpuwatch.clouds.gcp.cloud import GcpCloud
 from gpuwatch.clouds.gcp.labels import labels_of, tags_of
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
+from tests.support.clouds.fault_worlds import patience
 from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.gcp.machines import SECONDS, Group, Machine, Project, fingerprint
 from tests.support.clouds.gcp.service import FakeGcp
@@ -274,8 +275,8 @@ class GcpFaultWorld:
             credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
             endpoint_url=self.server.url,
             page_size=self.page,
-            connect_seconds=0.5,
-            read_seconds=0.3,
+            connect_seconds=patience(0.5),
+            read_seconds=patience(0.3),
         )
 
     def launch(self, tags: Mapping[str, str], *, region: str) -> str:

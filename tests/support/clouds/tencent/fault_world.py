@@ -11,7 +11,7 @@ from gpuwatch.clouds.tencent import line
 from gpuwatch.clouds.tencent.cloud import TencentCloud
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
-from tests.support.clouds.fault_worlds import FLEET
+from tests.support.clouds.fault_worlds import FLEET, patience
 from tests.support.clouds.faults import Fault
 from tests.support.clouds.server import CloudServer, serving
 from tests.support.clouds.tencent.fake import SECRET_ID, SECRET_KEY, FakeTencent
@@ -63,7 +63,7 @@ class TencentFaultWorld:
             regions=REGIONS,
             key_file=str(self._key_file),
             endpoint_url=self.server.url,
-            timeouts=(0.3, 0.3),
+            timeouts=(patience(0.3), patience(0.3)),
         )
 
     def launch(self, tags: Mapping[str, str], *, region: str) -> str:
