@@ -49,7 +49,7 @@ quick: $(VENV)/dev
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile quick -m 'not component and not slow' tests/unit $(ARGS)
 
 test: $(VENV)/dev
-	@sh tests/support/components.sh
+	@PYTHON=$(BIN)/python sh tests/support/components.sh
 	$(BIN)/python -m tests.support.contained $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 gpu-test: $(VENV)/dev

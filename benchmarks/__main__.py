@@ -10,7 +10,20 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import agent, backtest, clouds, controller, cost, crowd, ledger, page, sick_gpu, signals, simulation
+from benchmarks import (
+    agent,
+    backtest,
+    clouds,
+    controller,
+    cost,
+    crowd,
+    kubernetes,
+    ledger,
+    page,
+    sick_gpu,
+    signals,
+    simulation,
+)
 from benchmarks.figures import Figure, put, table
 
 # Of real recordings, with tables of their own; minutes more, and not in the repository.
@@ -39,9 +52,16 @@ def main() -> int:
         "backtest": backtest.measure,
         "page": page.measure,
         "crowd": crowd.measure,
+        "kubernetes": kubernetes.measure,
         "sick": lambda: sick_gpu.measure(arguments.hang_seconds),
     }
     chosen = arguments.sections or [name for name in sections if name != "sick"]  # minutes more
+    if "kubernetes" in chosen and not kubernetes.possible():
+        how = "python3 tests/support/kubernetes_programs.py builds kube-apiserver and etcd"
+        if arguments.sections:
+            parser.error(f"section kubernetes needs a real API server: {how}")
+        print(f"left out: kubernetes ({how})", file=sys.stderr)
+        chosen.remove("kubernetes")
     for name in chosen:
         if name not in (*sections, *_RECORDINGS):
             parser.error(f"{name!r} is no section; there are {', '.join([*sections, *_RECORDINGS])}")
@@ -79,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         "backtest",
         "page",
         "crowd",
+        "kubernetes",
         "sick",
         *_RECORDINGS,
     )

@@ -18,6 +18,7 @@ from tests.support.builders.sick_gpus import Patient
 from tests.support.components import require
 from tests.support.fakes.nvml import StubDriver, build
 from tests.support.paths import TESTS
+from tests.support.real.kubernetes import ControlPlane, control_plane, end_control_plane
 from tests.support.real.postgresql import end_postgresql
 from tests.support.slow_tests import SLOW
 
@@ -82,6 +83,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_sessionfinish() -> None:
     """Servers that tests share end with their worker."""
     end_postgresql()
+    end_control_plane()
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +113,14 @@ def source(driver: StubDriver, hand: ManualClock, monkeypatch: pytest.MonkeyPatc
     opened = NvmlSource(hand)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    """A real API server of Kubernetes, without a node; what a test leaves there is taken away."""
+    running = control_plane()
+    yield running
+    running.empty()
 
 
 @pytest.fixture(scope="module")

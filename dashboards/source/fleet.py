@@ -1,6 +1,7 @@
 """The fleet: what is on, busy, idle, wasted, saved, and at risk."""
 
 from dashboards.source.boards import AGENTS, CLUSTER, FLEET, JOB, POOL, board, node_link
+from dashboards.source.kubernetes import KUBERNETES
 from dashboards.source.parts import (
     BLUE,
     COLOURS,
@@ -311,6 +312,6 @@ def fleet() -> Json:
         "fleet",
         "What is on, busy, idle, wasted, saved, and at risk. Needs the controller's metrics and the agents'.",
         [JOB, AGENTS, CLUSTER, FLEET, POOL],
-        [_AT_A_GLANCE, _OVER_TIME, _WHO, _RISK],
+        [_AT_A_GLANCE, _OVER_TIME, _WHO, KUBERNETES, _RISK],
         since="now-6h",
     )

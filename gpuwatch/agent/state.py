@@ -58,13 +58,14 @@ class AgentCore:
         owner: Callable[[int], WorkOwner | None] = lambda _: None,
         blind: Callable[[], tuple[str, ...]] = tuple,
         local_disks: Callable[[float], LocalDisks | None] = lambda _: None,
+        pods: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
     ) -> None:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
         `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks` the use of its local
         disks, `blind` what this agent cannot see. `service_pids` is given the pids of all processes on the GPUs and
         returns those that are the machine's own, without those of which that is not sure; `owner` names a process by
-        its pid. None of them may wait.
+        its pid, `pods` those of each GPU by its uuid. None of them may wait.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
@@ -77,6 +78,7 @@ class AgentCore:
         self._owner = owner
         self._blind = blind
         self._local_disks = local_disks
+        self._pods = pods
         self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
         self._cycle: Cycle | None = None
         self._read: dict[str, GpuReading | GpuDown] = {}
@@ -357,7 +359,11 @@ class AgentCore:
         activity = with_owners(with_settings(published.memory.activity), self._owner)
         known = published.memory.gpus
         health, use = published.health, published.use
-        gpus = tuple(replace(named(gpu), health=health.get(gpu.uuid), use=use.get(gpu.uuid)) for gpu in known)
+        pods = self._pods()
+        gpus = tuple(
+            replace(named(gpu), health=health.get(gpu.uuid), use=use.get(gpu.uuid), pods=pods.get(gpu.uuid, ()))
+            for gpu in known
+        )
         doubt = self._staleness(published, now_monotonic)
         if doubt is None and published.version == 0:
             doubt = "no cycle is complete yet"

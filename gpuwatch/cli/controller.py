@@ -80,6 +80,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
     use(secret_stores(settings.named_clouds))
     clock, timings = SystemClock(), Timings()
     cloud = cloud_of(settings, clock, timings)
+    cluster = settings.kubernetes.connect(clock) if settings.kubernetes.configured else None
     unwritten = read_only and settings.ledger.unwritten
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     recall(cloud, ledger)
@@ -111,9 +112,12 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
             ).price,
             timings=timings,
             interval_seconds=settings.interval,
+            cluster=cluster,
         )
     finally:
         ledger.close()
+        if cluster is not None:
+            cluster.close()
 
 
 def run(settings: Settings, reload: Callable[[], Settings]) -> None:

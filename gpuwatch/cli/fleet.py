@@ -135,6 +135,7 @@ def status(
         from gpuwatch.cli import quotas  # noqa: PLC0415  loaded by this command only
         from gpuwatch.cli import render as show  # noqa: PLC0415  likewise
         from gpuwatch.cli import status as listing  # noqa: PLC0415  likewise
+        from gpuwatch.cli import status_pods as pods  # noqa: PLC0415  likewise
         from gpuwatch.cli.console import console, width_of  # noqa: PLC0415  likewise
         from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
         from gpuwatch.controller.node_row import StatusPage, nodes_page  # noqa: PLC0415  likewise
@@ -148,17 +149,14 @@ def status(
         if as_json:
             for trouble in limits.troubles:
                 say(trouble, err=True)
-            say(
-                json_text(
-                    "status",
-                    StatusPage(at=page.at, total=page.total, nodes=page.nodes, silent=page.silent, quotas=limits.rows),
-                )
-            )
+            say(json_text("status", StatusPage.of(page, limits.rows)))
             return
         out = console()
         print_lines([*listing.table(page, choice, width_of(out)), listing.totals(page), *listing.hints(page)], out)
         print_lines(
             [
+                *pods.cluster_lines(page),
+                *pods.pods_table(page, width_of(out)),
                 *show.cautions(parts.rules),
                 *show.remarks(done, parts.ledger.leader()),
                 *show.untried(done, parts.rules),

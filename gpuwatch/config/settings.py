@@ -17,6 +17,8 @@ from gpuwatch.controller.observe import settings as signal_settings
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.guard import Limits, Rulebook
+from gpuwatch.kubernetes import settings as kubernetes_settings
+from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.ledger import settings as ledger_settings
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.duration import Seconds, format_duration
@@ -68,6 +70,7 @@ class Settings:
         MinLen(1),
         Setting("Several clouds by names of your choice, in place of the section `cloud`; all in one fleet."),
     ] = field(default_factory=dict)
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     signals: ObserveSettings = field(default_factory=ObserveSettings)
     pools: Annotated[
         dict[str, PoolRules],
@@ -163,6 +166,10 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
         settings.notify, require_notification=settings.limits.require_notification
     )
     yield from _of_clouds(settings)
+    yield from kubernetes_settings.contradictions(settings.kubernetes)
+    yield from validation.unknown(
+        settings.pools, ((("kubernetes", "pools"), each) for each in settings.kubernetes.pools)
+    )
     yield from price_settings.contradictions(settings.prices)
     yield from secrets.contradictions(settings, named.secret_stores(settings.named_clouds).forms)
     yield from validation.contradictions(settings.pools, settings.calendars)

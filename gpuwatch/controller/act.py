@@ -23,6 +23,7 @@ from gpuwatch.clouds import (
     ThrottledError,
 )
 from gpuwatch.clouds.permit import Permit, in_force
+from gpuwatch.controller import cluster_calls
 from gpuwatch.controller.context import Act, ControllerContext, Missing
 from gpuwatch.controller.settle import given_up
 from gpuwatch.controller.startup_pause import with_foreign
@@ -48,6 +49,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.looked_again import looked_again
 from gpuwatch.model.promise import arguments_of, promise_of
+from gpuwatch.model.verbs import OF_CLUSTER
 from gpuwatch.policies import capacity
 
 log = logging.getLogger(__name__)
@@ -83,12 +85,19 @@ def execute(
     close_gone(parts, observation, round_id)
     _drop_unenrolled(parts, observation, round_id)
     tried: tuple[Step, ...] = ()
-    denied = 0
+    denied, broken = 0, False
     for review in (review for review in reviews if review.allowed):
+        of_cluster = review.step.verb in OF_CLUSTER
+        if of_cluster and broken:
+            continue
         outcome = _act(parts, observation, review, round_id, tried)
         yield Act(review=review, outcome=outcome)
-        denied = denied + 1 if outcome.status is Status.DENIED else 0
-        if outcome.status in _BREAKERS or denied == _DENIED_IN_A_ROW:
+        if of_cluster:
+            # The API server's silence says nothing about the cloud.
+            broken = outcome.status in _BREAKERS | {Status.DENIED}
+        else:
+            denied = denied + 1 if outcome.status is Status.DENIED else 0
+        if not of_cluster and (outcome.status in _BREAKERS or denied == _DENIED_IN_A_ROW):
             log.warning("No further calls in this round: %s", outcome.detail)
             return
         if review.step.verb in LETS_GO | ADDITIONS and outcome.status is not Status.CANCELLED:
@@ -212,6 +221,11 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
         return f"the cloud gives no answer about it: {error}"
     if node is None:
         return "the cloud no longer lists it"
+    seen = observation.fleet.find(node_id)
+    looked = cluster_calls.looked_at(parts, node, None if seen is None else seen.kubernetes)
+    if isinstance(looked, str):
+        return looked
+    node = looked
     if node.state is not NodeState.STOPPED:
         signal = parts.signals.confirm(node)
         if (late := _late(signal, parts.rules.limits.max_confirmation_age)) is not None:
@@ -272,6 +286,8 @@ def _ask(parts: ControllerContext, intent: Intent, observation: Observation, per
     cloud, node_id, key = parts.cloud, intent.node_id, intent.key
     node = observation.fleet.find(node_id)
     group = None if node is None else node.group
+    if intent.verb in OF_CLUSTER:
+        return cluster_calls.asked(parts, intent, permit)
     if intent.verb is Verb.STOP:
         cloud.stop(node_id, key, permit=permit)
     elif intent.verb is Verb.TERMINATE:

@@ -10,6 +10,7 @@ from gpuwatch.controller.clock_steps import ClockSteps
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
+from gpuwatch.kubernetes import Cluster
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.budget import BudgetState
@@ -47,6 +48,7 @@ class ControllerContext:
     signals: NodeReportSource
     ledger: RoundLedger
     rules: Rulebook
+    cluster: Cluster | None = None  # None: no Kubernetes cluster is in the settings
     prices: Callable[[PriceKey, datetime], Price | None] = lambda _hire, _now: None
     meter: Meter | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()

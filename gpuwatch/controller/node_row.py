@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Self
 
 from gpuwatch.controller.context import Round
+from gpuwatch.controller.pod_rows import ClusterRow, PodRow, cluster_row, pod_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard.consent import wants_approval
 from gpuwatch.ledger import PastRound
@@ -107,12 +109,17 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesPage:
-    """Nodes of one round; `total` is how many match the query. `silent` are the places that gave no answer."""
+    """Nodes of one round; `total` is how many match the query. `silent` are the places that gave no answer.
+
+    `kubernetes` is the cluster, null without one; `pods` are those of it that have held GPUs without use for an hour.
+    """
 
     at: datetime
     total: int
     nodes: tuple[NodeRow, ...]
     silent: tuple[Silence, ...] = ()
+    kubernetes: ClusterRow | None = None
+    pods: tuple[PodRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +144,32 @@ class StatusPage(NodesPage):
 
     quotas: tuple[QuotaRow, ...] = ()
 
+    @classmethod
+    def of(cls, page: NodesPage, quotas: tuple[QuotaRow, ...]) -> Self:
+        """The page with the account's limits."""
+        return cls(
+            at=page.at,
+            total=page.total,
+            nodes=page.nodes,
+            silent=page.silent,
+            kubernetes=page.kubernetes,
+            pods=page.pods,
+            quotas=quotas,
+        )
+
 
 def nodes_page(done: Round, rules: Rulebook) -> NodesPage:
     """All nodes, as `gpuwatch status` lists them."""
     rows = node_rows(done, rules)
-    return NodesPage(at=done.observation.now, total=len(rows), nodes=rows, silent=done.observation.fleet.silent)
+    seen = done.observation
+    return NodesPage(
+        at=seen.now,
+        total=len(rows),
+        nodes=rows,
+        silent=seen.fleet.silent,
+        kubernetes=cluster_row(seen),
+        pods=pod_rows(seen),
+    )
 
 
 def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:

@@ -12,6 +12,7 @@ from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.silence import of_cloud
 from gpuwatch.controller.act import execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
+from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious, with_foreign
 from gpuwatch.guard import Rulebook
@@ -69,6 +70,7 @@ def observe(parts: ControllerContext) -> Observation:
         places=tuple(sorted(outlook.places)),
         silent=outlook.silent,
     )
+    fleet = with_cluster(fleet, None if parts.cluster is None else parts.cluster.view())
     from_agents = [query for query in queries if query.expression is None]
     measures += parts.signals.measure(fleet, from_agents) if from_agents else ()
     now = parts.clock.now()
@@ -114,6 +116,8 @@ def _memory(parts: ControllerContext, fleet: Fleet) -> timedelta:
     for pool in fleet.pools:
         rules = parts.rules.pool(pool).scaling
         waits += [rules.cooldown_out, rules.cooldown_in, rules.stabilisation]
+        nodes = parts.rules.pool(pool).kubernetes
+        waits += [nodes.drain_rest + 2 * nodes.drain_timeout]
     return timedelta(seconds=max(waits))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.controller import cluster_calls
 from gpuwatch.controller.absence import is_gone
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launches import Found, Launches
@@ -31,6 +32,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.verbs import OF_CLUSTER
 
 __all__ = ["MAX_ATTEMPTS", "MAX_REFUSALS", "SETTLE_TIMEOUT", "given_up", "reconcile"]
 
@@ -67,6 +69,8 @@ def _became(parts: ControllerContext, entry: OpenIntent, launches: Launches) -> 
         found = launches.became(entry)
     elif entry.intent.verb is Verb.GROW:
         found = _grown(parts, entry)
+    elif entry.intent.verb in OF_CLUSTER:
+        found = cluster_calls.became(parts, entry)
     else:
         found = _of_node(parts, entry)
     if entry.last is not None and (found is None or found[0] in NOT_DONE) and _exhausted(entry):

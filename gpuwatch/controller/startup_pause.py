@@ -26,8 +26,11 @@ def begin(parts: ControllerContext) -> None:
 
 
 def with_foreign(parts: ControllerContext, ledger: LedgerView, nodes: Iterable[Node]) -> LedgerView:
-    """The view with those decisions on the fleet's machines that this ledger lacks."""
-    keys = {node.tags.get(DECISION_TAG, "") for node in nodes if node.enrolled} - {""}
+    """The view with those decisions on the fleet's machines, and on node objects, that this ledger lacks."""
+    nodes = tuple(nodes)
+    keys = {node.tags.get(DECISION_TAG, "") for node in nodes if node.enrolled}
+    keys |= {node.kubernetes.cordoned_by or "" for node in nodes if node.kubernetes is not None}
+    keys -= {""}
     return replace(ledger, foreign=parts.ledger.identity.foreign(keys)) if keys else ledger
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
-from gpuwatch.guard import activity, bill, consent, launches, ownership, rate_limits
+from gpuwatch.guard import activity, bill, consent, kubernetes, launches, ownership, rate_limits
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
 from gpuwatch.guard.consent import untried
 from gpuwatch.guard.growth import instead, largest
@@ -18,7 +18,19 @@ from gpuwatch.guard.mass_idleness import Burst, burst
 from gpuwatch.guard.rate_limits import month_budget
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.guard.settings import Limits
-from gpuwatch.model.decision import ADDITIONS, LETS_GO, Answer, Decision, Observation, Review, Status, Step, Verb
+from gpuwatch.model.decision import (
+    ADDITIONS,
+    LETS_GO,
+    REMOVALS,
+    Answer,
+    Decision,
+    Observation,
+    Review,
+    Status,
+    Step,
+    Verb,
+)
+from gpuwatch.model.verbs import PREPARES
 
 __all__ = [
     "RULES",
@@ -36,9 +48,11 @@ __all__ = [
 
 _ALL = frozenset(Verb) - {Verb.HOLD}
 # Removals, and the notices that announce them. The end of a member's protection is the first half of its termination:
-# every rule for the one applies to the other.
+# every rule for the one applies to the other. So it is with a Kubernetes node's cordon and drain.
 _LET_GO = LETS_GO | {Verb.NOTICE}
-_TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT})
+_TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT}) | PREPARES
+# The undoing of our own cordon gives back what was there before: nothing stands against it but that nothing is done.
+_UNDO = frozenset({Verb.UNCORDON})
 _MEMBER = frozenset({Verb.PROTECT, Verb.UNPROTECT})
 # The steps that are about no node.
 _GROUPS = frozenset({Verb.GROW})
@@ -46,16 +60,23 @@ _NO_NODE = frozenset({Verb.LAUNCH, Verb.GROW})
 
 RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "observe_only": (_ALL, ownership.observe_only),
-    "paused": (_ALL, ownership.paused),
-    "not_enrolled": (_ALL, ownership.not_enrolled),
-    "other_ledger": (_ALL - _NO_NODE, ownership.other_ledger),
+    "paused": (_ALL - _UNDO, ownership.paused),
+    "not_enrolled": (_ALL - _UNDO, ownership.not_enrolled),
+    "other_ledger": (_ALL - _NO_NODE - _UNDO, ownership.other_ledger),
     "protected": (_LET_GO | ADDITIONS, ownership.protected),
     "snoozed": (_LET_GO, ownership.snoozed),
     "unknown_pool": (_LET_GO | ADDITIONS, ownership.unknown_pool),
     "other_cloud": (_LET_GO | ADDITIONS, ownership.other_cloud),
     "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
+    "cluster_unknown": (_LET_GO, kubernetes.cluster_unknown),
+    "node_owner": (_LET_GO, kubernetes.node_owner),
+    "kept_node": (_LET_GO, kubernetes.kept_node),
+    "foreign_cordon": (_LET_GO, kubernetes.foreign_cordon),
+    "not_ours": (_UNDO, kubernetes.not_ours),
+    "pods_stay": (_LET_GO, kubernetes.pods_stay),
+    "not_drained": (REMOVALS | {Verb.UNPROTECT}, kubernetes.not_drained),
     "reserved_capacity": (_LET_GO, bill.reserved_capacity),
-    "still_billed": (frozenset({Verb.STOP, Verb.NOTICE}), bill.still_billed),
+    "still_billed": (PREPARES | {Verb.STOP, Verb.NOTICE}, bill.still_billed),
     "unsupported": (_LET_GO, ownership.unsupported),
     "action_not_enabled": (_LET_GO, ownership.action_not_enabled),
     "backtest": (_LET_GO, consent.backtest),

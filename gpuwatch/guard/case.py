@@ -8,6 +8,7 @@ from gpuwatch.guard.settings import Limits
 from gpuwatch.model.decision import Observation, Step, Verb
 from gpuwatch.model.duration import backoff_seconds
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.verbs import prepared
 from gpuwatch.policies import PoolRules, idle
 
 
@@ -64,9 +65,9 @@ def refuse(sentence: str, remedy: str) -> Finding:
 
 
 def final_verb(case: Case) -> Verb:
-    """The step's verb; of a notice, that of the removal which it announces."""
+    """The step's verb; of a notice and of what prepares a removal, that of the removal."""
     if case.step.verb is not Verb.NOTICE:
-        return case.step.verb
+        return prepared(case.step.verb, case.step.arguments)
     choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
     return Verb.TERMINATE if case.asleep or choice == "terminate" else Verb.STOP
 

@@ -10,6 +10,7 @@ from gpuwatch.guard.settings import Limits
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.model.promise import Notice
+from gpuwatch.model.verbs import prepared
 from gpuwatch.policies import PoolRules, idle, notices
 from gpuwatch.policies.fingerprint import fingerprint, removes
 
@@ -46,7 +47,7 @@ def no_notice(case: Case) -> Finding:
         return refuse("It has had no notice since it was stopped.", _FIRST)
     for wrong in (
         notices.withdrawn(notice, case.pool),
-        notices.sharper(notice, case.step.verb),
+        notices.sharper(notice, prepared(case.step.verb, case.step.arguments)),
         notices.outdated(notice, now),
     ):
         if wrong is not None:

@@ -6,7 +6,9 @@ from gpuwatch.guard.case import Case, Finding, allow, final_verb, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import LocalDisks, Node
+from gpuwatch.model.verbs import PREPARES, prepared
 from gpuwatch.policies import capacity, elsewhere, idle
+from gpuwatch.policies.kubernetes_obstacles import joined
 from gpuwatch.policies.profiles import OWNED
 
 RECENT = timedelta(days=1)
@@ -29,7 +31,8 @@ def observe_only(case: Case) -> Finding:
 def paused(case: Case) -> Finding:
     """Refuses everything in a paused pool, or in all pools.
 
-    In an incident one quick command must prevent all actions. The pause is in the ledger and survives a restart. A
+    In an incident one quick command must prevent all actions. Only the undoing of an own cordon on a Kubernetes node
+    passes: it gives back what was there before. The pause is in the ledger and survives a restart. A
     round in progress finishes as decided; the next round obeys the pause. Notices stay during the pause; afterwards
     each is withdrawn and given again with its whole grace (`no_notice`).
 
@@ -173,7 +176,7 @@ def action_not_enabled(case: Case) -> Finding:
 
     Set `pools.<name>.profile`, or `action`, `occupied`, `parked` or `stalled` in `pools.<name>.idle`.
     """
-    state, verb = case.machine.activity.state, case.step.verb
+    state, verb = case.machine.activity.state, prepared(case.step.verb, case.step.arguments)
     if case.asleep:
         return allow("It does not run.")
     choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
@@ -194,16 +197,17 @@ def owned(case: Case) -> Finding:
     """Refuses to change what another system manages.
 
     This is a group without consent, and what EKS, Batch, SageMaker and the like manage; of a group with consent it is
-    stopping or starting a member. A group terminates and replaces a stopped member: nothing is saved and the disk is
-    lost. Members are removed by name only. Lowering the group's size would let the cloud choose the wrong node. Members
-    of a group that the cloud does not list stay.
+    stopping or starting a member. A node of the configured Kubernetes cluster passes in a pool with
+    `pools.<name>.kubernetes.node_owner: gpuwatch`, although EKS, GKE, AKS, ACK or TKE marked it. A group terminates and
+    replaces a stopped member: nothing is saved and the disk is lost. Members are removed by name only. Lowering the
+    group's size would let the cloud choose the wrong node. Members of a group that the cloud does not list stay.
 
     Use the scale-down of that system. For a group with consent set `pools.<name>.idle.action: terminate`, which removes
     a member together with its place; with `action: stop` a member does not even get a notice. To start members, raise
     the group's desired size.
     """
     node = case.machine
-    if node.managed_by is not None:
+    if node.managed_by is not None and not joined(node, case.pool_rules.kubernetes):
         return refuse(
             f"It belongs to {node.managed_by}.", "That system must scale it; it would only replace a stopped node."
         )
@@ -211,7 +215,8 @@ def owned(case: Case) -> Finding:
         return refuse(f"Its group {node.group} is unknown.", "The cloud must list the group.")
     if node.group is not None and case.step.verb is Verb.START:
         return refuse("Its group starts its own members.", "Raise the group's desired size.")
-    if node.group is not None and (case.step.verb is Verb.STOP or _would_stop(case)):
+    verb = prepared(case.step.verb, case.step.arguments)
+    if node.group is not None and (verb is Verb.STOP or _would_stop(case)):
         return refuse(
             "A stopped member of an Auto Scaling group is replaced by the group.",
             "Set `action: terminate` for the pool: the member is then terminated together with its place.",
@@ -311,7 +316,7 @@ def group_rules(case: Case) -> Finding:
         return allow(f"The group takes up to {group.max_size} nodes.")
     leaving = sum(
         1
-        for step in case.counts(frozenset({Verb.TERMINATE, Verb.UNPROTECT}))
+        for step in case.counts(PREPARES | {Verb.TERMINATE, Verb.UNPROTECT})
         if step.node_id != case.step.node_id and (step.node_id in group.node_ids or _in(case, step.node_id, group.id))
     )
     if group.desired - leaving - 1 < group.min_size:

@@ -10,10 +10,12 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse, retry_wait_seconds
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.verbs import PREPARES
 from gpuwatch.policies import capacity
 
 _HOUR = timedelta(hours=1)
 _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
+_ANSWERED = REMOVALS | PREPARES  # they count once they may have been carried out
 
 
 def in_flight(case: Case) -> Finding:
@@ -147,22 +149,25 @@ def blast_radius(case: Case) -> Finding:
 
     An action counts for an hour after its last attempt, also if the machine hangs in `stopping` for longer. An action
     without an answer counts, and so does one given up after it may have happened; an action that the cloud refused does
-    not. The end of a member's scale-in protection counts as its removal; both together count once. After a veto
-    or refusal, a machine comes after the others for an hour.
+    not. The end of a member's scale-in protection counts as its removal, and so do the cordon and the drain of a
+    Kubernetes node. All together count once, also where the cordon was undone. After a veto or refusal, a machine comes
+    after the others for an hour.
 
     Wait, or raise the limit.
     """
     limits = case.limits
-    past, granted = _gone_within_the_hour(case), case.counts(LETS_GO)
+    past, begun = _gone_within_the_hour(case), {each.node_id for each in _within_the_hour(case, PREPARES)}
+    # Of a Kubernetes node the first step counts in its round: those that follow are of the same removal.
+    granted = [step for step in case.counts(LETS_GO) if step.node_id not in begun]
     counted = {each.node_id for each in past if isinstance(each, Intent)}
     fresh = [step for step in granted if step.node_id not in counted]
     hour = len(past) + len(fresh)
     # What was terminated within the hour is a part of the fleet that the share is of.
-    there = case.observation.fleet.enrolled()
+    there = case.observation.fleet.enrolled
     enrolled = len(there) + len({each.node_id for each in past} - there)
     share = math.ceil(limits.max_stops_per_hour_ratio * enrolled)
     for count, limit, name in (
-        (len(granted), limits.max_stops_per_round, "max_stops_per_round"),
+        (0 if case.step.node_id in begun else len(granted), limits.max_stops_per_round, "max_stops_per_round"),
         (hour, limits.max_stops_per_hour, "max_stops_per_hour"),
         (hour, share, "max_stops_per_hour_ratio"),
     ):
@@ -203,14 +208,14 @@ def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:
         for done in ledger.recent
         if done.verb in verbs
         and done.status is not Status.CANCELLED
-        and (done.reached or done.verb not in REMOVALS)
+        and (done.reached or done.verb not in _ANSWERED)
         and (done.at if done.reached_at is None else done.reached_at) > hour_ago
     }
     for each in ledger.open_intents:
         if each.intent.verb not in verbs or each.intent.node_id == case.step.node_id:
             continue
         late = each.reached_at is not None and each.reached_at <= hour_ago
-        if each.intent.verb not in REMOVALS or (each.counts and not late):
+        if each.intent.verb not in _ANSWERED or (each.counts and not late):
             found[each.intent.key] = each.intent
     return list(found.values())
 

@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from gpuwatch.ledger import scale_in_protection
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.indexes import ENDS_STOP, SHIELDING
+from gpuwatch.ledger.indexes import BESIDE_NOTICES, ENDS_STOP
 from gpuwatch.ledger.tables import NOTICES, OPEN_INTENTS, STOPPED
 from gpuwatch.model.decision import FINAL, Intent, Status, Verb
 
@@ -17,7 +17,7 @@ def mark(db: Connection, intent: Intent, status: Status, at: datetime) -> None:
     scale_in_protection.settle(db, intent, status, at)
     if status in FINAL:
         db.execute(OPEN_INTENTS.delete().where(OPEN_INTENTS.c.key == intent.key))
-    if status is not Status.SETTLED or intent.verb in SHIELDING:
+    if status is not Status.SETTLED or intent.verb in BESIDE_NOTICES:
         return
     db.execute(NOTICES.delete().where(NOTICES.c.node_id == node_id))
     if intent.verb is Verb.NOTICE:

@@ -26,8 +26,10 @@ from gpuwatch.ledger.tables import (
     WISHES,
 )
 from gpuwatch.model.decision import FINAL, Status, Verb
+from gpuwatch.model.verbs import OF_CLUSTER
 
-SHIELDING = frozenset({Verb.PROTECT, Verb.UNPROTECT})  # they neither give nor end a notice
+SHIELDING = frozenset({Verb.PROTECT, Verb.UNPROTECT})
+BESIDE_NOTICES = SHIELDING | OF_CLUSTER  # they neither give nor end a notice
 ENDS_STOP = (Verb.STOP, Verb.START, Verb.TERMINATE)
 _WISHES_COMPARED = timedelta(days=7)  # compaction drops them after eight
 _ROWS_AT_ONCE = 100
@@ -37,7 +39,7 @@ def untrue(db: Connection) -> Iterator[Broken]:
     """What the indexes say and the records do not, or the other way round; the first of each."""
     yield from _open_intents(db)
     yield from _pauses(db)
-    yield from _standing(db, NOTICES, Verb.NOTICE, tuple(set(Verb) - SHIELDING))
+    yield from _standing(db, NOTICES, Verb.NOTICE, tuple(set(Verb) - BESIDE_NOTICES))
     yield from _standing(db, SHIELDS, Verb.PROTECT, tuple(SHIELDING))
     yield from _standing(db, STOPPED, Verb.STOP, ENDS_STOP)
     yield from _wishes(db)

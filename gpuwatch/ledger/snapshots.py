@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.ledger.cluster_snapshots import stored_node, stored_view, whole_view
 from gpuwatch.ledger.records import LedgerError, PastRound, with_present_code
 from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step
 from gpuwatch.model.evidence_text import newest_reset
@@ -145,7 +146,7 @@ def _pieces(
     encode_ = msgspec.msgpack.Encoder().encode
     fleet = observation.fleet
     nodes = fleet.nodes
-    yield encode_(replace(observation, fleet=replace(fleet, nodes=())))
+    yield encode_(replace(observation, fleet=replace(fleet, nodes=(), cluster=stored_view(fleet.cluster, nodes))))
     yield encode_(None if rulebook is None else {**msgspec.to_builtins(rulebook), _PROFILES: True})
     for first in range(0, len(nodes), _NODES_PER_PIECE):
         yield encode_([_stored(node) for node in nodes[first : first + _NODES_PER_PIECE]])
@@ -157,6 +158,7 @@ def _pieces(
 
 def _stored(node: Node) -> Node:
     """The node with the newest of what was busy on it: all 16 would make a round two and a half times as large."""
+    node = stored_node(node)
     verdict = node.verdict
     if verdict is None or len(verdict.last_busy) < 2:  # noqa: PLR2004  more than the newest
         return node
@@ -200,7 +202,7 @@ def _decode_pieces(round_id: int, at: datetime, codec: int, body: bytes) -> Past
     nodes: list[Node] = []
     for piece in iter(lambda: next(pieces), b""):
         nodes.extend(msgspec.msgpack.decode(piece, type=list[Node]))
-    fleet = replace(observation.fleet, nodes=tuple(nodes))
+    fleet = replace(observation.fleet, nodes=tuple(nodes), cluster=whole_view(observation.fleet.cluster, nodes))
     proposals = _decode_proposals(next(pieces), codec)
     decisions = msgspec.msgpack.decode(next(pieces), type=tuple[Decision, ...])
     reviews = msgspec.msgpack.decode(next(pieces), type=tuple[Review, ...])

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 from gpuwatch.ledger import active_times
 from gpuwatch.ledger.attempts import attempts, launched, opened
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.indexes import ENDS_STOP, SHIELDING
+from gpuwatch.ledger.indexes import BESIDE_NOTICES, ENDS_STOP
 from gpuwatch.ledger.records import Entry, read_reason
 from gpuwatch.ledger.scale_in_protection import shields
 from gpuwatch.ledger.tables import (
@@ -47,8 +47,9 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
+from gpuwatch.model.verbs import OF_CLUSTER
 
-CHANGES_MACHINES = LETS_GO | ADDITIONS
+CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
@@ -75,7 +76,7 @@ _IN_FORCE = (
         .where(
             _LATER_INTENT.c.node_id == INTENTS.c.node_id,
             _LATER_INTENT.c.id > INTENTS.c.id,
-            _LATER_INTENT.c.verb.not_in(sorted(SHIELDING)),
+            _LATER_INTENT.c.verb.not_in(sorted(BESIDE_NOTICES)),
             _LATER_OUTCOME.c.id > OUTCOMES.c.id,
             _LATER_OUTCOME.c.status == Status.SETTLED.value,
         )

@@ -19,34 +19,19 @@ from gpuwatch.model.measurement import MetricValue, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice
+from gpuwatch.model.verbs import ADDITIONS, LETS_GO, REMOVALS, Verb
 
+__all__ = ["ADDITIONS", "DECISION_TAG", "FINAL", "LAUNCHED_AT", "LETS_GO", "NOTIFIED_TAG", "NOT_DONE", "REMOVALS"]
+__all__ += ["SETTLE_TIMEOUT", "Advice", "Answer", "Decision", "DesiredNodes", "Done", "Intent", "LedgerView"]
+__all__ += ["Observation", "OpenIntent", "Outcome", "Proposal", "Reason", "Review", "Status", "Step", "Stopped"]
+__all__ += ["Verb", "Wait", "reason_with_refusals"]
 
-class Verb(StrEnum):
-    """What a step does to its target; HOLD does nothing and says why."""
-
-    HOLD = "hold"
-    NOTICE = "notice"  # tag the instance, write to the log; the grace period begins
-    WITHDRAW = "withdraw"  # the notice no longer holds
-    STOP = "stop"
-    TERMINATE = "terminate"  # of a group's member: with its place in the group
-    START = "start"  # a stopped node runs again
-    LAUNCH = "launch"  # one new node from the pool's template
-    GROW = "grow"  # a group's desired size is raised to `size`; never lowered
-    PROTECT = "protect"  # the group may not choose this member for its own scale-in
-    UNPROTECT = "unprotect"
-
-
-REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
-# What removes a node: a removal, or the end of the protection that keeps its group from one.
-LETS_GO = REMOVALS | {Verb.UNPROTECT}
 # The argument of a removal by which its machine's launch time at that moment is kept: another one proves a start.
 LAUNCHED_AT = "launched_at"
 # The tag that names the intent that launched a machine or gave it notice; its value is the intent's key.
 DECISION_TAG = "gpuwatch:decision-id"
 # The tag that says when a machine got its notice, or when the notice was withdrawn.
 NOTIFIED_TAG = "gpuwatch:notified-at"
-
-ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
+from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.model.silence import Silence
 
 # The pool of a node whose tags name none; it has rules even where the settings name no pool.
@@ -104,16 +105,14 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuVerdict:
-    """One GPU's activity, health and use within its node's verdict; an older agent reports the first alone.
-
-    `index` is None once the driver no longer lists the GPU and another one has its number.
-    """
+    """One GPU's activity, health and use within its node's verdict; an older agent reports the first alone."""
 
     uuid: str
-    index: int | None
+    index: int | None  # None once the driver no longer lists the GPU and another one has its number
     activity: Activity
     health: GpuHealth | None = None
     use: GpuUse | None = None
+    pods: tuple[str, ...] = ()  # `namespace/name` of those that the kubelet gave it, or a part of it, for certain
 
     @property
     def key(self) -> tuple[str, str | None]:
@@ -216,6 +215,7 @@ class Node:
     `still_billed` is why a stop would not end what it costs per hour, or, of a stopped machine, did not; None: it ends
     that. `cloud` is the name of its cloud in the settings, "" where they name none. In the state UNKNOWN `unseen` is
     why its cloud does not show it now, and `last_shown` the state that it showed last, where that is known.
+    `kubernetes` is the node object of the cluster that it is a node of; None: it is in none that gpuwatch knows.
     """
 
     id: str
@@ -244,6 +244,7 @@ class Node:
     cloud: str = ""
     unseen: str | None = None
     last_shown: NodeState | None = None
+    kubernetes: KubernetesNode | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)
 
@@ -254,9 +255,10 @@ class Node:
 
     @property
     def sound(self) -> bool:
-        """Whether work can be given to it: it runs, its use is known, and no GPU is failing or in a deadlock."""
+        """Whether work can be given to it: it runs, its use is known, no cordon, no GPU failing or in a deadlock."""
         verdict = self.signal.verdict
-        if self.state is not NodeState.RUNNING or verdict is None:
+        cordoned = self.kubernetes is not None and self.kubernetes.unschedulable
+        if self.state is not NodeState.RUNNING or verdict is None or cordoned:
             return False
         state = verdict.activity.state
         if state is State.UNKNOWN or state is State.STALLED:
@@ -331,7 +333,7 @@ class PoolView:
 class Fleet:
     """What one round observed, and when. `named` are pools that may be empty yet.
 
-    `places` are the parts of the clouds that have ever shown what they have; `silent` gave no answer now.
+    `places`: parts of clouds that ever answered; `silent`: those that do not now; `cluster`: Kubernetes, if configured.
     """
 
     observed_at: datetime
@@ -340,11 +342,12 @@ class Fleet:
     named: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     silent: tuple[Silence, ...] = ()
+    cluster: ClusterView | None = None
 
     def node(self, node_id: str) -> Node | None:
         """The node of that id, or of that name where the name is unique."""
         named = [node for node in self.nodes if node.name == node_id]
-        return next((node for node in self.nodes if node.id == node_id), named[0] if len(named) == 1 else None)
+        return self.find(node_id) or (named[0] if len(named) == 1 else None)
 
     def roster(self, pool: str) -> PoolView:
         """One pool; its minimum and coverage are about its members."""
@@ -354,12 +357,9 @@ class Fleet:
         """The node of that id, and never of that name."""
         return self._by_id.get(node_id)
 
+    @cached_property
     def enrolled(self) -> frozenset[str]:
         """The ids of all enrolled nodes, running or not."""
-        return self._enrolled
-
-    @cached_property
-    def _enrolled(self) -> frozenset[str]:
         return frozenset(node.id for node in self.nodes if node.enrolled)
 
     @cached_property
@@ -384,7 +384,6 @@ class Fleet:
         return {pool: self._roster(pool, nodes) for pool, nodes in pools.items()}
 
     def _roster(self, pool: str, nodes: list[Node]) -> PoolView:
-        """One pool's roster."""
         running = NodeState.RUNNING
         members = [node for node in nodes if node.enrolled and node.state is running]
         verdicts = [node.signal.verdict for node in members]

@@ -20,6 +20,7 @@ from gpuwatch.policies import (
     capacity,
     elsewhere,
     idle,
+    kubernetes,
     notices,
     scale_in_protection,
     scaling,
@@ -30,6 +31,8 @@ from gpuwatch.policies import (
 from gpuwatch.policies.capacity import LaunchRules, Startable
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
+from gpuwatch.policies.kubernetes_obstacles import joined
+from gpuwatch.policies.kubernetes_settings import KubernetesRules
 from gpuwatch.policies.profiles import ProfileName
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
@@ -89,6 +92,9 @@ class PoolRules:
     launch: Annotated[
         LaunchRules, Setting("Where new nodes come from when no stopped node and no group is left to grow.")
     ] = field(default_factory=LaunchRules)
+    kubernetes: Annotated[
+        KubernetesRules, Setting("What holds for those of its nodes that are in a Kubernetes cluster.")
+    ] = field(default_factory=KubernetesRules)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
@@ -149,7 +155,8 @@ def _shield(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
 
     Set up by the group's tag `gpuwatch:fleet`.
     """
-    return scale_in_protection.propose(observation, pool, _idle_rules(observation, rules))
+    ours = partial(joined, rules=rules.kubernetes)
+    return scale_in_protection.propose(observation, pool, _idle_rules(observation, rules), ours=ours)
 
 
 def _bounds(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
@@ -181,11 +188,14 @@ POLICIES: dict[str, Policy] = {
 # Where policies differ over one node, the safest verb wins; a start wins over what was meant for a stopped node.
 # UNPROTECT stands right before TERMINATE: it is the first half of one, and nothing else gives way to it.
 _SAFEST_FIRST = (
+    Verb.UNCORDON,
     Verb.WITHDRAW,
     Verb.PROTECT,
     Verb.START,
     Verb.HOLD,
     Verb.NOTICE,
+    Verb.CORDON,
+    Verb.DRAIN,
     Verb.STOP,
     Verb.UNPROTECT,
     Verb.TERMINATE,
@@ -249,7 +259,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     steps = [step if step.verb is hold else _in_date(step, observation) for step in (chosen | kept).values()]
     return Decision(
         pool=pool,
-        steps=tuple(steps),
+        steps=kubernetes.stepped(steps, observation, rules.kubernetes, rules.idle),
         clamps=tuple(clamps),
         target=target,
         advice=(

@@ -6,18 +6,26 @@ goes right before it terminates the member, in pools that say so, after the noti
 `resolve` lets it take the place of a termination and of nothing else. What somebody else protected stays protected.
 """
 
+from collections.abc import Callable
+
 from gpuwatch.model.decision import Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.policies.idle import IdleRules, lacking, wait_seconds
 
 
-def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
-    """A step for each member with a protection that is not what it should be."""
+def propose(
+    observation: Observation, pool: str, rules: IdleRules, *, ours: Callable[[Node], bool] = lambda _: False
+) -> Proposal:
+    """A step for each member with a protection that is not what it should be.
+
+    `ours` is whether a node is gpuwatch's all the same that another system's marks name.
+    """
     groups = {group.id for group in observation.fleet.roster(pool).groups if group.enrolled}
     members = [
         node
         for node in (observation.fleet.roster(pool).nodes if groups else ())
-        if node.group in groups and node.enrolled and node.managed_by is None and node.state is NodeState.RUNNING
+        if node.group in groups and node.enrolled and node.state is NodeState.RUNNING
+        if node.managed_by is None or ours(node)
     ]
     waits = ((node, wait_seconds(node, observation, rules)) for node in members)
     steps = tuple(step for node, wait in waits if (step := _step(node, wait, rules, observation)) is not None)

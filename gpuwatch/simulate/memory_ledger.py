@@ -13,7 +13,7 @@ from decimal import Decimal
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
 from gpuwatch.ledger.attempts import attempts, launched, opened, runs_again
-from gpuwatch.ledger.indexes import SHIELDING
+from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.views import CHANGES_MACHINES
@@ -294,7 +294,7 @@ class InMemoryLedger:
         del self._opened[intent.key]
         tried = attempts((each.status, each.at) for each in self._outcomes.pop(intent.key))
         node_id, status = intent.node_id, outcome.status
-        if status is Status.SETTLED and intent.verb not in SHIELDING:
+        if status is Status.SETTLED and intent.verb not in BESIDE_NOTICES:
             before = self._notices.pop(node_id, None)
             if before is not None and before[1].promise is not None:
                 self._grace[node_id] = before[1].promise.grace_seconds

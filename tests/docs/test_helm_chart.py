@@ -1,8 +1,8 @@
 """The Helm chart: what real Helm made of it has the fields of Kubernetes and settings that gpuwatch takes.
 
-tests/golden/helm has what `helm template` (3.16) wrote. Helm is in no Debian package, so these tests do not need it: a
-checksum shows that the chart has not changed since. Where `helm` is installed, it lints the chart and renders it again;
-GPUWATCH_UPDATE_GOLDEN=1 then writes the files anew.
+tests/golden/helm has what `helm template` wrote. Helm is in no Debian package and takes minutes to build, so that these
+tests do without it: a checksum shows that the chart has not changed since. Where there is one, it lints the chart and
+renders it again; GPUWATCH_UPDATE_GOLDEN=1 then writes the files anew. tests/support/kubernetes_programs.py builds it.
 """
 
 import hashlib
@@ -21,14 +21,15 @@ import yaml
 from gpuwatch import __version__
 from gpuwatch.cli.export_helm import chart, semantic
 from gpuwatch.config import load
+from tests.support.kubernetes_programs import built
 from tests.support.paths import GOLDEN, ROOT
 
 SOURCE = ROOT / "deploy/helm/gpuwatch"
 EXPECTED = GOLDEN / "helm"
 VALUES: Mapping[str, Any] = yaml.safe_load((SOURCE / "values.yaml").read_text(encoding="utf-8"))
 SCHEMA: Mapping[str, Any] = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
-RENDERED = ("defaults", "everything")
-_HELM = shutil.which("helm")
+RENDERED = ("defaults", "everything", "kubernetes", "kustomize")
+_HELM = str(built("helm")) if built("helm").exists() else shutil.which("helm")
 _KUBERNETES = ("--kube-version", "1.31.0", "--namespace", "gpuwatch")
 
 
@@ -78,6 +79,14 @@ def pods(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield each["kind"], each["spec"]["template"]["spec"]
 
 
+def made_with(values: Mapping[str, Any], tmp_path: Path) -> "subprocess.CompletedProcess[str]":
+    """What Helm says to these values."""
+    assert _HELM is not None
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    command = [_HELM, "template", "gpuwatch", SOURCE, *_KUBERNETES, "--values", tmp_path / "values.yaml"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("name", RENDERED)
 def test_the_renderings_are_of_this_chart(name: str) -> None:
     """Where Helm is installed it says the same again, and lints; elsewhere the chart's checksum is the renderings'."""
@@ -122,22 +131,106 @@ def test_each_object_is_in_the_namespace_of_the_release(name: str) -> None:
     assert found
     for each in found:
         assert each["apiVersion"]
-        assert (each["metadata"]["namespace"], each["metadata"]["name"].startswith("gpuwatch")) == ("gpuwatch", True)
+        assert each["metadata"]["name"].startswith("gpuwatch")
+        assert each["metadata"].get("namespace", "gpuwatch") == "gpuwatch"
+        assert ("namespace" in each["metadata"]) != each["kind"].startswith("ClusterRole")
 
 
 def test_the_defaults_run_agents_and_nothing_else() -> None:
     """No controller, no objects of operators that a cluster may lack, and no rights in the cluster."""
-    kinds = sorted(each["kind"] for each in manifests("defaults"))
+    kinds = sorted(each["kind"] for each in manifests("defaults") if "helm.sh/hook" not in annotations(each))
 
     assert kinds == ["ConfigMap", "DaemonSet", "Service", "ServiceAccount"]
 
 
-def test_nothing_asks_kubernetes_for_anything() -> None:
-    """There are no roles, and no pod gets a token."""
-    for name in RENDERED:
-        assert not [each["kind"] for each in manifests(name) if "Role" in each["kind"]]
-        for _, pod in pods(name):
-            assert pod["automountServiceAccountToken"] is False
+def annotations(each: Mapping[str, Any]) -> Mapping[str, str]:
+    """Of an object."""
+    found: Mapping[str, str] = each["metadata"].get("annotations") or {}
+    return found
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_only_a_controller_that_is_told_so_asks_kubernetes(name: str) -> None:
+    """Without `controller.kubernetes` there are no roles; an agent never gets a token."""
+    told = name in {"kubernetes", "kustomize"}
+
+    assert sorted(each["kind"] for each in manifests(name) if "Role" in each["kind"]) == (
+        ["ClusterRole", "ClusterRoleBinding"] if told else []
+    )
+    for kind, pod in pods(name):
+        assert pod["automountServiceAccountToken"] is (told and kind == "Deployment")
+
+
+def test_the_role_is_bound_to_the_controllers_account_alone() -> None:
+    """Names of cluster-wide objects have the release's namespace, so that two releases do not share them."""
+    binding, role = (
+        one("kubernetes", "ClusterRoleBinding", "controller"),
+        one("kubernetes", "ClusterRole", "controller"),
+    )
+    pod = one("kubernetes", "Deployment", "controller")["spec"]["template"]["spec"]
+
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "gpuwatch-controller-gpuwatch"
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": "gpuwatch"}
+    ]
+
+
+def test_the_role_never_deletes_and_reads_no_secret() -> None:
+    """A pod goes by the eviction API, which keeps PodDisruptionBudgets; a node by its own cloud."""
+    rules = one("kubernetes", "ClusterRole", "controller")["rules"]
+    granted = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+
+    assert {verb for _, verb in granted} == {"get", "list", "watch", "patch", "create"}
+    assert {(what, verb) for what, verb in granted if verb in {"patch", "create"}} == {
+        ("nodes", "patch"),
+        ("pods/eviction", "create"),
+    }
+    assert not {what for what, _ in granted} & {"secrets", "configmaps", "*"}
+
+
+def test_several_controllers_are_spread_and_kept_from_going_at_once() -> None:
+    """On a database that they share; one of them may be drained at a time."""
+    deployment, budget = (one("kubernetes", kind, "controller") for kind in ("Deployment", "PodDisruptionBudget"))
+    pod = deployment["spec"]["template"]
+
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["strategy"]["type"] == "RollingUpdate"
+    assert budget["spec"]["maxUnavailable"] == 1
+    for chosen in (budget["spec"]["selector"], pod["spec"]["topologySpreadConstraints"][0]["labelSelector"]):
+        assert chosen["matchLabels"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_the_network_policy_is_of_the_controllers_page() -> None:
+    """Its own port, for those who are named; agents are on the nodes' network, where none would hold."""
+    policy = one("kubernetes", "NetworkPolicy", "controller")
+    pod = one("kubernetes", "Deployment", "controller")["spec"]["template"]
+    (rule,) = policy["spec"]["ingress"]
+    (port,) = rule["ports"]
+
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert port["port"] in {each["name"] for each in pod["spec"]["containers"][0]["ports"]}
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+
+
+@pytest.mark.skipif(_HELM is None, reason="Helm is in no Debian package")
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"controller": {"replicas": 2}}, "the ledger is a file"),
+        ({"controller": {"replicas": 2, "persistence": {"enabled": False}}}, "a PostgreSQL database that all"),
+        ({"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}, "everything twice"),
+        ({"controller": {"replicas": 0}}, "minimum"),
+    ],
+    ids=str,
+)
+def test_values_that_contradict_each_other_are_refused(values: Mapping[str, Any], words: str, tmp_path: Path) -> None:
+    """With what to do instead."""
+    decided = {"agent": {"insecure": True}, "controller": {"enabled": True, "insecure": True}}
+    done = made_with({key: {**decided.get(key, {}), **values.get(key, {})} for key in {*decided, *values}}, tmp_path)
+
+    assert done.returncode != 0
+    assert words in done.stderr
 
 
 @pytest.mark.parametrize("name", RENDERED)
@@ -169,7 +262,8 @@ def test_the_agent_is_that_of_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "part"), [("defaults", "agent"), ("everything", "agent"), ("everything", "controller")]
+    ("name", "part"),
+    [("defaults", "agent"), ("everything", "agent"), ("everything", "controller"), ("kubernetes", "controller")],
 )
 def test_gpuwatch_takes_the_settings_that_the_chart_writes(name: str, part: str, tmp_path: Path) -> None:
     """On the port of the service, for the pod's network; the ledger is in the volume."""
@@ -181,9 +275,13 @@ def test_gpuwatch_takes_the_settings_that_the_chart_writes(name: str, part: str,
 
     assert server.host == "0.0.0.0"  # noqa: S104  the pod's own network
     assert server.port == port["port"]
-    assert settings.mode == "observe"
+    assert settings.mode == ("enforce" if name == "kubernetes" else "observe")
     if part == "controller":
-        assert str(settings.ledger.path) == "/var/lib/gpuwatch/ledger.db"
+        place = (
+            "at the URL in /etc/gpuwatch-secrets/ledger-url" if name == "kubernetes" else "/var/lib/gpuwatch/ledger.db"
+        )
+        assert settings.ledger.place == place
+        assert settings.kubernetes.in_cluster is (name == "kubernetes")
 
 
 @pytest.mark.parametrize("part", ["agent", "controller"])

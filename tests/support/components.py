@@ -9,6 +9,8 @@ from typing import NoReturn
 
 import pytest
 
+from tests.support.kubernetes_programs import PROGRAMS, built
+
 # What each is for, and the Debian package that brings it.
 PACKAGES = {
     "amtool": "prometheus-alertmanager",
@@ -39,7 +41,14 @@ _OUTSIDE_PATH = sorted(str(folder) for folder in Path("/usr/lib/postgresql").glo
 
 
 def require(name: str) -> Path:
-    """The program's path; skips the running test where it is missing, or fails it where CI=true."""
+    """The program's path; skips the running test where it is missing, or fails it where CI=true.
+
+    What is built from Go modules is used at the pinned version only, whatever else of that name is in PATH.
+    """
+    if name in PROGRAMS:
+        if not built(name).exists():
+            missing(f"`{name}` is not built here (`python3 tests/support/kubernetes_programs.py {name}`, with Go)")
+        return built(name)
     found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_OUTSIDE_PATH]))
     if found is None:
         missing(f"`{name}` is not installed here (Debian package: {PACKAGES.get(name, name)})")

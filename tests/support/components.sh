@@ -3,6 +3,9 @@
 # what is missing afterwards is named, and its tests are skipped with that reason (with CI=true they fail).
 set -u
 
+# What no Debian package has, and Go builds: etcd and kube-apiserver. It names what it cannot build.
+"${PYTHON:-python3}" "$(dirname "$0")/kubernetes_programs.py" || true
+
 missing() {
     {
     for pair in cc:gcc chromium:chromium prometheus:prometheus promtool:prometheus victoria-metrics:victoria-metrics \

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuwatch.controller.round import ControllerContext, step
 from gpuwatch.ledger import Ledger
+from tests.support.builders.clusters import ClusterDesk, ClusterFleet
 from tests.support.builders.fleet import Desk
 
 
@@ -57,6 +58,7 @@ def a_mortal(desk: Desk, fate: Fate) -> ControllerContext:
         cloud=Mortal(parts.cloud, fate.die),  # type: ignore[arg-type]
         signals=Mortal(parts.signals, fate.die),  # type: ignore[arg-type]
         ledger=Mortal(parts.ledger, fate.die),  # type: ignore[arg-type]
+        cluster=None if parts.cluster is None else Mortal(parts.cluster, fate.die),  # type: ignore[arg-type]
     )
 
 
@@ -117,9 +119,11 @@ def _ended(story: Story, desk: Desk, first: int, boundary: int, downtime: float)
 
 
 def copied(desk: Desk) -> Desk:
-    """The same fleet, clock and ledger once more."""
-    twin = Desk(clock=copy(desk.clock), rules=desk.rules, limits=desk.limits)
+    """The same fleet, cluster, clock and ledger once more."""
+    twin = type(desk)(clock=copy(desk.clock), rules=desk.rules, limits=desk.limits)
     twin.fleet = deepcopy(desk.fleet, {id(desk.clock): twin.clock})
+    if isinstance(twin, ClusterDesk) and isinstance(twin.fleet, ClusterFleet) and twin.fleet.cluster is not None:
+        twin.cluster = twin.fleet.cluster
     _database(desk.ledger).backup(_database(twin.ledger))
     return twin
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuwatch.controller import metrics as controller_metrics
 from gpuwatch.controller.web import openapi
-from tools import recording_rules
+from tools import kustomize, recording_rules
 from tools.docs import (
     blocked,
     commands,
@@ -40,6 +40,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/compatibility.md": compatibility.render,
     "docs/CONFIGURATION.md": configuration.render_configuration_md,
     "alerts/recording.yml": recording_rules.render,
+    **{f"{kustomize.FOLDER}/{name}": partial(kustomize.render, name) for name in kustomize.NAMES},
     **{f"docs/runbooks/{page}.md": partial(runbooks.render_runbooks_md, page) for page in runbooks.TITLES},
 }
 
@@ -53,6 +54,7 @@ def main(names: list[str]) -> int:
     for name in names:
         sys.stdout.write(PAGES[name]())
     for name in () if names else PAGES:
+        (_ROOT / name).parent.mkdir(parents=True, exist_ok=True)
         (_ROOT / name).write_text(PAGES[name](), encoding="utf-8")
     return 0
 

@@ -26,6 +26,7 @@ _VIEW_VALID_SECONDS = 20.0
 _LIST_SECONDS = 30.0  # from one list of the kubelet to the next, unless a new pod appears
 _LIST_VALID_SECONDS = 90.0  # the names stay while a kubelet restarts
 _MOST_PROCESSES = 1024
+_MOST_PODS = 64  # of one GPU: more than its parts, and than anybody slices its time
 _PARTS = 3  # no name and no uid may have a _ in it
 
 
@@ -75,6 +76,15 @@ class Attribution:
         view = self._view
         fresh = view is not None and self._clock.monotonic() - view.monotonic_seconds <= _VIEW_VALID_SECONDS
         return view if fresh else None
+
+    def pods(self) -> Mapping[str, tuple[str, ...]]:
+        """The pods that each GPU was given to for certain, by the GPU's uuid: `namespace/name`."""
+        view = self.view()
+        held = {} if view is None else view.held
+        return {
+            gpu: tuple(dict.fromkeys(f"{each.namespace}/{each.pod}" for each in workloads))[:_MOST_PODS]
+            for gpu, workloads in held.items()
+        }
 
     def refresh(self) -> None:
         """Read the processes and pods once."""

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.metrics import fleet as of_fleet
+from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.metrics import money as of_money
 from gpuwatch.controller.metrics import rounds as of_rounds
 from gpuwatch.controller.metrics.state import Certificates, MetricsState
@@ -27,7 +28,7 @@ from gpuwatch.runtime.metrics.exposition import Exposition, Sample, collected, r
 from gpuwatch.runtime.metrics.family import Family, table_md
 from gpuwatch.runtime.metrics.process import ProcessFigures, process_families
 
-COLLECTED = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES)
+COLLECTED = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES, *of_kubernetes.FAMILIES)
 BY_NAME: dict[str, Family] = {
     family.name: family for family in (*(family for family, _ in COLLECTED), *process_families("the controller"))
 }

@@ -50,7 +50,12 @@ def _nodes(call: Call) -> NodesPage:
         and text in " ".join((row.id, row.name, row.owner or "", row.instance_type)).casefold()
     ]
     return NodesPage(
-        at=page.at, total=len(found), nodes=tuple(found[query.offset : query.offset + query.limit]), silent=page.silent
+        at=page.at,
+        total=len(found),
+        nodes=tuple(found[query.offset : query.offset + query.limit]),
+        silent=page.silent,
+        kubernetes=page.kubernetes,
+        pods=page.pods,
     )
 
 

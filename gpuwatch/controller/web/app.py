@@ -30,7 +30,7 @@ from gpuwatch.runtime.http.request import Request, Response
 log = logging.getLogger(__name__)
 
 _JSON = "application/json"
-_SCRIPTS = ("words", "map", "node", "money", "aside", "timeline", "blocked", "page")
+_SCRIPTS = ("words", "map", "node", "money", "aside", "timeline", "blocked", "kubernetes", "page")
 _ASSETS = {
     "/": ("page.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),

@@ -17,6 +17,7 @@ function drawAside() {
   $("budget-card").hidden = !fleet.budgets.length;
   list("budgets", fleet.budgets.map(budget), "");
 
+  drawKubernetes();
   list("pools", fleet.pools.map((pool) => el("li", {},
     el("strong", {}, pool.name), ` ${pool.running} of ${count(pool.nodes, "node")} running, ${count(pool.gpus, "GPU")}, ${about(pool.usd_per_hour)}/h`,
     pool.target == null ? null : `, target ${pool.target}`, el("br"), el("small", {}, [pool.rule, ...pool.clamps].join(". ")))), "There are none.");

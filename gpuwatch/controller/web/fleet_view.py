@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow
+from gpuwatch.controller.pod_rows import ClusterRow, PodRow
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger.use_history import OFF, gpus_by_use
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
@@ -98,6 +99,7 @@ class FleetPage:
     """Everything at a glance. `trouble` is why the newest round saw nothing: then all else is of the one before.
 
     `silent` are the places that gave no answer: what they showed last counts.
+    `kubernetes` is the cluster, null without one; `pods` are those of it that have held GPUs without use for an hour.
     """
 
     fleet: str
@@ -114,6 +116,8 @@ class FleetPage:
     advice: tuple[Hint, ...]
     trouble: str | None = None
     silent: tuple[Silence, ...] = ()
+    kubernetes: ClusterRow | None = None
+    pods: tuple[PodRow, ...] = ()
 
 
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:

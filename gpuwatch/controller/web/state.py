@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch import __version__
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import node_rows
+from gpuwatch.controller.pod_rows import cluster_row, pod_rows
 from gpuwatch.controller.web import fleet_view
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
@@ -168,4 +169,6 @@ class State:
             advice=fleet_view.advice(done),
             trouble=trouble,
             silent=done.observation.fleet.silent,
+            kubernetes=cluster_row(done.observation),
+            pods=pod_rows(done.observation),
         )

@@ -21,6 +21,7 @@ from gpuwatch.model.decision import LETS_GO, Decision, Observation, Reason, Revi
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.money.blocked.obstacles import IN_DOUBT, RANK, Obstacle
 from gpuwatch.policies import idle
+from gpuwatch.policies.kubernetes_obstacles import joined
 
 _NOT_USED = {
     State.IDLE: Obstacle.IDLE_REPORT,
@@ -37,6 +38,12 @@ BY_RULE: Mapping[str, Obstacle] = {
     "unknown_pool": Obstacle.UNKNOWN_POOL,
     "other_cloud": Obstacle.OTHER_CLOUD,
     "protected": Obstacle.PROTECTED,
+    # A Kubernetes node is another system's, or its pods and its people keep it.
+    "cluster_unknown": Obstacle.UNKNOWN_USE,
+    "node_owner": Obstacle.OTHER_SYSTEM,
+    "kept_node": Obstacle.PROTECTED,
+    "foreign_cordon": Obstacle.PROTECTED,
+    "pods_stay": Obstacle.PROTECTED,
     "still_billed": Obstacle.STILL_BILLED,
     "unsupported": Obstacle.CANNOT_STOP,
     "scale_in_protection": Obstacle.SCALE_IN_PROTECTION,
@@ -70,7 +77,8 @@ JUDGED_HERE = frozenset(
     }
 )
 PASSING = frozenset({"not_running", "not_stopped_by_us", "no_notice", "in_flight", "start_consent", "launch_unseen"})
-PASSING |= {"cloud_silent", "max_nodes", "growth_rate", "hourly_cost_limit", "month_budget"}
+PASSING |= {"not_drained", "not_ours", "cloud_silent"}
+PASSING |= {"max_nodes", "growth_rate", "hourly_cost_limit", "month_budget"}
 _BY_STEP = {"queued": Obstacle.DEMAND, "window_ahead": Obstacle.DEMAND, "no_price": Obstacle.NO_PRICE}
 _WAITED = LETS_GO | {Verb.NOTICE}
 _WAIT_OVER = frozenset({"grace", "min_nodes", "queued", "window_ahead", "kept"})
@@ -234,7 +242,7 @@ def _of_owners(case: Case) -> Iterator[Obstacle]:
             yield obstacle
     if not node.enrolled:
         yield Obstacle.NOT_ENROLLED
-    if node.managed_by is not None:
+    if node.managed_by is not None and not joined(node, case.pool_rules.kubernetes):
         by_group = group is not None and not group.enrolled and node.managed_by.endswith(group.name)
         yield Obstacle.GROUP_WITHOUT_CONSENT if by_group else Obstacle.OTHER_SYSTEM
     elif group is not None and not group.enrolled:

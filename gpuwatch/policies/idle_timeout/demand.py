@@ -4,14 +4,15 @@ Rules, all of them:
 
 1. Work waits where a number of the pool's `idle.demand` is above zero, or a total that the pool scales by (`per_node`)
    is above what its nodes should have.
-2. Work does not wait where every one of them is known and none says so. What could not be measured says neither.
+2. Work waits where a pod that wants GPUs is pending and fits a node of the pool (`policies.pending_pods`).
+3. Work does not wait where every one of them is known and none says so. What could not be measured says neither.
 """
 
 import math
 
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.measurement import MetricQuery, MetricValue
-from gpuwatch.policies import capacity
+from gpuwatch.policies import capacity, pending_pods
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.scaling import ScalingRules
@@ -38,6 +39,8 @@ def demand_of(observation: Observation, pool: str, rules: IdleRules, scaling: Sc
         count = capacity.now(observation, pool)
         limits += [(name, target * count) for name, target in totals]
     above = {_above(observation.measure(pool, name), limit) for name, limit in limits}
+    if pending_pods.known(observation.fleet, pool):
+        above.add(bool(pending_pods.waiting(observation.fleet, pool)))
     return True if True in above else None if None in above or not above else False
 
 

@@ -11,6 +11,7 @@ from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.cli.controller import one_round
 from gpuwatch.clouds import OWNER_TAG
 from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
@@ -27,6 +28,7 @@ from gpuwatch.simulate.fleet.workloads import Workload, demo_fleet
 from gpuwatch.simulate.fleet.world import World
 from tests.support.builders.dashboard_agent import Patient
 from tests.support.builders.gpu import GIB
+from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
 from tests.support.real.tsdb import History
 
 HOURS = 4.0
@@ -68,7 +70,7 @@ class Story:
                 parts.timings.agent_answers.observe(0.01 + len(node.id) % 7 / 100, (VERDICT,))
             parts.timings.agent_answers.observe(0.8, (CONFIRMATION,))
             waiting.round(None, 0.0, leading=False)
-            leader._state.last = with_a_wish(done)
+            leader._state.last = with_a_wish(with_kubernetes(done))
             patient.sample()
             self._scrape(world, parts, leader, waiting, patient)
             return done
@@ -132,6 +134,25 @@ def _ending(name: str, hours: float) -> Workload:
 def with_a_wish(done: Round) -> Round:
     """That round, had a policy wanted a number of machines."""
     return replace(done, decisions=tuple(replace(each, target=3) for each in done.decisions))
+
+
+def with_kubernetes(done: Round) -> Round:
+    """That round, were every machine a node with one pod that holds all its GPUs; another pod waits."""
+    began = STORY_BEGINS - timedelta(days=1)
+    nodes = [
+        shown_node(
+            f"node-{node.id}",
+            node.id,
+            shown_pod(
+                f"work-{node.id}", f"node-{node.id}", gpus=float(node.known_gpus), namespace=node.pool, created_at=began
+            ),
+            gpus=float(node.known_gpus),
+        )
+        for node in done.observation.fleet.nodes
+    ]
+    view = shown_cluster(*nodes, pending=(shown_pod("waits", gpus=1.0),))
+    seen = replace(done.observation, fleet=with_cluster(done.observation.fleet, view))
+    return replace(done, observation=seen)
 
 
 def two_budgets(observation: Observation) -> tuple[BudgetState, ...]:

@@ -23,6 +23,7 @@ from tests.support.builders.dashboard_agent import Patient
 from tests.support.builders.dashboard_story import two_budgets, with_a_wish
 from tests.support.builders.desk import an_intent
 from tests.support.builders.fleet import Desk, a_node
+from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
 from tests.support.builders.served_page import populate
 
 _CYCLES = 125  # the patient's last GPU is lost by then
@@ -51,7 +52,10 @@ def controller_pages(accept: str) -> list[str]:
     populate(desk, 60)
     desk.fleet.put(replace(a_node("i-protected", State.IDLE), protected="a test"))
     desk.fleet.put(replace(a_node("i-billed"), state=NodeState.STOPPED, still_billed="it is prepaid"))
-    parts = replace(desk.parts, meter=Meter(desk.ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets)
+    desk.fleet.put(replace(a_node("i-kubernetes", instance_type="p5.48xlarge"), address="127.0.0.9"))
+    parts = replace(
+        desk.parts, cluster=a_cluster(), meter=Meter(desk.ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets
+    )
     parts = replace(parts, cloud=timed(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
     metrics = ControllerMetrics(
         "enforce",
@@ -78,6 +82,12 @@ def controller_pages(accept: str) -> list[str]:
         pages.append(metrics.page(accept).body.decode())
         desk.rest(60.0)
     return pages
+
+
+def a_cluster() -> Shown:
+    """With a pod that does nothing with its GPU, and one that waits for GPUs."""
+    node = shown_node("gpu-1", "i-kubernetes", shown_pod("rests", "gpu-1", gpus=1.0))
+    return Shown(shown_cluster(node, pending=(shown_pod("waits", gpus=8.0),)))
 
 
 def families_of(pages: Iterable[str]) -> set[str]:

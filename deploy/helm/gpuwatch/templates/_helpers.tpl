@@ -56,13 +56,30 @@ seccompProfile: {type: RuntimeDefault}
 {{- toYaml (dict "agent" (mergeOverwrite $own .Values.agent.settings)) -}}
 {{- end -}}
 
+{{/* Not empty where the ledger is a database: in the settings, or by the environment's variables. */}}
+{{- define "gpuwatch.sharedLedger" -}}
+{{- $ledger := default dict .Values.controller.settings.ledger -}}
+{{- if or $ledger.url $ledger.url_file -}}yes{{- end -}}
+{{- range .Values.controller.env -}}
+{{- if has .name (list "GPUWATCH_LEDGER__URL" "GPUWATCH_LEDGER__URL_FILE") -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "gpuwatch.controllerSettings" -}}
+{{- if and (gt (int .Values.controller.replicas) 1) .Values.controller.persistence.enabled -}}
+{{- fail "controller.replicas is above 1 and the ledger is a file: set controller.persistence.enabled=false and a PostgreSQL database in controller.settings.ledger" -}}
+{{- end -}}
 {{- if not (or .Values.controller.insecure .Values.controller.secretName) -}}
 {{- fail "controller.insecure is false: set controller.secretName and controller.settings (certificate, users), or controller.insecure=true if everybody in the cluster may read its page" -}}
 {{- end -}}
 {{- $own := dict "controller" (dict "host" "0.0.0.0" "port" (int .Values.controller.service.port) "insecure" .Values.controller.insecure) -}}
 {{- if .Values.controller.persistence.enabled -}}
 {{- $_ := set $own "ledger" (dict "path" "/var/lib/gpuwatch/ledger.db") -}}
+{{- else if and (gt (int .Values.controller.replicas) 1) (not (include "gpuwatch.sharedLedger" .)) -}}
+{{- fail "controller.replicas is above 1: set controller.settings.ledger.url or url_file, a PostgreSQL database that all of them share" -}}
+{{- end -}}
+{{- if .Values.controller.kubernetes.enabled -}}
+{{- $_ := set $own "kubernetes" (dict "in_cluster" true "name" .Values.controller.kubernetes.name) -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite $own .Values.controller.settings) -}}
 {{- end -}}

@@ -1,0 +1,72 @@
+"""A Kubernetes cluster on the fleet's board: GPUs that are requested and what is done with them."""
+
+from dashboards.source.boards import node_link
+from dashboards.source.parts import COLOURS, ORANGE, Column, Query, Row, coloured, override, series, table
+from dashboards.source.queries import IN_POOL, led
+
+_POD = "kube_cluster, pool, node, namespace, pod, kind, workload, owner, activity"
+
+
+def _colour(name: str, colour: str) -> dict[str, object]:
+    return override(name, color={"fixedColor": colour, "mode": "fixed"})
+
+
+KUBERNETES = Row(
+    title="Kubernetes",
+    panels=[
+        series(
+            "GPUs offered, requested, waited for",
+            "GPUs that the nodes' device plugins offer, that pods request, and that pending pods want. A request says "
+            "nothing about use.",
+            [
+                Query(expr=f"sum({led('kube_allocatable_gpus', IN_POOL)})", legend="offered"),
+                Query(expr=f"sum({led('kube_requested_gpus', IN_POOL)})", legend="requested"),
+                Query(expr=f"sum({led('kube_pending_gpus', IN_POOL)})", legend="waited for"),
+            ],
+            "none",
+            overrides=[_colour("requested", COLOURS["busy"]), _colour("waited for", ORANGE)],
+            width=8,
+            decimals=0,
+        ),
+        series(
+            "Pods with GPUs by what they do",
+            "Pods that hold GPUs, as their nodes' agents report it. Unknown: the agent does not know which pod has "
+            "which GPU, or says nothing.",
+            [Query(expr=f"sum by (activity) ({led('kube_gpu_pods', IN_POOL)})", legend="{{activity}}")],
+            "none",
+            stacked=True,
+            overrides=coloured(),
+            width=8,
+            decimals=0,
+        ),
+        series(
+            "Cost of requested GPUs by namespace",
+            "What the GPUs cost that each namespace's pods request, used or not.",
+            [Query(expr=f"sum by (namespace) ({led('kube_gpu_pods_usd_per_hour', IN_POOL)})", legend="{{namespace}}")],
+            "currencyUSD",
+            stacked=True,
+            width=8,
+        ),
+        table(
+            "Pods that hold GPUs without use",
+            "Idle, parked or stalled for an hour and more; those that cost most first.",
+            [
+                f"max by ({_POD}) ({led('kube_unused_pod_seconds', IN_POOL)})",
+                f"max by ({_POD}) ({led('kube_unused_pod_usd_per_hour', IN_POOL)})",
+            ],
+            [
+                Column(source="namespace", title="Namespace"),
+                Column(source="pod", title="Pod"),
+                Column(source="kind", title="Kind"),
+                Column(source="workload", title="Workload"),
+                Column(source="owner", title="Owner"),
+                Column(source="node", title="Machine", properties=node_link()),
+                Column(source="activity", title="Activity"),
+                Column(source="Value #A", title="For", unit="s"),
+                Column(source="Value #B", title="Per hour", unit="currencyUSD"),
+            ],
+            width=24,
+            sort="Per hour",
+        ),
+    ],
+)

@@ -1,0 +1,55 @@
+"""`gpuwatch status`: what a Kubernetes cluster shows, and its pods that hold GPUs without use."""
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from gpuwatch.controller.node_row import NodesPage
+from gpuwatch.controller.pod_rows import ClusterRow
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.legible import legible
+from gpuwatch.runtime.columns import Column, laid_out
+
+
+def cluster_lines(page: NodesPage) -> Iterator[str]:
+    """One line on the cluster, and one for each thing that is wrong with it."""
+    row = page.kubernetes
+    if row is None:
+        return
+    yield legible(f"Kubernetes {row.name}: {_gpus(row)}.")
+    if row.trouble is not None:
+        yield legible(f"None of its nodes is stopped: {row.trouble}")
+    yield from map(legible, row.notes)
+
+
+def pods_table(page: NodesPage, width: int | None) -> list[Text]:
+    """The pods, the most expensive first; no line where all use them."""
+    rows = page.pods
+    if not rows:
+        return []
+    columns = [
+        Column(title="POD", cells=[legible(f"{row.namespace}/{row.name}") for row in rows], spare=9, least=16),
+        Column(title="WORKLOAD", cells=[legible(row.workload) for row in rows], spare=6, least=12),
+        Column(title="OWNER", cells=[legible(row.owner or "-") for row in rows], spare=4, least=8),
+        Column(title="NODE", cells=[legible(row.node) for row in rows], spare=5, least=8),
+        Column(title="GPUS", cells=[f"{row.gpus:g}" for row in rows], right=True),
+        Column(
+            title="USE",
+            cells=[row.activity.value for row in rows],
+            styles=["state." + row.activity.value for row in rows],
+        ),
+        Column(title="FOR", cells=[format_duration(row.held_seconds) for row in rows], right=True),
+        Column(
+            title="$/H",
+            cells=["-" if row.usd_per_hour is None else f"{row.usd_per_hour:.2f}" for row in rows],
+            right=True,
+        ),
+    ]
+    return [Text("Pods that hold GPUs without use:"), *laid_out(columns, width, lines=None)]
+
+
+def _gpus(row: ClusterRow) -> str:
+    words = (
+        f"{row.nodes} node{'' if row.nodes == 1 else 's'}, {row.requested_gpus:g} of {row.gpus:g} GPUs are requested"
+    )
+    return f"{words}, pending pods want {row.pending_gpus:g} more" if row.pending_gpus else words

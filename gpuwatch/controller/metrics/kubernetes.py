@@ -1,0 +1,190 @@
+"""Metrics of a Kubernetes cluster as the last round saw it: GPUs requested and used, pods that wait, and silence.
+
+A cluster that is not configured has no series.
+"""
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge
+from gpuwatch.model.fleet import Node
+from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
+from gpuwatch.policies import pending_pods, pod_use
+from gpuwatch.policies.pod_use import PodUse
+
+
+def _of_cluster(value: Callable[[ClusterView], float]) -> Series:
+    """One number of the whole."""
+
+    def series(state: MetricsState) -> Iterator[Value]:
+        view = None if state.observation is None else state.observation.fleet.cluster
+        if view is not None:
+            yield (view.name,), value(view)
+
+    return series
+
+
+def _joined(state: MetricsState) -> Iterator[tuple[Node, KubernetesNode]]:
+    """The machines that are nodes."""
+    for node in () if state.observation is None else state.observation.fleet.nodes:
+        if node.kubernetes is not None:
+            yield node, node.kubernetes
+
+
+def _by_pool(value: Callable[[KubernetesNode], float]) -> Series:
+    """Sums over a pool's nodes."""
+
+    def series(state: MetricsState) -> Iterator[Value]:
+        sums: dict[tuple[str, ...], float] = {}
+        for node, known in _joined(state):
+            key = (known.cluster, node.pool)
+            sums[key] = sums.get(key, 0.0) + value(known)
+        yield from sorted(sums.items())
+
+    return series
+
+
+def _uses(state: MetricsState) -> Iterator[PodUse]:
+    return iter(()) if state.observation is None else pod_use.uses(state.observation)
+
+
+def _pods(state: MetricsState) -> Iterator[Value]:
+    """How many pods hold GPUs, by what they do with them."""
+    counts: dict[tuple[str, ...], float] = {}
+    for each in _uses(state):
+        key = (_cluster(each), each.node.pool, each.pod.namespace, each.state.value)
+        counts[key] = counts.get(key, 0.0) + 1.0
+    yield from sorted(counts.items())
+
+
+def _unused(value: Callable[[PodUse], float | None]) -> Series:
+    """One series for each pod that is reported."""
+
+    def series(state: MetricsState) -> Iterator[Value]:
+        for each in () if state.observation is None else pod_use.unused(state.observation):
+            number = value(each)
+            if number is not None:
+                workload = each.pod.workload
+                labels = (_cluster(each), each.node.pool, each.node.id, each.pod.namespace, each.pod.name)
+                yield (*labels, workload.kind, workload.name, workload.owner or "", each.state.value), number
+
+    return series
+
+
+def _spending(state: MetricsState) -> Iterator[Value]:
+    """What requested GPUs cost now, by namespace and by what is done with them."""
+    sums: dict[tuple[str, ...], Decimal] = {}
+    for each in _uses(state):
+        if each.usd_per_hour is not None:
+            key = (_cluster(each), each.node.pool, each.pod.namespace, each.state.value)
+            sums[key] = sums.get(key, Decimal(0)) + each.usd_per_hour
+    yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
+
+
+def _waiting(state: MetricsState) -> Iterator[Value]:
+    """GPUs that pending pods want, by pool; those that fit no pool stand apart."""
+    seen = state.observation
+    view = None if seen is None else seen.fleet.cluster
+    if seen is None or view is None:
+        return
+    fitting: set[str] = set()
+    for pool in seen.fleet.pools:
+        if pending_pods.known(seen.fleet, pool):
+            pods = pending_pods.waiting(seen.fleet, pool)
+            fitting |= {pod.uid for pod in pods}
+            yield (view.name, pool), sum(pod.gpus for pod in pods)
+    yield (view.name, ""), sum(pod.gpus for pod in view.pending if pod.uid not in fitting)
+
+
+def _unjoined(state: MetricsState) -> Iterator[Value]:
+    view = None if state.observation is None else state.observation.fleet.cluster
+    if view is not None:
+        joined = {known.uid for _, known in _joined(state)}
+        yield (view.name,), float(sum(each.gpus is not None and each.uid not in joined for each in view.nodes))
+
+
+def _cluster(each: PodUse) -> str:
+    return "" if each.node.kubernetes is None else each.node.kubernetes.cluster
+
+
+_POD = ("kube_cluster", "pool", "node", "namespace", "pod", "kind", "workload", "owner", "activity")
+
+FAMILIES = (
+    gauge(
+        "kube_up",
+        ("kube_cluster",),
+        "1 if the view of the cluster's API server is reliable, 0 if not: then none of its nodes is removed.",
+        ROUND,
+        _of_cluster(lambda view: float(view.trouble is None)),
+    ),
+    gauge(
+        "kube_silence_seconds",
+        ("kube_cluster",),
+        "How long ago the cluster's API server was heard on nodes, pods, namespaces and owners, the longest of these.",
+        ROUND,
+        _of_cluster(lambda view: view.silent_seconds),
+    ),
+    gauge(
+        "kube_unjoined_nodes",
+        ("kube_cluster",),
+        "Node objects with GPUs that are no machine of the fleet, or that do not fit machines one to one.",
+        ROUND,
+        _unjoined,
+    ),
+    gauge(
+        "kube_allocatable_gpus",
+        ("kube_cluster", "pool"),
+        "GPUs that the device plugins of a pool's nodes offer.",
+        ROUND,
+        _by_pool(lambda node: node.gpus or 0.0),
+    ),
+    gauge(
+        "kube_requested_gpus",
+        ("kube_cluster", "pool"),
+        "GPUs that pods on a pool's nodes request; a request says nothing about use.",
+        ROUND,
+        _by_pool(lambda node: node.requested_gpus),
+    ),
+    gauge(
+        "kube_pending_gpus",
+        ("kube_cluster", "pool"),
+        "GPUs that pending pods want which could run in the pool; in several, each counts them. Without pool: in none.",
+        ROUND,
+        _waiting,
+    ),
+    gauge(
+        "kube_cordoned_nodes",
+        ("kube_cluster", "pool"),
+        "Nodes of a pool that take no new pods, by any cordon.",
+        ROUND,
+        _by_pool(lambda node: float(node.unschedulable)),
+    ),
+    gauge(
+        "kube_gpu_pods",
+        ("kube_cluster", "pool", "namespace", "activity"),
+        "Pods that hold GPUs, by what their nodes' agents say of these GPUs.",
+        ROUND,
+        _pods,
+    ),
+    gauge(
+        "kube_gpu_pods_usd_per_hour",
+        ("kube_cluster", "pool", "namespace", "activity"),
+        "What the GPUs cost that a namespace's pods request, by what is done with them.",
+        ROUND,
+        _spending,
+    ),
+    gauge(
+        "kube_unused_pod_seconds",
+        _POD,
+        "How long a pod has held GPUs without use: idle, parked or stalled for an hour and more.",
+        ROUND,
+        _unused(lambda each: each.held_seconds),
+    ),
+    gauge(
+        "kube_unused_pod_usd_per_hour",
+        _POD,
+        "What such a pod's GPUs cost.",
+        ROUND,
+        _unused(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour)),
+    ),
+)

@@ -1,0 +1,74 @@
+"""A Kubernetes cluster as `status` and the API show it: its GPUs, its trouble, and pods without use of their GPUs."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.fleet import State
+from gpuwatch.policies import pod_use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRow:
+    """A cluster at a glance. `trouble` is why it cannot be relied on, `notes` what does not fit together in it.
+
+    GPUs are those of machines of the fleet; `pending_gpus` those that pods without a node want.
+    """
+
+    name: str
+    nodes: int
+    gpus: float
+    requested_gpus: float
+    pending_gpus: float
+    trouble: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRow:
+    """A pod that has held GPUs without use for an hour and more. `workload` is its topmost owner, such as Notebook."""
+
+    namespace: str
+    name: str
+    node: str
+    workload: str
+    gpus: float
+    activity: State
+    held_seconds: float
+    owner: str | None = None
+    usd_per_hour: Decimal | None = None
+
+
+def cluster_row(seen: Observation) -> ClusterRow | None:
+    """The cluster of a round; None: none is configured."""
+    view = seen.fleet.cluster
+    if view is None:
+        return None
+    known = [node.kubernetes for node in seen.fleet.nodes if node.kubernetes is not None]
+    return ClusterRow(
+        name=view.name,
+        nodes=len(known),
+        gpus=sum(node.gpus or 0.0 for node in known),
+        requested_gpus=sum(node.requested_gpus for node in known),
+        pending_gpus=sum(pod.gpus for pod in view.pending),
+        trouble=view.trouble,
+        notes=view.notes,
+    )
+
+
+def pod_rows(seen: Observation) -> tuple[PodRow, ...]:
+    """The pods that are reported, the most expensive first."""
+    return tuple(
+        PodRow(
+            namespace=each.pod.namespace,
+            name=each.pod.name,
+            node=each.node.id,
+            workload=str(each.pod.workload),
+            gpus=each.pod.gpus,
+            activity=each.state,
+            held_seconds=each.held_seconds,
+            owner=each.pod.workload.owner,
+            usd_per_hour=each.usd_per_hour,
+        )
+        for each in pod_use.unused(seen)
+    )

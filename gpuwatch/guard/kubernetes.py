@@ -1,0 +1,124 @@
+"""Rules on machines that are nodes of a Kubernetes cluster: whose they are, and what becomes of their pods."""
+
+from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.policies import idle
+from gpuwatch.policies import kubernetes_obstacles as obstacles
+
+_NO_NODE = "It is a node of no Kubernetes cluster."
+
+
+def cluster_unknown(case: Case) -> Finding:
+    """Refuses to remove, cordon or drain a machine whose pods are not known.
+
+    Nobody is idle because an API server is silent (P1). The view of the cluster must have no trouble: no silence beyond
+    `kubernetes.max_silence`, no forbidden call. In a pool with `pools.<name>.kubernetes.node_owner` every running
+    machine must be a node of the configured cluster. While the cluster is not known, a machine that was started since
+    it was seen last counts as a node as well. Right before each removal, cordon and drain the API server is asked again
+    about the node: no answer, no node of that name, or another one under its name is a veto. A stopped machine has no
+    pods.
+
+    Repair the way to the API server, or its permissions; `gpuwatch doctor controller` says what is wrong.
+    """
+    doubt = obstacles.unknown(case.machine, case.observation.fleet, case.pool_rules.kubernetes)
+    if doubt is None:
+        return allow("Its pods are known, or it has none.")
+    return refuse(doubt, "The cluster's API server must answer, and list it.")
+
+
+def node_owner(case: Case) -> Finding:
+    """Refuses to remove, cordon or drain a Kubernetes node that is not gpuwatch's to remove.
+
+    Two systems that remove nodes fight: one takes the machine that the other has just kept, or launches another in its
+    place. Each pool has one owner, `pools.<name>.kubernetes.node_owner`. Where it says nobody (the default),
+    cluster-autoscaler or karpenter, gpuwatch only shows what is idle. The labels of the node are looked at as well: if
+    they name Karpenter while the pool says gpuwatch, nobody knows, and the node stays.
+
+    Set `pools.<name>.kubernetes.node_owner: gpuwatch`, and take the node group out of the other autoscaler first.
+    """
+    whose = obstacles.owner(case.machine, case.pool_rules.kubernetes)
+    if whose is None:
+        return allow(_NO_NODE if case.machine.kubernetes is None else "gpuwatch removes its pool's nodes.")
+    return refuse(whose, f"pools.{case.pool}.kubernetes.node_owner says who removes its nodes.")
+
+
+def kept_node(case: Case) -> Finding:
+    """Refuses to remove, cordon or drain a Kubernetes node that its own marks keep.
+
+    People and other programs mark nodes that must stay: `cluster-autoscaler.kubernetes.io/scale-down-disabled`,
+    `karpenter.sh/do-not-disrupt`, `gpuwatch.io/protect`. gpuwatch honours each of them, whoever set it (P3, P20).
+
+    Remove the annotation if the node may go.
+    """
+    kept = obstacles.marks(case.machine)
+    return allow("No mark on its node object keeps it.") if kept is None else refuse(kept, "Remove that mark.")
+
+
+def foreign_cordon(case: Case) -> Finding:
+    """Refuses to touch a Kubernetes node that somebody else has cordoned.
+
+    A person who cordons a node works on it, or looks for a fault; another controller has plans for it. Its cordon is
+    never undone, and the node is neither drained nor removed (P20). gpuwatch's own cordon bears the key of its decision
+    in the annotation `gpuwatch.io/cordoned-by`, and the ledger has that decision on record. A cordon with a key that
+    the ledger lacks is another controller's, or older than the ledger.
+
+    Whoever cordoned it uncordons it: `kubectl uncordon NODE`.
+    """
+    theirs = obstacles.foreign_cordon(case.machine, case.observation.ledger)
+    if theirs is None:
+        return allow("Nobody else has cordoned it.")
+    return refuse(theirs, "`kubectl uncordon` by whoever cordoned it; then a new notice comes first.")
+
+
+def pods_stay(case: Case) -> Finding:
+    """Refuses to remove, cordon or drain a Kubernetes node with pods that must not be moved.
+
+    A pod that holds GPUs goes only if it is proven idle and its people consent. Proven means: the node's agent says
+    idle of the node and of each of its GPUs, for as long as the pool wants, and the pod is at least that old. Consent
+    is the annotation `gpuwatch.io/interruptible: "true"` or `gpuwatch.io/idle-action` (`scale-to-zero`, `stop`,
+    `delete`) on the pod, its workload or its namespace. Of all pods that a drain moves, none may be protected
+    (`gpuwatch.io/protect`), none may lose an emptyDir volume without `gpuwatch.io/delete-local-data: "true"`, and none
+    may be bare unless `pools.<name>.kubernetes.bare_pods` says `evict`. Pods of DaemonSets stay; one with GPUs counts.
+
+    Let the pods end, or annotate their workloads. The sentence names them.
+    """
+    _, wait = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
+    stays = obstacles.pods(case.machine, case.pool_rules.kubernetes, wait, case.observation.now)
+    if stays is None:
+        return allow("No pod on it has to stay.")
+    return refuse(stays, "Let them end, or let their people consent by annotation (docs/kubernetes.md).")
+
+
+def not_drained(case: Case) -> Finding:
+    """Refuses to remove a Kubernetes node before gpuwatch has cordoned it and its pods are gone.
+
+    Ending the machine would kill what the eviction API may refuse: a PodDisruptionBudget protects a service only from
+    evictions. So a cordon comes first, then evictions as often as it takes, and the removal once nothing is left to
+    move. Pods of DaemonSets stay to the end.
+
+    Wait. After `pools.<name>.kubernetes.drain_timeout` the node is uncordoned and kept.
+    """
+    known = case.machine.kubernetes
+    if known is None or case.asleep:
+        return allow(_NO_NODE if known is None else "It does not run.")
+    if not known.unschedulable or not obstacles.ours(known, case.observation.ledger):
+        return refuse("It is not cordoned by gpuwatch.", "The cordon comes first.")
+    if known.to_drain:
+        names = ", ".join(sorted(map(str, known.to_drain))[:3])
+        return refuse(f"{len(known.to_drain)} pods are still there: {names}.", "They are drained first.")
+    return allow("It is cordoned, and its pods are gone.")
+
+
+def not_ours(case: Case) -> Finding:
+    """Refuses to undo a cordon that gpuwatch did not make.
+
+    `gpuwatch.io/cordoned-by` must name a decision of this ledger (P20). To undo an own cordon takes nothing else: it
+    gives back what was there before, also in a paused pool and of a machine that is no longer enrolled.
+
+    Whoever cordoned the node uncordons it.
+    """
+    known = case.machine.kubernetes
+    if known is None:
+        return refuse(_NO_NODE, "There is nothing to undo.")
+    if obstacles.ours(known, case.observation.ledger):
+        return allow("Its cordon is gpuwatch's own.")
+    return refuse("Its cordon is not gpuwatch's own.", "Whoever cordoned it uncordons it.")

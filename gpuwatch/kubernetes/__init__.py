@@ -1,0 +1,119 @@
+"""Kubernetes behind one protocol: what the controller asks of a cluster's API server.
+
+A cluster never ends a machine: that is the work of the node's own cloud, by the machine's own name. Errors are those of
+`gpuwatch.clouds.errors`, so that the controller treats a silent API server as it treats a silent cloud.
+`tests/contracts/test_clusters.py` tests every cluster, pretended or real, against the docstrings of `Cluster`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What we may do with one resource, and what of it is refused, each a verb; `reason` ends "They are …"."""
+
+    resource: str
+    allowed: tuple[str, ...]
+    refused: tuple[str, ...]
+    reason: str
+
+
+class Cluster(Protocol):
+    """What the controller asks of a cluster. Each change takes the ledger's key and checks the permit in force last."""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name in the settings."""
+        ...
+
+    def view(self) -> ClusterView:
+        """All nodes, and all pods that have not ended, as the watch holds them; never raises.
+
+        What cannot be shown is a `trouble` of the whole: nodes and pods are there as they were last seen.
+        """
+        ...
+
+    def node(self, name: str) -> KubernetesNode | None:
+        """One node and its pods, asked of the API server now; None: no node has that name.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        ...
+
+    def cordon(self, name: str, key: str, *, permit: Permit) -> None:
+        """Let no new pod onto a node and write CORDONED_BY on it; nothing is to be done where our key is on it already.
+
+        Raises:
+            PermitExpiredError: the permit did not hold when the call was about to leave.
+            ProtectedError: somebody else has cordoned it, or its marks keep it.
+            NotFoundError: there is no such node.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted.
+
+        """
+        ...
+
+    def uncordon(self, name: str, key: str) -> None:
+        """Undo the cordon that bears this key; any other stays as it is, and that is success.
+
+        Raises:
+            NotFoundError: there is no such node.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted.
+
+        """
+        ...
+
+    def drain(self, name: str, pods: tuple[str, ...], key: str, *, permit: Permit) -> Drain:
+        """Ask these pods (by uid) of a node that we have cordoned to go, each by the eviction API.
+
+        A pod of that uid that is gone is evicted. A pod that came since, or that `Pod.drained` does not take, is never
+        asked. A pod with local data goes only where LOSES_LOCAL_DATA says so.
+
+        Raises:
+            PermitExpiredError: the permit did not hold before the first eviction; nothing was asked.
+            ProtectedError: the node does not carry our cordon.
+            NotFoundError: there is no such node.
+            CloudUnavailableError: nobody knows whether the evictions were accepted.
+            CloudError: they were not accepted.
+
+        """
+        ...
+
+
+class ConnectedCluster(Cluster, Protocol):
+    """A cluster that is followed in the background until it is closed."""
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        ...
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        ...
+
+    def accesses(self, *, changes: bool) -> Iterator[Access]:
+        """Each right that is needed, with changes where the controller may act.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        ...
+
+    def version(self) -> str:
+        """The API server's version.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        ...

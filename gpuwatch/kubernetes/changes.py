@@ -1,0 +1,142 @@
+"""Changes of nodes: cordon, uncordon, eviction. Each goes out once, under its permit, and says what it rests on.
+
+A node is changed only as it was read a moment before (`resourceVersion`): if somebody changed it since, nothing is
+done. An eviction names the pod's uid, so that a pod of the same name that came since stays.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from gpuwatch.clouds.errors import (
+    PermitExpiredError,
+    ProtectedError,
+)
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.kubernetes.calls import NODES
+from gpuwatch.kubernetes.client import MERGE, Api
+from gpuwatch.kubernetes.errors import CONFLICT, NOT_FOUND, TOO_MANY, Status, refusal, status_of
+from gpuwatch.kubernetes.facts import node_facts
+from gpuwatch.kubernetes.objects import NodeObject
+from gpuwatch.kubernetes.picture import kept_by
+from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, Drain, KubernetesNode, Pod
+
+_GOOD = range(200, 300)
+_MANAGER = {"fieldManager": "gpuwatch"}  # who is named in the object's managedFields
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+
+
+def cordon(api: Api, name: str, key: str, *, permit: Permit, now: datetime) -> None:
+    """See `Cluster.cordon`."""
+    read = api.get(f"{NODES}/{name}", NodeObject)
+    node = node_facts(read, ())
+    ours = node.annotations.get(CORDONED_BY)
+    if node.unschedulable and ours == key:
+        return
+    if node.unschedulable:
+        whose = f"an earlier decision of gpuwatch ({ours})" if ours else "somebody else"
+        raise ProtectedError(f"the node {name} is cordoned by {whose}", code="Cordoned")
+    keeps = kept_by(node, now)
+    if keeps is not None:
+        raise ProtectedError(f"the node {name} is kept: {keeps}", code="Kept")
+    annotations = {CORDONED_BY: key, CORDONED_AT: f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+    _patch(api, read, {"unschedulable": True}, annotations, permit)
+
+
+def uncordon(api: Api, name: str, key: str) -> None:
+    """See `Cluster.uncordon`."""
+    read = api.get(f"{NODES}/{name}", NodeObject)
+    node = node_facts(read, ())
+    if node.annotations.get(CORDONED_BY) != key:
+        return
+    # Where somebody has let pods onto it since, our marks alone are left to take away.
+    _patch(api, read, {"unschedulable": None}, {CORDONED_BY: None, CORDONED_AT: None}, None)
+
+
+def drain(api: Api, node: KubernetesNode, uids: frozenset[str], *, permit: Permit) -> Drain:
+    """See `Cluster.drain`; `node` was read a moment before."""
+    if node.cordoned_by is None:
+        raise ProtectedError(f"the node {node.name} does not carry our cordon", code="NotCordoned")
+    there = {pod.uid: pod for pod in node.to_drain}
+    evicted: list[str] = []
+    refused: dict[str, str] = {}
+    gone = 0
+    for uid in sorted(uids):
+        pod = there.get(uid)
+        if pod is None:
+            continue  # it has gone, or a drain leaves it
+        if pod.ends_at is not None:
+            evicted.append(str(pod))
+            continue
+        if pod.local_data is not None and not pod.loses_local_data:
+            refused[str(pod)] = f"its emptyDir volume {pod.local_data} would be lost"
+            continue
+        try:
+            why, went = _evict(api, pod, permit)
+        except PermitExpiredError as error:
+            if not evicted and not refused:
+                raise
+            refused[str(pod)] = f"not asked: {error}"
+            continue
+        gone += went
+        if why is None:
+            evicted.append(str(pod))
+        else:
+            refused[str(pod)] = why
+    return Drain(evicted=tuple(evicted), refused=refused, left=len(there) - gone)
+
+
+def _evict(api: Api, pod: Pod, permit: Permit) -> tuple[str | None, bool]:
+    """Why a pod stays, and whether it has gone already.
+
+    Raises:
+        CloudError: it is not known, or nobody may evict.
+
+    """
+    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    }
+    code, answer = api.change("POST", path, body, permit=permit)
+    if code in _GOOD:
+        return None, False
+    status = status_of(code, answer)
+    if code == NOT_FOUND or (code == CONFLICT and "uid" in status.message.lower()):
+        return None, True
+    if code in {TOO_MANY, CONFLICT} or _SEVERAL_BUDGETS in status.message:
+        return _said(status), False
+    raise refusal(f"eviction of {pod}", status)
+
+
+def _said(status: Status) -> str:
+    """A refusal as the API server words it, with the budget's name."""
+    causes = [cause.message for cause in (status.details and status.details.causes) or () if cause.message]
+    return " ".join([status.message or f"HTTP {status.code}", *causes])
+
+
+def _patch(
+    api: Api, read: NodeObject, spec: dict[str, object], annotations: Mapping[str, str | None], permit: Permit | None
+) -> None:
+    """A merge patch of the node as it was read.
+
+    Raises:
+        PermitExpiredError: nothing was sent.
+        NotFoundError: it is gone.
+        CloudUnavailableError: nobody knows whether it was accepted.
+        CloudError: it was not accepted; a conflict means that somebody changed it meanwhile.
+
+    """
+    name = read.metadata.name
+    metadata = {"annotations": annotations, "resourceVersion": read.metadata.resource_version, "uid": read.metadata.uid}
+    code, answer = api.change(
+        "PATCH",
+        f"{NODES}/{name}",
+        {"metadata": metadata, "spec": spec},
+        permit=permit,
+        content_type=MERGE,
+        query=_MANAGER,
+    )
+    if code not in _GOOD:
+        raise refusal(f"patch of the node {name}", status_of(code, answer))

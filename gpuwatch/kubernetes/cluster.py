@@ -1,0 +1,225 @@
+"""A cluster by its API server: what its watches hold, one node asked afresh, and changes of nodes.
+
+The watches begin with the first question, and the first answer waits for their first lists. Every later answer is what
+they hold at that moment: 500 nodes and 5,000 pods cost a round about 0.1 s and the API server nothing.
+"""
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from gpuwatch.clouds.errors import CloudUnavailableError, NotFoundError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.kubernetes import Access, access, changes
+from gpuwatch.kubernetes.asked import AskedNow
+from gpuwatch.kubernetes.calls import NAMESPACES, NODES, PODS
+from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
+from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts, owner_facts, pod_facts
+from gpuwatch.kubernetes.objects import Described, NodeObject, PodObject
+from gpuwatch.kubernetes.owners import Owners
+from gpuwatch.kubernetes.picture import OwnersOf, Picture, asked_labels, pending
+from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.kubernetes.watch import Watch
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Pod
+from gpuwatch.runtime.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+_NODE = msgspec.json.Decoder(NodeObject)
+_POD = msgspec.json.Decoder(PodObject)
+_DESCRIBED = msgspec.json.Decoder(Described)
+_PLAIN = ("application/json", "application/json")
+_FIRST_LISTS_SECONDS = 30.0  # of a large cluster, page by page
+
+
+class ApiCluster:
+    """One cluster. Threads follow it from the first `view` until `close`."""
+
+    def __init__(self, settings: KubernetesSettings, clock: Clock, api: Api) -> None:
+        """Nothing is asked yet."""
+        self.settings = settings
+        self.api = api
+        self._clock = clock
+        silence = settings.max_silence
+        self.owners = Owners(api, clock, silence)
+        self._nodes: Watch[NodeFacts] = Watch(
+            api, clock, NODES, self._read_node, accept=_PLAIN, silence_seconds=silence
+        )
+        self._pods: Watch[PodFacts] = Watch(
+            api,
+            clock,
+            PODS,
+            self._read_pod,
+            accept=_PLAIN,
+            silence_seconds=silence,
+            selector={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+        )
+        self._namespaces: Watch[OwnerFacts] = Watch(
+            api,
+            clock,
+            NAMESPACES,
+            lambda item: owner_facts(_DESCRIBED.decode(item), of_namespace=True),
+            accept=(METADATA_LIST, METADATA),
+            silence_seconds=silence,
+        )
+        self._starting = threading.Lock()
+        self._started = False
+
+    @classmethod
+    def of(cls, settings: KubernetesSettings, clock: Clock) -> "ApiCluster":
+        """The cluster of the settings; nothing is sent yet.
+
+        Raises:
+            AuthFailedError: there are no usable credentials.
+
+        """
+        return cls(settings, clock, Api.of(settings, clock))
+
+    @property
+    def name(self) -> str:
+        """The cluster's name in the settings."""
+        return self.settings.name
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return self.api.server
+
+    def version(self) -> str:
+        """The API server's version; raises CloudError."""
+        return access.version(self.api)
+
+    def accesses(self, *, changes: bool) -> Iterator[Access]:
+        """Each right that is needed; raises CloudError."""
+        return access.accesses(self.api, changes=changes)
+
+    def view(self) -> ClusterView:
+        """All nodes, and all pods that have not ended, as the watches hold them; never raises."""
+        try:
+            self._start()
+            return self._view()
+        except Exception as error:  # noqa: BLE001  the round goes on without it
+            _LOG.exception("The view of the cluster %s could not be made", self.name)
+            trouble = f"What cluster {self.name} shows could not be understood: {error}."
+            return ClusterView(name=self.name, trouble=trouble, pools=self.settings.pools)
+
+    def node(self, name: str) -> KubernetesNode | None:
+        """One node and its pods, asked of the API server now, with all that stands above its pods.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        try:
+            found = node_facts(self.api.get(f"{NODES}/{name}", NodeObject), self.settings.gpu_resources)
+        except NotFoundError:
+            return None
+        facts = list(self._pods_on(name))
+        now = AskedNow(self.api, self.owners.path)
+        picture = self._picture(now.owner, now.namespaces({pod.namespace for pod in facts}))
+        return picture.node(found, map(picture.pod, facts), ())
+
+    def cordon(self, name: str, key: str, *, permit: Permit) -> None:
+        """Let no new pod onto a node and write CORDONED_BY on it; errors as in `Cluster`."""
+        changes.cordon(self.api, name, key, permit=permit, now=self._clock.now())
+
+    def uncordon(self, name: str, key: str) -> None:
+        """Undo the cordon that bears this key; errors as in `Cluster`."""
+        changes.uncordon(self.api, name, key)
+
+    def drain(self, name: str, pods: tuple[str, ...], key: str, *, permit: Permit) -> Drain:
+        """Ask these pods of a node that we have cordoned to go; errors as in `Cluster`."""
+        del key
+        node = self.node(name)
+        if node is None:
+            raise NotFoundError(f"cluster {self.name} has no node {name}", code="NotFound")
+        return changes.drain(self.api, node, frozenset(pods), permit=permit)
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        for watch in (self._nodes, self._pods, self._namespaces):
+            watch.close()
+        self.owners.close()
+
+    def _start(self) -> None:
+        """Begin once, and wait for the first lists."""
+        watches: tuple[Watch[NodeFacts] | Watch[PodFacts] | Watch[OwnerFacts], ...]
+        watches = (self._nodes, self._pods, self._namespaces)
+        with self._starting:
+            first = not self._started
+            self._started = True
+            if first:
+                for watch in watches:
+                    watch.start()
+        if not first:
+            self.owners.follow((pod.owner for pod in self._pods.kept.all()), 0.0)
+            return
+        until = self._clock.monotonic() + _FIRST_LISTS_SECONDS
+        for watch in watches:
+            watch.wait(max(0.0, until - self._clock.monotonic()))
+        self.owners.follow((pod.owner for pod in self._pods.kept.all()), max(0.0, until - self._clock.monotonic()))
+
+    def _view(self) -> ClusterView:
+        """What the watches hold."""
+        namespaces = {each.name: each for each in self._namespaces.kept.all()}
+        picture = self._picture(self.owners.of, namespaces)
+        on: defaultdict[str | None, list[Pod]] = defaultdict(list)
+        for pod in self._pods.kept.all():
+            on[pod.node].append(picture.pod(pod))
+        waiting = tuple(sorted(pending(on[None]), key=lambda pod: (pod.namespace, pod.name)))
+        asked = asked_labels(waiting)
+        nodes = (picture.node(node, on[node.name], asked) for node in self._nodes.kept.all())
+        return ClusterView(
+            name=self.name,
+            silent_seconds=max(watch.silent_seconds for watch in self._followed()),
+            trouble=self._trouble(),
+            nodes=tuple(sorted(nodes, key=lambda node: node.name)),
+            pending=waiting,
+            pools=self.settings.pools,
+        )
+
+    def _followed(self) -> "list[Watch[NodeFacts] | Watch[PodFacts] | Watch[OwnerFacts]]":
+        """The watches that the whole depends on; a kind of owner that may not be read is not among them."""
+        return [self._nodes, self._pods, self._namespaces, *(each for each in self.owners.watches if each.listed)]
+
+    def _trouble(self) -> str | None:
+        """Why the whole is not to be relied on, as a sentence."""
+        for watch in self._followed():
+            what = watch.path.rpartition("/")[2]
+            why = "" if watch.failure is None else f" ({watch.failure})"
+            if not watch.listed:
+                return f"The API server of cluster {self.name} has not shown its {what} yet{why}."
+            if watch.silent_seconds > self.settings.max_silence:
+                silence = format_duration(round(watch.silent_seconds))
+                return f"The API server of cluster {self.name} has been silent about its {what} for {silence}{why}."
+        return None
+
+    def _picture(self, owners: OwnersOf, namespaces: Mapping[str, OwnerFacts]) -> Picture:
+        return Picture(
+            now=self._clock.now(),
+            owners=owners,
+            namespaces=namespaces,
+            system_namespaces=frozenset(self.settings.system_namespaces),
+            cluster=self.name,
+        )
+
+    def _pods_on(self, name: str) -> Iterator[PodFacts]:
+        """The pods of a node that have not ended, asked now."""
+        for page in self.api.pages(PODS, {"fieldSelector": f"spec.nodeName={name}"}):
+            for item in page.items or ():
+                try:
+                    found = self._read_pod(bytes(item))
+                except msgspec.MsgspecError as error:
+                    raise CloudUnavailableError(f"a pod of {name} cannot be read: {error}", code="Nonsense") from None
+                if found is not None:
+                    yield found
+
+    def _read_node(self, item: bytes) -> NodeFacts:
+        return node_facts(_NODE.decode(item), self.settings.gpu_resources)
+
+    def _read_pod(self, item: bytes) -> PodFacts | None:
+        return pod_facts(_POD.decode(item), self.settings.gpu_resources)

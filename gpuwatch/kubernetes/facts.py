@@ -1,0 +1,271 @@
+"""What is kept of nodes, pods, owners and namespaces between two words of the API server. A pod is about 1 kB.
+
+A request for GPUs is counted as the scheduler does: containers and sidecars together, or one init container that asks
+for more. A claim by Dynamic Resource Allocation counts as one GPU each, whatever its device is.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from sys import intern
+
+from gpuwatch.kubernetes.objects import (
+    Container,
+    Described,
+    NodeObject,
+    ObjectMeta,
+    OwnerReference,
+    PodObject,
+    PodSpec,
+)
+from gpuwatch.model.kubernetes import (
+    CORDONED_AT,
+    CORDONED_BY,
+    IDLE_ACTION,
+    INTERRUPTIBLE,
+    LOSES_LOCAL_DATA,
+    OWNER,
+    PROTECT,
+    Placement,
+    PodPhase,
+    Requirement,
+    Taint,
+    Toleration,
+)
+
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
+MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet makes it, and no API can end it
+_KEPT = frozenset(
+    {
+        *(CORDONED_AT, CORDONED_BY, IDLE_ACTION, INTERRUPTIBLE, LOSES_LOCAL_DATA, OWNER, PROTECT),
+        *(SAFE_TO_EVICT, SCALE_DOWN_DISABLED, DO_NOT_DISRUPT),
+    }
+)
+_MIG = re.compile(r"nvidia\.com/mig-(\d)g\.")
+_SEVENTHS = 7  # compute slices of a GPU that can be divided
+_SUFFIXES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+_QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|)")
+_NOTHING: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """Of one pod that has not ended. `owner` is what would make it again."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    phase: PodPhase
+    node: str | None
+    gpus: float
+    created_at: datetime | None
+    ends_at: datetime | None
+    owner: OwnerReference | None
+    mirror: bool
+    local_data: str | None
+    unschedulable: str | None
+    placement: Placement | None
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """Of one node object."""
+
+    name: str
+    uid: str
+    version: int
+    provider_id: str
+    system_uuid: str
+    addresses: tuple[str, ...]
+    ready: bool
+    unschedulable: bool
+    gpus: float | None
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerFacts:
+    """Of an object that owns pods, or of a namespace."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    owner: OwnerReference | None
+    annotations: Mapping[str, str]
+
+
+def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
+    """Of a pod; None: it has ended, and holds nothing any more."""
+    meta, spec, status = pod.metadata, pod.spec or PodSpec(), pod.status
+    phase = _phase(status.phase if status is not None else "")
+    if phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
+        return None
+    node = intern(spec.node_name) if spec.node_name else None
+    gpus = _requested(spec, gpu_resources)
+    waits = node is None and gpus > 0
+    return PodFacts(
+        namespace=intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        version=version_of(meta),
+        phase=phase,
+        node=node,
+        gpus=gpus,
+        created_at=time_of(meta.creation_timestamp),
+        ends_at=time_of(meta.deletion_timestamp),
+        owner=controller_of(meta),
+        mirror=MIRROR in (meta.annotations or ()),
+        local_data=next((intern(each.name) for each in spec.volumes or () if each.empty_dir is not None), None),
+        unschedulable=_unschedulable(pod) if waits else None,
+        placement=_placement(spec) if waits else None,
+        annotations=kept(meta),
+    )
+
+
+def node_facts(node: NodeObject, gpu_resources: Sequence[str]) -> NodeFacts:
+    """Of a node object."""
+    meta, spec, status = node.metadata, node.spec, node.status
+    offered = (status.allocatable if status is not None else None) or {}
+    gpus = [found for key, each in offered.items() if (found := _gpus(key, each, gpu_resources)) is not None]
+    conditions = (status.conditions if status is not None else None) or ()
+    addresses = (status.addresses if status is not None else None) or ()
+    info = status.node_info if status is not None else None
+    return NodeFacts(
+        name=meta.name,
+        uid=meta.uid,
+        version=version_of(meta),
+        provider_id=(spec.provider_id if spec is not None else None) or "",
+        system_uuid=(info.system_uuid if info is not None else "").lower(),
+        addresses=tuple(dict.fromkeys(each.address for each in addresses if each.address)),
+        ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
+        unschedulable=bool(spec is not None and spec.unschedulable),
+        gpus=sum(gpus) if gpus else None,
+        labels={intern(key): intern(value) for key, value in (meta.labels or {}).items()},
+        taints=tuple(
+            Taint(key=each.key, effect=each.effect, value=each.value or "")
+            for each in (spec.taints if spec is not None else None) or ()
+        ),
+        annotations=kept(meta),
+    )
+
+
+def owner_facts(described: Described, *, of_namespace: bool = False) -> OwnerFacts:
+    """Of any object's metadata."""
+    meta = described.metadata
+    annotations = kept(meta)
+    if of_namespace and OWNER not in annotations and (meta.annotations or {}).get(KUBEFLOW_OWNER):
+        annotations = {**annotations, OWNER: (meta.annotations or {})[KUBEFLOW_OWNER]}
+    return OwnerFacts(
+        namespace=intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        version=version_of(meta),
+        owner=controller_of(meta),
+        annotations=annotations,
+    )
+
+
+def kept(meta: ObjectMeta) -> Mapping[str, str]:
+    """The annotations that mean something here."""
+    if not meta.annotations:
+        return _NOTHING
+    found = {intern(key): value for key, value in meta.annotations.items() if key in _KEPT}
+    return found or _NOTHING
+
+
+def controller_of(meta: ObjectMeta) -> OwnerReference | None:
+    """What would make it again."""
+    return next((each for each in meta.owner_references or () if each.controller), None)
+
+
+def version_of(meta: ObjectMeta) -> int:
+    """Its version; comparable within one kind. What is no number is older than all."""
+    return int(meta.resource_version) if meta.resource_version.isdecimal() else 0
+
+
+def time_of(text: str | None) -> datetime | None:
+    """A time of RFC 3339; None: it is missing, or cannot be read."""
+    try:
+        time = None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if time is None or time.tzinfo is None else time.astimezone(UTC)
+
+
+def _phase(text: str) -> PodPhase:
+    try:
+        return PodPhase(text)
+    except ValueError:
+        return PodPhase.UNKNOWN
+
+
+def _requested(spec: PodSpec, gpu_resources: Sequence[str]) -> float:
+    """How many GPUs a pod holds, or wants."""
+    begins = spec.init_containers or ()
+    sidecars = [each for each in begins if each.restart_policy == "Always"]
+    together = sum(_of(each, gpu_resources) for each in [*(spec.containers or ()), *sidecars])
+    largest = max((_of(each, gpu_resources) for each in begins if each.restart_policy != "Always"), default=0.0)
+    return max(together, largest) + len(spec.resource_claims or ())
+
+
+def _of(container: Container, gpu_resources: Sequence[str]) -> float:
+    """Of one container. The API server writes limits of such resources into the requests, and refuses other ones."""
+    resources = container.resources
+    if resources is None:
+        return 0.0
+    wanted = {**(resources.limits or {}), **(resources.requests or {})}
+    return sum(_gpus(key, value, gpu_resources) or 0.0 for key, value in wanted.items())
+
+
+def _gpus(key: str, value: str, gpu_resources: Sequence[str]) -> float | None:
+    """How many GPUs an amount of a resource is; None: it is none of GPUs."""
+    if "/" not in key or not any(fnmatchcase(key, each) for each in gpu_resources):
+        return None
+    found = _QUANTITY.fullmatch(value)
+    amount = float(found[1]) * _SUFFIXES[found[2]] if found else 1.0  # an amount that cannot be read holds something
+    part = _MIG.match(key)
+    return amount if part is None else amount * int(part[1]) / _SEVENTHS
+
+
+def _unschedulable(pod: PodObject) -> str | None:
+    """The scheduler's own sentence."""
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    for each in conditions:
+        if each.type == "PodScheduled" and each.status == "False":
+            return each.message or each.reason
+    return None
+
+
+def _placement(spec: PodSpec) -> Placement:
+    """Where a pod may go. What is asked of a node's fields, such as its name, is kept as a label that none has."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    terms = (affinity.required.node_selector_terms if affinity is not None and affinity.required else None) or ()
+    return Placement(
+        selector=dict(spec.node_selector or {}),
+        alternatives=tuple(
+            tuple(
+                Requirement(key=each.key, operator=each.operator, values=tuple(each.values or ()))
+                for each in [*(term.match_expressions or ()), *(term.match_fields or ())]
+            )
+            for term in terms
+        ),
+        tolerations=tuple(
+            Toleration(
+                key=each.key or "",
+                operator=each.operator or "Equal",
+                value=each.value or "",
+                effect=each.effect or "",
+            )
+            for each in spec.tolerations or ()
+        ),
+    )

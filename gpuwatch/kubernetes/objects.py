@@ -1,0 +1,243 @@
+"""What is read of the API server's objects; all else in them is skipped while they are decoded.
+
+Fields: https://kubernetes.io/docs/reference/kubernetes-api/. A field may be missing or null at any time.
+"""
+
+from msgspec import Raw, Struct, field
+
+Texts = dict[str, str]
+
+
+class ListMeta(Struct, rename="camel"):
+    """Of a page of a list."""
+
+    resource_version: str = ""
+    next_page: str = field(name="continue", default="")
+
+
+class Page(Struct):
+    """A page of any list; each item is still JSON."""
+
+    metadata: ListMeta
+    items: list[Raw] | None = None
+
+
+class Event(Struct):
+    """A line of a watch: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+
+    type: str
+    object: Raw
+
+
+class OwnerReference(Struct, rename="camel", frozen=True):
+    """Who made an object, or would make it again: `controller`."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+
+
+class ObjectMeta(Struct, rename="camel"):
+    """Of any object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: Texts | None = None
+    annotations: Texts | None = None
+    owner_references: list[OwnerReference] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class Described(Struct):
+    """Any object's metadata alone: PartialObjectMetadata."""
+
+    metadata: ObjectMeta
+
+
+class Taint(Struct):
+    """What keeps pods away that do not tolerate it."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpec(Struct, rename="camel"):
+    """Of a node."""
+
+    provider_id: str | None = field(name="providerID", default=None)
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
+class Condition(Struct):
+    """Of a node or a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class Address(Struct):
+    """InternalIP, ExternalIP, Hostname, InternalDNS or ExternalDNS."""
+
+    type: str = ""
+    address: str = ""
+
+
+class NodeInfo(Struct):
+    """Of a node's system."""
+
+    system_uuid: str = field(name="systemUUID", default="")
+
+
+class NodeStatus(Struct, rename="camel"):
+    """Of a node."""
+
+    allocatable: Texts | None = None
+    conditions: list[Condition] | None = None
+    addresses: list[Address] | None = None
+    node_info: NodeInfo | None = None
+
+
+class NodeObject(Struct):
+    """v1 Node."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class Resources(Struct):
+    """Of a container."""
+
+    requests: Texts | None = None
+    limits: Texts | None = None
+
+
+class Container(Struct, rename="camel"):
+    """Of a pod; an init container that restarts always is a sidecar."""
+
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class Volume(Struct, rename="camel"):
+    """Of a pod."""
+
+    name: str = ""
+    empty_dir: dict[str, object] | None = None
+
+
+class Toleration(Struct):
+    """A taint that a pod can bear."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class Claim(Struct):
+    """Of a device by Dynamic Resource Allocation."""
+
+    name: str = ""
+
+
+class Term(Struct, rename="camel"):
+    """A requirement of a node selector term."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class SelectorTerm(Struct, rename="camel"):
+    """One of several alternatives."""
+
+    match_expressions: list[Term] | None = None
+    match_fields: list[Term] | None = None
+
+
+class NodeSelector(Struct, rename="camel"):
+    """Alternatives of which one has to hold."""
+
+    node_selector_terms: list[SelectorTerm] | None = None
+
+
+class NodeAffinity(Struct):
+    """Of a pod."""
+
+    required: NodeSelector | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class Affinity(Struct, rename="camel"):
+    """Of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSpec(Struct, rename="camel"):
+    """Of a pod."""
+
+    node_name: str = ""
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    volumes: list[Volume] | None = None
+    resource_claims: list[Claim] | None = None
+    node_selector: Texts | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+
+
+class PodStatus(Struct):
+    """Of a pod."""
+
+    phase: str = ""
+    conditions: list[Condition] | None = None
+
+
+class PodObject(Struct):
+    """v1 Pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+class ApiResource(Struct):
+    """A kind that the API server knows, with the name of its path."""
+
+    name: str
+    kind: str
+    namespaced: bool = True
+
+
+class ApiResources(Struct):
+    """APIResourceList: what a version of a group has."""
+
+    resources: list[ApiResource] | None = None
+
+
+class ReviewStatus(Struct):
+    """Of a SelfSubjectAccessReview."""
+
+    allowed: bool = False
+
+
+class AccessReview(Struct):
+    """authorization.k8s.io/v1 SelfSubjectAccessReview."""
+
+    status: ReviewStatus | None = None
+
+
+class Version(Struct, rename="camel"):
+    """Of the API server."""
+
+    git_version: str = ""

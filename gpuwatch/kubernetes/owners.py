@@ -1,0 +1,126 @@
+"""What owns pods, of whatever kind: each kind is looked up once and then followed, its metadata alone.
+
+A kind that may not be read leaves its objects unknown, and that is said on their pods; it is no trouble of the whole.
+"""
+
+import threading
+from collections.abc import Iterable
+
+import msgspec
+
+from gpuwatch.clouds.errors import AuthFailedError, CloudError, NotFoundError
+from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
+from gpuwatch.kubernetes.facts import OwnerFacts, owner_facts
+from gpuwatch.kubernetes.objects import ApiResources, Described, OwnerReference
+from gpuwatch.kubernetes.watch import Watch
+from gpuwatch.runtime.clock import Clock
+
+_DESCRIBED = msgspec.json.Decoder(Described)
+_LEFT_ALONE = frozenset({"DaemonSet", "Node"})  # a drain leaves their pods, so that nothing is asked of them
+_MOST_KINDS = 32
+_AGAIN_SECONDS = 300.0  # until a kind that was refused is looked up again
+
+Kind = tuple[str, str]  # API version and kind
+
+
+class Owners:
+    """The owners of the pods that were seen."""
+
+    def __init__(self, api: Api, clock: Clock, silence_seconds: float) -> None:
+        """Nothing is followed yet."""
+        self._api, self._clock, self._silence = api, clock, silence_seconds
+        self._lock = threading.Lock()
+        self._watches: dict[Kind, Watch[OwnerFacts]] = {}
+        self._refused: dict[Kind, tuple[str, float]] = {}
+        self._paths: dict[Kind, str] = {}
+
+    @property
+    def watches(self) -> list[Watch[OwnerFacts]]:
+        """Those that follow a kind."""
+        with self._lock:
+            return list(self._watches.values())
+
+    def follow(self, references: Iterable[OwnerReference | None], wait_seconds: float) -> None:
+        """Follow the kinds of these owners, and of those above them, and wait for their first lists."""
+        wanted = {(each.api_version, each.kind) for each in references if each is not None}
+        until = self._clock.monotonic() + wait_seconds
+        while True:
+            begun = [watch for kind in sorted(wanted) if (watch := self._begin(kind)) is not None]
+            for watch in begun:
+                watch.wait(max(0.0, until - self._clock.monotonic()))
+            if not begun:
+                return
+            wanted = {
+                (facts.owner.api_version, facts.owner.kind)
+                for watch in begun
+                for facts in watch.kept.all()
+                if facts.owner is not None
+            }
+
+    def of(self, reference: OwnerReference, namespace: str) -> OwnerFacts | str | None:
+        """An owner; None: it does not exist any more; a sentence: nobody can tell."""
+        del namespace  # its uid says it all
+        kind = (reference.api_version, reference.kind)
+        what = f"its owner {reference.kind} {reference.name}"
+        with self._lock:
+            watch = self._watches.get(kind)
+            refused = self._refused.get(kind)
+        if watch is None:
+            return f"{what} cannot be read: {refused[0]}" if refused is not None else f"{what} was not read yet"
+        if not watch.listed:
+            return f"{what} cannot be read: {watch.failure or 'it was not listed yet'}"
+        return watch.kept.get(reference.uid)
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        for watch in self.watches:
+            watch.close()
+
+    def _begin(self, kind: Kind) -> Watch[OwnerFacts] | None:
+        """Follow a kind; None: it is followed already, or cannot be."""
+        now = self._clock.monotonic()
+        with self._lock:
+            if kind in self._watches or kind[1] in _LEFT_ALONE:
+                return None
+            if kind in self._refused and now < self._refused[kind][1]:
+                return None
+            full = len(self._watches) >= _MOST_KINDS
+        try:
+            path = None if full else self.path(kind)
+            refusal = f"more than {_MOST_KINDS} kinds own pods" if full else f"{kind[0]} has no {kind[1]}"
+        except (AuthFailedError, NotFoundError) as error:
+            path, refusal = None, str(error)
+        except CloudError:
+            return None  # asked again in the next round
+        with self._lock:
+            if path is None:
+                self._refused[kind] = (refusal, now + _AGAIN_SECONDS)
+                return None
+            self._refused.pop(kind, None)
+            watch = self._watches[kind] = Watch(
+                self._api,
+                self._clock,
+                path,
+                lambda item: owner_facts(_DESCRIBED.decode(item)),
+                accept=(METADATA_LIST, METADATA),
+                silence_seconds=self._silence,
+            )
+        watch.start()
+        return watch
+
+    def path(self, kind: Kind) -> str | None:
+        """Where objects of a kind are listed; None: the API server does not know it, or they have no namespace.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        if kind in self._paths:
+            return self._paths[kind]
+        version, name = kind
+        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        for resource in self._api.get(base, ApiResources).resources or ():
+            if resource.kind == name and resource.namespaced and "/" not in resource.name:
+                self._paths[kind] = f"{base}/{resource.name}"
+                return self._paths[kind]
+        return None

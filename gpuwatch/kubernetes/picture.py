@@ -1,0 +1,241 @@
+"""Nodes and pods as the controller knows them, made of what is kept of the API server's words.
+
+What people write nearest to a pod comes first: on the pod, on what owns it from below to the top, on its namespace. A
+protection counts wherever it stands. An owner that cannot be read may carry one, so that its pods are protected.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from gpuwatch.kubernetes.facts import (
+    DO_NOT_DISRUPT,
+    SAFE_TO_EVICT,
+    SCALE_DOWN_DISABLED,
+    NodeFacts,
+    OwnerFacts,
+    PodFacts,
+    time_of,
+)
+from gpuwatch.kubernetes.objects import OwnerReference
+from gpuwatch.model.kubernetes import (
+    CORDONED_AT,
+    CORDONED_BY,
+    IDLE_ACTION,
+    INTERRUPTIBLE,
+    LOSES_LOCAL_DATA,
+    OWNER,
+    PREFIX,
+    PROTECT,
+    KubernetesNode,
+    NodeOwner,
+    Pod,
+    PodPhase,
+    Workload,
+)
+
+_DEEPEST = 8  # owners above a pod: Pod, ReplicaSet, Deployment, and what made that
+_DAEMONS = frozenset({"DaemonSet", "Node"})
+# Labels by which a node says what it is; all others are left out, for a round keeps every node.
+_KEPT_LABELS = frozenset(
+    {
+        *("node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
+        *("kubernetes.io/hostname", "nvidia.com/gpu.product", "nvidia.com/gpu.count", "karpenter.sh/nodepool"),
+        *("eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool"),
+        *("alibabacloud.com/nodepool-id", "node.tke.cloud.tencent.com/machineset"),
+    }
+)
+_AUTOSCALER_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"})
+
+# What an owner in a namespace is: its facts; None: none of that uid is left; a sentence: nobody can tell.
+OwnersOf = Callable[[OwnerReference, str], OwnerFacts | str | None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Picture:
+    """What pods are made of at one moment. `namespaces` are by name."""
+
+    now: datetime
+    owners: OwnersOf
+    namespaces: Mapping[str, OwnerFacts]
+    system_namespaces: Collection[str]
+    cluster: str
+    _tops: dict[tuple[str, str], "_Top"] = field(default_factory=dict)
+
+    def pod(self, pod: PodFacts) -> Pod:
+        """One pod with what its owners and its namespace say."""
+        top = self._top(pod)
+        own = [pod.annotations]
+        levels = [*own, *top.levels]
+        workload = top.workload
+        owner = pod.annotations.get(OWNER)
+        if owner and owner != workload.owner:
+            workload = replace(workload, owner=owner)
+        return Pod(
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            phase=pod.phase,
+            workload=workload,
+            node=pod.node,
+            gpus=pod.gpus,
+            created_at=pod.created_at,
+            ends_at=pod.ends_at,
+            daemon=pod.mirror or (pod.owner is not None and pod.owner.kind in _DAEMONS),
+            system=pod.namespace in self.system_namespaces,
+            bare=top.bare,
+            local_data=pod.local_data,
+            interruptible=_nearest(levels, INTERRUPTIBLE) == "true",
+            loses_local_data=_nearest(levels, LOSES_LOCAL_DATA) == "true",
+            protected=self._protected(pod) or workload.protected,
+            unschedulable=pod.unschedulable,
+            placement=pod.placement,
+        )
+
+    def _protected(self, pod: PodFacts) -> str | None:
+        """By its own annotations; those above are the workload's."""
+        own = protection(pod.annotations, f"the pod {pod.namespace}/{pod.name}", self.now)
+        if own is None and pod.annotations.get(DO_NOT_DISRUPT, "false") != "false":
+            return f"its annotation {DO_NOT_DISRUPT} protects it"
+        if own is None and pod.annotations.get(SAFE_TO_EVICT) == "false":
+            return f"its annotation {SAFE_TO_EVICT} is false"
+        return own
+
+    def _top(self, pod: PodFacts) -> "_Top":
+        """What owns a pod; the same for all pods of one owner."""
+        key = (pod.namespace, pod.uid if pod.owner is None else pod.owner.uid)
+        found = self._tops.get(key)
+        if found is None:
+            found = self._tops[key] = self._climb(pod)
+        return found
+
+    def _climb(self, pod: PodFacts) -> "_Top":
+        """From a pod up to the topmost owner that is known."""
+        chain: list[OwnerFacts] = []
+        kind, name, uid = "Pod", pod.name, pod.uid
+        doubt: str | None = None
+        reference, bare = pod.owner, pod.owner is None
+        while reference is not None and len(chain) < _DEEPEST:
+            found = self.owners(reference, pod.namespace) if reference.kind not in _DAEMONS else None
+            if found is None and reference.kind not in _DAEMONS and not chain:
+                bare = True  # what made it is gone: nothing would make it again
+            kind, name, uid = reference.kind, reference.name, reference.uid
+            if not isinstance(found, OwnerFacts):
+                doubt = found
+                break
+            chain.append(found)
+            reference = found.owner
+        namespace = self.namespaces.get(pod.namespace)
+        above = [each.annotations for each in chain] + ([] if namespace is None else [namespace.annotations])
+        protected = next(
+            (why for each in chain if (why := protection(each.annotations, f"its owner {each.name}", self.now))), doubt
+        )
+        if protected is None and namespace is None:
+            protected = f"its namespace {pod.namespace} is not known"
+        elif protected is None and namespace is not None:
+            protected = protection(namespace.annotations, f"its namespace {pod.namespace}", self.now)
+        workload = Workload(
+            namespace=pod.namespace,
+            kind=kind,
+            name=name,
+            uid=uid,
+            owner=_nearest(above, OWNER),
+            idle_action=_nearest(above, IDLE_ACTION),
+            protected=protected,
+        )
+        return _Top(workload=workload, levels=tuple(above), bare=bare)
+
+    def node(self, node: NodeFacts, pods: Iterable[Pod], asked_labels: Collection[str]) -> KubernetesNode:
+        """One node with its pods."""
+        cordoned_by = node.annotations.get(CORDONED_BY) if node.unschedulable else None
+        return KubernetesNode(
+            name=node.name,
+            uid=node.uid,
+            cluster=self.cluster,
+            provider_id=node.provider_id,
+            ready=node.ready,
+            unschedulable=node.unschedulable,
+            cordoned_by=cordoned_by or None,
+            cordoned_at=time_of(node.annotations.get(CORDONED_AT)) if cordoned_by else None,
+            owner=node_owner(node),
+            keep=kept_by(node, self.now),
+            gpus=node.gpus,
+            pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))),
+            labels={
+                key: value
+                for key, value in node.labels.items()
+                if key in _KEPT_LABELS or key in asked_labels or key.startswith(PREFIX)
+            },
+            taints=node.taints,
+            system_uuid=node.system_uuid,
+            addresses=node.addresses,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Top:
+    """What is above a pod: the workload, and the annotations from the nearest owner to the namespace."""
+
+    workload: Workload
+    levels: tuple[Mapping[str, str], ...]
+    bare: bool
+
+
+def protection(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:
+    """Why an object is protected, as a clause: anything but "false" protects, a time until then."""
+    value = annotations.get(PROTECT)
+    if value is None or value.strip().lower() == "false":
+        return None
+    until = time_of(value.strip())
+    if until is None:
+        return f"the annotation {PROTECT} of {whose} protects it"
+    return f"the annotation {PROTECT} of {whose} protects it until {value.strip()}" if until > now else None
+
+
+def node_owner(node: NodeFacts) -> NodeOwner | None:
+    """The autoscaler that a node's marks name."""
+    if any(key.startswith("karpenter.sh/") and key != DO_NOT_DISRUPT for key in node.labels):
+        return "karpenter"
+    if any(taint.key in _AUTOSCALER_TAINTS for taint in node.taints):
+        return "cluster-autoscaler"
+    return None
+
+
+def kept_by(node: NodeFacts, now: datetime) -> str | None:
+    """Why a node's own marks keep it, as a clause."""
+    if node.annotations.get(SCALE_DOWN_DISABLED) == "true":
+        return f"its annotation {SCALE_DOWN_DISABLED} keeps it"
+    if node.annotations.get(DO_NOT_DISRUPT, "false") != "false":
+        return f"its annotation {DO_NOT_DISRUPT} keeps it"
+    return protection(node.annotations, f"the node {node.name}", now)
+
+
+def asked_labels(pods: Iterable[Pod]) -> frozenset[str]:
+    """The labels of nodes that pending pods ask for."""
+    return frozenset(
+        key
+        for pod in pods
+        if pod.placement is not None
+        for key in (
+            *pod.placement.selector,
+            *(each.key for terms in pod.placement.alternatives for each in terms),
+        )
+    )
+
+
+def pending(pods: Sequence[Pod]) -> Iterator[Pod]:
+    """The pods that want GPUs and have no node; those of the system and those that are ending are no demand."""
+    return (
+        pod
+        for pod in pods
+        if pod.node is None
+        and pod.gpus > 0
+        and pod.phase is PodPhase.PENDING
+        and not pod.system
+        and pod.ends_at is None
+    )
+
+
+def _nearest(levels: Iterable[Mapping[str, str]], key: str) -> str | None:
+    """The annotation where it stands first."""
+    return next((value for each in levels if (value := each.get(key))), None)

@@ -1,0 +1,213 @@
+"""Nodes, pods and workloads as Kubernetes' API server shows them. Counts of GPUs are those that pods request.
+
+What a GPU really does is the agent's word and stands elsewhere (`Node.signal`): a request says nothing about use.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+# What people and gpuwatch write on nodes, pods, workloads and namespaces.
+PREFIX = "gpuwatch.io/"
+# On a node: the key of the intent that cordoned it. Without it, a cordon is somebody else's and is never undone.
+CORDONED_BY = f"{PREFIX}cordoned-by"
+CORDONED_AT = f"{PREFIX}cordoned-at"
+# On a namespace or a workload: what may be done with its idle pods. Nothing is done without it.
+IDLE_ACTION = f"{PREFIX}idle-action"
+# On a namespace, a workload or a pod: anything but "false" protects it, and a time protects until then.
+PROTECT = f"{PREFIX}protect"
+# On a namespace, a workload or a pod: "true" lets its pods be moved by a drain although nobody has proven them idle.
+INTERRUPTIBLE = f"{PREFIX}interruptible"
+# Likewise: "true" lets a drain throw away what its pods keep in emptyDir volumes.
+LOSES_LOCAL_DATA = f"{PREFIX}delete-local-data"
+OWNER = f"{PREFIX}owner"
+
+NodeOwner = Literal["gpuwatch", "cluster-autoscaler", "karpenter"]
+# The values of IDLE_ACTION that end an idle pod. Any other says nothing that a drain may rest on.
+ENDING_ACTIONS = frozenset({"scale-to-zero", "stop", "delete"})
+
+
+class PodPhase(StrEnum):
+    """As in a pod's status. Succeeded and failed pods hold no GPU."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """The topmost object that owns a pod: Deployment, StatefulSet, Job, Notebook, RayCluster, …; a pod owns itself."""
+
+    namespace: str
+    kind: str
+    name: str
+    uid: str
+    owner: str | None = None  # a person or a team, for messages and money
+    idle_action: str | None = None  # IDLE_ACTION as written there, or on its namespace
+    protected: str | None = None  # why it is left alone, as a clause
+
+    def __str__(self) -> str:
+        """`Notebook team-a/alice`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """What a node's label has to be: operator In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """What keeps pods off a node that do not tolerate it: effect NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """Taints that a pod bears: key "" is every key, operator Exists or Equal, effect "" is every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a pending pod may go: all of `selector`, one of `alternatives` whole where there are any."""
+
+    selector: Mapping[str, str] = field(default_factory=dict)
+    alternatives: tuple[tuple[Requirement, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod that has not ended.
+
+    `node` is the name of its node, None while it is pending. `gpus` is what it requests of nvidia.com/gpu, of MIG parts
+    and of DRA claims for GPUs. `daemon` is whether a drain leaves it (DaemonSet and mirror pods), `system` whether it
+    serves the cluster (kube-system, the GPU operator, gpuwatch) and never counts as use. `bare`: nothing would
+    make it again. `local_data` names an emptyDir volume that would be lost. `placement` is known of pending pods that
+    request GPUs.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    phase: PodPhase
+    workload: Workload
+    node: str | None = None
+    gpus: float = 0.0
+    created_at: datetime | None = None
+    ends_at: datetime | None = None  # it is being deleted, and gone by then
+    daemon: bool = False
+    system: bool = False
+    bare: bool = False
+    local_data: str | None = None
+    interruptible: bool = False  # INTERRUPTIBLE, there or above
+    loses_local_data: bool = False  # LOSES_LOCAL_DATA, there or above
+    protected: str | None = None
+    unschedulable: str | None = None  # the scheduler's own sentence about why it is pending
+    placement: Placement | None = None
+
+    def __str__(self) -> str:
+        """`team-a/train-0`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def drained(self) -> bool:
+        """Whether a drain has to move it."""
+        return not self.daemon and self.phase not in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+
+    @property
+    def consents(self) -> bool:
+        """Whether its people consent to its end once it is idle."""
+        return self.interruptible or self.workload.idle_action in ENDING_ACTIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesNode:
+    """A node object, and the pods bound to it.
+
+    `cordoned_by` is the key of our own intent that cordoned it; None where it is schedulable or somebody else's cordon.
+    `owner` is the autoscaler that its labels and annotations name. `gpus` is what its device plugin offers
+    (`allocatable`), None where nothing offers any. `keep` is why its own marks keep it (`scale-down-disabled`,
+    `do-not-disrupt`, PROTECT), as a clause. `system_uuid` is of its firmware, `addresses` are its names, too. Of its
+    `labels` are kept those that say what it is, and those that a pending pod asks for.
+    """
+
+    name: str
+    uid: str
+    cluster: str
+    provider_id: str = ""
+    ready: bool = True
+    unschedulable: bool = False
+    cordoned_by: str | None = None
+    cordoned_at: datetime | None = None
+    owner: NodeOwner | None = None
+    keep: str | None = None
+    gpus: float | None = None
+    pods: tuple[Pod, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    system_uuid: str = ""
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def gpu_pods(self) -> tuple[Pod, ...]:
+        """The pods that hold GPUs and do not merely serve the cluster."""
+        return tuple(pod for pod in self.pods if pod.gpus > 0 and not pod.system)
+
+    @property
+    def requested_gpus(self) -> float:
+        """How many of its GPUs are requested."""
+        return sum(pod.gpus for pod in self.gpu_pods)
+
+    @property
+    def to_drain(self) -> tuple[Pod, ...]:
+        """The pods that a drain has to move."""
+        return tuple(pod for pod in self.pods if pod.drained)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """All that the API server showed of one cluster, as of `silent_seconds` ago.
+
+    `trouble` is why it is not to be relied on (no answer, too long silent, a forbidden call), as a sentence: then no
+    node of it is idle, drained or ended. `pending` are the pods that request GPUs and have no node. `notes` are
+    sentences on what does not fit together, such as a node object that fits two machines. `pools` are those with
+    machines that may be its nodes; none named: all.
+    """
+
+    name: str
+    silent_seconds: float = 0.0
+    trouble: str | None = None
+    nodes: tuple[KubernetesNode, ...] = ()
+    pending: tuple[Pod, ...] = ()
+    notes: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """What became of one attempt to drain a node: the pods that were asked to go, and those that stay, each with why.
+
+    `refused` is by the pod's text; a refusal by a PodDisruptionBudget (429) is an answer and no error.
+    """
+
+    evicted: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    left: int = 0  # pods that are still there, those that are ending included

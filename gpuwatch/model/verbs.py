@@ -1,0 +1,38 @@
+"""What a step does to its target, and which verbs belong together."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Verb(StrEnum):
+    """What a step does to its target; HOLD does nothing and says why."""
+
+    HOLD = "hold"
+    NOTICE = "notice"  # tag the instance, write to the log; the grace period begins
+    WITHDRAW = "withdraw"  # the notice no longer holds
+    STOP = "stop"
+    TERMINATE = "terminate"  # of a group's member: with its place in the group
+    START = "start"  # a stopped node runs again
+    LAUNCH = "launch"  # one new node from the pool's template
+    GROW = "grow"  # a group's desired size is raised to `size`; never lowered
+    PROTECT = "protect"  # the group may not choose this member for its own scale-in
+    UNPROTECT = "unprotect"
+    CORDON = "cordon"  # Kubernetes gives the node no new pods
+    UNCORDON = "uncordon"  # of a cordon of our own: the node is kept
+    DRAIN = "drain"  # its pods are asked to go, each by an eviction
+
+
+REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
+# The first steps of the removal of a Kubernetes node; the removal itself is their argument THEN.
+PREPARES = frozenset({Verb.CORDON, Verb.DRAIN})
+THEN = "then"
+# What removes a node: a removal, the end of the protection that keeps its group from one, and what prepares either.
+LETS_GO = REMOVALS | {Verb.UNPROTECT} | PREPARES
+ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
+# What is asked of a cluster's API server, and of no cloud.
+OF_CLUSTER = PREPARES | {Verb.UNCORDON}
+
+
+def prepared(verb: Verb, arguments: Mapping[str, str]) -> Verb:
+    """The verb; of a step that prepares a removal, that removal."""
+    return Verb(arguments[THEN]) if verb in PREPARES else verb

@@ -1,0 +1,153 @@
+"""PURE: why a Kubernetes node is not removed, not drained and gets no notice. Policy and guard ask the same questions.
+
+Each answer is a sentence; None: nothing of that kind stands against it. A pod that is ending already is nobody's
+obstacle: what it does not finish until then is not our doing, and the removal waits until it is gone.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from gpuwatch.model.decision import LedgerView, Observation
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Fleet, Node, NodeState, State
+from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase
+from gpuwatch.policies.kubernetes_settings import KubernetesRules
+
+# How other systems' marks on a machine begin that say no more than that it is a node of some cluster.
+_OF_A_CLUSTER = ("EKS", "GKE", "AKS", "TKE", "Container Service (ACK)", "Kubernetes cluster")
+# A machine needs so long to become a node: what was started later may be one that nobody has seen yet.
+_JOINS = timedelta(minutes=10)
+_NAMED = 3  # pods in a sentence
+
+
+def joined(node: Node, rules: KubernetesRules) -> bool:
+    """Whether what owns the machine by its marks is the cluster that it is a node of, in a pool that gpuwatch owns."""
+    ours = node.kubernetes is not None and rules.node_owner == "gpuwatch"
+    return ours and (node.managed_by or "").startswith(_OF_A_CLUSTER)
+
+
+def unknown(node: Node, fleet: Fleet, rules: KubernetesRules) -> str | None:
+    """Why nobody knows which pods a machine has. One that does not run has none, and needs no node object."""
+    cluster, is_node = fleet.cluster, node.kubernetes is not None
+    if node.state is NodeState.STOPPED:
+        return None
+    if cluster is None:
+        told = is_node or rules.node_owner != "nobody"
+        return "Its pool has Kubernetes nodes, and no cluster is in the settings." if told else None
+    if cluster.trouble is not None and (is_node or rules.node_owner != "nobody" or _may_be_one(node, fleet)):
+        return f"Its pods are not known: the Kubernetes cluster {cluster.name} cannot be relied on: {cluster.trouble}"
+    if not is_node and rules.node_owner != "nobody":
+        return f"It is not among the nodes of the Kubernetes cluster {cluster.name}."
+    return None
+
+
+def _may_be_one(node: Node, fleet: Fleet) -> bool:
+    """Whether a machine may be a node of a cluster that was not seen since, or never."""
+    cluster = fleet.cluster
+    if cluster is None or not cluster.nodes or node.launched_at is None:
+        return True
+    return node.launched_at + _JOINS > fleet.observed_at - timedelta(seconds=cluster.silent_seconds)
+
+
+def owner(node: Node, rules: KubernetesRules) -> str | None:
+    """Why the node is somebody else's to remove."""
+    known = node.kubernetes
+    if known is None:
+        return None
+    if rules.node_owner == "nobody":
+        return (
+            f"It is a node of the Kubernetes cluster {known.cluster}, and its pool does not say who removes its nodes."
+        )
+    if rules.node_owner != "gpuwatch":
+        return (
+            f"It is a node of the Kubernetes cluster {known.cluster}, and {rules.node_owner} removes its pool's nodes."
+        )
+    if known.owner not in {None, "gpuwatch"}:
+        return f"Its labels say that {known.owner} removes it, and its pool says gpuwatch."
+    return None
+
+
+def marks(node: Node) -> str | None:
+    """Why marks on the node object keep it."""
+    known = node.kubernetes
+    return None if known is None or known.keep is None else f"Its node object keeps it: {known.keep}."
+
+
+def ours(known: KubernetesNode, ledger: LedgerView) -> bool:
+    """Whether it carries a cordon that this ledger has on record."""
+    return known.cordoned_by is not None and known.cordoned_by not in ledger.foreign
+
+
+def foreign_cordon(node: Node, ledger: LedgerView) -> str | None:
+    """Why its cordon is somebody else's. It is theirs to undo, and the node is theirs until then."""
+    known = node.kubernetes
+    if known is None or ours(known, ledger):
+        return None
+    if known.cordoned_by is not None:
+        return (
+            f"Its cordon bears the decision {known.cordoned_by}, which this ledger lacks: another controller made it."
+        )
+    return "Somebody else has cordoned it." if known.unschedulable else None
+
+
+def pods(node: Node, rules: KubernetesRules, wait_seconds: float | None, now: datetime) -> str | None:
+    """Why its pods must not be moved, or lost: GPU pods without proof or consent, and what a drain would destroy.
+
+    `wait_seconds` is how long the pool's nodes are to be idle; None: not known, or they are not to be at all. A stopped
+    machine runs no pod.
+    """
+    known = node.kubernetes
+    if known is None or node.state is NodeState.STOPPED:
+        return None
+    found: dict[str, list[str]] = {}
+    for pod in known.pods:
+        for why in _against(pod, node, rules, wait_seconds, now):
+            found.setdefault(why, []).append(str(pod))
+    for why, names in found.items():
+        more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
+        several = len(names) > 1
+        return f"The pod{'s' if several else ''} {', '.join(sorted(names)[:_NAMED])}{more} {why.split('|')[several]}."
+    return None
+
+
+def _against(pod: Pod, node: Node, rules: KubernetesRules, wait_seconds: float | None, now: datetime) -> Iterator[str]:
+    """What stands against moving one pod; words for one and, after the bar, for several."""
+    if pod.ends_at is not None or pod.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED} or (pod.daemon and pod.gpus <= 0):
+        return
+    if pod.protected is not None:
+        yield f"is protected ({pod.protected})|are protected ({pod.protected})"
+    if pod.gpus > 0 and not pod.system:
+        if not pod.consents:
+            yield (
+                "holds GPUs, and nobody has said that it may go once it is idle|"
+                "hold GPUs, and nobody has said that they may go once they are idle"
+            )
+        if (doubt := _unproven(pod, node, wait_seconds, now)) is not None:
+            yield doubt
+    if pod.drained and pod.local_data is not None and not pod.loses_local_data:
+        yield "would lose local data|would lose local data"
+    if pod.drained and pod.bare and rules.bare_pods == "keep":
+        yield "is made again by nothing|are made again by nothing"
+
+
+def _unproven(pod: Pod, node: Node, wait_seconds: float | None, now: datetime) -> str | None:
+    """Why a pod with GPUs is not proven idle: its node's agent must say so of the node and of each GPU, for long."""
+    verdict = node.verdict
+    states = {node.activity.state} | {gpu.activity.state for gpu in (() if verdict is None else verdict.gpus)}
+    if states != {State.IDLE}:
+        return "holds GPUs and is not proven idle|hold GPUs and are not proven idle"
+    if pod.phase is not PodPhase.RUNNING:
+        return "holds GPUs and is not known to run|hold GPUs and are not known to run"
+    age = None if pod.created_at is None else (now - pod.created_at).total_seconds()
+    if wait_seconds is None or age is None or age < wait_seconds:
+        least = "as long as its node has to be idle" if wait_seconds is None else format_duration(wait_seconds)
+        return f"holds GPUs and is not yet {least} old|hold GPUs and are not yet {least} old"
+    return None
+
+
+def paused(observation: Observation, pool: str) -> str | None:
+    """Whether people have paused the pool: a cordon is not kept meanwhile."""
+    for pause in observation.ledger.pauses:
+        if pause.pool in {None, pool} and (pause.until is None or pause.until > observation.now):
+            return "The pool is paused." if pause.pool is not None else "Everything is paused."
+    return None

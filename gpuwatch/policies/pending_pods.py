@@ -1,0 +1,97 @@
+"""PURE: which pools the pods that wait for GPUs could run in: demand, by the scheduler's own rules on nodes.
+
+Rules, all of them:
+
+1. A pod fits a node if the node's labels have all of its selector, and all of one of its alternatives; if it bears
+   every taint that keeps pods away; and if the node offers as many GPUs as it wants.
+2. Taints that Kubernetes sets by itself (`node.kubernetes.io/`) and a cordon count for nothing: another node of the
+   pool would not have them.
+3. A pod is demand of each pool of which it fits a node. Whether the node is free is the scheduler's to say.
+4. A pool without a node object has no labels to go by: nothing is known to wait for it.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Requirement, Taint, Toleration
+
+_KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
+_BY_ITSELF = "node.kubernetes.io/"
+
+
+def fits(pod: Pod, node: KubernetesNode) -> bool:
+    """Rules 1 and 2."""
+    placement = pod.placement or Placement()
+    if pod.gpus > (node.gpus or 0.0):
+        return False
+    if any(node.labels.get(key) != value for key, value in placement.selector.items()):
+        return False
+    if placement.alternatives and not any(
+        all(_meets(each, node.labels) for each in terms) for terms in placement.alternatives if terms
+    ):
+        return False
+    return all(_borne(taint, placement.tolerations) for taint in node.taints)
+
+
+def waiting(fleet: Fleet, pool: str) -> tuple[Pod, ...]:
+    """The pending pods that are demand of a pool."""
+    cluster = fleet.cluster
+    if cluster is None or not cluster.pending:
+        return ()
+    kinds = {
+        _kind(node.kubernetes): node.kubernetes for node in fleet.roster(pool).nodes if node.kubernetes is not None
+    }
+    return tuple(pod for pod in cluster.pending if any(fits(pod, node) for node in kinds.values()))
+
+
+def known(fleet: Fleet, pool: str) -> bool:
+    """Whether it is known which pods wait for a pool: it has nodes in a cluster, and the view of that is reliable."""
+    cluster = fleet.cluster
+    nodes = fleet.roster(pool).nodes
+    return cluster is not None and cluster.trouble is None and any(node.kubernetes is not None for node in nodes)
+
+
+def requested(fleet: Fleet, pool: str) -> float:
+    """How many GPUs the pool's pods hold, and how many more those want that wait for it."""
+    held = sum(node.kubernetes.requested_gpus for node in fleet.roster(pool).nodes if node.kubernetes is not None)
+    return held + sum(pod.gpus for pod in waiting(fleet, pool))
+
+
+def _kind(node: KubernetesNode | None) -> object:
+    """Alike for nodes that fit the same pods: a pool of hundreds has few kinds."""
+    if node is None:
+        return None
+    host = {key for key in node.labels if key == "kubernetes.io/hostname"}
+    labels = frozenset((key, value) for key, value in node.labels.items() if key not in host)
+    return labels, node.taints, node.gpus
+
+
+def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#operators."""
+    value = labels.get(requirement.key)
+    operator = requirement.operator
+    if operator == "In":
+        return value in requirement.values
+    if operator == "NotIn":
+        return value not in requirement.values
+    if operator in {"Exists", "DoesNotExist"}:
+        return (value is not None) == (operator == "Exists")
+    if value is None or len(requirement.values) != 1:
+        return False
+    try:
+        number, limit = int(value), int(requirement.values[0])
+    except ValueError:
+        return False
+    return number > limit if operator == "Gt" else operator == "Lt" and number < limit
+
+
+def _borne(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Whether a taint does not keep the pod away."""
+    if taint.effect not in _KEEPS_AWAY or taint.key.startswith(_BY_ITSELF):
+        return True
+    return any(
+        each.effect in {"", taint.effect}
+        and (not each.key or each.key == taint.key)
+        and (each.operator == "Exists" or (bool(each.key) and each.value == taint.value))
+        for each in tolerations
+    )

@@ -1,0 +1,95 @@
+"""PURE: what the pods that hold GPUs do with them, as their nodes' own agents report it. Nothing is removed for it.
+
+Rules, all of them:
+
+1. A pod's GPUs are those that the kubelet gave it, as the agent names them. Where the agent names none, they are known
+   only if all GPUs of the node do the same.
+2. One of them unknown makes the pod unknown; else one busy makes it busy, unless another pod has the same GPU: then
+   nobody knows which of both it is.
+3. Else one stalled makes it stalled, else one parked makes it parked; a pod is idle if each of its GPUs is.
+4. It has been so for as long as the GPU that began last, and never for longer than the pod exists.
+5. It costs the part of its node's price that its GPUs are of the node's.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.fleet import GpuVerdict, Node, State
+from gpuwatch.model.kubernetes import Pod, PodPhase
+
+# What is worth a word: shorter rests are part of work.
+TOLD_AFTER_SECONDS = 3600.0
+WITHOUT_USE = (State.STALLED, State.PARKED, State.IDLE)
+_BUSY = frozenset({State.BUSY, State.OCCUPIED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodUse:
+    """One pod that holds GPUs. `held_seconds` is how long it has been in its state, 0 where that is not known."""
+
+    pod: Pod
+    node: Node
+    state: State
+    held_seconds: float = 0.0
+    usd_per_hour: Decimal | None = None
+
+    @property
+    def unused(self) -> bool:
+        """Whether it has held its GPUs without use for so long that it is reported."""
+        return self.state in WITHOUT_USE and self.held_seconds >= TOLD_AFTER_SECONDS
+
+
+def uses(observation: Observation) -> Iterator[PodUse]:
+    """Each pod that holds GPUs on a machine of the fleet, in the order of nodes."""
+    for node in observation.fleet.nodes:
+        known = node.kubernetes
+        for pod in () if known is None else known.gpu_pods:
+            state, held = use_of(node, pod, observation.now)
+            yield PodUse(pod=pod, node=node, state=state, held_seconds=held, usd_per_hour=_cost(observation, node, pod))
+
+
+def unused(observation: Observation) -> tuple[PodUse, ...]:
+    """The pods that are reported, the most expensive first."""
+    found = [each for each in uses(observation) if each.unused]
+    return tuple(sorted(found, key=lambda each: (-(each.usd_per_hour or Decimal(0)), str(each.pod))))
+
+
+def use_of(node: Node, pod: Pod, now: datetime) -> tuple[State, float]:
+    """What one pod does with its GPUs, and for how long."""
+    verdict = node.verdict
+    if verdict is None or node.activity.state is State.UNKNOWN or pod.phase is not PodPhase.RUNNING:
+        return State.UNKNOWN, 0.0
+    name = str(pod)
+    its = [gpu for gpu in verdict.gpus if name in gpu.pods]
+    if not its:
+        its = list(verdict.gpus)
+        if len({gpu.activity.state for gpu in its}) != 1 or any(gpu.pods for gpu in its):
+            return State.UNKNOWN, 0.0
+    state = _together(its)
+    if state not in WITHOUT_USE:
+        return state, 0.0
+    age = 0.0 if pod.created_at is None else max(0.0, (now - pod.created_at).total_seconds())
+    return state, min(age, *(gpu.activity.held_seconds for gpu in its))
+
+
+def _together(gpus: list[GpuVerdict]) -> State:
+    """Rules 2 and 3."""
+    states = {gpu.activity.state for gpu in gpus}
+    if State.UNKNOWN in states:
+        return State.UNKNOWN
+    if states & _BUSY:
+        alone = any(gpu.activity.state in _BUSY and len(gpu.pods) <= 1 for gpu in gpus)
+        return State.BUSY if alone else State.UNKNOWN
+    return next(each for each in WITHOUT_USE if each in states)
+
+
+def _cost(observation: Observation, node: Node, pod: Pod) -> Decimal | None:
+    """Rule 5; None without a price, or where it is not known how many GPUs the node has."""
+    price = observation.price(node)
+    offered = node.gpu_count or (None if node.kubernetes is None else node.kubernetes.gpus)
+    if price is None or not offered:
+        return None
+    return price.usd_per_hour * min(Decimal(1), Decimal(str(pod.gpus)) / Decimal(str(offered)))

@@ -1,0 +1,74 @@
+"""docs/kubernetes.md: what it shows is what the chart, the settings and the role take."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from gpuwatch.config import load
+from gpuwatch.kubernetes.calls import RIGHTS
+from gpuwatch.model import kubernetes as nouns
+from tests.support.paths import ROOT
+from tools.kustomize import FOLDER
+
+PAGE = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+BLOCKS = [
+    yaml.safe_load(re.sub(r"^   ", "", block, flags=re.MULTILINE) if block.startswith("   ") else block)
+    for block in re.findall(r"^ *```yaml\n(.*?)^ *```", PAGE, re.MULTILINE | re.DOTALL)
+]
+SCHEMA = json.loads((ROOT / "deploy/helm/gpuwatch/values.schema.json").read_text(encoding="utf-8"))
+
+
+def with_key(key: str) -> list[Mapping[str, Any]]:
+    """The blocks that have it at their top."""
+    return [block for block in BLOCKS if key in block]
+
+
+def test_its_values_are_the_charts() -> None:
+    """Every key of them; an unknown one would be refused by `helm install`."""
+    found = [*with_key("agent"), *with_key("controller")]
+
+    assert len(found) > 2
+    for values in found:
+        jsonschema.Draft7Validator(SCHEMA).validate(values)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_its_settings_are_gpuwatchs(number: int, tmp_path: Path) -> None:
+    """Those that the chart writes, and those of a pool."""
+    written = [with_key("agent")[0]["controller"]["settings"], with_key("pools")[0]][number]
+    file = tmp_path / "gpuwatch.yaml"
+    file.write_text(yaml.safe_dump(written), encoding="utf-8")
+
+    assert load(file, {})
+
+
+def test_its_kustomization_merges_what_the_base_generates() -> None:
+    """By the same names; the base's own images are the names that it changes."""
+    (own,) = with_key("configMapGenerator")
+    base = yaml.safe_load((ROOT / FOLDER / "kustomization.yaml").read_text(encoding="utf-8"))
+
+    names = [{each["name"] for each in made["configMapGenerator"]} for made in (own, base)]
+    assert names[0] == names[1] == {each["name"] for each in own["images"]}
+
+
+def test_it_names_every_annotation_that_people_write() -> None:
+    """And no other of gpuwatch's."""
+    people = {nouns.IDLE_ACTION, nouns.INTERRUPTIBLE, nouns.LOSES_LOCAL_DATA, nouns.OWNER, nouns.PROTECT}
+    table = set(re.findall(r"^\| `(gpuwatch\.io/[a-z-]+):", PAGE, re.MULTILINE))
+
+    assert table == people
+    assert set(re.findall(r"`(gpuwatch\.io/[a-z-]+)", PAGE)) == people | {nouns.CORDONED_BY}
+
+
+def test_it_names_every_right() -> None:
+    """What it changes is an own row of the table."""
+    changes = {(right.resource, right.subresource, verb) for right in RIGHTS if right.changes for verb in right.verbs}
+
+    assert changes == {("nodes", "", "patch"), ("pods", "eviction", "create")}
+    assert "| `act: true` as well | patch nodes (cordon, uncordon) and create evictions |" in PAGE

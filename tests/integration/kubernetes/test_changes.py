@@ -1,0 +1,153 @@
+"""Cordon, uncordon and drain on a real API server: whose cordon it is, what stays, and what a permit prevents."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from gpuwatch.clouds.errors import NotFoundError, PermitExpiredError, ProtectedError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.kubernetes.cluster import ApiCluster
+from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, LOSES_LOCAL_DATA, KubernetesNode
+from gpuwatch.runtime.clock import SystemClock
+from tests.support.builders.kubernetes import budget_object, node_object, pod_object
+from tests.support.real.kubernetes import ControlPlane
+
+pytestmark = pytest.mark.component("kube-apiserver")
+
+_KEY = "intent-1"
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane) -> Iterator[ApiCluster]:
+    """The administrator's view of the test's cluster."""
+    made = KubernetesSettings(name="k", kubeconfig=str(plane.kubeconfig())).connect(SystemClock())
+    yield made
+    made.close()
+
+
+def permit(*, holds: bool = True) -> Permit:
+    """One for a change that is asked for now."""
+    return Permit.asked_now(SystemClock(), 60.0, lambda: holds)
+
+
+def node_of(cluster: ApiCluster, name: str = "gpu-1") -> KubernetesNode:
+    """As it is now."""
+    found = cluster.node(name)
+    assert found is not None
+    return found
+
+
+def uids(cluster: ApiCluster) -> tuple[str, ...]:
+    """Of all pods on the node."""
+    return tuple(pod.uid for pod in node_of(cluster).pods)
+
+
+def test_a_cordon_bears_the_key_of_its_decision(plane: ControlPlane, cluster: ApiCluster) -> None:
+    """And is undone with its marks; both may be asked for twice."""
+    plane.admin.create(node_object("gpu-1"))
+
+    for _ in range(2):
+        cluster.cordon("gpu-1", _KEY, permit=permit())
+        cordoned = node_of(cluster)
+        assert (cordoned.unschedulable, cordoned.cordoned_by) == (True, _KEY)
+        assert cordoned.cordoned_at is not None
+    for _ in range(2):
+        cluster.uncordon("gpu-1", _KEY)
+        assert (node_of(cluster).unschedulable, node_of(cluster).cordoned_by) == (False, None)
+
+    marks = plane.admin.get("Node", "gpu-1")["metadata"].get("annotations") or {}
+    assert not {CORDONED_BY, CORDONED_AT} & marks.keys()
+
+
+def test_a_cordon_of_somebody_else_stays(plane: ControlPlane, cluster: ApiCluster) -> None:
+    """It is neither taken over nor undone."""
+    plane.admin.create(node_object("gpu-1", unschedulable=True))
+
+    with pytest.raises(ProtectedError, match="cordoned by somebody else"):
+        cluster.cordon("gpu-1", _KEY, permit=permit())
+    cluster.uncordon("gpu-1", _KEY)
+
+    assert node_of(cluster).unschedulable
+
+
+def test_a_cordon_of_another_decision_is_not_taken_over(plane: ControlPlane, cluster: ApiCluster) -> None:
+    """Another controller may have made it; nor is it undone."""
+    plane.admin.create(node_object("gpu-1"))
+    cluster.cordon("gpu-1", "intent-0", permit=permit())
+
+    with pytest.raises(ProtectedError, match="intent-0"):
+        cluster.cordon("gpu-1", _KEY, permit=permit())
+    cluster.uncordon("gpu-1", _KEY)
+
+    assert node_of(cluster).cordoned_by == "intent-0"
+
+
+def test_a_node_that_its_marks_keep_is_not_cordoned(plane: ControlPlane, cluster: ApiCluster) -> None:
+    """Those of other autoscalers count like our own."""
+    plane.admin.create(node_object("gpu-1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
+
+    with pytest.raises(ProtectedError, match="do-not-disrupt keeps it"):
+        cluster.cordon("gpu-1", _KEY, permit=permit())
+
+
+def test_nothing_leaves_without_a_permit(plane: ControlPlane, cluster: ApiCluster) -> None:
+    """Neither a cordon nor an eviction."""
+    team = plane.namespace()
+    plane.admin.create(node_object("gpu-1"), pod_object(team, "train", node="gpu-1"))
+
+    with pytest.raises(PermitExpiredError):
+        cluster.cordon("gpu-1", _KEY, permit=permit(holds=False))
+    assert not node_of(cluster).unschedulable
+
+    cluster.cordon("gpu-1", _KEY, permit=permit())
+    with pytest.raises(PermitExpiredError):
+        cluster.drain("gpu-1", uids(cluster), _KEY, permit=permit(holds=False))
+    assert node_of(cluster).pods[0].ends_at is None
+
+
+def test_a_drain_asks_each_pod_and_says_what_stays(plane: ControlPlane, cluster: ApiCluster) -> None:
+    """A budget's 429 is an answer; local data stays without consent; a pod that was not named is not asked."""
+    team = plane.namespace()
+    scratch = [{"name": "scratch", "emptyDir": {}}]
+    plane.admin.create(
+        node_object("gpu-1"),
+        pod_object(team, "free", node="gpu-1"),
+        pod_object(team, "held", node="gpu-1", labels={"app": "held"}),
+        pod_object(team, "data", node="gpu-1", volumes=scratch),
+        pod_object(team, "lost", node="gpu-1", volumes=scratch, annotations={LOSES_LOCAL_DATA: "true"}),
+        budget_object(team, "keeps", app="held", allowed=0),
+    )
+    named = uids(cluster)
+    plane.admin.create(pod_object(team, "later", node="gpu-1"))
+    cluster.cordon("gpu-1", _KEY, permit=permit())
+
+    done = cluster.drain("gpu-1", (*named, "a-uid-that-is-gone"), _KEY, permit=permit())
+
+    assert set(done.evicted) == {f"{team}/free", f"{team}/lost"}
+    assert done.refused[f"{team}/data"] == "its emptyDir volume scratch would be lost"
+    assert "disruption budget" in done.refused[f"{team}/held"]
+    assert "keeps" in done.refused[f"{team}/held"]
+    assert done.refused.keys() == {f"{team}/data", f"{team}/held"}
+    stay = {pod.name for pod in node_of(cluster).pods if pod.ends_at is None}
+    assert stay == {"data", "held", "later"}
+
+
+def test_a_node_without_our_cordon_is_not_drained(plane: ControlPlane, cluster: ApiCluster) -> None:
+    """Its pods would come back."""
+    team = plane.namespace()
+    plane.admin.create(node_object("gpu-1"), pod_object(team, "train", node="gpu-1"))
+
+    with pytest.raises(ProtectedError, match="does not carry our cordon"):
+        cluster.drain("gpu-1", uids(cluster), _KEY, permit=permit())
+
+
+@pytest.mark.usefixtures("plane")
+def test_a_node_that_is_gone_is_not_found(cluster: ApiCluster) -> None:
+    """For each of the three."""
+    with pytest.raises(NotFoundError):
+        cluster.cordon("gpu-9", _KEY, permit=permit())
+    with pytest.raises(NotFoundError):
+        cluster.uncordon("gpu-9", _KEY)
+    with pytest.raises(NotFoundError):
+        cluster.drain("gpu-9", (), _KEY, permit=permit())

@@ -1,0 +1,165 @@
+"""Cases of the guard's rules on Kubernetes nodes: each a removal, or a step before one, with one thing spoiled."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpuwatch.guard import Case, Limits
+from gpuwatch.model.decision import Verb
+from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
+from gpuwatch.model.orders import Pause
+from gpuwatch.model.verbs import THEN
+from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from tests.support.builders.clusters import CLUSTER, a_cordon, a_gpu_pod, a_kubernetes_node, a_pod
+from tests.support.builders.fleet import NOW, RULES
+from tests.support.builders.guard_cases import asleep, with_group, with_idle, with_ledger, with_node
+from tests.support.builders.past_steps import a_done
+
+_CORDONED = a_cordon(a_kubernetes_node())
+
+
+def on_cluster(case: Case, known: KubernetesNode | None = _CORDONED, *, trouble: str | None = None) -> Case:
+    """The case of a node that gpuwatch has cordoned and drained, as the cluster tells it."""
+    case = with_node(case, kubernetes=known, managed_by="EKS cluster prod")
+    view = ClusterView(name="prod", trouble=trouble, nodes=(_CORDONED,))
+    observation = replace(case.observation, fleet=replace(case.observation.fleet, cluster=view))
+    rules = replace(case.pool_rules, kubernetes=CLUSTER)
+    return replace(case, observation=observation, pool_rules=rules)
+
+
+def with_owner(case: Case, owner: str) -> Case:
+    """The case in a pool whose nodes that one removes."""
+    rules = KubernetesRules(node_owner=owner)  # type: ignore[arg-type]  # one of its words
+    return replace(case, pool_rules=replace(case.pool_rules, kubernetes=rules))
+
+
+def cordoning(case: Case, verb: Verb = Verb.CORDON, *pods: Pod) -> Case:
+    """The case as the cordon, or the drain, that prepares its stop."""
+    known = a_kubernetes_node() if verb is Verb.CORDON else _CORDONED
+    case = on_cluster(case, replace(known, pods=pods))
+    return replace(case, step=replace(case.step, verb=verb, arguments={THEN: "stop"}))
+
+
+def uncordoning(case: Case) -> Case:
+    """The case as the end of gpuwatch's own cordon."""
+    return replace(on_cluster(case), step=replace(case.step, verb=Verb.UNCORDON))
+
+
+def ending(case: Case) -> Case:
+    """The case as the cordon of a group's member that is to be terminated."""
+    case = on_cluster(with_group(case), a_kubernetes_node())
+    return replace(case, step=replace(case.step, verb=Verb.CORDON, arguments={THEN: "terminate"}))
+
+
+def paused(case: Case) -> Case:
+    """The case in a pause."""
+    return with_ledger(case, pauses=(Pause(pool=None, at=NOW, who="ann", reason="demo"),))
+
+
+def _foreign(case: Case) -> Case:
+    """The case whose cordon this ledger lacks."""
+    return with_ledger(case, foreign=("k",))
+
+
+def _silent(case: Case) -> Case:
+    case = cordoning(case)
+    view = ClusterView(name="prod", trouble="It is silent.", nodes=(_CORDONED,))
+    return replace(case, observation=replace(case.observation, fleet=replace(case.observation.fleet, cluster=view)))
+
+
+def _without_cluster(case: Case) -> Case:
+    case = on_cluster(case)
+    return replace(case, observation=replace(case.observation, fleet=replace(case.observation.fleet, cluster=None)))
+
+
+def _persons(case: Case) -> Case:
+    return with_node(uncordoning(case), kubernetes=a_kubernetes_node(unschedulable=True))
+
+
+def _for_termination(case: Case) -> Case:
+    case = replace(cordoning(case), pool_rules=replace(with_idle(action="terminate"), kubernetes=CLUSTER))
+    return replace(case, step=replace(case.step, arguments={THEN: "terminate"}))
+
+
+def _stopping_member(case: Case) -> Case:
+    case = ending(case)
+    return replace(
+        case,
+        step=replace(case.step, arguments={THEN: "stop"}),
+        pool_rules=replace(RULES, kubernetes=CLUSTER),
+    )
+
+
+def _at_minimum(case: Case) -> Case:
+    case = cordoning(case)
+    return replace(case, pool_rules=replace(case.pool_rules, min_nodes=3))
+
+
+def _asleep(case: Case) -> Case:
+    case = asleep(case)
+    rules = replace(case.pool_rules, kubernetes=CLUSTER)
+    case = with_node(case, kubernetes=a_kubernetes_node(ready=False, pods=(a_pod(),)), state=NodeState.STOPPED)
+    view = ClusterView(name="prod", nodes=(_CORDONED,))
+    observation = replace(case.observation, fleet=replace(case.observation.fleet, cluster=view))
+    return replace(case, observation=observation, pool_rules=rules)
+
+
+def _evicting(case: Case) -> Case:
+    rules = replace(CLUSTER, bare_pods="evict")
+    return replace(case, pool_rules=replace(case.pool_rules, kubernetes=rules))
+
+
+SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
+    ("silent cluster", "cluster_unknown", lambda c: on_cluster(c, trouble="It is silent."), "It is silent."),
+    ("silent, cordoning", "cluster_unknown", _silent, "silent"),
+    ("no node", "cluster_unknown", lambda c: on_cluster(c, None), "not among the nodes"),
+    ("no cluster", "cluster_unknown", _without_cluster, "no cluster"),
+    ("nobody's nodes", "node_owner", lambda c: with_owner(on_cluster(c), "nobody"), "does not say who"),
+    ("Karpenter's pool", "node_owner", lambda c: with_owner(on_cluster(c), "karpenter"), "karpenter"),
+    ("Karpenter's label", "node_owner", lambda c: on_cluster(c, replace(_CORDONED, owner="karpenter")), "labels"),
+    ("kept by a mark", "kept_node", lambda c: on_cluster(c, replace(_CORDONED, keep="do-not-disrupt")), "do-not"),
+    (
+        "a person's cordon",
+        "foreign_cordon",
+        lambda c: on_cluster(c, a_kubernetes_node(unschedulable=True)),
+        "Somebody else",
+    ),
+    ("another ledger's cordon", "foreign_cordon", lambda c: _foreign(on_cluster(c)), "lacks"),
+    ("pod without consent", "pods_stay", lambda c: cordoning(c, Verb.CORDON, a_gpu_pod(interruptible=False)), "train"),
+    ("drain without consent", "pods_stay", lambda c: cordoning(c, Verb.DRAIN, a_gpu_pod(interruptible=False)), "train"),
+    ("protected pod", "pods_stay", lambda c: cordoning(c, Verb.DRAIN, a_pod(protected="a mark")), "a mark"),
+    ("bare pod", "pods_stay", lambda c: cordoning(c, Verb.DRAIN, a_pod(bare=True)), "made again"),
+    ("local data", "pods_stay", lambda c: cordoning(c, Verb.DRAIN, a_pod(local_data="scratch")), "local data"),
+    ("young pod", "pods_stay", lambda c: cordoning(c, Verb.DRAIN, a_gpu_pod(created_at=NOW)), "not yet"),
+    ("not cordoned", "not_drained", lambda c: on_cluster(c, a_kubernetes_node()), "not cordoned"),
+    ("pods left", "not_drained", lambda c: on_cluster(c, replace(_CORDONED, pods=(a_pod(),))), "team-a/web-1"),
+    ("nothing to undo", "not_ours", lambda c: replace(c, step=replace(c.step, verb=Verb.UNCORDON)), "no Kubernetes"),
+    ("a person's, undone", "not_ours", _persons, "not gpuwatch's own"),
+    ("another ledger's, undone", "not_ours", lambda c: _foreign(uncordoning(c)), "not gpuwatch's own"),
+    (
+        "cordons per hour",
+        "blast_radius",
+        lambda c: with_ledger(
+            replace(c, limits=Limits(max_stops_per_hour=1)), recent=(replace(a_done(), verb=Verb.CORDON),)
+        ),
+        "max_stops_per_hour",
+    ),
+    ("cordon without a notice", "no_notice", lambda c: with_ledger(cordoning(c), notices=()), "no notice"),
+    ("cordon for a termination", "no_notice", _for_termination, "promised a stop"),
+    ("cordon of a member for a stop", "owned", _stopping_member, "terminate"),
+    ("other system's marks", "owned", lambda c: with_node(on_cluster(c), managed_by="AWS Batch x"), "Batch"),
+    ("cordon at the minimum", "min_nodes", _at_minimum, "min_nodes"),
+    ("paused cordon", "paused", lambda c: paused(cordoning(c)), "ann"),
+]
+FAIR_KUBERNETES: list[tuple[str, Callable[[Case], Case]]] = [
+    ("remove a drained node", on_cluster),
+    ("cordon", cordoning),
+    ("cordon with idle pods that consent", lambda c: cordoning(c, Verb.CORDON, a_gpu_pod(), a_pod())),
+    ("drain", lambda c: cordoning(c, Verb.DRAIN, a_gpu_pod(), a_pod())),
+    ("cordon of a member", ending),
+    ("uncordon", uncordoning),
+    ("uncordon in a pause", lambda c: paused(uncordoning(c))),
+    ("uncordon what is not enrolled", lambda c: with_node(uncordoning(c), enrolled=False)),
+    ("terminate what was stopped", _asleep),
+    ("evict a bare pod", lambda c: _evicting(cordoning(c, Verb.DRAIN, a_pod(bare=True)))),
+]

@@ -1,0 +1,81 @@
+"""What the controller tells Prometheus of a Kubernetes cluster."""
+
+from dataclasses import replace
+
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.round import step
+from gpuwatch.model.kubernetes import ClusterView
+from tests.support.builders.fleet import Desk, a_node
+from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
+from tests.support.builders.money import a_price
+
+Samples = dict[tuple[str, ...], float]
+
+
+def told(view: ClusterView | None) -> Samples:
+    """Every `gpuwatch_kube_*` sample of a fleet of one idle machine: its name and its labels' values."""
+    desk = Desk(prices={"g6.xlarge": a_price("8")})
+    desk.fleet.put(replace(a_node("i-1"), name="one"))
+    metrics = ControllerMetrics("enforce", "ml", desk.clock)
+    metrics.round(step(replace(desk.parts, cluster=None if view is None else Shown(view))), 0.1)
+    page = metrics.page().body.decode()
+    return {
+        (
+            sample.name.removeprefix("gpuwatch_kube_"),
+            *(sample.labels[key] for key in sample.labels if key != "fleet"),
+        ): (sample.value)
+        for family in parse(page)
+        for sample in family.samples
+        if sample.name.startswith("gpuwatch_kube_")
+    }
+
+
+VIEW = shown_cluster(
+    shown_node(
+        "gpu-1",
+        "i-1",
+        shown_pod("rests", "gpu-1", gpus=1.0),
+        shown_pod("driver", "gpu-1", gpus=1.0, system=True),
+        gpus=1.0,
+        unschedulable=True,
+    ),
+    shown_node("gpu-2", "i-elsewhere"),
+    pending=(shown_pod("fits", gpus=1.0), shown_pod("too-large", gpus=8.0)),
+    silent_seconds=3.0,
+)
+
+
+def test_requested_and_used_gpus_stand_side_by_side() -> None:
+    """What is offered, requested, waited for and held without use; the system's own pods apart."""
+    assert told(VIEW) == {
+        ("up", "k"): 1.0,
+        ("silence_seconds", "k"): 3.0,
+        ("unjoined_nodes", "k"): 1.0,
+        ("allocatable_gpus", "k", "default"): 1.0,
+        ("requested_gpus", "k", "default"): 1.0,
+        ("pending_gpus", "k", "default"): 1.0,
+        ("pending_gpus", "k", ""): 8.0,
+        ("cordoned_nodes", "k", "default"): 1.0,
+        ("gpu_pods", "idle", "k", "team", "default"): 1.0,
+        ("gpu_pods_usd_per_hour", "idle", "k", "team", "default"): 8.0,
+        ("unused_pod_seconds", "idle", "Deployment", "k", "team", "i-1", "ann", "rests", "default", "serve"): 7200.0,
+        ("unused_pod_usd_per_hour", "idle", "Deployment", "k", "team", "i-1", "ann", "rests", "default", "serve"): 8.0,
+    }
+
+
+def test_a_cluster_in_trouble_is_down_and_its_pods_are_unknown() -> None:
+    """Nobody is told that a pod rests because an API server is silent."""
+    found = told(replace(VIEW, trouble="It is silent.", silent_seconds=60.0))
+
+    assert found["up", "k"] == 0.0
+    assert found["silence_seconds", "k"] == 60.0
+    assert found["gpu_pods", "unknown", "k", "team", "default"] == 1.0
+    assert not [each for each in found if each[0].startswith("unused")]
+    assert ("pending_gpus", "k", "default") not in found
+
+
+def test_without_a_cluster_there_is_no_series() -> None:
+    """The families alone are declared."""
+    assert told(None) == {}

@@ -1,0 +1,146 @@
+"""What is kept of pods and nodes: GPUs counted as the scheduler counts them, and nothing else than is needed."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.kubernetes.facts import PodFacts, node_facts, owner_facts, pod_facts, time_of
+from gpuwatch.kubernetes.objects import Described, NodeObject, PodObject
+from gpuwatch.kubernetes.settings import GPU_RESOURCES
+from gpuwatch.model.kubernetes import OWNER, PROTECT, Requirement, Taint, Toleration
+from tests.support.builders.kubernetes import node_object, pod_object
+
+GPU = "nvidia.com/gpu"
+
+
+def facts_of(pod: dict[str, Any]) -> PodFacts:
+    """Of a pod in the form of the API."""
+    found = pod_facts(msgspec.json.decode(json.dumps(pod), type=PodObject), GPU_RESOURCES)
+    assert found is not None
+    return found
+
+
+def container(gpus: int, **other: object) -> dict[str, Any]:
+    """One that asks for so many GPUs."""
+    return {"name": "c", "resources": {"requests": {GPU: str(gpus)}, "limits": {GPU: str(gpus)}}, **other}
+
+
+_COUNTS = st.lists(st.integers(0, 8), max_size=3)
+
+
+@given(_COUNTS, _COUNTS, _COUNTS)
+def test_a_pod_holds_what_the_scheduler_gives_it(work: list[int], sidecars: list[int], begins: list[int]) -> None:
+    """All containers and sidecars together, or one init container that asks for more."""
+    pod = pod_object(
+        "team",
+        "p",
+        initContainers=[
+            *(container(each, restartPolicy="Always") for each in sidecars),
+            *(container(each) for each in begins),
+        ],
+    )
+    pod["spec"]["containers"] = [container(each) for each in work]
+
+    assert facts_of(pod).gpus == max(sum(work) + sum(sidecars), max(begins, default=0))
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "gpus"),
+    [
+        (GPU, "2", 2.0),
+        ("nvidia.com/gpu.shared", "1", 1.0),
+        ("nvidia.com/mig-3g.20gb", "2", 6 / 7),
+        ("nvidia.com/mig-1g.10gb.me", "1", 1 / 7),
+        ("nvidia.com/gpumem", "3000", 0.0),
+        ("rdma/hca", "1", 0.0),
+        ("cpu", "64", 0.0),
+        (GPU, "what?", 1.0),
+    ],
+)
+def test_what_counts_as_a_gpu(resource: str, amount: str, gpus: float) -> None:
+    """A part by its sevenths; an amount that cannot be read holds something."""
+    pod = pod_object("team", "p")
+    pod["spec"]["containers"] = [{"name": "c", "resources": {"limits": {resource: amount}}}]
+
+    assert facts_of(pod).gpus == pytest.approx(gpus)
+
+
+def test_a_device_claim_counts_as_a_gpu() -> None:
+    """By Dynamic Resource Allocation; its driver is not asked, so that it is never too few."""
+    assert facts_of(pod_object("team", "p", resourceClaims=[{"name": "gpu"}])).gpus == 1.0
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_none(phase: str) -> None:
+    """It holds nothing any more."""
+    pod = msgspec.json.decode(json.dumps(pod_object("team", "p", node="n", phase=phase)), type=PodObject)
+
+    assert pod_facts(pod, GPU_RESOURCES) is None
+
+
+def test_where_a_pending_pod_may_go_is_kept() -> None:
+    """Its selector, its affinity, its tolerations and the scheduler's sentence; of a running one none of that."""
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    asks: dict[str, Any] = {
+        "nodeSelector": {"pool": "a"},
+        "affinity": affinity,
+        "tolerations": [{"key": GPU, "operator": "Exists"}],
+    }
+    pod = pod_object("team", "p", gpus=1, **asks)
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]
+
+    found = facts_of(pod)
+
+    assert found.placement is not None
+    assert found.placement.selector == {"pool": "a"}
+    assert found.placement.alternatives == ((Requirement(key="zone", operator="In", values=("a",)),),)
+    assert found.placement.tolerations == (Toleration(key=GPU, operator="Exists"),)
+    assert found.unschedulable == "0/3 nodes are available"
+    assert facts_of(pod_object("team", "p", node="n", gpus=1, **asks)).placement is None
+
+
+def test_a_node_offers_what_its_device_plugin_says() -> None:
+    """None where nothing offers GPUs, which is not zero GPUs."""
+
+    def gpus(**offered: str) -> float | None:
+        node = node_object("n", gpus=0, taints=[{"key": GPU, "effect": "NoSchedule"}])
+        node["status"]["allocatable"] |= {key.replace("_", "/"): value for key, value in offered.items()}
+        found = node_facts(msgspec.json.decode(json.dumps(node), type=NodeObject), GPU_RESOURCES)
+        assert found.taints == (Taint(key=GPU, effect="NoSchedule"),)
+        return found.gpus
+
+    assert gpus() is None
+    assert gpus(**{GPU.replace("/", "_"): "8"}) == 8.0
+    assert gpus(**{GPU.replace("/", "_"): "0"}) == 0.0
+    assert gpus(**{"nvidia.com_mig-1g.10gb": "7"}) == pytest.approx(1.0)
+
+
+def test_the_owner_of_a_kubeflow_profile_is_an_owner() -> None:
+    """Kubeflow writes it on the namespace; our own annotation comes first."""
+
+    def owner(**annotations: str) -> str | None:
+        told = {"metadata": {"name": "n", "uid": "u", "annotations": annotations}}
+        described = msgspec.json.decode(json.dumps(told), type=Described)
+        return owner_facts(described, of_namespace=True).annotations.get(OWNER)
+
+    assert owner(owner="ann@example.com") == "ann@example.com"
+    assert owner(**{"owner": "ann@example.com", OWNER: "bob"}) == "bob"
+    assert owner() is None
+
+
+def test_only_annotations_that_mean_something_are_kept() -> None:
+    """Those of kubectl alone may be larger than everything else."""
+    pod = pod_object("team", "p", annotations={"kubectl.kubernetes.io/last-applied": "x" * 9999, PROTECT: "true"})
+
+    assert facts_of(pod).annotations == {PROTECT: "true"}
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday", "2026-11-23T12:00:00"])
+def test_what_is_no_time_is_none(text: str | None) -> None:
+    """One without a zone neither."""
+    assert time_of(text) is None

@@ -1,0 +1,200 @@
+"""What people write on pods, owners and namespaces, and what of it holds for a pod."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts
+from gpuwatch.kubernetes.objects import OwnerReference
+from gpuwatch.kubernetes.picture import Picture, kept_by, node_owner, pending, protection
+from gpuwatch.model.kubernetes import (
+    CORDONED_BY,
+    INTERRUPTIBLE,
+    LOSES_LOCAL_DATA,
+    OWNER,
+    PROTECT,
+    Pod,
+    PodPhase,
+    Taint,
+)
+
+_NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+def refers(uid: str, kind: str = "Job") -> OwnerReference:
+    """To an owner named as its uid."""
+    return OwnerReference(api_version="batch/v1", kind=kind, name=uid, uid=uid, controller=True)
+
+
+def an_owner(uid: str, above: OwnerReference | None = None, **annotations: str) -> OwnerFacts:
+    """A workload, or a namespace."""
+    return OwnerFacts("team", uid, uid, 1, above, annotations)
+
+
+def a_pod(owner: OwnerReference | None = None, **annotations: str) -> PodFacts:
+    """A running one with a GPU."""
+    facts = ("team", "p", "uid-p", 1, PodPhase.RUNNING, "n", 1.0, None, None, owner, False, None, None, None)
+    return PodFacts(*facts, annotations)
+
+
+def seen(pod: PodFacts, *owners: OwnerFacts | str, namespace: OwnerFacts | None = None) -> Pod:
+    """The pod with these owners; a sentence is why the owner of uid `job` cannot be read."""
+    known = {each.uid: each for each in owners if isinstance(each, OwnerFacts)}
+    refusal = next((each for each in owners if isinstance(each, str)), None)
+    picture = Picture(
+        now=_NOW,
+        owners=lambda reference, _: known.get(reference.uid) or refusal,
+        namespaces={"team": namespace or an_owner("team")},
+        system_namespaces={"kube-system"},
+        cluster="k",
+    )
+    return picture.pod(pod)
+
+
+_LEVELS = st.lists(st.sampled_from([None, "true", "false"]), min_size=4, max_size=4)
+
+
+@given(_LEVELS)
+def test_what_stands_nearest_to_a_pod_comes_first(levels: list[str | None]) -> None:
+    """On the pod, its Job, the CronJob above it, the namespace."""
+
+    def said(value: str | None) -> dict[str, str]:
+        return {} if value is None else {INTERRUPTIBLE: value, LOSES_LOCAL_DATA: value, OWNER: f"who said {value}"}
+
+    own, job, cron, namespace = map(said, levels)
+    pod = seen(
+        a_pod(refers("job"), **own),
+        an_owner("job", refers("cron", "CronJob"), **job),
+        an_owner("cron", None, **cron),
+        namespace=an_owner("team", None, **namespace),
+    )
+
+    nearest = next((each for each in levels if each is not None), None)
+    assert pod.interruptible == pod.loses_local_data == (nearest == "true")
+    assert pod.workload.owner == (None if nearest is None else f"who said {nearest}")
+    assert str(pod.workload) == "CronJob team/cron"
+
+
+@given(_LEVELS)
+def test_a_protection_counts_wherever_it_stands(levels: list[str | None]) -> None:
+    """One that is false takes no other away."""
+    own, job, cron, namespace = ({} if each is None else {PROTECT: each} for each in levels)
+    pod = seen(
+        a_pod(refers("job"), **own),
+        an_owner("job", refers("cron", "CronJob"), **job),
+        an_owner("cron", None, **cron),
+        namespace=an_owner("team", None, **namespace),
+    )
+
+    assert (pod.protected is not None) == ("true" in levels)
+
+
+@pytest.mark.parametrize(
+    ("value", "protects"),
+    [
+        ("true", True),
+        ("until the demo", True),
+        ("", True),
+        ("false", False),
+        ("2026-11-23T12:00:01Z", True),
+        ("2026-11-23T11:59:59Z", False),
+        ("2026-11-24", True),
+    ],
+)
+def test_anything_but_false_protects_and_a_time_until_then(value: str, *, protects: bool) -> None:
+    """What is no time with a zone protects for good."""
+    assert (protection({PROTECT: value}, "it", _NOW) is not None) == protects
+
+
+def test_an_owner_that_cannot_be_read_protects() -> None:
+    """It may be protected."""
+    pod = seen(a_pod(refers("job")), "its owner Job job cannot be read")
+
+    assert pod.protected == "its owner Job job cannot be read"
+    assert (str(pod.workload), pod.bare) == ("Job team/job", False)
+
+
+def test_a_pod_whose_owner_is_gone_is_bare() -> None:
+    """Nothing would make it again, as with a pod that never had one."""
+    assert seen(a_pod(refers("job"))).bare
+    assert seen(a_pod()).bare
+    assert not seen(a_pod(refers("job")), an_owner("job")).bare
+
+
+def test_owners_that_own_each_other_end() -> None:
+    """Somebody wrote it by hand."""
+    pod = seen(a_pod(refers("a")), an_owner("a", refers("b")), an_owner("b", refers("a")))
+
+    assert pod.workload.kind == "Job"
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
+def test_a_daemon_s_pods_stay(kind: str) -> None:
+    """A drain leaves those of a DaemonSet, and static pods."""
+    pod = seen(a_pod(refers("d", kind)))
+
+    assert (pod.daemon, pod.drained, pod.bare) == (True, False, False)
+
+
+def a_node(labels: dict[str, str] | None = None, taint: str = "", **annotations: str) -> NodeFacts:
+    """One that is cordoned."""
+    taints = (Taint(key=taint, effect="NoSchedule"),) if taint else ()
+    return NodeFacts(
+        name="n",
+        uid="uid-n",
+        version=1,
+        provider_id="",
+        system_uuid="",
+        addresses=(),
+        ready=True,
+        unschedulable=True,
+        gpus=8.0,
+        labels=labels or {},
+        taints=taints,
+        annotations=annotations,
+    )
+
+
+def test_whose_a_node_is() -> None:
+    """By the marks of Karpenter and of the cluster autoscaler."""
+    assert node_owner(a_node({"karpenter.sh/nodepool": "gpu"})) == "karpenter"
+    assert node_owner(a_node(taint="ToBeDeletedByClusterAutoscaler")) == "cluster-autoscaler"
+    assert node_owner(a_node({"team": "a"})) is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "keeps"),
+    [
+        ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "true", True),
+        ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "false", False),
+        ("karpenter.sh/do-not-disrupt", "true", True),
+        ("karpenter.sh/do-not-disrupt", "30m", True),
+        (PROTECT, "true", True),
+        (CORDONED_BY, "key", False),
+    ],
+)
+def test_what_keeps_a_node(annotation: str, value: str, *, keeps: bool) -> None:
+    """Its own marks, whoever set them."""
+    assert (kept_by(a_node(None, "", **{annotation: value}), _NOW) is not None) == keeps
+
+
+def test_a_cordon_that_was_undone_by_hand_is_ours_no_more() -> None:
+    """The annotation is left over, and pods come onto the node again."""
+    picture = Picture(now=_NOW, owners=lambda *_: None, namespaces={}, system_namespaces=(), cluster="k")
+    facts = a_node(None, "", **{CORDONED_BY: "key"})
+    open_again = replace(facts, unschedulable=False)
+
+    assert picture.node(facts, (), ()).cordoned_by == "key"
+    assert picture.node(open_again, (), ()).cordoned_by is None
+
+
+def test_demand_is_what_waits_for_gpus() -> None:
+    """Not a pod of the system, and not one that is ending."""
+    waits = Pod(namespace="team", name="p", uid="u", phase=PodPhase.PENDING, workload=seen(a_pod()).workload, gpus=1.0)
+
+    assert list(pending([waits])) == [waits]
+    for other in ({"gpus": 0.0}, {"node": "n"}, {"system": True}, {"ends_at": _NOW}):
+        assert list(pending([replace(waits, **other)])) == []
