@@ -20,6 +20,14 @@ _FEW_SIGNALS, _FEW_ENTRIES = 4, 3  # that the short text shows
 # How far the evidence of a state is above what says idle; the signals that decided come first.
 _RANK = {state: rank for rank, state in enumerate(State)}
 
+# What comes next for a Kubernetes node: "It is …".
+_ON_CLUSTER = {
+    Verb.CORDON: "cordoned",
+    Verb.DRAIN: "drained",
+    Verb.UNCORDON: "uncordoned",
+    Verb.QUARANTINE: "cordoned for its health",
+}
+
 
 def explain_text(page: NodePage, *, verbose: bool = False) -> str:
     """The node of the page, for people: answer, evidence, the guard's objections and the past; `verbose`: everything.
@@ -90,6 +98,8 @@ def _outlook(page: NodePage) -> str:
         return f"{told}{rules or ', unless somebody uses it before'}."
     if after.verb is Verb.WITHDRAW:
         return f"Its notice {'would be' if blocked else 'is'} withdrawn {when}{rules}."
+    if after.verb in _ON_CLUSTER:
+        return f"It {'would be' if blocked else 'is'} {_ON_CLUSTER[after.verb]} {when}{rules}."
     return f"Next: {after.verb.value} {when}{rules}."
 
 

@@ -124,4 +124,4 @@ def _left(intent: Intent, known: KubernetesNode | None) -> str | None:
     return f"the API server shows {sum(uid in there for uid in wanted)} of {len(wanted)} pods still there"
 
 
-_SHOWN = {Verb.CORDON: _cordoned, Verb.UNCORDON: _uncordoned, Verb.DRAIN: _left}
+_SHOWN = {Verb.CORDON: _cordoned, Verb.QUARANTINE: _cordoned, Verb.UNCORDON: _uncordoned, Verb.DRAIN: _left}

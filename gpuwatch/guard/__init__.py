@@ -53,6 +53,7 @@ _LET_GO = LETS_GO | {Verb.NOTICE}
 _TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT}) | PREPARES
 # The undoing of our own cordon gives back what was there before: nothing stands against it but that nothing is done.
 _UNDO = frozenset({Verb.UNCORDON})
+_SICK = frozenset({Verb.QUARANTINE})
 _MEMBER = frozenset({Verb.PROTECT, Verb.UNPROTECT})
 # The steps that are about no node.
 _GROUPS = frozenset({Verb.GROW})
@@ -65,14 +66,15 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "other_ledger": (_ALL - _NO_NODE - _UNDO, ownership.other_ledger),
     "protected": (_LET_GO | ADDITIONS, ownership.protected),
     "snoozed": (_LET_GO, ownership.snoozed),
-    "unknown_pool": (_LET_GO | ADDITIONS, ownership.unknown_pool),
-    "other_cloud": (_LET_GO | ADDITIONS, ownership.other_cloud),
+    "unknown_pool": (_LET_GO | ADDITIONS | _SICK, ownership.unknown_pool),
+    "other_cloud": (_LET_GO | ADDITIONS | _SICK, ownership.other_cloud),
     "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
-    "cluster_unknown": (_LET_GO, kubernetes.cluster_unknown),
-    "node_owner": (_LET_GO, kubernetes.node_owner),
-    "kept_node": (_LET_GO, kubernetes.kept_node),
-    "foreign_cordon": (_LET_GO, kubernetes.foreign_cordon),
+    "cluster_unknown": (_LET_GO | _SICK, kubernetes.cluster_unknown),
+    "node_owner": (_LET_GO | _SICK, kubernetes.node_owner),
+    "kept_node": (_LET_GO | _SICK, kubernetes.kept_node),
+    "foreign_cordon": (_LET_GO | _SICK, kubernetes.foreign_cordon),
     "not_ours": (_UNDO, kubernetes.not_ours),
+    "quarantine": (_SICK, kubernetes.quarantine),
     "pods_stay": (_LET_GO, kubernetes.pods_stay),
     "not_drained": (REMOVALS | {Verb.UNPROTECT}, kubernetes.not_drained),
     "reserved_capacity": (_LET_GO, bill.reserved_capacity),
@@ -87,7 +89,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "start_consent": (frozenset({Verb.START}), launches.start_consent),
     "not_stopped_by_us": (_LET_GO, activity.not_stopped_by_us),
     "unknown": (_LET_GO, activity.unknown),
-    "stale": (_LET_GO, activity.stale),
+    "stale": (_LET_GO | _SICK, activity.stale),
     "busy": (_LET_GO, activity.busy),
     "gpus_missing": (_LET_GO, activity.gpus_missing),
     "warm_up": (_LET_GO, activity.warm_up),
@@ -166,7 +168,7 @@ def review(observation: Observation, decisions: Sequence[Decision], rules: Ruleb
         others = [each for each in granted if each.verb is not Verb.GROW or each.node_id != step.node_id]
         case = case_of(step, observation, pool, rules, frozen=frozen.get(pool), granted=tuple(others))
         result = largest(case, judge)
-        if step.verb in LETS_GO | ADDITIONS and result.allowed:
+        if step.verb in LETS_GO | ADDITIONS | _SICK and result.allowed:
             granted[:] = [*others, result.step]
         return result
 

@@ -1,6 +1,9 @@
-"""Rules on machines that are nodes of a Kubernetes cluster: whose they are, and what becomes of their pods."""
+"""Rules on machines that are nodes of a Kubernetes cluster: who owns them, and what becomes of their pods."""
+
+import math
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.model.decision import Verb
 from gpuwatch.policies import idle
 from gpuwatch.policies import kubernetes_obstacles as obstacles
 
@@ -8,7 +11,7 @@ _NO_NODE = "It is a node of no Kubernetes cluster."
 
 
 def cluster_unknown(case: Case) -> Finding:
-    """Refuses to remove, cordon or drain a machine whose pods are not known.
+    """Refuses to remove, cordon or drain a machine if nobody knows its pods.
 
     Nobody is idle because an API server is silent (P1). The view of the cluster must have no trouble: no silence beyond
     `kubernetes.max_silence`, no forbidden call. In a pool with `pools.<name>.kubernetes.node_owner` every running
@@ -21,7 +24,7 @@ def cluster_unknown(case: Case) -> Finding:
     """
     doubt = obstacles.unknown(case.machine, case.observation.fleet, case.pool_rules.kubernetes)
     if doubt is None:
-        return allow("Its pods are known, or it has none.")
+        return allow("Its pods are known, or it runs no pods.")
     return refuse(doubt, "The cluster's API server must answer, and list it.")
 
 
@@ -45,9 +48,9 @@ def kept_node(case: Case) -> Finding:
     """Refuses to remove, cordon or drain a Kubernetes node that its own marks keep.
 
     People and other programs mark nodes that must stay: `cluster-autoscaler.kubernetes.io/scale-down-disabled`,
-    `karpenter.sh/do-not-disrupt`, `gpuwatch.io/protect`. gpuwatch honours each of them, whoever set it (P3, P20).
+    `karpenter.sh/do-not-disrupt`, `gpuwatch.io/protect`. gpuwatch honours each of them (P3, P20).
 
-    Remove the annotation if the node may go.
+    Remove the annotation if the node may be removed.
     """
     kept = obstacles.marks(case.machine)
     return allow("No mark on its node object keeps it.") if kept is None else refuse(kept, "Remove that mark.")
@@ -61,12 +64,39 @@ def foreign_cordon(case: Case) -> Finding:
     in the annotation `gpuwatch.io/cordoned-by`, and the ledger has that decision on record. A cordon with a key that
     the ledger lacks is another controller's, or older than the ledger.
 
-    Whoever cordoned it uncordons it: `kubectl uncordon NODE`.
+    The person who cordoned it uncordons it: `kubectl uncordon NODE`.
     """
     theirs = obstacles.foreign_cordon(case.machine, case.observation.ledger)
     if theirs is None:
         return allow("Nobody else has cordoned it.")
-    return refuse(theirs, "`kubectl uncordon` by whoever cordoned it; then a new notice comes first.")
+    return refuse(theirs, "Its owner runs `kubectl uncordon`; then a new notice comes first.")
+
+
+def quarantine(case: Case) -> Finding:
+    """Refuses to cordon a node for its health, unless its pool says so and few of the pool are cordoned.
+
+    With `pools.<name>.health.action: cordon` a node gets no new pods while its agent calls a GPU `failing`; the pods on
+    it stay. Many sick nodes at once are more likely a fault of a driver, or of what looks at it, and a cluster that
+    takes no pods hurts everybody. So `pools.<name>.health.max_cordoned_ratio` of the pool's running nodes, rounded up,
+    may be cordoned, also by others. Cordons that the same round allows count.
+
+    Repair the nodes, or raise the ratio.
+    """
+    rules, fleet = case.pool_rules.health, case.observation.fleet
+    why = obstacles.sick(case.machine)
+    if rules.action != "cordon" or why is None:
+        return refuse(
+            "No GPU of it is failing, or its pool does not cordon sick nodes.", f"Set pools.{case.pool}.health.action."
+        )
+    roster = fleet.roster(case.pool)
+    members = [node for node in roster.nodes if node.id in roster.members and node.kubernetes is not None]
+    cordoned = {node.id for node in members if node.kubernetes is not None and node.kubernetes.unschedulable}
+    cordoned |= {step.node_id for step in case.counts(frozenset({Verb.CORDON, Verb.QUARANTINE}))}
+    most = math.ceil(rules.max_cordoned_ratio * len(members))
+    if len(cordoned - {case.step.node_id}) + 1 > most:
+        key = f"pools.{case.pool}.health.max_cordoned_ratio"
+        return refuse(f"{len(cordoned)} nodes of the pool are cordoned already.", f"{key} allows {most}.")
+    return allow(why)
 
 
 def pods_stay(case: Case) -> Finding:
@@ -114,11 +144,11 @@ def not_ours(case: Case) -> Finding:
     `gpuwatch.io/cordoned-by` must name a decision of this ledger (P20). To undo an own cordon takes nothing else: it
     gives back what was there before, also in a paused pool and of a machine that is no longer enrolled.
 
-    Whoever cordoned the node uncordons it.
+    The person who cordoned the node uncordons it.
     """
     known = case.machine.kubernetes
     if known is None:
         return refuse(_NO_NODE, "There is nothing to undo.")
     if obstacles.ours(known, case.observation.ledger):
         return allow("Its cordon is gpuwatch's own.")
-    return refuse("Its cordon is not gpuwatch's own.", "Whoever cordoned it uncordons it.")
+    return refuse("Its cordon is not gpuwatch's own.", "The person who cordoned it uncordons it.")

@@ -8,7 +8,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import LocalDisks, Node
 from gpuwatch.model.verbs import PREPARES, prepared
 from gpuwatch.policies import capacity, elsewhere, idle
-from gpuwatch.policies.kubernetes_obstacles import joined
+from gpuwatch.policies.kubernetes_obstacles import consents, joined
 from gpuwatch.policies.profiles import OWNED
 
 RECENT = timedelta(days=1)
@@ -56,13 +56,14 @@ def not_enrolled(case: Case) -> Finding:
     exclude. Nodes that are not enrolled count neither as coverage nor towards the pool's minimum.
 
     Tag it `gpuwatch:fleet` with the value of the setting `fleet`. A node in a group needs the tag on the node and on
-    the group: the group's own tag is the consent to resize it.
+    the group: the group's own tag is the consent to resize it. A group that EKS, AKS, ACK or TKE marked is grown by
+    nobody but its cluster; its members pass as nodes of the configured cluster (`owned`).
     """
     if case.step.verb is Verb.LAUNCH:
         return allow("A new node is enrolled from its launch.")
     if case.node is not None and not case.node.enrolled:
         return refuse("It is not enrolled.", "Tag it gpuwatch:fleet=<your fleet>, if gpuwatch may touch it.")
-    if case.group is not None and not case.group.enrolled:
+    if case.group is not None and not consents(case.node, case.group, case.pool_rules.kubernetes):
         return refuse(
             f"Its group {case.group.name} is not enrolled.",
             "Tag the group itself gpuwatch:fleet=<your fleet>, if gpuwatch may resize it.",

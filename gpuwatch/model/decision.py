@@ -2,8 +2,7 @@
 
 A Step is one thing for one target: a node, a group that grows, or a node yet to be launched. A Proposal is a policy's
 view of a pool and never a command; it is returned also when it holds. A Decision is what `resolve` makes of all
-proposals; the guard answers each of its steps; an Intent is written to the ledger before the cloud is called, and
-Outcomes after.
+proposals. The guard answers each of its steps. An Intent is in the ledger before the cloud is called, Outcomes after.
 """
 
 from collections.abc import Mapping, Sequence

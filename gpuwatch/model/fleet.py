@@ -283,8 +283,8 @@ class Node:
     @property
     def activity(self) -> Activity:
         """The verdict's activity; unknown with the reason where there is no verdict."""
-        if self.signal.verdict is not None:
-            return self.signal.verdict.activity
+        if (verdict := self.signal.verdict) is not None:
+            return verdict.activity
         doubt = self.signal.failure or "its agent was not asked"
         return Activity(state=State.UNKNOWN, since=None, held_seconds=0.0, doubt=doubt)
 
@@ -294,7 +294,8 @@ class NodeGroup:
     """A group of like machines that its cloud keeps at a size (EC2: an Auto Scaling group). Sizes are in machines.
 
     `enrolled` is the administrator's consent by the group's own tag: without it the group and its members are its
-    owner's alone. `suspended` are the group's processes that do not run, in the cloud's words. `cloud` as for a node.
+    owner's alone. `serves_cluster` is that consent for a group that a Kubernetes cluster marks as its own. `suspended`
+    are the group's processes that do not run, in the cloud's words. `cloud` as for a node.
     """
 
     id: str
@@ -306,6 +307,7 @@ class NodeGroup:
     region: str
     zones: tuple[str, ...] = ()
     enrolled: bool = False
+    serves_cluster: bool = False
     protected: str | None = None
     suspended: frozenset[str] = frozenset()
     instance_type: str | None = None  # None: mixed, or not known
@@ -384,17 +386,15 @@ class Fleet:
         return {pool: self._roster(pool, nodes) for pool, nodes in pools.items()}
 
     def _roster(self, pool: str, nodes: list[Node]) -> PoolView:
-        running = NodeState.RUNNING
-        members = [node for node in nodes if node.enrolled and node.state is running]
+        members = [node for node in nodes if node.enrolled and node.state is NodeState.RUNNING]
         verdicts = [node.signal.verdict for node in members]
         states = [State.UNKNOWN if verdict is None else verdict.activity.state for verdict in verdicts]
         known = len(states) - states.count(State.UNKNOWN)
-        groups = tuple(group for group in self.groups if group.pool == pool)
         return PoolView(
             nodes=tuple(nodes),
             members=frozenset(node.id for node in members),
             known=known,
             without_work=known - states.count(State.BUSY),
-            groups=groups,
+            groups=tuple(group for group in self.groups if group.pool == pool),
             sound=frozenset(node.id for node in members if node.sound),
         )

@@ -28,6 +28,14 @@ NodeOwner = Literal["gpuwatch", "cluster-autoscaler", "karpenter"]
 # The values of IDLE_ACTION that end an idle pod. Any other says nothing that a drain may rest on.
 ENDING_ACTIONS = frozenset({"scale-to-zero", "stop", "delete"})
 
+# How other systems' marks on a machine or a group begin that say no more than that it serves some cluster.
+_OF_A_CLUSTER = ("EKS", "GKE", "AKS", "TKE", "Container Service (ACK)", "Kubernetes cluster")
+
+
+def of_a_cluster(owner: str | None) -> bool:
+    """Whether what owns a machine or a group, by the marks on it, is a Kubernetes cluster and no autoscaler of one."""
+    return (owner or "").startswith(_OF_A_CLUSTER)
+
 
 class PodPhase(StrEnum):
     """As in a pod's status. Succeeded and failed pods hold no GPU."""
@@ -134,7 +142,7 @@ class Pod:
 
     @property
     def consents(self) -> bool:
-        """Whether its people consent to its end once it is idle."""
+        """Whether its people agree to its end once it is idle."""
         return self.interruptible or self.workload.idle_action in ENDING_ACTIONS
 
 

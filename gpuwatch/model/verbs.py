@@ -20,6 +20,7 @@ class Verb(StrEnum):
     CORDON = "cordon"  # Kubernetes gives the node no new pods
     UNCORDON = "uncordon"  # of a cordon of our own: the node is kept
     DRAIN = "drain"  # its pods are asked to go, each by an eviction
+    QUARANTINE = "quarantine"  # the cordon of a node with a failing GPU: its pods stay
 
 
 REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
@@ -30,7 +31,7 @@ THEN = "then"
 LETS_GO = REMOVALS | {Verb.UNPROTECT} | PREPARES
 ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
 # What is asked of a cluster's API server, and of no cloud.
-OF_CLUSTER = PREPARES | {Verb.UNCORDON}
+OF_CLUSTER = PREPARES | {Verb.UNCORDON, Verb.QUARANTINE}
 
 
 def prepared(verb: Verb, arguments: Mapping[str, str]) -> Verb:

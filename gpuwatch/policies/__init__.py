@@ -29,6 +29,7 @@ from gpuwatch.policies import (
     unknown_pool,
 )
 from gpuwatch.policies.capacity import LaunchRules, Startable
+from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
 from gpuwatch.policies.kubernetes_obstacles import joined
@@ -95,6 +96,9 @@ class PoolRules:
     kubernetes: Annotated[
         KubernetesRules, Setting("What holds for those of its nodes that are in a Kubernetes cluster.")
     ] = field(default_factory=KubernetesRules)
+    health: Annotated[HealthRules, Setting("What happens to its nodes with a failing GPU.")] = field(
+        default_factory=HealthRules
+    )
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
@@ -194,6 +198,7 @@ _SAFEST_FIRST = (
     Verb.START,
     Verb.HOLD,
     Verb.NOTICE,
+    Verb.QUARANTINE,
     Verb.CORDON,
     Verb.DRAIN,
     Verb.STOP,
@@ -259,7 +264,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     steps = [step if step.verb is hold else _in_date(step, observation) for step in (chosen | kept).values()]
     return Decision(
         pool=pool,
-        steps=kubernetes.stepped(steps, observation, rules.kubernetes, rules.idle),
+        steps=kubernetes.stepped(steps, observation, rules),
         clamps=tuple(clamps),
         target=target,
         advice=(

@@ -12,41 +12,107 @@ Rules, all of them:
 4. A cordon has `drain_timeout` for the drain, and as long again for the removal. Then it is undone.
 5. After a cordon was undone, its notice is withdrawn with the reason, and `drain_rest` passes before the next.
 6. What somebody has uncordoned is kept, as after rule 4.
+7. A node with a failing GPU is cordoned where the pool says so, whatever it does, and its pods stay. It is uncordoned
+   once its agent calls no GPU failing. If it becomes idle meanwhile, it has its notice and goes as any other node.
 """
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Protocol
 
 from gpuwatch.model.decision import LETS_GO, Done, Observation, Reason, Status, Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies import idle
 from gpuwatch.policies import kubernetes_obstacles as obstacles
+from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
 
 # The arguments of the steps: which node object, and by its uid that it is still the same one; the key of the cordon
 # that is undone; the uids of the pods that are asked to go.
 NODE, UID, CLUSTER, UNDOES, PODS = "node", "uid", "cluster", "cordon", "pods"
+_CORDONS = frozenset({Verb.CORDON, Verb.UNCORDON, Verb.QUARANTINE})
+_WELL = "Once no GPU of it is failing."
 _ANNOUNCES = LETS_GO | {Verb.NOTICE}
 _CLOCK_SLACK_SECONDS = 60.0  # a cordon of the future has no end by our clock
 _SHOWS = timedelta(minutes=2)  # a view of the cluster may be older than the answer that showed the cordon
 _GONE = frozenset({NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED})
 
 
-def stepped(
-    steps: list[Step], observation: Observation, rules: KubernetesRules, idle_rules: IdleRules
-) -> tuple[Step, ...]:
+class Rules(Protocol):
+    """What of a pool's rules matters here."""
+
+    @property
+    def kubernetes(self) -> KubernetesRules:
+        """Who owns its nodes, and how they are drained."""
+        ...
+
+    @property
+    def idle(self) -> IdleRules:
+        """How long they are to be idle."""
+        ...
+
+    @property
+    def health(self) -> HealthRules:
+        """What happens to sick ones."""
+        ...
+
+
+def stepped(steps: list[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
     """The steps; where a node is one of a cluster, what comes before its step, or what undoes what came before."""
-    if observation.fleet.cluster is None and rules.node_owner == "nobody":
+    if observation.fleet.cluster is None and rules.kubernetes.node_owner == "nobody":
         return tuple(steps)
-    return tuple([_stepped(step, observation, rules, idle_rules) for step in steps])
+    return tuple([_quarantined(_stepped(step, observation, rules), observation, rules) for step in steps])
 
 
-def _stepped(step: Step, observation: Observation, rules: KubernetesRules, idle_rules: IdleRules) -> Step:
+def _quarantined(step: Step, observation: Observation, rules: Rules) -> Step:
+    """Rule 7: the cordon of a node with a failing GPU, whatever it does."""
+    node = observation.fleet.find(step.node_id)
+    known = None if node is None else node.kubernetes
+    if node is None or known is None or known.unschedulable or rules.health.action != "cordon":
+        return step
+    why = obstacles.sick(node) if node.state is NodeState.RUNNING else None
+    if why is None or step.verb is not Verb.HOLD or _freed(observation, node.id, rules):
+        return step
+    return replace(_say(step, Verb.QUARANTINE, "sick", f"{why} It gets no new pods.", _WELL), arguments=_about(known))
+
+
+def _stays_ill(node: Node, known: KubernetesNode, observation: Observation, rules: Rules) -> bool:
+    """Whether our cordon stays for its health: it is sick, or was, and nobody knows that it is well."""
+    if rules.health.action != "cordon" or not known.unschedulable or not node.enrolled:
+        return False
+    last = _last(observation, node.id)
+    was = last is not None and last.verb is Verb.QUARANTINE and node.activity.state is State.UNKNOWN
+    return node.state is NodeState.RUNNING and (was or obstacles.sick(node) is not None)
+
+
+def _ill(step: Step, node: Node, known: KubernetesNode, observation: Observation, pool: Rules) -> Step:
+    """Rule 7: what a node that is cordoned for its health comes to. Its drain has its time from the notice's end on."""
+    notice = observation.ledger.notice(node.id)
+    if step.verb in _ANNOUNCES and (why := _obstacle(node, observation, pool.kubernetes, pool.idle)) is not None:
+        return _say(step, Verb.HOLD if notice is None else Verb.WITHDRAW, *why)
+    if step.verb not in LETS_GO or notice is None or notice.promise is None:
+        return step
+    late = (observation.now - notice.promise.due(notice.at)).total_seconds() > pool.kubernetes.drain_timeout
+    if known.to_drain and late:
+        sentence = f"It is cordoned for its health, and {_listed(known.to_drain)} still there."
+        return _say(step, Verb.HOLD, "sick", sentence, "Once they are gone.")
+    return _drain(step, known)
+
+
+def _freed(observation: Observation, node_id: str, rules: Rules) -> bool:
+    """Whether somebody has uncordoned a sick node lately: that is a word like any other."""
+    last = _last(observation, node_id)
+    since = timedelta(seconds=rules.kubernetes.drain_rest)
+    return last is not None and last.verb is Verb.QUARANTINE and observation.now - last.at <= since
+
+
+def _stepped(step: Step, observation: Observation, pool: Rules) -> Step:
     """One node's."""
+    rules, idle_rules = pool.kubernetes, pool.idle
     node = observation.fleet.find(step.node_id)
     if node is None or step.verb in {Verb.START, Verb.UNCORDON}:
         return step
@@ -55,6 +121,8 @@ def _stepped(step: Step, observation: Observation, rules: KubernetesRules, idle_
         doubt = obstacles.unknown(node, observation.fleet, rules) if step.verb in _ANNOUNCES else None
         return step if doubt is None else _say(step, Verb.HOLD, "kubernetes_unknown", doubt, "That it is one of them.")
     if obstacles.ours(known, observation.ledger):
+        if _stays_ill(node, known, observation, pool):
+            return _ill(step, node, known, observation, pool)
         return _cordoned(step, node, known, observation, rules, idle_rules)
     if step.verb in _ANNOUNCES and (why := _obstacle(node, observation, rules, idle_rules)) is not None:
         code, sentence, change = why
@@ -76,7 +144,7 @@ def _obstacle(
     if (whose := obstacles.owner(node, rules)) is not None:
         return "node_owner", whose, "pools.<name>.kubernetes.node_owner."
     if (theirs := obstacles.foreign_cordon(node, observation.ledger)) is not None:
-        return "foreign_cordon", theirs, "Whoever cordoned it uncordons it."
+        return "foreign_cordon", theirs, "That person, or that controller, uncordons it."
     if (kept := obstacles.marks(node)) is not None:
         return "kept_node", kept, "Without that mark."
     _, wait = idle.chosen(node, observation, idle_rules)
@@ -126,7 +194,7 @@ def _waits(step: Step, node: Node) -> bool:
 
 def _cordon(step: Step, known: KubernetesNode) -> Step:
     """Rule 1: the first step."""
-    sentence = f"{step.reason.sentence} First Kubernetes is told to give it no new pods."
+    sentence = f"{step.reason.sentence} First Kubernetes gives it no new pods."
     said = replace(step.reason, code="cordon", sentence=sentence)
     return replace(step, verb=Verb.CORDON, reason=said, arguments=_about(known) | {THEN: step.verb.value})
 
@@ -168,7 +236,7 @@ def _about(known: KubernetesNode) -> dict[str, str]:
 def _rested(step: Step, node: Node, observation: Observation, rules: KubernetesRules) -> Step | None:
     """Rules 5 and 6: the withdrawal, or the hold, of what would come too soon; None: it may come."""
     last = _last(observation, node.id)
-    if last is None or step.verb not in _ANNOUNCES | {Verb.HOLD}:
+    if last is None or last.verb is Verb.QUARANTINE or step.verb not in _ANNOUNCES | {Verb.HOLD}:
         return None
     if last.verb is Verb.CORDON and observation.now - last.at <= _SHOWS:
         waits = step.verb in LETS_GO
@@ -184,11 +252,11 @@ def _rested(step: Step, node: Node, observation: Observation, rules: KubernetesR
 
 
 def _last(observation: Observation, node_id: str) -> Done | None:
-    """The node's newest cordon or its end, as far as the ledger looks back."""
+    """The node's newest cordon, for whatever reason, or its end, as far as the ledger looks back."""
     found = [
         done
         for done in observation.ledger.recent
-        if done.verb in {Verb.CORDON, Verb.UNCORDON} and done.status is Status.SETTLED and done.node_id == node_id
+        if done.verb in _CORDONS and done.status is Status.SETTLED and done.node_id == node_id
     ]
     return max(found, key=lambda done: done.at, default=None)
 

@@ -9,12 +9,11 @@ from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import LedgerView, Observation
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Fleet, Node, NodeState, State
-from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, State
+from gpuwatch.model.health import Health
+from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase, of_a_cluster
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
 
-# How other systems' marks on a machine begin that say no more than that it is a node of some cluster.
-_OF_A_CLUSTER = ("EKS", "GKE", "AKS", "TKE", "Container Service (ACK)", "Kubernetes cluster")
 # A machine needs so long to become a node: what was started later may be one that nobody has seen yet.
 _JOINS = timedelta(minutes=10)
 _NAMED = 3  # pods in a sentence
@@ -23,11 +22,16 @@ _NAMED = 3  # pods in a sentence
 def joined(node: Node, rules: KubernetesRules) -> bool:
     """Whether what owns the machine by its marks is the cluster that it is a node of, in a pool that gpuwatch owns."""
     ours = node.kubernetes is not None and rules.node_owner == "gpuwatch"
-    return ours and (node.managed_by or "").startswith(_OF_A_CLUSTER)
+    return ours and of_a_cluster(node.managed_by)
+
+
+def consents(node: Node | None, group: NodeGroup, rules: KubernetesRules) -> bool:
+    """Whether the group's owner lets gpuwatch change its members; of a cluster's group, its nodes in such a pool."""
+    return group.enrolled or (group.serves_cluster and node is not None and joined(node, rules))
 
 
 def unknown(node: Node, fleet: Fleet, rules: KubernetesRules) -> str | None:
-    """Why nobody knows which pods a machine has. One that does not run has none, and needs no node object."""
+    """Why nobody knows which pods a machine has. A stopped machine runs no pods, and needs no node object."""
     cluster, is_node = fleet.cluster, node.kubernetes is not None
     if node.state is NodeState.STOPPED:
         return None
@@ -142,6 +146,16 @@ def _unproven(pod: Pod, node: Node, wait_seconds: float | None, now: datetime) -
     if wait_seconds is None or age is None or age < wait_seconds:
         least = "as long as its node has to be idle" if wait_seconds is None else format_duration(wait_seconds)
         return f"holds GPUs and is not yet {least} old|hold GPUs and are not yet {least} old"
+    return None
+
+
+def sick(node: Node) -> str | None:
+    """Which of its GPUs its agent calls failing, as a sentence; None: none, or nobody knows."""
+    gpus = () if node.verdict is None else node.verdict.gpus
+    for gpu in gpus:
+        if gpu.health is not None and gpu.health.state is Health.FAILING:
+            why = f": {gpu.health.findings[0].sentence.rstrip('.')}" if gpu.health.findings else ""
+            return f"Its GPU {'?' if gpu.index is None else gpu.index} is failing{why}."
     return None
 
 

@@ -20,7 +20,7 @@ def propose(
 
     `ours` is whether a node is gpuwatch's all the same that another system's marks name.
     """
-    groups = {group.id for group in observation.fleet.roster(pool).groups if group.enrolled}
+    groups = {group.id for group in observation.fleet.roster(pool).groups if group.enrolled or group.serves_cluster}
     members = [
         node
         for node in (observation.fleet.roster(pool).nodes if groups else ())

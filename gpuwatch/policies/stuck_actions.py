@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpuwatch.model.decision import REMOVALS, SETTLE_TIMEOUT, Advice, Done, Observation, OpenIntent, Reason, Status
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.verbs import OF_CLUSTER
 
 
 def advice(observation: Observation, pool: str) -> Iterator[Advice]:
@@ -26,6 +27,13 @@ def _hangs(observation: Observation, entry: OpenIntent) -> Reason:
     intent, node = entry.intent, observation.fleet.find(entry.intent.node_id)
     seen = "" if node is None else f": the cloud shows it {node.state.value}"
     age = format_duration((observation.now - intent.at).total_seconds())
+    if intent.verb in OF_CLUSTER:
+        name, cluster = intent.arguments.get("node", intent.node_id), intent.arguments.get("cluster", "")
+        sentence = (
+            f"Its {intent.verb.value} was asked for {age} ago, and the cluster {cluster} does not show it. Look at "
+            f"`kubectl describe node {name}`; docs/runbooks/controller.md#gpuwatchledgerunsettled says what to do."
+        )
+        return Reason(code="unsettled", sentence=sentence)
     sentence = (
         f"Its {intent.verb.value} was asked for {age} ago and is not finished{seen}. It blocks no other "
         "machine. Look at it in the cloud's console; "

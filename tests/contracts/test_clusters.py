@@ -25,7 +25,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[ClusterWorld]:
 
 def permit(world: ClusterWorld) -> Permit:
     """One that holds now."""
-    return a_permit(world.clock)  # type: ignore[arg-type]  # any clock
+    return a_permit(world.clock)
 
 
 def expired(world: ClusterWorld) -> Permit:

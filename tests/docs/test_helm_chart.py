@@ -83,7 +83,15 @@ def made_with(values: Mapping[str, Any], tmp_path: Path) -> "subprocess.Complete
     """What Helm says to these values."""
     assert _HELM is not None
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    command = [_HELM, "template", "gpuwatch", SOURCE, *_KUBERNETES, "--values", tmp_path / "values.yaml"]
+    command: list[str | Path] = [
+        _HELM,
+        "template",
+        "gpuwatch",
+        SOURCE,
+        *_KUBERNETES,
+        "--values",
+        tmp_path / "values.yaml",
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

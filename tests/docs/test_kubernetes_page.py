@@ -45,7 +45,7 @@ def test_its_settings_are_gpuwatchs(number: int, tmp_path: Path) -> None:
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(yaml.safe_dump(written), encoding="utf-8")
 
-    assert load(file, {})
+    assert load(file, {}).mode == "observe"
 
 
 def test_its_kustomization_merges_what_the_base_generates() -> None:

@@ -186,7 +186,7 @@ def tag(place: Region, node_id: str, tags: Mapping[str, str]) -> None:
 
 def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> None:
     """Touch no group without its owner's consent, and ask for nothing that a suspended process would leave undone."""
-    if not group.enrolled(fleet):
+    if not group.consents(fleet):
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
     idle = {process, "Inactive", "Deleting", "Locked"} & group.suspended

@@ -13,6 +13,7 @@ from gpuwatch.clouds.alibaba.pages import List, by_number, tags_of
 from gpuwatch.clouds.alibaba.regions import Region
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeGroup
+from gpuwatch.model.kubernetes import of_a_cluster
 
 NO_GROUP = "InvalidScalingGroupId.NotFound"
 _GROUPS = List(call="ess:DescribeScalingGroups", path=("ScalingGroups",), identity="ScalingGroupId")
@@ -76,6 +77,10 @@ class Group:
         """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
         return self.tags.get(FLEET_TAG) == fleet and self.owner is None
 
+    def consents(self, fleet: str) -> bool:
+        """Likewise of a Kubernetes cluster's group: whether its nodes may be touched is the guard's to say."""
+        return self.tags.get(FLEET_TAG) == fleet and (self.owner is None or of_a_cluster(self.owner))
+
     def as_node_group(
         self, place: Region, *, fleet: str, now: datetime, types: Iterable[str], zones: Iterable[str]
     ) -> NodeGroup:
@@ -91,6 +96,7 @@ class Group:
             region=place.region,
             zones=tuple(sorted(zones)),
             enrolled=self.enrolled(fleet),
+            serves_cluster=self.consents(fleet) and self.owner is not None,
             protected=claimed["protected"],
             suspended=self.suspended,
             instance_type=next(iter(types)) if len(types) == 1 else None,

@@ -184,7 +184,7 @@ def _from_aws(answer: Mapping[str, Any]) -> None:
 
 def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> None:
     """Touch no group without its owner's consent, and ask for nothing that a suspended process would leave undone."""
-    if not group.enrolled(fleet):
+    if not group.consents(fleet):
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
     if process in group.suspended:

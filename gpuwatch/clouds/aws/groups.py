@@ -10,6 +10,7 @@ from gpuwatch.clouds.aws.owners import managed_by
 from gpuwatch.clouds.aws.regions import ClientPool, Region
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeGroup
+from gpuwatch.model.kubernetes import of_a_cluster
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
@@ -54,6 +55,10 @@ class Group:
         """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
         return self.tags.get(FLEET_TAG) == fleet and self.owner is None
 
+    def consents(self, fleet: str) -> bool:
+        """Likewise of a Kubernetes cluster's group: whether its nodes may be touched is the guard's to say."""
+        return self.tags.get(FLEET_TAG) == fleet and (self.owner is None or of_a_cluster(self.owner))
+
     def as_node_group(self, place: Region, *, fleet: str, now: datetime) -> NodeGroup:
         """The group in our words. The type of an empty one is asked for, where somebody may let it grow."""
         claimed = claims(self.tags, fleet=fleet, now=now)
@@ -70,6 +75,7 @@ class Group:
             region=place.region,
             zones=self.zones,
             enrolled=self.enrolled(fleet),
+            serves_cluster=self.consents(fleet) and self.owner is not None,
             protected=claimed["protected"],
             suspended=self.suspended,
             instance_type=next(iter(types)) if len(types) == 1 else None,

@@ -123,7 +123,7 @@ def tag(place: Subscription, machine: Machine, tags: Mapping[str, str]) -> None:
 
 def refuse_group(group: ScaleSet, *, fleet: str) -> None:
     """Touch no scale set without its owner's consent."""
-    if not group.enrolled(fleet):
+    if not group.consents(fleet):
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the scale set {group.name} {whose}: it is left alone", code="NotEnrolled")
 

@@ -17,6 +17,7 @@ from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import group_of, same, subscription_of
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeGroup
+from gpuwatch.model.kubernetes import of_a_cluster
 
 KIND = "virtualMachineScaleSets"
 _MOST_MEMBERS = 1000  # page "What are Virtual Machine Scale Sets?"
@@ -89,6 +90,10 @@ class ScaleSet:
         """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
         return self.tags.get(FLEET_TAG) == fleet and self.owner is None
 
+    def consents(self, fleet: str) -> bool:
+        """Likewise of a Kubernetes cluster's group: whether its nodes may be touched is the guard's to say."""
+        return self.tags.get(FLEET_TAG) == fleet and (self.owner is None or of_a_cluster(self.owner))
+
     def as_node_group(self, node_ids: tuple[str, ...], *, fleet: str, now: datetime) -> NodeGroup:
         """The group in our words, with its GPU members."""
         claimed = claims(self.tags, fleet=fleet, now=now)
@@ -103,6 +108,7 @@ class ScaleSet:
             region=self.region,
             zones=tuple(f"{self.region}-{zone}" for zone in self.described.get("zones") or ()),
             enrolled=self.enrolled(fleet),
+            serves_cluster=self.consents(fleet) and self.owner is not None,
             protected=claimed["protected"],
             instance_type=self.size,
             account=subscription_of(self.path),

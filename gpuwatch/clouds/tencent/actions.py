@@ -141,7 +141,7 @@ def protect(place: Place, node_id: str, group_id: str, *, on: bool, fleet: str) 
 
 def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> None:
     """Touch no group without its owner's consent, and ask for nothing of one that is switched off."""
-    if not group.enrolled(fleet):
+    if not group.consents(fleet):
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
     if process in group.suspended:

@@ -12,6 +12,7 @@ from gpuwatch.clouds.tencent.line import Line
 from gpuwatch.clouds.tencent.owners import managed_by
 from gpuwatch.clouds.tencent.places import Place
 from gpuwatch.model.fleet import NodeGroup
+from gpuwatch.model.kubernetes import of_a_cluster
 
 _DESCRIBE = "DescribeAutoScalingGroups"
 _MEMBERS = "DescribeAutoScalingInstances"
@@ -58,6 +59,10 @@ class Group:
         """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
         return self.tags.get(FLEET_TAG) == fleet and self.owner is None
 
+    def consents(self, fleet: str) -> bool:
+        """Likewise of a Kubernetes cluster's group: whether its nodes may be touched is the guard's to say."""
+        return self.tags.get(FLEET_TAG) == fleet and (self.owner is None or of_a_cluster(self.owner))
+
     def as_node_group(self, place: Place, *, fleet: str, now: datetime) -> NodeGroup:
         """The group in our words."""
         claimed = claims(self.tags, fleet=fleet, now=now)
@@ -71,6 +76,7 @@ class Group:
             region=place.region,
             zones=self.zones,
             enrolled=self.enrolled(fleet),
+            serves_cluster=self.consents(fleet) and self.owner is not None,
             protected=claimed["protected"],
             suspended=self.suspended,
             instance_type=next(iter(self.types)) if len(self.types) == 1 else None,

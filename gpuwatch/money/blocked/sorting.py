@@ -21,7 +21,7 @@ from gpuwatch.model.decision import LETS_GO, Decision, Observation, Reason, Revi
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.money.blocked.obstacles import IN_DOUBT, RANK, Obstacle
 from gpuwatch.policies import idle
-from gpuwatch.policies.kubernetes_obstacles import joined
+from gpuwatch.policies.kubernetes_obstacles import consents, joined
 
 _NOT_USED = {
     State.IDLE: Obstacle.IDLE_REPORT,
@@ -77,7 +77,7 @@ JUDGED_HERE = frozenset(
     }
 )
 PASSING = frozenset({"not_running", "not_stopped_by_us", "no_notice", "in_flight", "start_consent", "launch_unseen"})
-PASSING |= {"not_drained", "not_ours", "cloud_silent"}
+PASSING |= {"not_drained", "not_ours", "quarantine", "cloud_silent"}
 PASSING |= {"max_nodes", "growth_rate", "hourly_cost_limit", "month_budget"}
 _BY_STEP = {"queued": Obstacle.DEMAND, "window_ahead": Obstacle.DEMAND, "no_price": Obstacle.NO_PRICE}
 _WAITED = LETS_GO | {Verb.NOTICE}
@@ -245,7 +245,7 @@ def _of_owners(case: Case) -> Iterator[Obstacle]:
     if node.managed_by is not None and not joined(node, case.pool_rules.kubernetes):
         by_group = group is not None and not group.enrolled and node.managed_by.endswith(group.name)
         yield Obstacle.GROUP_WITHOUT_CONSENT if by_group else Obstacle.OTHER_SYSTEM
-    elif group is not None and not group.enrolled:
+    elif group is not None and not consents(node, group, case.pool_rules.kubernetes):
         yield Obstacle.GROUP_WITHOUT_CONSENT
     elif node.group is not None and group is None:
         yield Obstacle.GROUP_SIZE

@@ -24,6 +24,9 @@ _DONE = {
     (Verb.GROW, Status.SETTLED): "groups grown",
     (Verb.NOTICE, Status.SETTLED): "notices given",
     (Verb.WITHDRAW, Status.SETTLED): "notices withdrawn",
+    (Verb.CORDON, Status.SETTLED): "Kubernetes nodes cordoned",
+    (Verb.UNCORDON, Status.SETTLED): "Kubernetes nodes uncordoned",
+    (Verb.QUARANTINE, Status.SETTLED): "Kubernetes nodes cordoned for their health",
 }
 
 

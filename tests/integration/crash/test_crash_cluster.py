@@ -35,7 +35,7 @@ def on_record(where: str, desk: ClusterDesk) -> None:
 
 @pytest.mark.parametrize(
     ("downtime", "pace", "begin", "more"),
-    [(0.0, 2, 0, 15), (61.0, 5, 1, 15), (3600.0, 12, 2, 90)],
+    [(0.0, 7, 0, 15), (61.0, 13, 1, 15), (3600.0, 45, 2, 90)],
     ids=["no downtime", "a minute down", "an hour down"],
 )
 def test_a_power_cut_anywhere_ends_the_node_once_and_drained(downtime: float, pace: int, begin: int, more: int) -> None:
@@ -55,7 +55,7 @@ def test_work_that_begins_during_the_downtime_gets_its_node_back() -> None:
         if number == 2:
             desk.fleet.show("i-1", State.BUSY, 0.0)
 
-    for where, desk in every_cut(a_story(befalls=works), 61.0, pace=5):
+    for where, desk in every_cut(a_story(befalls=works), 61.0, pace=13):
         assert isinstance(desk, ClusterDesk)
         if desk.fleet.stopped_while:
             assert desk.fleet.stopped_while == [State.IDLE], where

@@ -5,13 +5,15 @@ from dataclasses import replace
 
 from gpuwatch.guard import Case, Limits
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.verbs import THEN
+from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
-from tests.support.builders.clusters import CLUSTER, a_cordon, a_gpu_pod, a_kubernetes_node, a_pod
-from tests.support.builders.fleet import NOW, RULES
+from tests.support.builders.clusters import CLUSTER, OURS, a_cordon, a_gpu_pod, a_kubernetes_node, a_pod
+from tests.support.builders.fleet import NOW, RULES, a_verdict
 from tests.support.builders.guard_cases import asleep, with_group, with_idle, with_ledger, with_node
 from tests.support.builders.past_steps import a_done
 
@@ -109,6 +111,15 @@ def _evicting(case: Case) -> Case:
     return replace(case, pool_rules=replace(case.pool_rules, kubernetes=rules))
 
 
+def sickly(case: Case, ratio: float = 0.3) -> Case:
+    """The case as the cordon of a working node with a failing GPU."""
+    verdict = a_verdict(state=State.BUSY)
+    gpus = tuple(replace(gpu, health=GpuHealth(state=Health.FAILING, since=NOW)) for gpu in verdict.gpus)
+    case = with_node(on_cluster(case, a_kubernetes_node()), signal=NodeReport(verdict=replace(verdict, gpus=gpus)))
+    rules = replace(case.pool_rules, health=HealthRules(action="cordon", max_cordoned_ratio=ratio))
+    return replace(case, step=replace(case.step, verb=Verb.QUARANTINE), pool_rules=rules)
+
+
 SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("silent cluster", "cluster_unknown", lambda c: on_cluster(c, trouble="It is silent."), "It is silent."),
     ("silent, cordoning", "cluster_unknown", _silent, "silent"),
@@ -149,6 +160,8 @@ SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("cordon of a member for a stop", "owned", _stopping_member, "terminate"),
     ("other system's marks", "owned", lambda c: with_node(on_cluster(c), managed_by="AWS Batch x"), "Batch"),
     ("cordon at the minimum", "min_nodes", _at_minimum, "min_nodes"),
+    ("too many sick", "quarantine", lambda c: sickly(c, 0.0), "max_cordoned_ratio"),
+    ("only told", "quarantine", lambda c: replace(sickly(c), pool_rules=OURS), "health.action"),
     ("paused cordon", "paused", lambda c: paused(cordoning(c)), "ann"),
 ]
 FAIR_KUBERNETES: list[tuple[str, Callable[[Case], Case]]] = [
@@ -157,6 +170,7 @@ FAIR_KUBERNETES: list[tuple[str, Callable[[Case], Case]]] = [
     ("cordon with idle pods that consent", lambda c: cordoning(c, Verb.CORDON, a_gpu_pod(), a_pod())),
     ("drain", lambda c: cordoning(c, Verb.DRAIN, a_gpu_pod(), a_pod())),
     ("cordon of a member", ending),
+    ("cordon a sick node", sickly),
     ("uncordon", uncordoning),
     ("uncordon in a pause", lambda c: paused(uncordoning(c))),
     ("uncordon what is not enrolled", lambda c: with_node(uncordoning(c), enrolled=False)),

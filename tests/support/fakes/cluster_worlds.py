@@ -21,8 +21,15 @@ from tests.support.real.cluster_world import real_world
 class ClusterWorld(Protocol):
     """What happens around a cluster without gpuwatch. Node and pod names are new in each test."""
 
-    cluster: Cluster
-    clock: Clock
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that is tested."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """Its time, and that of permits."""
+        ...
 
     def add_node(self, name: str) -> None:
         """A ready node without pods."""
