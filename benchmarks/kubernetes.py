@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.figures import Figure
 from gpuwatch.controller.observe.kubernetes import with_cluster
-from gpuwatch.kubernetes.cluster import ApiCluster
+from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.runtime.clock import SystemClock
@@ -64,7 +64,7 @@ def _measured(plane: ControlPlane) -> Iterator[Figure]:
     yield Figure(name=f"memory of the watches, {what}", unit="MiB", runs=[_memory_mib(plane)])
 
 
-def _connected(plane: ControlPlane) -> ApiCluster:
+def _connected(plane: ControlPlane) -> ConnectedCluster:
     return KubernetesSettings(kubeconfig=str(plane.kubeconfig())).connect(SystemClock())
 
 
@@ -74,7 +74,7 @@ def _fleet() -> Fleet:
     return Fleet(observed_at=NOW, nodes=tuple(machines))
 
 
-def _seen(plane: ControlPlane, cluster: ApiCluster) -> list[float]:
+def _seen(plane: ControlPlane, cluster: ConnectedCluster) -> list[float]:
     """How long after the API server took a change the watch shows it."""
     runs = []
     for number in range(_RUNS):

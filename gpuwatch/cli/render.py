@@ -121,8 +121,9 @@ def plan_text(done: Round) -> str:
     if done.trouble is not None:
         return done.trouble
     names = {node.id: node.name for node in done.observation.fleet.nodes}
-    clouds = {thing.id: thing.cloud for thing in (*done.observation.fleet.nodes, *done.observation.fleet.groups)}
-    lines = [*map(silence_line, done.observation.fleet.silent), *_tags(done)]
+    fleet = done.observation.fleet
+    clouds = {node.id: node.cloud for node in fleet.nodes} | {group.id: group.cloud for group in fleet.groups}
+    lines = [*map(silence_line, fleet.silent), *_tags(done)]
     for review in done.reviews:
         word = "would" if review.allowed else "may not"
         lines.append(

@@ -212,7 +212,7 @@ def _of_clouds(settings: Settings) -> Iterator[Contradiction]:
     launches = [(name, each.launch) for name, each in settings.pools.items() if each.launch.template is not None]
     yield from named.homeless(clouds, ((name, launch.cloud) for name, launch in launches))
     yield from named.regionless(clouds, ((name, launch.cloud, launch.region) for name, launch in launches))
-    tags = [(("fleet",), FLEET_TAG, settings.fleet, ())]
+    tags: list[tuple[tuple[str, ...], str, str, tuple[str, ...]]] = [(("fleet",), FLEET_TAG, settings.fleet, ())]
     tags += [(("pools", name), POOL_TAG, name, rules.clouds) for name, rules in settings.pools.items()]
     yield from named.unfit_tags(clouds, tags)
     for name, rules in settings.pools.items():

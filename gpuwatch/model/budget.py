@@ -82,6 +82,7 @@ class BudgetState:
     thresholds: tuple[float, ...] = ()
     spent_usd: Decimal | None = None
     usd_per_hour: Decimal | None = None  # of what runs now, as far as its price is known
+    unpriced_now: int = 0  # machines that run now without a known price
     unpriced_hours: float = 0.0
     forecast_usd: Decimal | None = None
     lower_usd: Decimal | None = None  # of the 80 % interval; None: the past cannot tell

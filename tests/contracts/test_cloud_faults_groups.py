@@ -4,6 +4,7 @@ Each cloud of `FAULT_WORLDS` whose world has groups is played, by its real SDK o
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.model.fleet import Node
 from tests.support.builders.fleet import a_permit
-from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE, FaultWorld, WithGroups, a_fault_world
-from tests.support.clouds.faults import AFTER_EFFECT, UNKNOWN_OUTCOME, Fault, when
+from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE, FaultWorld, WithGroups, a_fault_world, patiently
+from tests.support.clouds.faults import AFTER_EFFECT, SILENT, UNKNOWN_OUTCOME, Fault, when
 
 SIZE = 2
 REFUSALS = {
@@ -71,8 +72,9 @@ CHANGES: dict[str, Callable[[Grouped], None]] = {
 @pytest.fixture(params=FAULT_WORLDS)
 def grouped(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Grouped]:
     """Each provider with groups in turn."""
-    with a_fault_world(request.param, tmp_path) as world:
-        given = request.node.callspec.params
+    given = request.node.callspec.params
+    quick = nullcontext() if given["fault"] in SILENT else patiently()
+    with quick, a_fault_world(request.param, tmp_path) as world:
         if given["fault"] in world.cannot:
             pytest.skip(f"{request.param}: {world.cannot[given['fault']]}")
         if not isinstance(world, WithGroups) or given["verb"] not in world.calls:

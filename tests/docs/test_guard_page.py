@@ -10,12 +10,21 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.guard import RULES, Limits
 from gpuwatch.model.decision import Verb
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.kubernetes_settings import KubernetesRules
 from tests.support.paths import ROOT
 from tools.docs.guard import render_guard_md
 
 PAGE = (ROOT / "docs/guard.md").read_text(encoding="utf-8")
-PARTS = {"": Settings, "limits.": Limits, "pools.<name>.": PoolRules, "pools.<name>.idle.": IdleRules}
+PARTS = {
+    "": Settings,
+    "limits.": Limits,
+    "pools.<name>.": PoolRules,
+    "pools.<name>.idle.": IdleRules,
+    "pools.<name>.kubernetes.": KubernetesRules,
+    "pools.<name>.health.": HealthRules,
+}
 SETTINGS = {f"{path}{each.name}" for path, settings in PARTS.items() for each in fields(settings)}
 
 

@@ -45,7 +45,8 @@ def fleet(case: ControllerCase) -> Iterator[Finding]:
 
 def regions(case: ControllerCase) -> Iterator[Finding]:
     """GPU machines in regions of our accounts that the settings do not name: the classic forgotten machine."""
-    where = "regions that cloud.regions does not name"
+    key = "clouds.<name>.regions" if case.settings.clouds else "cloud.regions"
+    where = f"regions that {key} does not name"
     if listed(case) is None:
         yield skipped(where)
         return

@@ -32,7 +32,7 @@ from gpuwatch.money.forecast.series import Series
 DAY_SECONDS = 86_400
 HISTORY_DAYS = 91  # thirteen weeks: enough to try a month ahead, little enough to be read every hour
 _CENT = Decimal("0.01")
-Priced = Sequence[tuple[Node, Price]]
+Priced = Sequence[tuple[Node, Price | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,10 +102,9 @@ def past(rows: Iterable[Billed], month: Month, ahead: MonthEnd | None, unnamed_m
 
 
 def priced(observation: Observation) -> Priced:
-    """What runs now at a known price, and what ran when its cloud last showed it."""
+    """What runs now, and what ran when its cloud last showed it, each with its price where that is known."""
     running = [node for node in observation.fleet.nodes if NodeState.RUNNING in {node.state, node.last_shown}]
-    found = [(node, observation.price(node)) for node in running]
-    return [(node, price) for node, price in found if price is not None]
+    return [(node, observation.price(node)) for node in running]
 
 
 def state(
@@ -114,7 +113,8 @@ def state(
     """The budget now, without crossings. `lately` are the rows in its scope from the edge on."""
     usd, unpriced_ms = _sums(lately, month)
     spent, scope = _cents(known.usd + usd), budget.scope
-    rate = sum((price.usd_per_hour for node, price in running if scope.covers(node)), Decimal(0))
+    prices = [price for node, price in running if scope.covers(node)]
+    rate = sum((price.usd_per_hour for price in prices if price is not None), Decimal(0))
     made = BudgetState(
         name=name,
         scope=scope,
@@ -125,6 +125,7 @@ def state(
         thresholds=tuple(map(float, budget.ratios)),
         spent_usd=spent,
         usd_per_hour=rate,
+        unpriced_now=prices.count(None),
         unpriced_hours=(known.unpriced_ms + unpriced_ms) / HOUR_MS,
         notes=tuple(_notes(month, known)),
     )

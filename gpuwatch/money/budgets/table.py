@@ -49,7 +49,7 @@ def _row(each: BudgetState) -> list[str]:
         format_usd(each.usd_per_month),
         format_usd(each.spent_usd) + least,
         _part(each.spent_usd, each.usd_per_month),
-        format_usd(each.usd_per_hour),
+        format_usd(each.usd_per_hour) + ("+?" if each.unpriced_now else ""),
         _forecast(each, least),
         bounds,
         _part(each.forecast_usd, each.usd_per_month),

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.clouds.errors import NotFoundError, PermitExpiredError, ProtectedError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.kubernetes.cluster import ApiCluster
+from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, LOSES_LOCAL_DATA, KubernetesNode
 from gpuwatch.runtime.clock import SystemClock
@@ -19,7 +19,7 @@ _KEY = "intent-1"
 
 
 @pytest.fixture
-def cluster(plane: ControlPlane) -> Iterator[ApiCluster]:
+def cluster(plane: ControlPlane) -> Iterator[ConnectedCluster]:
     """The administrator's view of the test's cluster."""
     made = KubernetesSettings(name="k", kubeconfig=str(plane.kubeconfig())).connect(SystemClock())
     yield made
@@ -31,19 +31,19 @@ def permit(*, holds: bool = True) -> Permit:
     return Permit.asked_now(SystemClock(), 60.0, lambda: holds)
 
 
-def node_of(cluster: ApiCluster, name: str = "gpu-1") -> KubernetesNode:
+def node_of(cluster: ConnectedCluster, name: str = "gpu-1") -> KubernetesNode:
     """As it is now."""
     found = cluster.node(name)
     assert found is not None
     return found
 
 
-def uids(cluster: ApiCluster) -> tuple[str, ...]:
+def uids(cluster: ConnectedCluster) -> tuple[str, ...]:
     """Of all pods on the node."""
     return tuple(pod.uid for pod in node_of(cluster).pods)
 
 
-def test_a_cordon_bears_the_key_of_its_decision(plane: ControlPlane, cluster: ApiCluster) -> None:
+def test_a_cordon_bears_the_key_of_its_decision(plane: ControlPlane, cluster: ConnectedCluster) -> None:
     """And is undone with its marks; both may be asked for twice."""
     plane.admin.create(node_object("gpu-1"))
 
@@ -60,7 +60,7 @@ def test_a_cordon_bears_the_key_of_its_decision(plane: ControlPlane, cluster: Ap
     assert not {CORDONED_BY, CORDONED_AT} & marks.keys()
 
 
-def test_a_cordon_of_somebody_else_stays(plane: ControlPlane, cluster: ApiCluster) -> None:
+def test_a_cordon_of_somebody_else_stays(plane: ControlPlane, cluster: ConnectedCluster) -> None:
     """It is neither taken over nor undone."""
     plane.admin.create(node_object("gpu-1", unschedulable=True))
 
@@ -71,7 +71,7 @@ def test_a_cordon_of_somebody_else_stays(plane: ControlPlane, cluster: ApiCluste
     assert node_of(cluster).unschedulable
 
 
-def test_a_cordon_of_another_decision_is_not_taken_over(plane: ControlPlane, cluster: ApiCluster) -> None:
+def test_a_cordon_of_another_decision_is_not_taken_over(plane: ControlPlane, cluster: ConnectedCluster) -> None:
     """Another controller may have made it; nor is it undone."""
     plane.admin.create(node_object("gpu-1"))
     cluster.cordon("gpu-1", "intent-0", permit=permit())
@@ -83,7 +83,7 @@ def test_a_cordon_of_another_decision_is_not_taken_over(plane: ControlPlane, clu
     assert node_of(cluster).cordoned_by == "intent-0"
 
 
-def test_a_node_that_its_marks_keep_is_not_cordoned(plane: ControlPlane, cluster: ApiCluster) -> None:
+def test_a_node_that_its_marks_keep_is_not_cordoned(plane: ControlPlane, cluster: ConnectedCluster) -> None:
     """Those of other autoscalers count like our own."""
     plane.admin.create(node_object("gpu-1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
 
@@ -91,7 +91,7 @@ def test_a_node_that_its_marks_keep_is_not_cordoned(plane: ControlPlane, cluster
         cluster.cordon("gpu-1", _KEY, permit=permit())
 
 
-def test_nothing_leaves_without_a_permit(plane: ControlPlane, cluster: ApiCluster) -> None:
+def test_nothing_leaves_without_a_permit(plane: ControlPlane, cluster: ConnectedCluster) -> None:
     """Neither a cordon nor an eviction."""
     team = plane.namespace()
     plane.admin.create(node_object("gpu-1"), pod_object(team, "train", node="gpu-1"))
@@ -106,7 +106,7 @@ def test_nothing_leaves_without_a_permit(plane: ControlPlane, cluster: ApiCluste
     assert node_of(cluster).pods[0].ends_at is None
 
 
-def test_a_drain_asks_each_pod_and_says_what_stays(plane: ControlPlane, cluster: ApiCluster) -> None:
+def test_a_drain_asks_each_pod_and_says_what_stays(plane: ControlPlane, cluster: ConnectedCluster) -> None:
     """A budget's 429 is an answer; local data stays without consent; a pod that was not named is not asked."""
     team = plane.namespace()
     scratch = [{"name": "scratch", "emptyDir": {}}]
@@ -133,7 +133,7 @@ def test_a_drain_asks_each_pod_and_says_what_stays(plane: ControlPlane, cluster:
     assert stay == {"data", "held", "later"}
 
 
-def test_a_node_without_our_cordon_is_not_drained(plane: ControlPlane, cluster: ApiCluster) -> None:
+def test_a_node_without_our_cordon_is_not_drained(plane: ControlPlane, cluster: ConnectedCluster) -> None:
     """Its pods would come back."""
     team = plane.namespace()
     plane.admin.create(node_object("gpu-1"), pod_object(team, "train", node="gpu-1"))
@@ -143,7 +143,7 @@ def test_a_node_without_our_cordon_is_not_drained(plane: ControlPlane, cluster: 
 
 
 @pytest.mark.usefixtures("plane")
-def test_a_node_that_is_gone_is_not_found(cluster: ApiCluster) -> None:
+def test_a_node_that_is_gone_is_not_found(cluster: ConnectedCluster) -> None:
     """For each of the three."""
     with pytest.raises(NotFoundError):
         cluster.cordon("gpu-9", _KEY, permit=permit())

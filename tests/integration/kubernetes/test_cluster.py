@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.kubernetes.calls import RIGHTS
-from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.kubernetes import IDLE_ACTION, OWNER, PROTECT, ClusterView, KubernetesNode, Pod
 from gpuwatch.runtime.clock import SystemClock
@@ -27,15 +27,15 @@ from tests.support.real.kubernetes_api import Object
 pytestmark = pytest.mark.component("kube-apiserver")
 
 SILENCE_SECONDS = 2.0
-Connect = Callable[[Path], ApiCluster]
+Connect = Callable[[Path], ConnectedCluster]
 
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
     """Makes a cluster of a kubeconfig, which is followed until the test ends."""
-    made: list[ApiCluster] = []
+    made: list[ConnectedCluster] = []
 
-    def of(kubeconfig: Path) -> ApiCluster:
+    def of(kubeconfig: Path) -> ConnectedCluster:
         settings = KubernetesSettings(name="k", kubeconfig=str(kubeconfig), max_silence=SILENCE_SECONDS, timeout=1.0)
         made.append(settings.connect(SystemClock()))
         return made[-1]
@@ -63,12 +63,12 @@ def node_of(view: ClusterView, name: str) -> KubernetesNode:
     return next(node for node in view.nodes if node.name == name)
 
 
-def names(cluster: ApiCluster) -> list[str]:
+def names(cluster: ConnectedCluster) -> list[str]:
     """Of all pods on nodes."""
     return [pod.name for node in cluster.view().nodes for pod in node.pods]
 
 
-def first_pod(cluster: ApiCluster) -> Pod:
+def first_pod(cluster: ConnectedCluster) -> Pod:
     """Of the only node."""
     (pod,) = cluster.view().nodes[0].pods
     return pod

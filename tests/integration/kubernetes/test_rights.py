@@ -10,8 +10,8 @@ import yaml
 
 from gpuwatch.clouds.errors import CloudError
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.kubernetes.calls import RIGHTS
-from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.runtime.clock import SystemClock
@@ -93,7 +93,7 @@ def others(plane: ControlPlane, team: str) -> None:
 
 
 @contextmanager
-def as_account(plane: ControlPlane, account: Account) -> Iterator[ApiCluster]:
+def as_account(plane: ControlPlane, account: Account) -> Iterator[ConnectedCluster]:
     """The controller's client, with that account's token."""
     settings = KubernetesSettings(kubeconfig=str(plane.kubeconfig(account.token)), max_silence=10.0)
     cluster = settings.connect(SystemClock())
@@ -103,7 +103,7 @@ def as_account(plane: ControlPlane, account: Account) -> Iterator[ApiCluster]:
         cluster.close()
 
 
-def exercise(cluster: ApiCluster) -> tuple[ClusterView, KubernetesNode | None]:
+def exercise(cluster: ConnectedCluster) -> tuple[ClusterView, KubernetesNode | None]:
     """Everything that a controller asks of a cluster, each once: what was seen, and the node as it was asked last."""
     clock = SystemClock()
     permit = Permit.asked_now(clock, 60.0, lambda: True)

@@ -34,10 +34,9 @@ class Members(AwsCloud):
         known = {each.provider_id.rpartition("/")[2]: each for each in self.cluster.cluster.view().nodes}
         return tuple(replace(node, kubernetes=known.get(node.id), launched_at=NOW) for node in AwsCloud.nodes(self))
 
-    def node(self, node_id: str) -> Node | None:
+    def node(self, node_id: str) -> Node:
         """One, likewise, without its node object."""
-        node = AwsCloud.node(self, node_id)
-        return None if node is None else replace(node, launched_at=NOW)
+        return replace(AwsCloud.node(self, node_id), launched_at=NOW)
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class EksDesk(ClusterDesk):
     def parts(self) -> LiveParts:
         """EC2 in the place of the pretended fleet, and agents on its machines."""
         assert self.cloud is not None
-        return replace(ClusterDesk.parts.fget(self), cloud=self.cloud, signals=self)  # type: ignore[attr-defined]
+        return replace(super(EksDesk, self).parts, cloud=self.cloud, signals=self)
 
     def round(self, seconds: float = 60.0) -> Round:
         """One round; then time passes."""

@@ -99,7 +99,7 @@ class ClusterDesk(Desk):
     @property
     def parts(self) -> LiveParts:
         """What step() takes."""
-        return replace(Desk.parts.fget(self), cluster=self.cluster)  # type: ignore[attr-defined]
+        return replace(super(ClusterDesk, self).parts, cluster=self.cluster)
 
     def calls(self, *names: str) -> list[tuple[str, str]]:
         """What was changed in cluster and cloud, in the order of time within each."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from gpuwatch.kubernetes.cluster import ApiCluster
+from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.runtime.clock import Clock, SystemClock
 from tests.support.builders.kubernetes import (
@@ -24,7 +24,7 @@ _TEAM = "team-a"
 class RealWorld:
     """See `tests.support.fakes.cluster_worlds.ClusterWorld`."""
 
-    cluster: ApiCluster
+    cluster: ConnectedCluster
     clock: Clock
     plane: ControlPlane
     owners: dict[bool, Object]  # the DaemonSet, and the ReplicaSet

@@ -66,7 +66,7 @@ EMPTY = {
     "prices": {"warnings"},
     "recommend.rightsize": {"advice"},
     "snooze": {"broken"},
-    "status": {"silent"},
+    "status": {"pods", "silent"},
     "top": {"snoozes"},
     "unused": {"silent"},
 }

@@ -75,7 +75,7 @@ def test_no_secret_is_part_of_a_repr(tmp_path: Path) -> None:
         ({"cluster": {"certificate-authority-data": "%"}}, "certificate-authority-data that is no base64"),
         ({"cluster": {"certificate-authority": "no.pem"}}, "no.pem cannot be read: No such file"),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "auth-provider, which kubectl has dropped; use exec"),
-        ({"user": {"exec": {"args": []}}}, "exec names no command"),
+        ({"user": {"exec": {"args": []}}}, "exec that names no command"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, change: dict[str, Any], says: str) -> None:

@@ -45,7 +45,7 @@ def seen(
 ) -> Observation:
     """A fleet of one machine, and the cluster that it is a node of."""
     base = replace(a_node(kubernetes=known, **node), state=machine)  # type: ignore[arg-type]
-    observation = an_observation(base, **(ledger or {}))  # type: ignore[arg-type,dict-item]
+    observation = an_observation(base, **(ledger or {}))  # type: ignore[arg-type]
     view = ClusterView(name="prod", trouble=trouble, nodes=() if known is None else (known,))
     return replace(observation, fleet=replace(observation.fleet, cluster=view))
 

@@ -392,9 +392,9 @@ def test_a_budget_is_five_thousand_dollars_told_at_half_four_fifths_and_all_and_
 
 
 def test_a_state_needs_no_forecast() -> None:
-    """What is spent is known without one."""
+    """What is spent is known without one; what runs now without a known price is marked in the table."""
     month = a_month()
-    result = state("ml", Budget(), month, Past(usd=Fraction(1, 3), unpriced_ms=0, ahead=None), [], [])
+    result = state("ml", Budget(), month, Past(usd=Fraction(1, 3), unpriced_ms=0, ahead=None), [], [(a_node(), None)])
 
-    assert result.spent_usd == Decimal("0.33")
-    assert result.forecast_usd is None
+    assert (result.spent_usd, result.forecast_usd, result.unpriced_now) == (Decimal("0.33"), None, 1)
+    assert " $0.00+? " in as_text([result], month.now, month.now)

@@ -138,6 +138,7 @@ def test_a_silent_server_is_given_up(clock: ManualClock) -> None:
 # GCP
 
 
+OPEN = AnonymousCredentials()  # type: ignore[no-untyped-call]  # google-auth's own
 A2_ULTRA = [
     gcp_sku("A2 Instance Core running in Americas", "0.031611"),
     gcp_sku("A2 Instance Ram running in Americas", "0.004237", unit="GiBy.h"),
@@ -159,7 +160,7 @@ def test_gcps_price_is_the_sum_of_all_parts(clock: ManualClock) -> None:
     """
     pages = {None: {"skus": A2_ULTRA[:3], "nextPageToken": "2"}, "2": {"skus": A2_ULTRA[3:]}}
     with serving(lambda asked: Answer(body=pages[asked.query.get("pageToken")])) as server:
-        found = fetched(GcpPrices(clock=clock, credentials=AnonymousCredentials(), endpoint_url=server.url), A2)
+        found = fetched(GcpPrices(clock=clock, credentials=OPEN, endpoint_url=server.url), A2)
 
     assert {key: round(price, 4) for key, price in found.items()} == {
         ("us-central1", CapacityType.ON_DEMAND): Decimal("5.0688")
@@ -171,7 +172,7 @@ def test_gcps_machine_without_the_price_of_a_part_has_none(missing: int, clock: 
     """An A100 for the price of its host is the error that others have made."""
     skus = [sku for number, sku in enumerate(A2_ULTRA) if number != missing]
     with serving(lambda _: Answer(body={"skus": skus})) as server:
-        found = fetched(GcpPrices(clock=clock, credentials=AnonymousCredentials(), endpoint_url=server.url), A2)
+        found = fetched(GcpPrices(clock=clock, credentials=OPEN, endpoint_url=server.url), A2)
 
     assert found == {}
 
@@ -179,7 +180,7 @@ def test_gcps_machine_without_the_price_of_a_part_has_none(missing: int, clock: 
 def test_gcps_other_regions_and_families_have_no_price(clock: ManualClock) -> None:
     """A SKU is sold in the regions that it names; a family that we cannot put together is left to the table."""
     with serving(lambda _: Answer(body={"skus": A2_ULTRA})) as server:
-        fetcher = GcpPrices(clock=clock, credentials=AnonymousCredentials(), endpoint_url=server.url)
+        fetcher = GcpPrices(clock=clock, credentials=OPEN, endpoint_url=server.url)
         found = fetched(
             fetcher, ("europe-west4", "a2-ultragpu-1g"), ("us-central1", "g4-standard-48"), ("us-east1", "x")
         )
@@ -201,14 +202,14 @@ def test_gcps_nonsense_is_no_price(sku: dict[str, object], clock: ManualClock) -
         serving(lambda _: Answer(body={"skus": [sku]})) as server,
         pytest.raises(FetchError, match="a SKU that cannot be read"),
     ):
-        fetched(GcpPrices(clock=clock, credentials=AnonymousCredentials(), endpoint_url=server.url), A2)
+        fetched(GcpPrices(clock=clock, credentials=OPEN, endpoint_url=server.url), A2)
 
 
 def test_gcps_refusal_is_no_price(clock: ManualClock) -> None:
     """In Google's own words."""
     refusal = Answer(status=403, body={"error": {"code": 403, "message": "API not enabled", "status": "x"}})
     with serving(lambda _: refusal) as server, pytest.raises(FetchError, match="API not enabled"):
-        fetched(GcpPrices(clock=clock, credentials=AnonymousCredentials(), endpoint_url=server.url), A2)
+        fetched(GcpPrices(clock=clock, credentials=OPEN, endpoint_url=server.url), A2)
 
 
 # AWS
