@@ -37,7 +37,7 @@ $(VENV)/demo: $(VENV)/python pyproject.toml
 	@touch $@
 
 $(VENV)/dev: $(VENV)/demo pyproject.toml
-	@sh tools/install.sh $(BIN)/python "what the tests need" --editable '.[alibaba,aws,azure,gcp,tencent]' --group dev
+	@sh tools/install.sh $(BIN)/python "what the tests need" --editable '.[alibaba,aws,azure,gcp,kubernetes,tencent]' --group dev
 	@sh tools/install.sh $(BIN)/python "Tencent Cloud's description of its APIs" --no-deps 'tccli>=3.1'
 	@touch $@
 
@@ -112,7 +112,7 @@ $(VENV)/tools/ready: $(VENV)/python
 LOCK := $(VENV)/tools/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header
 lock: $(VENV)/tools/ready
 	$(LOCK) pyproject.toml --extra auth --output-file requirements/agent.lock
-	$(LOCK) pyproject.toml --extra auth --extra alibaba --extra aws --extra azure --extra gcp --extra tencent --extra postgres \
+	$(LOCK) pyproject.toml --extra auth --extra alibaba --extra aws --extra azure --extra gcp --extra kubernetes --extra tencent --extra postgres \
 	  --extra notify --output-file requirements/controller.lock
 	$(LOCK) --group build --output-file requirements/build.lock
 

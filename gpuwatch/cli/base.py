@@ -147,7 +147,7 @@ def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
 
 
 def zero_or_more(_: click.Context, param: click.Parameter, value: str) -> float:
-    """The same; 0 is none at all."""
+    """The same, where 0 is allowed, too."""
     return _seconds(param, value, zero=True)
 
 

@@ -31,7 +31,9 @@ def _is_given(name: str) -> bool:
 @click.option("--gpus-per-node", type=click.IntRange(1, 64), default=1, show_default=True, help="In interval traces.")
 @click.option("--instance-type", help="What recorded nodes are priced as [by their GPUs].")
 @click.option("--timeout", callback=above_zero, default="10m", show_default=True, help="Idle for so long: a candidate.")
-@click.option("--grace-period", callback=zero_or_more, default="5m", show_default=True, help="From notice to stop.")
+@click.option(
+    "--grace-period", "--notice", callback=zero_or_more, default="5m", show_default=True, help="From notice to stop."
+)
 @click.option("--warm-up", callback=above_zero, default="10m", show_default=True, help="Untouched after a start.")
 @click.option("--boot", callback=above_zero, default="3m", show_default=True, help="From a start to a working node.")
 @click.option("--interval", callback=above_zero, default="1m", show_default=True, help="From round to round.")

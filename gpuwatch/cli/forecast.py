@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_STEPS = 10_000
 _LEGEND = (
     "The smallest error decides: that of the steps (MASE; 1.00: last season's values), and of their total.\n"
-    "Errors of others than the blend count more the shorter the past is, lest luck be chosen."
+    "Errors of others than the blend count more the shorter the past is: luck must not choose."
 )
 _CONFIGURED = ""  # --ledger without a value
 _DAY_SECONDS = 86400.0

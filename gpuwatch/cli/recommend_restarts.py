@@ -79,7 +79,7 @@ def _as_text(advice: "RestartAdvice") -> str:
     if best is not today:
         more = today.node_hours_billed - best.node_hours_billed
         lines += [f"At {format_duration(best.restart_seconds)} a restart {more:,.1f} node-hours less are billed.", ""]
-    heads = ("pool", "nodes", "at work at once", "node-hours", "packed", "saved")
+    columns = ("pool", "nodes", "at work at once", "node-hours", "packed", "saved")
     pools = [
         (
             each.pool,
@@ -91,7 +91,7 @@ def _as_text(advice: "RestartAdvice") -> str:
         )
         for each in advice.pools
     ]
-    lines += aligned([heads, *pools], left={0})
+    lines += aligned([columns, *pools], left={0})
     lines.append("Packed: work goes to the most recently used node that is free. It is the most that routing can save,")
     lines.append("for pools in which any node may serve any request.")
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from gpuwatch.model.fleet import Fleet, Node, NodeGroup
 def looked_again(fleet: Fleet, node: Node, groups: tuple[NodeGroup, ...], observed_at: datetime) -> Fleet:
     """The fleet with that node in the place of the one of its id, and these groups.
 
-    What its pools come to is not counted anew where the node counts as before.
+    What its pools come to is not counted again where the node counts as before.
     """
     nodes = tuple([node if each.id == node.id else each for each in fleet.nodes])
     fresh = replace(fleet, observed_at=observed_at, nodes=nodes, groups=groups)

@@ -5,7 +5,7 @@ Rules, all of them:
 1. Only the verdict `idle` makes a candidate, after it has held for `timeout` (a budget may ask for less, never for more
    and never below a minute) on the node's own monotonic clock.
 2. A candidate first gets a notice. It is stopped after the grace period, if it was idle all that time.
-   It counts towards a wait that was learned. Where nobody is there to be told, it has a shorter grace, 0 included.
+   It counts towards a wait that was learned. Where nobody is there, it has a shorter grace, 0 included.
    What the notice promised holds, whatever the settings say by then (gpuwatch.policies.notices).
 3. A notice is withdrawn as soon as its node is known not to be idle. While its use is unknown, the notice waits. It is
    also withdrawn if somebody protects or snoozes the node; after that, a new notice comes first.
@@ -163,9 +163,8 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if activity.held_seconds < wait:
         left = format_duration(wait - activity.held_seconds)
         sentence = f"It has been {word} for {held} of {format_duration(wait)}{why}."
-        still = (
-            Verb.HOLD if rules.timeout == "learned" else undo
-        )  # such a wait may grow again: its notice waits with it
+        learned = activity.state is State.IDLE and rules.timeout == "learned"  # such a wait may grow again
+        still = Verb.HOLD if learned and notice is not None and _unbroken(node, notice, observation.now) else undo
         return _say(node, still, "waiting", sentence, f"Another {left} without activity{last_text(node.verdict)}.")
     then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
     if notice is None:
@@ -202,7 +201,7 @@ def grace_seconds(node: Node, rules: IdleRules) -> float:
 
 
 def _unattended(node: Node) -> bool:
-    """Whether nobody is there to be told: no owner is known, and the agent looked for sessions and found none."""
+    """Whether nobody is there: no owner is known, and the agent looked for sessions and found none."""
     people = [each for each in node.activity.evidence if each.name == "people"]
     return node.owner is None and bool(people) and all(_nobody(each) for each in people)
 
@@ -338,12 +337,9 @@ def _advise(node: Node, code: str, sentence: str) -> Advice:
 
 def _after_notice(node: Node, then: Verb, notice: Notice, now: datetime, rules: IdleRules) -> Step:
     """Rule 2: what the notice promised, and idleness without a break since it."""
-    activity, verdict = node.activity, node.verdict
-    word, held = _word(activity), format_duration(activity.held_seconds)
+    word, held = _word(node.activity), format_duration(node.activity.held_seconds)
     since_notice = (now - notice.at).total_seconds()
-    lag = 0.0 if verdict is None else verdict.age_seconds + 2 * verdict.interval_seconds + _SLACK_SECONDS
-    lag += max(0.0, node.waited_seconds(now))
-    if activity.held_seconds + lag < since_notice:
+    if not _unbroken(node, notice, now):
         sentence = f"It has been {word} for {held} only, and its notice is {format_duration(since_notice)} old."
         return _say(node, Verb.WITHDRAW, "not_continuous", sentence, _AGAIN)
     if (why := notices.sharper(notice, then)) is not None:
@@ -354,6 +350,14 @@ def _after_notice(node: Node, then: Verb, notice: Notice, now: datetime, rules: 
         return _say(node, Verb.HOLD, "grace", f"It has been {word} for {held}. {promise}.", change)
     sentence = f"It has been {word} for {held}. {promise}, which has passed."
     return _say(node, then, "expired", sentence, "Any activity, protection, or the veto of its agent.")
+
+
+def _unbroken(node: Node, notice: Notice, now: datetime) -> bool:
+    """Whether the node has been in its state since the notice, as far as its verdict may lag behind."""
+    verdict = node.verdict
+    lag = 0.0 if verdict is None else verdict.age_seconds + 2 * verdict.interval_seconds + _SLACK_SECONDS
+    lag += max(0.0, node.waited_seconds(now))
+    return node.activity.held_seconds + lag >= (now - notice.at).total_seconds()
 
 
 def _say(node: Node, verb: Verb, code: str, sentence: str, change: str) -> Step:

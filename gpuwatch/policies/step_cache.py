@@ -92,7 +92,7 @@ def steps_of_pool(
 
 
 def _restopped(before: tuple[Stopped, ...], now: tuple[Stopped, ...]) -> set[str]:
-    """The nodes whose stop is another one; those of equal values that are not the same object are among them."""
+    """The nodes with another stop than before; equal stops that are not the same object count as other ones."""
     if before is now:
         return set()
     old, new = {id(each): each for each in before}, {id(each): each for each in now}

@@ -7,7 +7,7 @@ the load duration curve, as of the newsvendor). docs/advice.md has the formulas.
 money is Decimal.
 
 A reservation outlives the load that it was made for. So what is advised is the least that each of the last four weeks,
-and the whole history, would have justified; the optimum of the whole history stands beside it.
+and the whole history, would have justified; the advice also has the optimum of the whole history.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -54,7 +54,7 @@ class Trial:
     usual_change: float  # the mean absolute change from season to season
 
     def handicap(self, method: str, standing: str) -> float:
-        """What a method's losses are multiplied by, lest one be chosen that was lucky over few horizons."""
+        """What a method's losses are multiplied by, so that luck over few horizons does not choose."""
         horizons = (self.origins[-1] - self.origins[0]) / self.steps + 1
         return 1.0 if method == standing else 1 + _LUCK / horizons
 

@@ -1,4 +1,4 @@
-"""PURE: facts about an idle node: where each lies on its scale of classes, and how it is told.
+"""PURE: facts about an idle node: where each lies on its scale of classes, and its words.
 
 A length is counted in restarts' costs and put on a scale that doubles from class to class, from a
 sixteenth to 64; counts on one that doubles about every two thirds of a class.

@@ -43,6 +43,7 @@ class FiguresDocument(TypedDict):
     """What a policy comes to. Ratios are null where there is nothing to divide by, money without a list price."""
 
     idle_cost_ratio_to_optimum: float | None
+    live_cost_ratio_to_optimum: float | None
     idle_cost_ratio_to_break_even: float | None
     bill_saved_ratio: float | None
     node_hours_billed: float

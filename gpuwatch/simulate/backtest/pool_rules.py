@@ -63,8 +63,8 @@ def restart_seconds(idle: IdleRules) -> float:
 def in_all(idle: IdleRules, wait: float) -> float:
     """From turning idle to removal: a wait that is set comes before the notice, a learned one includes it."""
     if idle.timeout == "learned":
-        return max(MINIMUM_WAIT_SECONDS + idle.unattended_grace_period, wait)
-    return wait + idle.unattended_grace_period
+        return max(MINIMUM_WAIT_SECONDS, wait - idle.grace_period) + idle.grace_period
+    return wait + idle.grace_period
 
 
 def least_seconds(idle: IdleRules) -> float:

@@ -79,7 +79,7 @@ def sentences(result: Backtest) -> Iterator[str]:
     )
     yield (
         f"live: the same with a round every {format_duration(terms.interval)}, no notice in the first minute, and "
-        f"{format_duration(terms.grace)} of notice where nobody is there to be told."
+        f"{format_duration(terms.grace)} of notice where nobody is there."
     )
     yield from _prices(result)
     played = [line.checked for line in result.lines if line.checked is not None and line.checked.hours > 0]
