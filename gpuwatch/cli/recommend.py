@@ -147,7 +147,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @click.option("--capacity", type=click.Choice(["on_demand", "spot"]), default="on_demand", show_default=True)
 @click.option("--machines", type=click.IntRange(1, _MOST), help="At most so many [8; 1 to serve].")
 @click.option("--weights", callback=_weights, metavar="FACTOR=NUMBER,…", help="Of the score [docs/advice.md].")
-@click.option("--tokens", callback=_quantity, metavar="N", help="To train on: hours and money are told, too.")
+@click.option("--tokens", callback=_quantity, metavar="N", help="To train on; adds hours and money.")
 @click.option("--flops", callback=_quantity, metavar="N", help="Operations in all, in place of --tokens: 3.1e23.")
 @click.option("--efficiency", callback=share, default="0.4", show_default="0.4, assumed", help="Of the GPUs' peak.")
 @click.option("--interruptions", callback=amount, default="0", show_default=True, help="Of a machine, a day: spot.")

@@ -36,4 +36,4 @@ OF_CLUSTER = PREPARES | {Verb.UNCORDON, Verb.QUARANTINE}
 
 def prepared(verb: Verb, arguments: Mapping[str, str]) -> Verb:
     """The verb; of a step that prepares a removal, that removal."""
-    return Verb(arguments[THEN]) if verb in PREPARES else verb
+    return Verb(arguments.get(THEN, Verb.TERMINATE)) if verb in PREPARES else verb

@@ -149,7 +149,7 @@ def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> No
         return
     if size > group.max_size:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
-    _refuse_group(group, fleet=fleet, process="ScaleOut")
+    _refuse_group(group, fleet=fleet, process="ScaleOut", grows=True)
     place.acting.change(
         "ess:ScaleWithAdjustment",
         {
@@ -184,9 +184,9 @@ def tag(place: Region, node_id: str, tags: Mapping[str, str]) -> None:
     place.acting.change("ecs:TagResources", asked, permit_in_force())
 
 
-def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> None:
+def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows: bool = False) -> None:
     """Touch no group without its owner's consent, and ask for nothing that a suspended process would leave undone."""
-    if not group.consents(fleet):
+    if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
     idle = {process, "Inactive", "Deleting", "Locked"} & group.suspended

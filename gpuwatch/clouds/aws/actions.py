@@ -153,7 +153,7 @@ def grow(place: Region, group_id: str, size: int, *, fleet: str) -> None:
         return
     if size > group.max_size:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
-    _refuse_group(group, fleet=fleet, process="Launch")
+    _refuse_group(group, fleet=fleet, process="Launch", grows=True)
     with place.changing("SetDesiredCapacity", permit_in_force(), service=SERVICE):
         answer = place.acting.autoscaling.set_desired_capacity(
             AutoScalingGroupName=group.name, DesiredCapacity=size, HonorCooldown=False
@@ -182,9 +182,9 @@ def _from_aws(answer: Mapping[str, Any]) -> None:
     _ = answer["ResponseMetadata"]["RequestId"]
 
 
-def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> None:
+def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows: bool = False) -> None:
     """Touch no group without its owner's consent, and ask for nothing that a suspended process would leave undone."""
-    if not group.consents(fleet):
+    if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
     if process in group.suspended:

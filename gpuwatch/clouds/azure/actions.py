@@ -90,7 +90,7 @@ def grow(place: Subscription, group: ScaleSet, size: int, *, fleet: str) -> None
 
     The answer's etag makes Azure refuse where somebody has changed the scale set since it was read.
     """
-    refuse_group(group, fleet=fleet)
+    refuse_group(group, fleet=fleet, grows=True)
     if group.desired is None:
         raise CloudError(f"{group.name} keeps no number of machines, so it cannot grow", code="NoCapacity")
     if group.desired >= size:
@@ -121,9 +121,9 @@ def tag(place: Subscription, machine: Machine, tags: Mapping[str, str]) -> None:
     place.change("PATCH", path, permit_in_force(), version="tags", body=body)
 
 
-def refuse_group(group: ScaleSet, *, fleet: str) -> None:
+def refuse_group(group: ScaleSet, *, fleet: str, grows: bool = False) -> None:
     """Touch no scale set without its owner's consent."""
-    if not group.consents(fleet):
+    if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the scale set {group.name} {whose}: it is left alone", code="NotEnrolled")
 

@@ -120,7 +120,7 @@ def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
         return
     if size > group.max_size:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
-    _refuse_group(group, fleet=fleet, process="Launch")
+    _refuse_group(group, fleet=fleet, process="Launch", grows=True)
     place.acting.change(
         permit_in_force(), "as", "ModifyDesiredCapacity", AutoScalingGroupId=group_id, DesiredCapacity=size
     )
@@ -139,9 +139,9 @@ def protect(place: Place, node_id: str, group_id: str, *, on: bool, fleet: str) 
     )
 
 
-def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> None:
+def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows: bool = False) -> None:
     """Touch no group without its owner's consent, and ask for nothing of one that is switched off."""
-    if not group.consents(fleet):
+    if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
     if process in group.suspended:

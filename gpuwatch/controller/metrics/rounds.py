@@ -32,6 +32,12 @@ def _elsewhere(state: MetricsState) -> Iterator[Value]:
         yield (), float(len(decided_elsewhere(seen.fleet, seen.ledger, seen.now)))
 
 
+def _silent(state: MetricsState) -> Iterator[Value]:
+    """The parts of the clouds that did not answer the last round."""
+    if state.observation is not None:
+        yield from (((each.cloud, each.where), 1.0) for each in state.observation.fleet.silent)
+
+
 def _timestamp(state: MetricsState) -> Iterator[Value]:
     if state.ended_at is not None:
         yield (), state.ended_at.timestamp()
@@ -125,6 +131,13 @@ FAMILIES = (
         ("result",),
         "Rounds: done; trouble (the cloud gave no whole picture); failed; waiting (another controller leads).",
         "rounds",
+    ),
+    gauge(
+        "cloud_silent",
+        ("cloud", "place"),
+        "1 for each region or cloud that did not answer the last round. What it showed last counts.",
+        ROUND,
+        _silent,
     ),
     gauge(
         "controller_last_round_timestamp_seconds",

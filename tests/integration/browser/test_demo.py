@@ -180,7 +180,7 @@ def test_a_broken_recording_ends_the_demo_with_one_sentence(tmp_path: Path) -> N
     [
         (("--hours", "3"), "belong to --headless"),
         (("--headless", "--timeout", "soon"), "'soon' is not a duration; write for example 90s"),
-        (("--headless", "--grace-period", "0"), "'0' is not above 0"),
+        (("--headless", "--timeout", "0s"), "'0s' is not above 0"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(arguments: tuple[str, ...], complaint: str) -> None:

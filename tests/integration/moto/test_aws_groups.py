@@ -61,17 +61,39 @@ def test_consent_lifts_the_groups_own_claim_and_no_other(
     assert managed_by(tags, group=group) == owner
 
 
-def test_a_group_that_another_system_drives_is_never_enrolled(ec2: MotoFaults) -> None:
-    """An EKS node group stays EKS's, whatever tag somebody put on it; nothing is done to it."""
-    group_id = ec2.add_group("nodes", {**MINE, "eks:cluster-name": "prod"}, size=2)
+@pytest.mark.parametrize(
+    ("tag", "owner"),
+    [
+        ("AWSBatchServiceTag", "AWS Batch batch"),
+        ("karpenter.sh/nodepool", "Karpenter node pool batch"),
+        ("k8s.io/cluster-autoscaler/enabled", "cluster autoscaler batch"),
+    ],
+)
+def test_a_group_that_another_system_drives_is_never_enrolled(ec2: MotoFaults, tag: str, owner: str) -> None:
+    """It stays that system's, whatever tag somebody put on it; nothing is done to it."""
+    group_id = ec2.add_group("nodes", {**MINE, tag: "batch"}, size=2)
     cloud = a_cloud(ec2)
-    node = cloud.nodes()[0]
+    node, group = cloud.nodes()[0], cloud.group(group_id)
 
-    assert not cloud.group(group_id).enrolled
-    assert node.managed_by == "EKS cluster prod"
-    with pytest.raises(CloudError, match="belongs to EKS cluster prod"):
+    assert (group.enrolled, group.serves_cluster) == (False, False)
+    assert node.managed_by == owner
+    with pytest.raises(CloudError, match=f"belongs to {owner}"):
         cloud.terminate(node.id, "key", group=group_id, permit=a_permit())
     assert desired(ec2) == 2
+
+
+def test_a_group_of_a_cluster_is_left_to_the_guard_where_its_owner_consents(ec2: MotoFaults) -> None:
+    """An EKS node group with our tag is not enrolled and does not grow; without the tag it is nobody's but EKS's."""
+    ours = ec2.add_group("nodes", {**MINE, "eks:cluster-name": "prod"}, size=1)
+    cloud = a_cloud(ec2)
+    node, group = cloud.nodes()[0], cloud.group(ours)
+
+    assert (group.enrolled, group.serves_cluster) == (False, True)
+    assert node.managed_by == "EKS cluster prod"
+    theirs = ec2.add_group("others", {"eks:cluster-name": "prod"}, size=1)
+    member = next(each for each in cloud.nodes() if each.group == theirs)
+    with pytest.raises(CloudError, match="belongs to EKS cluster prod"):
+        cloud.terminate(member.id, "key", group=theirs, permit=a_permit())
 
 
 @pytest.mark.parametrize("state", ["Standby", "EnteringStandby", "Detaching"])

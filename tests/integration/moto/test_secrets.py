@@ -156,7 +156,7 @@ def test_without_a_region_the_setting_is_named(stores: Stores) -> None:
     del stores
     secrets.use(AwsSecrets())
 
-    assert why("ssm:/gpuwatch/password") == "no region is known; set cloud.regions"
+    assert why("ssm:/gpuwatch/password") == "no region is known; set cloud.regions or AWS_DEFAULT_REGION"
 
 
 def test_an_account_that_cannot_be_reached_is_told(stores: Stores) -> None:

@@ -11,11 +11,13 @@ from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.metadata.watcher import InstanceStatus, Trouble
 from gpuwatch.agent.state import Interruption
 from gpuwatch.cli.controller import one_round
+from gpuwatch.controller.context import Round
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
 from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.silence import Silence
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import ManualClock
@@ -52,7 +54,7 @@ def controller_pages(accept: str) -> list[str]:
     populate(desk, 60)
     desk.fleet.put(replace(a_node("i-protected", State.IDLE), protected="a test"))
     desk.fleet.put(replace(a_node("i-billed"), state=NodeState.STOPPED, still_billed="it is prepaid"))
-    desk.fleet.put(replace(a_node("i-kubernetes", instance_type="p5.48xlarge"), address="127.0.0.9"))
+    desk.fleet.put(replace(a_node("i-0cafe", instance_type="p4d.24xlarge"), address="127.0.0.9"))
     parts = replace(
         desk.parts, cluster=a_cluster(), meter=Meter(desk.ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets
     )
@@ -78,15 +80,21 @@ def controller_pages(accept: str) -> list[str]:
             an_intent(desk.ledger, node_id="i-protected")
         done = one_round(parts, seen)
         assert done is not None
-        metrics._state.last = with_a_wish(done)
+        metrics._state.last = with_a_silent_region(with_a_wish(done))
         pages.append(metrics.page(accept).body.decode())
         desk.rest(60.0)
     return pages
 
 
+def with_a_silent_region(done: Round) -> Round:
+    """One region gave no answer."""
+    silent = (Silence(where="ap-beijing", cloud="bj", reason="no answer", known=True),)
+    return replace(done, observation=replace(done.observation, fleet=replace(done.observation.fleet, silent=silent)))
+
+
 def a_cluster() -> Shown:
     """With a pod that does nothing with its GPU, and one that waits for GPUs."""
-    node = shown_node("gpu-1", "i-kubernetes", shown_pod("rests", "gpu-1", gpus=1.0))
+    node = shown_node("gpu-1", "i-0cafe", shown_pod("rests", "gpu-1", gpus=1.0))
     return Shown(shown_cluster(node, pending=(shown_pod("waits", gpus=8.0),)))
 
 

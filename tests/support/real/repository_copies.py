@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-FOLDERS = ("gpuwatch/", "tools/", "tests/", "docs/", "examples/", "alerts/", "pyproject.toml")
+FOLDERS = ("gpuwatch/", "tools/", "tests/", "docs/", "examples/", "alerts/", "deploy/kustomize/", "pyproject.toml")
 _CACHES = {"__pycache__", ".hypothesis", ".pytest_cache"}
 
 
