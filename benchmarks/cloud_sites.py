@@ -70,8 +70,8 @@ class Forwarded:
         return found
 
     def refusal(self, request: Request, kind: Refused) -> Response:
-        """Nobody asks for one."""
-        raise NotImplementedError
+        """No fault is planned in a benchmark, so the fault layer never asks for one."""
+        raise AssertionError(f"{kind} of {request.path}: a benchmark plans no faults")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "C
 
 
 def _refuse_unknown(regions: tuple[str, ...], settings: "Settings", looked: "list[Looked]") -> None:
-    """A region that nobody has is a slip of the hand; where the regions could not be listed, nobody can say so."""
+    """Refuse a region that no cloud lists: it is a typing mistake. Without a list of regions nothing is refused."""
     from gpuwatch.clouds.provider import ALL  # noqa: PLC0415  loaded by this command only
     from gpuwatch.model.similar_names import meant  # noqa: PLC0415  likewise
 
