@@ -1,1 +1,1 @@
-"""Ways a message leaves: mail, Slack, webhook, apprise."""
+"""Ways a message leaves: mail, Alertmanager, Slack, DingTalk, WeCom, Feishu, webhook, apprise, file."""

@@ -49,6 +49,8 @@ class AppriseSettings(Transport):
             for (number, service), (_, url) in zip(services, urls, strict=True):
                 if not service.add(url):
                     raise DeliveryError(f"line {number} of {self.urls_file} is not a URL that apprise knows")
+            for server in (server for _, service in services for server in service):
+                server.overflow_mode = apprise.OverflowMode.SPLIT  # services refuse what is too long for them
             failed = [
                 number
                 for number, service in services

@@ -10,6 +10,7 @@ from gpuwatch.notify.transports.apprise import AppriseSettings
 from gpuwatch.notify.transports.base import Transport
 from gpuwatch.notify.transports.file import FileSettings
 from gpuwatch.notify.transports.mail import MailSettings
+from gpuwatch.notify.transports.robots import DingTalkSettings, FeishuSettings, WeComSettings
 from gpuwatch.notify.transports.web import SlackSettings, WebhookSettings
 
 
@@ -22,6 +23,9 @@ class Transports:
     mail: MailSettings = field(default_factory=MailSettings)
     slack: SlackSettings = field(default_factory=SlackSettings)
     webhook: WebhookSettings = field(default_factory=WebhookSettings)
+    dingtalk: DingTalkSettings = field(default_factory=DingTalkSettings)
+    wecom: WeComSettings = field(default_factory=WeComSettings)
+    feishu: FeishuSettings = field(default_factory=FeishuSettings)
     apprise: AppriseSettings = field(default_factory=AppriseSettings)
 
     @property

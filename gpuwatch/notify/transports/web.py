@@ -76,7 +76,7 @@ class WebTransport(Transport):
         token = {} if self.bearer_file is None else {"Authorization": f"Bearer {secret(self.bearer_file)}"}
         with in_words():
             context = ssl.create_default_context(cafile=self.tls_ca) if self.tls_ca is not None else None
-        return _request(url, document, {**(headers or {}), **token}, context)
+        return post(url, document, {**(headers or {}), **token}, context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +113,9 @@ class SlackSettings(Transport):
     def send(self, delivery: Delivery) -> str:
         """Post the text: docs.slack.dev/messaging/sending-messages-using-incoming-webhooks."""
         url = secret(self.url_file)
-        if not _is_safe(url):
+        if not is_safe(url):
             raise DeliveryError(f"{self.url_file} does not hold an https:// URL")
-        _request(url, slack_message(delivery), {"Idempotency-Key": delivery.key}, None)
+        post(url, slack_message(delivery), {"Idempotency-Key": delivery.key})
         return "Slack"
 
 
@@ -128,7 +128,7 @@ def slack_message(delivery: Delivery) -> dict[str, str]:
     return {"text": f"{calls} {linked}".strip(), "parse": "none"}
 
 
-def _is_safe(url: str) -> bool:
+def is_safe(url: str) -> bool:
     """Whether others cannot read what is sent there."""
     try:
         parts = urlsplit(url)
@@ -137,7 +137,13 @@ def _is_safe(url: str) -> bool:
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 
 
-def _request(url: str, document: object, headers: Mapping[str, str], context: ssl.SSLContext | None) -> bytes:
+def post(url: str, document: object, headers: Mapping[str, str], context: ssl.SSLContext | None = None) -> bytes:
+    """The answer to a POST of the document, or to a GET where it is None.
+
+    Raises:
+        DeliveryError: the request failed, or its status is not from 200 to 299.
+
+    """
     sent = {"User-Agent": "gpuwatch", **headers}
     body: Any = None
     if document is not None:

@@ -1,12 +1,14 @@
 """Where notifications go, on loopback: a mail server, web servers, a folder; each can refuse, fail and recover."""
 
+import base64
+import hmac
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from aiosmtpd.smtp import Envelope
 
@@ -15,6 +17,7 @@ from gpuwatch.notify.transports.apprise import AppriseSettings
 from gpuwatch.notify.transports.base import Transport
 from gpuwatch.notify.transports.file import FileSettings
 from gpuwatch.notify.transports.mail import MailSettings
+from gpuwatch.notify.transports.robots import DingTalkSettings, FeishuSettings, WeComSettings
 from gpuwatch.notify.transports.web import SlackSettings, WebhookSettings
 from tests.support.fakes.http_sink import Answer, Asked, serving
 from tests.support.real.alerting import PASSWORD, Mails, mail_server, text_of
@@ -172,6 +175,85 @@ def _mail_settings(folder: Path, port: int) -> Transport:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Robot:
+    """How one service's answers and signatures look."""
+
+    content: str
+    code: str
+    reason: str
+    longest: int
+    signature: Callable[[Asked, dict[str, Any]], tuple[str, str] | None]
+
+    def answer(self, code: int, reason: str) -> Answer:
+        """Status 200 whatever the code is."""
+        return Answer(body=json.dumps({self.code: code, self.reason: reason}))
+
+    def wrong_with(self, asked: Asked, document: dict[str, Any]) -> str | None:
+        """What is wrong with a request's signature."""
+        pair = self.signature(asked, document)
+        return None if pair is None or pair[0] == pair[1] else "sign not match"
+
+
+def _robot(service: Robot) -> Callable[[Path], AbstractContextManager[tuple[Sink, int]]]:
+    return lambda _: robot(service)
+
+
+@contextmanager
+def robot(service: Robot) -> Iterator[tuple[Sink, int]]:
+    """A chat robot: status 200 to all that it understands, and a code in the answer; texts have a limit."""
+    got: list[Received] = []
+    sink = Sink(received=lambda: got)
+
+    def respond(asked: Asked) -> Answer:
+        if sink.trouble is not None:
+            return service.answer(1, HOSTILE)
+        document = json.loads(asked.body)
+        wrong = service.wrong_with(asked, document)
+        if wrong is not None or len(asked.body) > service.longest:
+            return service.answer(2, wrong or "message too long")
+        text = document[service.content]["content" if service.content == "text" else "text"]
+        if got and not text.startswith("gpuwatch "):  # a further part
+            got[-1] = replace(got[-1], text=f"{got[-1].text}\n\n{text}")
+        else:
+            title, _, text = text.partition("\n")
+            got.append(Received(title=title, text=text, same=None))
+        return service.answer(0, "ok")
+
+    with serving(respond) as server:
+        yield sink, server.server_address[1]
+
+
+def _dingtalk_signature(asked: Asked, document: dict[str, Any]) -> tuple[str, str]:
+    del document
+    stamp = asked.query["timestamp"]
+    return asked.query["sign"], base64.b64encode(
+        hmac.digest(SECRET.encode(), f"{stamp}\n{SECRET}".encode(), "sha256")
+    ).decode()
+
+
+def _feishu_signature(asked: Asked, document: dict[str, Any]) -> tuple[str, str]:
+    del asked
+    key = f"{document['timestamp']}\n{SECRET}".encode()
+    return document["sign"], base64.b64encode(hmac.digest(key, b"", "sha256")).decode()
+
+
+DINGTALK = Robot(content="text", code="errcode", reason="errmsg", longest=20_000, signature=_dingtalk_signature)
+WECOM = Robot(content="text", code="errcode", reason="errmsg", longest=2_048 * 2, signature=lambda *_: None)
+FEISHU = Robot(content="content", code="code", reason="msg", longest=20_000, signature=_feishu_signature)
+
+
+def _robot_settings(make: Callable[..., Transport], *, signed: bool) -> Callable[[Path, int], Transport]:
+    def settings(folder: Path, port: int) -> Transport:
+        url = f"http://127.0.0.1:{port}/robot/send?access_token={SECRET}-url"
+        if not signed:
+            return make(url_file=_secret(folder, url))
+        (folder / "url").write_text(url)
+        return make(url_file=str(folder / "url"), secret_file=_secret(folder, SECRET))
+
+    return settings
+
+
 WAYS: dict[str, Way] = {
     "mail": Way(make=_mail_settings, serve=_mail),
     "slack": Way(
@@ -184,6 +266,9 @@ WAYS: dict[str, Way] = {
         ),
         serve=lambda _: _web(_posted),
     ),
+    "dingtalk": Way(make=_robot_settings(DingTalkSettings, signed=True), serve=_robot(DINGTALK)),
+    "wecom": Way(make=_robot_settings(WeComSettings, signed=False), serve=_robot(WECOM)),
+    "feishu": Way(make=_robot_settings(FeishuSettings, signed=True), serve=_robot(FEISHU)),
     "apprise": Way(
         make=lambda folder, port: AppriseSettings(
             urls_file=_secret(folder, f"json://ann:{SECRET}@127.0.0.1:{port}/in")
