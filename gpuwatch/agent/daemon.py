@@ -79,6 +79,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         logins=door.failures,
         foreign=_foreign(settings, users),
         blind=host.blind.codes,
+        rdma_ports=host.rdma_ports,
         groups=exported(settings),
     )
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)

@@ -52,6 +52,7 @@ def assembled(settings: AgentSettings, clock: Clock, *, node_id: str, health: He
         owner=host.owner,
         blind=host.blind.sentences,
         local_disks=host.local_disks,
+        cpu_utilization=host.cpu_utilization,
         pods=lambda: users.pods(),  # noqa: PLW0108  made below
     )
     users = Attribution(settings.attribution, clock, lambda: core.snapshot(clock.monotonic()))

@@ -72,6 +72,7 @@ class Published:
     tally: Tally | None = None
     last_busy: tuple[Kept, ...] = ()
     local_disks: LocalDisks | None = None
+    cpu_utilization_ratio: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

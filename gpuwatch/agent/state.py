@@ -58,14 +58,15 @@ class AgentCore:
         owner: Callable[[int], WorkOwner | None] = lambda _: None,
         blind: Callable[[], tuple[str, ...]] = tuple,
         local_disks: Callable[[float], LocalDisks | None] = lambda _: None,
+        cpu_utilization: Callable[[float], float | None] = lambda _: None,
         pods: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
     ) -> None:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
-        `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks` the use of its local
-        disks, `blind` what this agent cannot see. `service_pids` is given the pids of all processes on the GPUs and
-        returns those that are the machine's own, without those of which that is not sure; `owner` names a process by
-        its pid, `pods` those of each GPU by its uuid. None of them may wait.
+        `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks` and `cpu_utilization`
+        what is known of its local disks and processors, `blind` what this agent cannot see. `service_pids` is given the
+        pids of all processes on the GPUs and returns those that are the machine's own, without those of which that is
+        not sure; `owner` names a process by its pid, `pods` those of each GPU by its uuid. None of them may wait.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
@@ -78,6 +79,7 @@ class AgentCore:
         self._owner = owner
         self._blind = blind
         self._local_disks = local_disks
+        self._cpu_utilization = cpu_utilization
         self._pods = pods
         self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
         self._cycle: Cycle | None = None
@@ -329,6 +331,7 @@ class AgentCore:
             tally=self._tallies.look(ended, memory, readings, health),
             last_busy=remember(before.last_busy, before.memory, memory, self._rules),
             local_disks=self._local_disks(judged),
+            cpu_utilization_ratio=self._cpu_utilization(judged),
         )
         self.on_publish()
 
@@ -385,4 +388,5 @@ class AgentCore:
             last_busy=shown(published.last_busy, now_monotonic, current),
             blind=self._blind(),
             local_disks=published.local_disks if doubt is None else None,
+            cpu_utilization_ratio=published.cpu_utilization_ratio if doubt is None else None,
         )

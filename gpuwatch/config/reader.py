@@ -307,7 +307,8 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
     if key.kind is Kind.DURATION and "longer than a century" in error["msg"]:
         origin.add(path, f"{shown} is longer than a century", right + _WRITTEN[key.kind])
         return
-    if key.kind is Kind.TEXT and isinstance(error["input"], int | float):
+    is_choice = error["type"] == "literal_error" and f"'{error['input']}'" in error["msg"]
+    if (key.kind is Kind.TEXT or is_choice) and isinstance(error["input"], int | float):
         right = f'{right}; write "{shown}" with quotes'
     elif error["type"] not in _WRONG:
         right += _WRITTEN.get(key.kind, "")

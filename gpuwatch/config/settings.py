@@ -224,6 +224,20 @@ def _of_clouds(settings: Settings) -> Iterator[Contradiction]:
                 f"({', '.join(rules.clouds)}): its new nodes would be left alone",
                 right="one of the pool's clouds",
             )
+        yield from _residency(name, rules)
+
+
+def _residency(name: str, rules: PoolRules) -> Iterator[Contradiction]:
+    """A launch that the pool's own regions refuse."""
+    region = rules.launch.region
+    if not rules.regions or rules.launch.template is None or (region and rules.allows(region)):
+        return
+    wrong = f"is {region!r}, which is" if region else "is missing, and the default may be"
+    yield Contradiction(
+        keys=(("pools", name, "launch", "region"), ("pools", name, "regions")),
+        wrong=f"pools.{name}.launch.region {wrong} not among pools.{name}.regions ({', '.join(rules.regions)})",
+        right="one of the pool's regions",
+    )
 
 
 def _waits(rules: PoolRules) -> Iterator[tuple[str, float]]:

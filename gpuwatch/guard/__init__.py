@@ -68,6 +68,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "snoozed": (_LET_GO, ownership.snoozed),
     "unknown_pool": (_LET_GO | ADDITIONS | _SICK, ownership.unknown_pool),
     "other_cloud": (_LET_GO | ADDITIONS | _SICK, ownership.other_cloud),
+    "residency": (ADDITIONS, launches.residency),
     "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
     "cluster_unknown": (_LET_GO | _SICK, kubernetes.cluster_unknown),
     "node_owner": (_LET_GO | _SICK, kubernetes.node_owner),

@@ -10,7 +10,17 @@ from gpuwatch.policies.capacity import LaunchRules
 
 # Rules about the target of an addition: another target may pass where this one does not.
 _OF_THE_TARGET = frozenset(
-    {"not_enrolled", "protected", "other_cloud", "owned", "group", "not_running", "start_consent", "cooling_down"}
+    {
+        "not_enrolled",
+        "protected",
+        "other_cloud",
+        "residency",
+        "owned",
+        "group",
+        "not_running",
+        "start_consent",
+        "cooling_down",
+    }
     | {"launch_unseen", "hourly_cost_limit", "month_budget", "gone"}
 )
 

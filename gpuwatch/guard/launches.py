@@ -76,6 +76,29 @@ def cloud_silent(case: Case) -> Finding:
     )
 
 
+def residency(case: Case) -> Finding:
+    """Refuses to add a node outside the regions that its pool names.
+
+    `pools.<name>.regions` says where data and models may be (GDPR, a contract, an export rule). A node that runs
+    elsewhere is not touched for it: `gpuwatch status` shows where it is. A launch must name its region, because the
+    default, the first of `cloud.regions`, may change without anybody thinking of the pool.
+
+    Name a region that the pool allows in `pools.<name>.launch`, or add the region to `pools.<name>.regions`.
+    """
+    allowed = case.pool_rules.regions
+    if not allowed:
+        return allow("Its pool is for all regions.")
+    target = case.node or case.group
+    region = case.step.arguments.get("region") if target is None else target.region
+    if region is not None and case.pool_rules.allows(region):
+        return allow(f"Its region, {region}, is one of the pool's.")
+    listed = f"pools.{case.pool}.regions ({', '.join(allowed)})"
+    if target is None:
+        where = "No region is given for the launch" if region is None else f"The launch is in {region}"
+        return refuse(f"{where}, and {listed} must have it.", f"Set pools.{case.pool}.launch.region to one of them.")
+    return refuse(f"It is in {region}, which is not among {listed}.", "Add the region there, if data may be in it.")
+
+
 def start_consent(case: Case) -> Finding:
     """Refuses to start a node that gpuwatch did not stop.
 

@@ -141,10 +141,9 @@ class NodeVerdict:
     """What an agent answers at /v1/verdict: the activity of its node and how fresh that is.
 
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
-    An older agent, and Prometheus, give no tally, no `last_busy`, no `local_disks`. `last_busy` is of each signal since
-    the agent started, newest first, of a week at most. `blind` are sentences on what this agent cannot see on its host.
-    `confirm` repeats the nonce of a question that asked for a confirmation; `looked_seconds` is then the age of the
-    oldest look that the answer rests on, when the answer was made.
+    An older agent, and Prometheus, give no fields from `tally` on. `last_busy` is of each signal since the agent
+    started, newest first, of a week at most. `blind` are sentences on what this agent cannot see. `confirm` repeats the
+    nonce of a question that asked for a confirmation; `looked_seconds` is then the age of the oldest look behind it.
     """
 
     schema: int
@@ -161,6 +160,7 @@ class NodeVerdict:
     last_busy: tuple[LastBusy, ...] = ()
     local_disks: LocalDisks | None = None
     blind: tuple[str, ...] = ()
+    cpu_utilization_ratio: float | None = None
 
 
 VERDICT_SCHEMA = 1

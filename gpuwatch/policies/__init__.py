@@ -7,6 +7,7 @@ pool: the largest wish, then minimums, then maximums, and every limit that took 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -60,6 +61,13 @@ class PoolRules:
         tuple[Annotated[str, MinLen(1)], ...],
         Setting("The clouds that its nodes may be in; nodes elsewhere are left alone. None given: all clouds."),
     ] = ()
+    regions: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Setting(
+            "The regions in which nodes may be started, launched or added to groups, such as eu-central-1 or eu-*. "
+            "None given: all regions."
+        ),
+    ] = ()
     min_nodes: Annotated[int, Ge(0), Setting("So many nodes of the pool are always left running.")] = 0
     max_nodes: Annotated[
         int | None, Ge(0), Setting("The pool never grows above so many nodes. None: only the limits hold.")
@@ -99,6 +107,10 @@ class PoolRules:
     health: Annotated[HealthRules, Setting("What happens to its nodes with a failing GPU.")] = field(
         default_factory=HealthRules
     )
+
+    def allows(self, region: str) -> bool:
+        """Whether nodes may be added in this region."""
+        return not self.regions or any(fnmatchcase(region, pattern) for pattern in self.regions)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here

@@ -1,4 +1,4 @@
-"""TLS contexts for both ends, from files that the configuration names: 1.2 at least, 1.3 wherever both can.
+"""TLS contexts for both ends, from files that the configuration names: 1.2 at least, 1.3 wherever both can or must.
 
 Every error names the setting and the file; OpenSSL's own messages rarely do.
 """
@@ -13,13 +13,14 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # forward secret, as all of TLS 1.3 ar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Files in PEM; `section` and the `_key` names appear in errors."""
+    """Files in PEM, and whether TLS 1.2 is refused; `section` and the `_key` names appear in errors."""
 
     section: str
     certificate: Path | None = None
     key: Path | None = None
     ca: Path | None = None
     ca_key: str = "tls_ca"
+    only_1_3: bool = False
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -36,6 +37,8 @@ def server_context(files: TlsFiles) -> "ssl.SSLContext":
 
     """
     context = _hardened(ssl.PROTOCOL_TLS_SERVER)
+    if files.only_1_3:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
     _identify(context, files)
     if files.ca is not None:
         _trust(context, files)

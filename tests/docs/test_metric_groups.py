@@ -62,6 +62,7 @@ def test_the_controller_and_backtests_ask_for_core_alone() -> None:
     assert {name: groups_of(query) for name, query in exporters._AGENT_MEASURES.items()} == {
         "gpu_utilization": {"core"},
         "gpu_memory": {"core"},
+        "cpu_utilization": {"core"},
         "sm_activity": {"profiling"},
     }
 

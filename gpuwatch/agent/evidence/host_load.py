@@ -20,6 +20,7 @@ from gpuwatch.model.fleet import Evidence, State
 
 # user, nice, system; then idle, iowait; irq, softirq. What guests use is in user and nice.
 _CPU = re.compile(r"cpu +(\d+) (\d+) (\d+) \d+ \d+ (\d+) (\d+) ", re.ASCII)
+_PROCESSOR = re.compile(r"^cpu\d+ ", re.ASCII | re.MULTILINE)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CPU_SPAN_SECONDS = 60.0  # a cron job's few seconds are no work; a program's minute is
 _ALWAYS_WORK = 10.0
@@ -35,6 +36,12 @@ class Cpu:
     def __init__(self, settings: CpuSettings, roots: Roots) -> None:
         self._rate = Rate(settings.busy_cores, "cores", _CPU_SPAN_SECONDS)
         self._path = roots.proc / "stat"
+        self._processors = 0
+
+    def utilization(self, found: tuple[Evidence, ...]) -> float | None:
+        """The share, 0 to 1, of all processors' time that a finding of this signal says was used; None: not known."""
+        used = [each.observed for each in found if each.observed is not None]
+        return min(1.0, used[0] / self._processors) if used and self._processors else None
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all processors."""
@@ -56,9 +63,11 @@ class Cpu:
 
     def _used(self) -> float:
         """Seconds of CPU time since the boot, but for those spent waiting, and those that the hypervisor took."""
-        found = _CPU.match(read_small(self._path).text)
+        text = read_small(self._path).text
+        found = _CPU.match(text)
         if found is None:
             raise UnseenError(f"{self._path} is not what proc(5) says")
+        self._processors = len(_PROCESSOR.findall(text))
         return sum(map(int, found.groups())) / _TICKS_PER_SECOND
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.rate import Rate
+from gpuwatch.agent.evidence.rdma_ports import WORD_BYTES, RdmaPort, seen
 from gpuwatch.agent.evidence.settings import RdmaSettings
 from gpuwatch.model.fleet import Evidence, State
 
-_WORD_BYTES = 4  # of PortRcvData and PortXmitData (InfiniBand Architecture, volume 1, 16.1.3.5)
-_STANDARD = {"port_rcv_data": _WORD_BYTES, "port_xmit_data": _WORD_BYTES}
+_STANDARD = {"port_rcv_data": WORD_BYTES, "port_xmit_data": WORD_BYTES}
 # The drivers' names: EFA, MANA and bnxt_re; EFA by operation, which its totals may hold as well; erdma; irdma.
 _OF_DRIVERS = dict.fromkeys(
     (
@@ -46,10 +46,13 @@ class Rdma:
     def __init__(self, settings: RdmaSettings, roots: Roots) -> None:
         self._rate = Rate(settings.busy_bytes_per_second)
         self._folder = roots.sys / "class/infiniband"
+        self.ports: tuple[RdmaPort, ...] = ()
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all ports; none where there is no RDMA device."""
+        self.ports = ()
         try:
+            self.ports = seen(_ports(self._folder))
             moved, doubts = self._moved()
         except (OSError, UnseenError):
             self._rate.forget()

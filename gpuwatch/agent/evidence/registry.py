@@ -15,6 +15,7 @@ from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import Jupyter
 from gpuwatch.agent.evidence.model_servers import ModelServers
 from gpuwatch.agent.evidence.rdma import Rdma
+from gpuwatch.agent.evidence.rdma_ports import RdmaPort
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import CommandSettings, EvidenceSettings
@@ -75,6 +76,7 @@ class HostSignals:
         `workloads` and `services` are the administrator's patterns of processes.
         """
         self._settings = settings
+        self._clock = clock
         self._signals: dict[str, HostSignal] = {}
         watched = []
         for name, make in SIGNALS.items():
@@ -85,6 +87,8 @@ class HostSignals:
                 watched.append(
                     Watched(signal=self._signals[name], interval_seconds=section.interval, after_gpus=after_gpus)
                 )
+        self._cpu = next((each for each in watched if isinstance(each.signal, Cpu)), None)
+        self._rdma = next((each for each in watched if isinstance(each.signal, Rdma)), None)
         self.blind = BlindWatch(roots, enabled=settings.enabled and own_processes)
         self._disks: Watched | None = None
         if settings.enabled and settings.local_disks.enabled and own_processes:
@@ -151,6 +155,19 @@ class HostSignals:
     def local_disks(self, now_monotonic: float) -> LocalDisks | None:
         """Whether a stop would lose data on local disks; None: it is not known. Never waits."""
         return None if self._disks is None else in_verdict(self.watcher.current(self._disks, now_monotonic))
+
+    def cpu_utilization(self, now_monotonic: float) -> float | None:
+        """Share, 0 to 1, of the host's processor time used in the last minute; None: it is not known. Never waits."""
+        if self._cpu is None or not isinstance(self._cpu.signal, Cpu):
+            return None
+        return self._cpu.signal.utilization(self.watcher.current(self._cpu, now_monotonic))
+
+    def rdma_ports(self) -> tuple[RdmaPort, ...]:
+        """The RDMA ports at the last look; none while a look at them is late."""
+        rdma = self._rdma
+        if rdma is None or not isinstance(rdma.signal, Rdma) or self.watcher.late(rdma, self._clock.monotonic()):
+            return ()
+        return rdma.signal.ports
 
     def snoozes(self) -> tuple[Snooze, ...]:
         """The snoozes of `gpuwatch snooze` that held at the last look."""

@@ -145,15 +145,22 @@ class HostWatcher:
 
     def current(self, each: Watched, now: float) -> tuple[Evidence, ...]:
         """The evidence of a signal: a late look makes it unknown, whatever the look before it saw."""
+        why, seen = self.late(each, now), each.seen
+        if why is None and seen is not None:
+            return seen[1]
+        return (say(each.signal, State.UNKNOWN, why),)
+
+    def late(self, each: Watched, now: float) -> str | None:
+        """Why what the last look of a signal saw does not count now; None: it counts."""
         since, seen = each.looking_since, each.seen
         if since is not None and now - since > self._deadline_seconds:
-            return (say(each.signal, State.UNKNOWN, f"it has not answered for {format_duration(now - since)}"),)
+            return f"it has not answered for {format_duration(now - since)}"
         if seen is None:
-            return (say(each.signal, State.UNKNOWN, "not looked at yet"),)
+            return "not looked at yet"
         required = self._required_since
         if required is not None and seen[0] < required:
-            return (say(each.signal, State.UNKNOWN, "it could not be looked at again in time"),)
+            return "it could not be looked at again in time"
         age = now - seen[0]
         if age > _LATE_LOOKS * each.interval_seconds + self._deadline_seconds:
-            return (say(each.signal, State.UNKNOWN, f"it was last looked at {format_duration(age)} ago"),)
-        return seen[1]
+            return f"it was last looked at {format_duration(age)} ago"
+        return None

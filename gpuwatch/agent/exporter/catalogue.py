@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gpuwatch.agent.exporter import rdma
 from gpuwatch.agent.metadata import metrics as instance
 from gpuwatch.model.gpu import CLOCK_EVENTS, Kind, Metric, metrics
 from gpuwatch.model.metric_groups import GroupName
@@ -37,7 +38,7 @@ def _families() -> Iterator[Family]:
     """The tables of this module, GPU readings first."""
     yield from (_measured(gpu_metric(field), metric, GPU) for field, metric in metrics())
     yield from (_measured(mig_metric(field), metric, MIG) for field, metric in mig_metrics())
-    for name, kind, labels, text, source in (*_GPU_ROWS, *_NODE_ROWS, *instance.FAMILIES, *_AGENT_ROWS):
+    for name, kind, labels, text, source in (*_GPU_ROWS, *_NODE_ROWS, *instance.FAMILIES, *rdma.FAMILIES, *_AGENT_ROWS):
         yield Family(name=name, kind=kind, labels=labels, help=text, source=source, group=_GROUP_OF.get(name, "core"))
     for family in process_families("the agent", ", without its probe"):
         yield replace(family, group="host")
@@ -64,6 +65,7 @@ _ROWS_OF: dict[GroupName, tuple[str, ...]] = {
         "gpuwatch_gpu_health",
         "gpuwatch_gpu_health_cause_info",
     ),
+    "rdma": tuple(name for name, *_ in rdma.FAMILIES),
     "modes": ("gpuwatch_gpu_health_since_timestamp_seconds",),
     "host": (
         "gpuwatch_node_evidence",
@@ -281,6 +283,13 @@ _NODE_ROWS: tuple[_Row, ...] = (
         (),
         "1 if a stop would lose data on local disks (instance store), 0 if it would not; absent while that is unknown.",
         "sysfs, udev's database and the host's mounts; docs/policies/idle.md",
+    ),
+    (
+        "gpuwatch_host_cpu_utilization_ratio",
+        Kind.GAUGE,
+        (),
+        "Share of the time of all processors that was used in the last minute; absent while that is unknown.",
+        "/proc/stat",
     ),
 )
 

@@ -10,7 +10,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gpuwatch.agent.attribution.attribution import View
+from gpuwatch.agent.evidence.rdma_ports import RdmaPort
 from gpuwatch.agent.evidence.snoozes import Snooze
+from gpuwatch.agent.exporter import rdma
 from gpuwatch.agent.exporter.catalogue import FAMILIES, gpu_metric, mig_metric
 from gpuwatch.agent.exporter.processes import Rows, all_process_rows, holder_rows
 from gpuwatch.agent.health.xids import Counts
@@ -107,6 +109,7 @@ class Exporter:
         logins: Callable[[], Mapping[str, int]] = dict,
         foreign: Callable[[Snapshot, bytes], bytes] = lambda _, page: page,
         blind: Callable[[], Iterable[str]] = tuple,
+        rdma_ports: Callable[[], Iterable[RdmaPort]] = tuple,
         groups: Collection[GroupName] = NAMES,
     ) -> None:
         """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
@@ -114,7 +117,7 @@ class Exporter:
         `snoozes` returns those of `gpuwatch snooze`, the longest first; `users` the owners of processes;
         `instance` the cloud's facts and notices; `certificates` their ends by setting; `logins` failed ones by result.
         `foreign` adds the metrics of other exporters to a page; `blind` are codes of what the agent cannot see;
-        `groups` are the groups of metrics on the page.
+        `rdma_ports` are the host's, `groups` the groups of metrics on the page.
         """
         self._core = core
         self._clock = clock
@@ -127,6 +130,7 @@ class Exporter:
         self._logins = logins
         self._foreign = foreign
         self._blind = blind
+        self._rdma_ports = rdma_ports
         self.groups = frozenset(groups)
         self._families = {name: family for name, family in FAMILIES.items() if family.group in self.groups}
         self._series = frozenset(series for family in self._families.values() for series in family.series)
@@ -214,6 +218,9 @@ class Exporter:
             yield "gpuwatch_agent_blind_info", (what,), 1
         if snapshot.verdict.local_disks is not None:
             yield "gpuwatch_node_local_disks_used", (), int(snapshot.verdict.local_disks is LocalDisks.USED)
+        if snapshot.verdict.cpu_utilization_ratio is not None:
+            yield "gpuwatch_host_cpu_utilization_ratio", (), snapshot.verdict.cpu_utilization_ratio
+        yield from rdma.rows(self._rdma_ports())
         for snooze in islice(self._snoozes(), _MOST_SNOOZES):
             yield "gpuwatch_snooze_expiry_timestamp_seconds", (snooze.user,), round(snooze.expires_at.timestamp())
         for gpu in snapshot.verdict.gpus:

@@ -124,6 +124,7 @@ _AGENT_MEASURES = {
     "gpu_utilization": "avg_over_time(gpuwatch_gpu_utilization_ratio[$window])",
     "gpu_memory": "gpuwatch_gpu_memory_used_bytes / gpuwatch_gpu_memory_total_bytes",
     "sm_activity": "avg_over_time(gpuwatch_gpu_sm_activity_ratio[$window])",
+    "cpu_utilization": "gpuwatch_host_cpu_utilization_ratio",
 }
 _AGENT_RECORDED = {
     "gpus": "count by ($by, state) (gpuwatch_gpu_activity == 1)",

@@ -12,6 +12,7 @@ from gpuwatch.model.measurement import MetricQuery, MetricValue
 
 # Measures that the agents' verdicts give, by name.
 OF_USE = {"gpu_utilization": "utilization_ratio", "gpu_memory": "memory_used_ratio", "sm_activity": "sm_active_ratio"}
+OF_HOST = {"cpu_utilization": "cpu_utilization_ratio"}
 _AT_A_TIME = 64  # expressions: each gives one number
 _PLAIN = frozenset(" _.-")  # besides letters and digits of ASCII, what stays as it is in a label's value
 _QUOTES = frozenset("\"'")
@@ -23,11 +24,13 @@ def of_verdicts(fleet: Fleet, queries: Sequence[MetricQuery], at: datetime) -> t
     """Values from the agents' reports of the same round; an expression needs a Prometheus."""
     made = []
     for query in queries:
-        field = OF_USE.get(query.name)
+        field = OF_USE.get(query.name) or OF_HOST.get(query.name)
         if query.expression is not None:
             made.append(_unknown(query, at, "an expression needs signals.promql.url"))
         elif field is None:
-            made.append(_unknown(query, at, f"agents report no {query.name}; they report {', '.join(OF_USE)}"))
+            made.append(
+                _unknown(query, at, f"agents report no {query.name}; they report {', '.join(OF_USE | OF_HOST)}")
+            )
         else:
             nodes = fleet.roster(query.pool).nodes
             means = {node.id: mean for node in nodes if (mean := _mean(node, field)) is not None}
@@ -36,7 +39,7 @@ def of_verdicts(fleet: Fleet, queries: Sequence[MetricQuery], at: datetime) -> t
 
 
 def pool_mean(query: MetricQuery, fleet: Fleet, at: datetime, means: Mapping[str, float] | str) -> MetricValue:
-    """The mean over the GPUs of the pool's running, enrolled nodes that report one; a text is why none does."""
+    """The mean over the GPUs, or the hosts, of the pool's running, enrolled nodes; a text is why none reports one."""
     if isinstance(means, str):
         return _unknown(query, at, means)
     roster = fleet.roster(query.pool)
@@ -45,7 +48,7 @@ def pool_mean(query: MetricQuery, fleet: Fleet, at: datetime, means: Mapping[str
     if not measured:
         doubt = f"none of {len(members)} running nodes reports it" if members else "the pool has no running node"
         return _unknown(query, at, doubt, samples=0, expected=len(members))
-    weights = [float(max(1, node.known_gpus)) for node in measured]
+    weights = [1.0 if query.name in OF_HOST else float(max(1, node.known_gpus)) for node in measured]
     value = fmean([means[node.id] for node in measured], weights)
     return MetricValue(
         pool=query.pool, name=query.name, at=at, value=value, samples=len(measured), expected=len(members)
@@ -145,7 +148,10 @@ def with_pool(expression: str, pool: str) -> str:
 
 
 def _mean(node: Node, field: str) -> float | None:
-    """A node's mean over its GPUs; None unless each of them reports it."""
+    """What a node reports of itself, or its mean over its GPUs; None unless each of them reports it."""
+    if field in OF_HOST.values():
+        ratio: float | None = getattr(node.verdict, field, None)
+        return ratio
     gpus = () if node.verdict is None else node.verdict.gpus
     values = [None if gpu.use is None else _ratio(gpu.use, field) for gpu in gpus]
     known = [value for value in values if value is not None and math.isfinite(value)]

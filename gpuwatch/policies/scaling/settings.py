@@ -13,8 +13,8 @@ from gpuwatch.policies.scaling import promql
 
 MISLEADING_MEMORY_RATIO = 0.85
 
-Signal = Literal["gpu_utilization", "gpu_memory", "sm_activity", "promql"]
-DEVICE_SIGNALS = tuple(name for name in get_args(Signal) if name != "promql")  # means over GPUs, 0 to 1
+Signal = Literal["gpu_utilization", "gpu_memory", "sm_activity", "cpu_utilization", "promql"]
+DEVICE_SIGNALS = tuple(name for name in get_args(Signal) if name != "promql")  # means over GPUs or hosts, 0 to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,8 @@ class Metric:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     signal: Annotated[
-        Signal, Setting("What is looked at: a mean of the pool's GPUs from 0 to 1, or a PromQL expression.")
+        Signal,
+        Setting("What is looked at: a mean of the pool's GPUs or processors from 0 to 1, or a PromQL expression."),
     ] = "gpu_utilization"
     expression: Annotated[
         Annotated[str, MinLen(1)] | None, Setting("The PromQL expression of one number, where signal: promql.")
@@ -192,6 +193,10 @@ _MISLEADS = {
     "gpu_memory": (
         f"says nothing of load above {MISLEADING_MEMORY_RATIO:.0%}: frameworks take memory in advance and keep it",
         "sm_activity, or requests or a queue's length by promql",
+    ),
+    "cpu_utilization": (
+        "is the load of the processors: busy GPUs look idle while the processors rest to it",
+        "sm_activity as well, which keeps the pool from shrinking while GPUs work",
     ),
     "sm_activity": ("is a mean of the pool, which hides hot nodes", "a max() by promql as well, where nodes differ"),
 }

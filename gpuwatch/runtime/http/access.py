@@ -39,6 +39,12 @@ def contradictions(settings: ServerSettings, section: str) -> Iterator[Contradic
             "without TLS no client shows a certificate",
             right=f"also {section}.tls_certificate and {section}.tls_key",
         )
+    if settings.tls_min == "1.3" and settings.tls_certificate is None:
+        yield Contradiction(
+            keys=((section, "tls_min"), certificate),
+            wrong=f"{section}.tls_min is set without {section}.tls_certificate: there is no TLS",
+            right=f"also {section}.tls_certificate and {section}.tls_key",
+        )
     if settings.tls_client_names and settings.tls_client_ca is None:
         yield Contradiction(
             keys=((section, "tls_client_names"), (section, "tls_client_ca")),

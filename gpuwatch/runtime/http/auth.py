@@ -86,7 +86,14 @@ def files_of(settings: ServerSettings, section: str) -> TlsFiles:
         None if name is None else Path(name)
         for name in (settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
     )
-    return TlsFiles(section=section, certificate=certificate, key=key, ca=ca, ca_key="tls_client_ca")
+    return TlsFiles(
+        section=section,
+        certificate=certificate,
+        key=key,
+        ca=ca,
+        ca_key="tls_client_ca",
+        only_1_3=settings.tls_min == "1.3",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Settings of an HTTP server: address, TLS, users and limits. Agent and controller have the same ones."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MinLen
 
@@ -37,6 +37,10 @@ class ServerSettings:
     tls_client_ca: Annotated[
         str | None, Setting("CA certificates in PEM; only clients with a certificate of theirs are served.")
     ] = None
+    tls_min: Annotated[
+        Literal["1.2", "1.3"],
+        Setting("The oldest version of TLS that is served, in quotes; 1.3 refuses older clients."),
+    ] = "1.2"
     tls_client_names: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(

@@ -11,6 +11,7 @@ from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.attribution.pods import Workload
 from gpuwatch.agent.attribution.process import Owner
 from gpuwatch.agent.devices.messages import Event
+from gpuwatch.agent.evidence.rdma_ports import RdmaPort
 from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.health.watch import HealthWatch
@@ -25,6 +26,17 @@ from gpuwatch.runtime.clock import Clock
 from tests.support.builders.gpu import GIB, a_busy_reading, a_cycle, a_down, a_process, a_reading
 
 _LOST_FROM = 120  # cycles
+_PORT = RdmaPort(
+    device="mlx5_0",
+    port="1",
+    link_layer="InfiniBand",
+    active=True,
+    bytes_per_second=50e9,
+    received_bytes=10**12,
+    sent_bytes=10**12,
+    downs=1,
+    errors={"symbol_error": 3},
+)
 
 
 class Patient:
@@ -45,6 +57,7 @@ class Patient:
             host=lambda _: _EVIDENCE,
             health=health,
             local_disks=lambda _: LocalDisks.USED,
+            cpu_utilization=lambda _: 0.25,
         )
         self.exporter = Exporter(
             self.core,
@@ -57,6 +70,7 @@ class Patient:
             certificates=lambda: [("agent.tls_certificate", clock.now() + timedelta(days=90))],
             logins=lambda: {"wrong": 1},
             blind=lambda: ("homes", "process_io"),
+            rdma_ports=lambda: (_PORT,),
         )
         self._cycles = 0
 

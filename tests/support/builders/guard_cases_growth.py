@@ -100,6 +100,13 @@ def silent(case: Case, cloud: str, *, known: bool = False) -> Case:
     return replace(case, observation=replace(case.observation, fleet=fleet))
 
 
+def at_home(case: Case, regions: str, region: str | None = None) -> Case:
+    """The case of a pool with these regions; a launch is in that region."""
+    arguments = {**case.step.arguments, **({"region": region} if region else {})}
+    rules = replace(case.pool_rules, regions=tuple(regions.split()))
+    return replace(case, step=replace(case.step, arguments=arguments), pool_rules=rules)
+
+
 ONE_TIME = "its spot request sir-1 is one-time"
 LOCAL_DISKS = "its cloud does not stop the charges of a machine with local disks"
 COMES_BACK = "its persistent spot request sir-1 would launch it again"
@@ -147,6 +154,20 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         "cloud_silent",
         lambda c: in_cloud(silent(a_start(c), "bj"), "bj"),
         "pools.default.clouds",
+    ),
+    ("an unnamed region", "residency", lambda c: at_home(a_launch(c), "eu-*"), "No region is given"),
+    ("a launch abroad", "residency", lambda c: at_home(a_launch(c), "eu-*", "us-east-1"), "launch.region"),
+    (
+        "a start abroad",
+        "residency",
+        lambda c: at_home(a_start(c), "eu-central-1"),
+        "not among pools.default.regions (eu-central-1)",
+    ),
+    (
+        "a group abroad",
+        "residency",
+        lambda c: at_home(a_growth(c), "eu-central-1"),
+        "not among pools.default.regions (eu-central-1)",
     ),
     ("others stopped it", "start_consent", lambda c: with_ledger(a_start(c), stopped=()), "did not stop it"),
     (

@@ -84,6 +84,11 @@ REFUSED = {
         "FILE:1: ledger.path: 7 is not a text",
         'a text that is not empty; write "7" with quotes',
     ),
+    "a choice without quotes": (
+        "controller: {tls_min: 1.3}",
+        "FILE:1: controller.tls_min: 1.3 is not one of the choices",
+        'one of 1.2, 1.3; write "1.3" with quotes',
+    ),
     "empty text": ("ledger: {path: ''}", 'FILE:1: ledger.path: "" is empty', "a text that is not empty"),
     "no value": ("mode:", "FILE:1: mode: null is not one of the choices", "one of observe, enforce"),
     "no list": (

@@ -99,6 +99,14 @@ def test_a_variable_sets_one_clouds_key(tmp_path: Path) -> None:
             f"{TWO}pools: {{a: {{launch: {{cloud: us, region: us-east-9}}}}}}",
             ["pools.a.launch.region: 'us-east-9' is no region of aws"],
         ),
+        (
+            "pools: {a: {regions: [eu-*], launch: {template: lt-1, region: us-east-1}}}",
+            ["pools.a.launch.region is 'us-east-1', which is not among pools.a.regions (eu-*)"],
+        ),
+        (
+            "pools: {a: {regions: [us-east-1], launch: {template: lt-1}}}",
+            ["pools.a.launch.region is missing, and the default may be not among pools.a.regions (us-east-1)"],
+        ),
     ],
 )
 def test_what_is_wrong_is_told_at_its_key(tmp_path: Path, text: str, expected: list[str]) -> None:

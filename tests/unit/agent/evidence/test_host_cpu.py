@@ -124,3 +124,26 @@ def test_a_real_program_is_seen() -> None:
             eventually(busy)
         finally:
             program.kill()
+
+
+def test_the_share_of_all_processors_that_was_used(host: FolderHost) -> None:
+    """Eight seconds of ten on one processor are 0.8; the first look knows nothing."""
+    signal = cpu(host)
+    spent(host)
+    first = signal.utilization((host.tells(signal),))
+    host.pass_time(10)
+    spent(host, user=6.0, system=2.0, idle=2.0)
+
+    assert first is None
+    assert signal.utilization((host.tells(signal),)) == pytest.approx(0.8)
+
+
+def test_no_share_is_above_one(host: FolderHost) -> None:
+    """Ticks are counted at other moments than the time is taken."""
+    signal = cpu(host)
+    spent(host)
+    host.tells(signal)
+    host.pass_time(10)
+    spent(host, user=10.1)
+
+    assert signal.utilization((host.tells(signal),)) == 1.0

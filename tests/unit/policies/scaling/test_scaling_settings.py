@@ -14,6 +14,7 @@ QUEUE = Metric(signal="promql", expression="sum(q)", target=10.0, per_node=True)
     [
         QUEUE,
         Metric(target=0.6),
+        Metric(signal="cpu_utilization", steps={"above 0.8": "add 1", "below 0.3": "remove 1"}),
         Metric(signal="sm_activity", steps={"above 0.8": "add 2", "above 0.9": "add 50%", "below 0.2": "exactly 1"}),
         Metric(signal="promql", expression="x", steps={"above -5": "add 12.5%", "below -40": "remove 1"}),
     ],

@@ -121,6 +121,16 @@ def test_who_has_both_gets_the_newer(serve: Serve, authority: Authority) -> None
     connection.close()
 
 
+def test_1_2_is_refused_where_the_settings_say_so(serve: Serve, authority: Authority) -> None:
+    """tls_min: "1.3" serves those who have it, and nobody else."""
+    server, context = serve(tls_min="1.3"), authority.client()
+
+    assert fetch(server, context) == PAGE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        fetch(server, context)
+
+
 def test_older_versions_are_refused(serve: Serve) -> None:
     """TLS 1.1, which openssl would speak if it were told to accept anything."""
     port = serve().server_address[1]
