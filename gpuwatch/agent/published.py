@@ -8,9 +8,10 @@ from functools import cached_property
 from gpuwatch.agent.activity import Memory
 from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import Kept
-from gpuwatch.model.fleet import Evidence, GpuUse, LocalDisks, NodeVerdict, Tally
+from gpuwatch.model.fleet import Evidence, GpuUse, LocalDisks, NodeVerdict
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
 from gpuwatch.model.health import GpuHealth
+from gpuwatch.model.tally import Tally
 
 
 class OutOfOrderError(ValueError):

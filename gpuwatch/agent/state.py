@@ -21,6 +21,7 @@ from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.last_busy import named, remember, shown, with_owners, with_settings
 from gpuwatch.agent.published import OutOfOrderError, Published, Snapshot, Trouble, implausible_values
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
+from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks, NodeVerdict, State, WorkOwner
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
@@ -70,6 +71,7 @@ class AgentCore:
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
+        self.cloud_notices: Callable[[], tuple[CloudNotice, ...] | None] = lambda: None  # must not wait
         self._clock = clock
         self._rules = rules
         self._interval_seconds = interval_seconds
@@ -389,4 +391,5 @@ class AgentCore:
             blind=self._blind(),
             local_disks=published.local_disks if doubt is None else None,
             cpu_utilization_ratio=published.cpu_utilization_ratio if doubt is None else None,
+            cloud_notices=self.cloud_notices(),
         )

@@ -7,9 +7,10 @@ from datetime import datetime
 from itertools import islice
 
 from gpuwatch.agent.activity import Memory
-from gpuwatch.model.fleet import GpuUse, State, Tally
+from gpuwatch.model.fleet import GpuUse, State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.health import GpuHealth, Health
+from gpuwatch.model.tally import Tally
 
 _OVER_SECONDS = 60.0
 _PART_SECONDS = 5.0

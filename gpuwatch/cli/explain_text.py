@@ -26,6 +26,7 @@ _ON_CLUSTER = {
     Verb.DRAIN: "drained",
     Verb.UNCORDON: "uncordoned",
     Verb.QUARANTINE: "cordoned for its health",
+    Verb.EVACUATE: "evacuated before its cloud takes it",
 }
 
 

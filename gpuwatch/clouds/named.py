@@ -11,6 +11,7 @@ from gpuwatch.clouds.settings import CLOUDS, CloudSettings
 from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.model.similar_names import folded, meant
+from gpuwatch.policies.spot.settings import OfferRules
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import NoStores, Stores, unread
 
@@ -125,6 +126,34 @@ def homeless(clouds: Clouds, launches: Iterable[tuple[str, str | None]]) -> Iter
                 wrong=f"pools.{pool}.launch has a template and does not say in which cloud it is",
                 right=f"launch.cloud: one of {', '.join(clouds)}",
             )
+
+
+def homeless_offers(
+    clouds: Clouds, pool: str, allowed: Sequence[str], offers: Mapping[str, OfferRules]
+) -> Iterator[Contradiction]:
+    """A pool's offers that do not say where they are, or are where the pool's nodes are left alone."""
+    for name, each in offers.items():
+        path = ("pools", pool, "offers", name)
+        if each.cloud is None and len(clouds) > 1:
+            yield Contradiction(
+                keys=((*path, "cloud"),),
+                wrong=f"the offer {name} does not say in which cloud it is",
+                right=f"cloud: one of {', '.join(clouds)}",
+            )
+        elif allowed and each.cloud in clouds and each.cloud not in allowed:
+            yield Contradiction(
+                keys=((*path, "cloud"), ("pools", pool, "clouds")),
+                wrong=f"the offer {name} is in {each.cloud}, which is not among pools.{pool}.clouds "
+                f"({', '.join(allowed)}): its new nodes would be left alone",
+                right="one of the pool's clouds",
+            )
+        for kind in (cloud for key, cloud in clouds.items() if each.cloud in {None, key}):
+            if each.region is None and kind.everywhere and kind.own.launches_name_regions:
+                yield Contradiction(
+                    keys=((*path, "region"),),
+                    wrong=f"cloud.regions is [all], and the offer {name} does not say in which region its template is",
+                    right="its region as well",
+                )
 
 
 def urls(clouds: Clouds) -> dict[Path, str]:

@@ -130,6 +130,9 @@ def launch_regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str, s
     for name, rules in settings.pools.items():
         if rules.launch.region is not None:
             yield ("pools", name, "launch", "region"), rules.launch.region, rules.launch.cloud
+        for offer, each in rules.offers.items():
+            if each.region is not None:
+                yield ("pools", name, "offers", offer, "region"), each.region, each.cloud
 
 
 def _clouds(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -138,6 +141,9 @@ def _clouds(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         yield from ((("pools", name, "clouds"), cloud) for cloud in rules.clouds)
         if rules.launch.cloud is not None:
             yield ("pools", name, "launch", "cloud"), rules.launch.cloud
+        for offer, each in rules.offers.items():
+            if each.cloud is not None:
+                yield ("pools", name, "offers", offer, "cloud"), each.cloud
     for name, budget in settings.budgets.items():
         if budget.cloud is not None:
             yield ("budgets", name, "cloud"), budget.cloud
@@ -212,6 +218,8 @@ def _of_clouds(settings: Settings) -> Iterator[Contradiction]:
     launches = [(name, each.launch) for name, each in settings.pools.items() if each.launch.template is not None]
     yield from named.homeless(clouds, ((name, launch.cloud) for name, launch in launches))
     yield from named.regionless(clouds, ((name, launch.cloud, launch.region) for name, launch in launches))
+    for name, rules in settings.pools.items():
+        yield from named.homeless_offers(clouds, name, rules.clouds, rules.offers)
     tags: list[tuple[tuple[str, ...], str, str, tuple[str, ...]]] = [(("fleet",), FLEET_TAG, settings.fleet, ())]
     tags += [(("pools", name), POOL_TAG, name, rules.clouds) for name, rules in settings.pools.items()]
     yield from named.unfit_tags(clouds, tags)

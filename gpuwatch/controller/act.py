@@ -4,6 +4,7 @@ The last word is worth something for seconds only: each call goes with a permit 
 """
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from gpuwatch.clouds import (
 from gpuwatch.clouds.permit import Permit, in_force
 from gpuwatch.controller import cluster_calls
 from gpuwatch.controller.context import Act, ControllerContext, Missing
+from gpuwatch.controller.offers import NextOffers
 from gpuwatch.controller.settle import given_up
 from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.ledger import LeadLostError
@@ -86,12 +88,17 @@ def execute(
     _drop_unenrolled(parts, observation, round_id)
     tried: tuple[Step, ...] = ()
     denied, broken = 0, False
-    for review in (review for review in reviews if review.allowed):
-        of_cluster = review.step.verb in OF_CLUSTER
-        if of_cluster and broken:
+    offers = NextOffers(parts, observation, reviews)
+    waiting = deque(review for review in reviews if review.allowed)
+    while waiting:
+        review = offers.before(waiting.popleft())
+        of_cluster = review is not None and review.step.verb in OF_CLUSTER
+        if review is None or (of_cluster and broken):
             continue
         outcome = _act(parts, observation, review, round_id, tried)
         yield Act(review=review, outcome=outcome)
+        if (another := offers.after(review, outcome)) is not None:
+            waiting.appendleft(another)
         if of_cluster:
             # The API server's silence says nothing about the cloud.
             broken = outcome.status in _BREAKERS | {Status.DENIED}
@@ -234,6 +241,7 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
     now = parts.clock.now()
     latest = parts.past(now)  # somebody may have just paused or kept it
     node, fleet = latest.kept(node), observation.fleet
+    node = replace(node, cloud_notice=None if seen is None else seen.cloud_notice)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
     ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=latest.pauses, snoozes=latest.snoozes)
     fresh = replace(observation, now=now, ledger=ledger, fleet=looked_again(fleet, node, groups, now))

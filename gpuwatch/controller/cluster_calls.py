@@ -11,6 +11,7 @@ from gpuwatch.model.decision import Intent, OpenIntent, Status, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import Drain, KubernetesNode
 from gpuwatch.policies.kubernetes import NODE, PODS, UID, UNDOES
+from gpuwatch.policies.kubernetes_evacuation import FIRST
 
 _NO_CLUSTER = "no Kubernetes cluster is in the settings"
 _NAMED = 3  # pods in an outcome
@@ -46,7 +47,9 @@ def asked(parts: ControllerContext, intent: Intent, permit: Permit) -> tuple[Sta
     cluster, name = parts.cluster, intent.arguments[NODE]
     if cluster is None:
         raise NotFoundError(_NO_CLUSTER)
-    if intent.verb is Verb.DRAIN:
+    if intent.verb is Verb.EVACUATE and FIRST in intent.arguments:
+        cluster.cordon(name, intent.key, permit=permit)
+    if intent.verb in {Verb.DRAIN, Verb.EVACUATE}:
         drain = cluster.drain(name, tuple(intent.arguments[PODS].split()), intent.key, permit=permit)
         return Status.SETTLED, drained(drain)
     try:
@@ -125,3 +128,4 @@ def _left(intent: Intent, known: KubernetesNode | None) -> str | None:
 
 
 _SHOWN = {Verb.CORDON: _cordoned, Verb.QUARANTINE: _cordoned, Verb.UNCORDON: _uncordoned, Verb.DRAIN: _left}
+_SHOWN[Verb.EVACUATE] = _left

@@ -14,7 +14,7 @@ from gpuwatch.kubernetes import Cluster
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.decision import Decision, LedgerView, Observation, Outcome, Proposal, Review
+from gpuwatch.model.decision import Decision, Intent, LedgerView, Observation, Outcome, Proposal, Review
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.policies.step_cache import StepCache
@@ -83,7 +83,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """All that one round saw, decided and did. `trouble` is why it saw nothing."""
+    """All that one round saw, decided and did. `records` are of what clouds did; `trouble` is why it saw nothing."""
 
     observation: Observation
     proposals: tuple[Proposal, ...] = ()
@@ -91,4 +91,5 @@ class Round:
     reviews: tuple[Review, ...] = ()
     settled: tuple[Outcome, ...] = ()
     acts: tuple[Act, ...] = ()
+    records: tuple[Intent, ...] = ()
     trouble: str | None = None

@@ -5,24 +5,27 @@ rounds: what it must know of the past is in the ledger.
 """
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.silence import of_cloud
+from gpuwatch.controller import interruptions
 from gpuwatch.controller.act import execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious, with_foreign
 from gpuwatch.guard import Rulebook
-from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step, Verb
+from gpuwatch.model.decision import Decision, Intent, LedgerView, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.offers import OffersPast
 from gpuwatch.money.prices.price_book import of_fleet
-from gpuwatch.policies import scaling
+from gpuwatch.policies import capacity, scaling
 from gpuwatch.policies.idle_timeout import demand
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.timeouts import timed
+from gpuwatch.policies.spot.offers import MEMORY_SECONDS
 from gpuwatch.policies.step_cache import StepCache
 
 __all__ = ["Act", "ControllerContext", "Round", "decide", "explained", "observe", "step"]
@@ -42,11 +45,19 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
     proposals, decisions = decide(observation, parts.rules, parts.memory.steps)
     reviews = guard.review(observation, decisions, parts.rules)
     acts: tuple[Act, ...] = ()
+    records: tuple[Intent, ...] = ()
     if act:
         round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
+        records = interruptions.record(parts, observation, round_id)
         acts = tuple(execute(parts, observation, reviews, round_id))
     return Round(
-        observation=observation, proposals=proposals, decisions=decisions, reviews=reviews, settled=settled, acts=acts
+        observation=observation,
+        proposals=proposals,
+        decisions=decisions,
+        reviews=reviews,
+        settled=settled,
+        acts=acts,
+        records=records,
     )
 
 
@@ -75,20 +86,35 @@ def observe(parts: ControllerContext) -> Observation:
     measures += parts.signals.measure(fleet, from_agents) if from_agents else ()
     now = parts.clock.now()
     launches = [(each.launch.instance_type, each.launch.region, each.launch.cloud) for each in rules.values()]
-    known = of_fleet(parts.prices, fleet, launches, now)
+    offers = [each for rule in rules.values() for each in rule.offers.values()]
+    launches += [(each.instance_type, each.region, each.cloud) for each in offers]
+    known = of_fleet(parts.prices, fleet, launches, now, [each.price_key for each in offers])
     past = parts.past(now, recent=_memory(parts, fleet), interval_seconds=parts.interval_seconds)
     ledger = with_foreign(parts, past, fleet.nodes)
     if ledger.snoozes:
         fleet = replace(fleet, nodes=tuple(map(ledger.kept, fleet.nodes)))
+    fleet = interruptions.with_notices(fleet, ledger, now)
     seen = Observation(
         now=now,
         fleet=fleet,
         ledger=ledger,
         measures=measures,
         prices=known,
+        offers=_offers(parts, fleet, ledger, [pool for pool, rule in rules.items() if rule.offers], now),
         interval_seconds=parts.interval_seconds,
     )
     return replace(seen, budgets=parts.budgets(seen))
+
+
+def _offers(
+    parts: ControllerContext, fleet: Fleet, ledger: LedgerView, pools: list[str], now: datetime
+) -> dict[str, OffersPast]:
+    """What is known of the offers of these pools; without any, nothing is asked."""
+    if not pools:
+        return {}
+    recent = [*parts.past(now, recent=timedelta(seconds=MEMORY_SECONDS)).recent]
+    recent += interruptions.unrecorded(parts.rules, fleet, ledger, now)
+    return {pool: capacity.offers_past(recent, fleet, pool, now) for pool in pools}
 
 
 def _timed(parts: ControllerContext, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:

@@ -32,7 +32,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.verbs import OF_CLUSTER
+from gpuwatch.model.verbs import OF_CLUSTER, RECORDS
 
 __all__ = ["MAX_ATTEMPTS", "MAX_REFUSALS", "SETTLE_TIMEOUT", "given_up", "reconcile"]
 
@@ -69,6 +69,8 @@ def _became(parts: ControllerContext, entry: OpenIntent, launches: Launches) -> 
         found = launches.became(entry)
     elif entry.intent.verb is Verb.GROW:
         found = _grown(parts, entry)
+    elif entry.intent.verb in RECORDS:
+        return Status.SETTLED, "it is written down"
     elif entry.intent.verb in OF_CLUSTER:
         found = cluster_calls.became(parts, entry)
     else:

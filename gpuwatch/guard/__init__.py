@@ -54,6 +54,7 @@ _TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT}) | PREPARES
 # The undoing of our own cordon gives back what was there before: nothing stands against it but that nothing is done.
 _UNDO = frozenset({Verb.UNCORDON})
 _SICK = frozenset({Verb.QUARANTINE})
+_TAKEN = frozenset({Verb.EVACUATE})
 _MEMBER = frozenset({Verb.PROTECT, Verb.UNPROTECT})
 # The steps that are about no node.
 _GROUPS = frozenset({Verb.GROW})
@@ -66,16 +67,17 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "other_ledger": (_ALL - _NO_NODE - _UNDO, ownership.other_ledger),
     "protected": (_LET_GO | ADDITIONS, ownership.protected),
     "snoozed": (_LET_GO, ownership.snoozed),
-    "unknown_pool": (_LET_GO | ADDITIONS | _SICK, ownership.unknown_pool),
-    "other_cloud": (_LET_GO | ADDITIONS | _SICK, ownership.other_cloud),
+    "unknown_pool": (_LET_GO | ADDITIONS | _SICK | _TAKEN, ownership.unknown_pool),
+    "other_cloud": (_LET_GO | ADDITIONS | _SICK | _TAKEN, ownership.other_cloud),
     "residency": (ADDITIONS, launches.residency),
     "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
-    "cluster_unknown": (_LET_GO | _SICK, kubernetes.cluster_unknown),
-    "node_owner": (_LET_GO | _SICK, kubernetes.node_owner),
-    "kept_node": (_LET_GO | _SICK, kubernetes.kept_node),
-    "foreign_cordon": (_LET_GO | _SICK, kubernetes.foreign_cordon),
+    "cluster_unknown": (_LET_GO | _SICK | _TAKEN, kubernetes.cluster_unknown),
+    "node_owner": (_LET_GO | _SICK | _TAKEN, kubernetes.node_owner),
+    "kept_node": (_LET_GO | _SICK | _TAKEN, kubernetes.kept_node),
+    "foreign_cordon": (_LET_GO | _SICK | _TAKEN, kubernetes.foreign_cordon),
     "not_ours": (_UNDO, kubernetes.not_ours),
     "quarantine": (_SICK, kubernetes.quarantine),
+    "cloud_notice": (_TAKEN, kubernetes.cloud_notice),
     "pods_stay": (_LET_GO, kubernetes.pods_stay),
     "not_drained": (REMOVALS | {Verb.UNPROTECT}, kubernetes.not_drained),
     "reserved_capacity": (_LET_GO, bill.reserved_capacity),

@@ -79,7 +79,7 @@ def instead(
     blocked = [each for each in asked if not each.allowed]
     if missing <= 0 or not all(map(_other_may_pass, blocked)):
         return
-    launch = LaunchRules() if any(each.step.verb is Verb.LAUNCH for each in blocked) else rules.launch
+    launch = LaunchRules() if any(each.step.verb is Verb.LAUNCH for each in blocked) else rules.sources
     dear: set[str] = set()  # machine types that are too dear, or of no known price
     grown = {each.step.node_id: capacity.adds(each.step) for each in asked if each.allowed}
     for step in capacity.others(observation, decision.pool, missing, decision.steps, launch, rules.start, grown=grown):

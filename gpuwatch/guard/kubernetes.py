@@ -6,6 +6,7 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import Verb
 from gpuwatch.policies import idle
 from gpuwatch.policies import kubernetes_obstacles as obstacles
+from gpuwatch.policies.kubernetes_evacuation import obstacle
 
 _NO_NODE = "It is a node of no Kubernetes cluster."
 
@@ -97,6 +98,22 @@ def quarantine(case: Case) -> Finding:
         key = f"pools.{case.pool}.health.max_cordoned_ratio"
         return refuse(f"{len(cordoned)} nodes of the pool are cordoned already.", f"{key} allows {most}.")
     return allow(why)
+
+
+def cloud_notice(case: Case) -> Finding:
+    """Refuses to evacuate a Kubernetes node that its cloud is not about to take.
+
+    A node with a notice of its cloud (a spot interruption, a deletion, the end of its host) is cordoned, and its pods
+    are asked to go, without being idle: its cloud ends it anyway. That takes a notice that stands, as its agent or the
+    ledger has it, and happens until the deadline at the latest. Protected pods, pods of DaemonSets, and what a
+    PodDisruptionBudget keeps are left where they are.
+
+    Nothing to do. A node that is not taken is uncordoned.
+    """
+    against = obstacle(case.machine, case.observation, case.pool_rules.kubernetes)
+    if against is None:
+        return allow("Its cloud is about to take it.")
+    return refuse(against, "Only what a cloud is about to take is evacuated, until its deadline.")
 
 
 def pods_stay(case: Case) -> Finding:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
 from gpuwatch.policies import capacity
+from gpuwatch.policies.spot.records import OFFER
 
 _HOUR = timedelta(hours=1)
 _MOST_ENDED = 3  # machines that may end within an hour before they were nodes
@@ -120,4 +121,4 @@ def start_consent(case: Case) -> Finding:
 def _launch(arguments: object) -> dict[str, str]:
     """What was asked for, wherever it was tried."""
     known = dict(arguments) if isinstance(arguments, dict) else {}
-    return {name: value for name, value in known.items() if name != "subnet"}
+    return {name: value for name, value in known.items() if name not in {"subnet", OFFER}}

@@ -118,13 +118,21 @@ def max_nodes(case: Case) -> Finding:
     """Refuses an addition beyond the pool's maximum.
 
     The maximum is `pools.<name>.max_nodes`. Nodes on their way count as present, so asking again adds nothing (P4).
-    Nodes above the maximum are not removed for that reason; only idle nodes ever are.
+    Nodes above the maximum are not removed for that reason; only idle nodes ever are. A node that its cloud is about to
+    take does not count, so that it is replaced before it is gone; with such nodes the pool may run
+    `pools.<name>.surge_nodes` more than its maximum, or as many as they are, and never more than twice its maximum.
     """
-    limit = case.pool_rules.max_nodes
+    limit, surge = case.pool_rules.max_nodes, case.pool_rules.surge_nodes
     after = capacity.now(case.observation, case.pool) + _adding(case) + capacity.adds(case.step)
-    if limit is None or after <= limit:
+    if limit is None:
         return allow(f"The pool would have {after} nodes.")
-    return refuse(f"The pool would have {after} nodes.", f"max_nodes is {limit}.")
+    going = capacity.taken(case.observation, case.pool)
+    most = limit + min(going, limit if surge is None else surge)
+    sentence = f"The pool would have {after} nodes"
+    sentence += f", and {going} that its cloud is about to take." if going else "."
+    if after <= limit and after + going <= most:
+        return allow(sentence)
+    return refuse(sentence, f"max_nodes is {limit}{f', and with those it is {most}' if going else ''}.")
 
 
 def _adding(case: Case) -> int:

@@ -24,7 +24,7 @@ class Rulebook:
     @property
     def growing(self) -> frozenset[str]:
         """The pools that are decided about even while they have no node: something may launch one."""
-        return frozenset(name for name, rules in self.pools.items() if rules.launch.template is not None)
+        return frozenset(name for name, rules in self.pools.items() if rules.launches)
 
     @property
     def known(self) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpuwatch.model.decision import LAUNCHED_AT, Intent, OpenIntent, Outcome, Status, Stopped
+from gpuwatch.model.cloud_notice import Interruption, notice_of
+from gpuwatch.model.decision import LAUNCHED_AT, Intent, OpenIntent, Outcome, Status, Stopped, Verb
 from gpuwatch.model.fleet import Node, NodeState
 
 # Attempts are outcomes that came from a call to the cloud.
@@ -63,6 +64,16 @@ def launched(arguments: Mapping[str, str]) -> datetime | None:
     """The machine's launch time when the intent was written down."""
     text = arguments.get(LAUNCHED_AT)
     return None if text is None else datetime.fromisoformat(text)
+
+
+def interruption_of(
+    verb: Verb, node_id: str, key: str, pool: str, at: datetime, arguments: Mapping[str, str]
+) -> Interruption | None:
+    """A settled record of a cloud's notice; None: it says that one is over, or cannot be read."""
+    notice = notice_of(arguments) if verb is Verb.INTERRUPTION else None
+    if notice is None:
+        return None
+    return Interruption(node_id=node_id, key=key, pool=pool, at=at, notice=notice, arguments=arguments)
 
 
 def runs_again(stop: Stopped, node: Node | None) -> bool:

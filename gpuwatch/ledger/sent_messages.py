@@ -1,4 +1,4 @@
-"""What messages are about (notices, withdrawals, removals that were carried out), and which messages went out."""
+"""What messages are about (notices, withdrawals, removals, what clouds take), and which messages went out."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.promise import Promise, promise_of
 
-_VERBS = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE)
+_VERBS = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE, Verb.INTERRUPTION)
 _LATE = OUTCOMES.alias("late")
 _KEYS_AT_ONCE = 500  # of a database's variables
 
@@ -54,7 +54,10 @@ class SentMessages:
         self._store = store
 
     def events(self, since: datetime) -> tuple[Event, ...]:
-        """What was settled at or after `since`, and every notice in force however old; oldest first."""
+        """What was settled at or after `since`, and every notice in force however old; oldest first.
+
+        Of a cloud's notice its first record alone: people hear of it once, also if its deadline moves.
+        """
         settled = and_(OUTCOMES.c.status == Status.SETTLED.value, INTENTS.c.verb.in_([verb.value for verb in _VERBS]))
         # Each by its own index: an `or` over both tables would walk all outcomes there ever were.
         lately = select(_LATE.c.key).where(_LATE.c.at >= text(since), _LATE.c.status == Status.SETTLED.value)
@@ -77,6 +80,7 @@ class SentMessages:
                 promise=_promise(row.verb, row.pool, row.arguments),
             )
             for row in rows
+            if row.verb != Verb.INTERRUPTION.value or read_reason(row.reason).code == Verb.INTERRUPTION.value
         )
 
     def recorded(self, keys: Collection[str]) -> frozenset[tuple[str, str]]:

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 
 from gpuwatch.ledger import active_times
-from gpuwatch.ledger.attempts import attempts, launched, opened
+from gpuwatch.ledger.attempts import attempts, interruption_of, launched, opened
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.indexes import BESIDE_NOTICES, ENDS_STOP
 from gpuwatch.ledger.records import Entry, read_reason
@@ -30,6 +30,7 @@ from gpuwatch.ledger.tables import (
     STOPPED,
     WISHES,
 )
+from gpuwatch.model.cloud_notice import ON_RECORD, Interruption
 from gpuwatch.model.decision import (
     ADDITIONS,
     FINAL,
@@ -47,9 +48,9 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
-from gpuwatch.model.verbs import OF_CLUSTER
+from gpuwatch.model.verbs import OF_CLUSTER, RECORDS
 
-CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER
+CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER | RECORDS
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
@@ -155,6 +156,17 @@ _RECENT = (
     .where(INTENTS.c.key.in_(select(_LATE.c.key).where(_LATE.c.at > _SINCE)))
 )
 
+# What clouds did of themselves lately; the newest of a node's counts.
+_RECORDED = (
+    select(INTENTS, OUTCOMES.c.at.label("then"))
+    .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
+    .where(
+        INTENTS.c.verb.in_(sorted(RECORDS)),
+        OUTCOMES.c.status == Status.SETTLED.value,
+        INTENTS.c.key.in_(select(_LATE.c.key).where(_LATE.c.at > _SINCE)),
+    )
+)
+
 
 def view(db: Connection, now: datetime, since: datetime, interval_seconds: float | None = None) -> LedgerView:
     """All of it, within one reading transaction; with an interval as a round of that interval begins with it."""
@@ -185,7 +197,19 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
             if row.id > links.get(row.key, row.id)
         ),
         shields=shields(db),
+        interruptions=_interruptions(db, now),
     )
+
+
+def _interruptions(db: Connection, now: datetime) -> tuple[Interruption, ...]:
+    """The clouds' notices on record that are not over: the newest of each node, where it is one."""
+    rows = sorted(db.execute(_RECORDED, {"since": text(now - ON_RECORD)}), key=attrgetter("id"))
+    newest = {row.node_id: row for row in rows}
+    found = (
+        interruption_of(Verb(row.verb), row.node_id, row.key, row.pool, _time(row.then), _arguments(row))
+        for row in newest.values()
+    )
+    return tuple(sorted((each for each in found if each is not None), key=attrgetter("node_id")))
 
 
 def _orders(db: Connection, verb: str, since: datetime) -> tuple[tuple[str | None, datetime], ...]:

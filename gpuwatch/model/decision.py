@@ -13,9 +13,11 @@ from enum import StrEnum
 from functools import cached_property
 
 from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.fleet import Evidence, Fleet, Node
 from gpuwatch.model.measurement import MetricValue, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
+from gpuwatch.model.offers import OffersPast
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.verbs import ADDITIONS, LETS_GO, REMOVALS, Verb
@@ -296,6 +298,7 @@ class LedgerView:
     approvals: tuple[Approval, ...] = ()
     foreign: tuple[str, ...] = ()
     shields: tuple[str, ...] = ()
+    interruptions: tuple[Interruption, ...] = ()  # notices of clouds that are on record and not over
 
     def kept(self, node: Node) -> Node:
         """The node as decisions are to see it: snoozed where somebody keeps it and no tag of its own says so."""
@@ -371,6 +374,7 @@ class Observation:
     restarts: Mapping[str, Restarts] = field(default_factory=dict)  # by pool
     queued: Mapping[str, float] = field(default_factory=dict)  # by pool: for how many seconds work has waited for it
     budgets: tuple[BudgetState, ...] = ()
+    offers: Mapping[str, OffersPast] = field(default_factory=dict)  # by pool, of those with offers
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
     def price(self, node: Node) -> Price | None:

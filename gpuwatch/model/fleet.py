@@ -6,10 +6,12 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 
+from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.model.silence import Silence
+from gpuwatch.model.tally import Tally
 
 # The pool of a node whose tags name none; it has rules even where the settings name no pool.
 DEFAULT_POOL = "default"
@@ -121,29 +123,14 @@ class GpuVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """What an agent has counted since it began at `since`, which names its run: each run begins at zero.
-
-    Seconds of the node and of its GPUs together by state, as long as somebody looked; a GPU that is not to be given
-    work and does none counts as `down`. Joules are differences of the GPUs' energy counters, over
-    `joules_gpu_seconds` of them. For accounting; never a ground for removal.
-    """
-
-    since: datetime
-    node_seconds: Mapping[str, float]
-    gpu_seconds: Mapping[str, float]
-    joules: float = 0.0
-    joules_gpu_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeVerdict:
     """What an agent answers at /v1/verdict: the activity of its node and how fresh that is.
 
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
-    An older agent, and Prometheus, give no fields from `tally` on. `last_busy` is of each signal since the agent
-    started, newest first, of a week at most. `blind` are sentences on what this agent cannot see. `confirm` repeats the
-    nonce of a question that asked for a confirmation; `looked_seconds` is then the age of the oldest look behind it.
+    An older agent, and Prometheus, give no fields from `tally` on. `cloud_notices` are those of now; None: not known.
+    `last_busy` is of each signal since the agent started, newest first, of a week at most. `blind` are sentences on what
+    this agent cannot see. `confirm` repeats the nonce of a question that asked for a confirmation; `looked_seconds` is
+    then the age of the oldest look that the answer rests on, when the answer was made.
     """
 
     schema: int
@@ -161,6 +148,7 @@ class NodeVerdict:
     local_disks: LocalDisks | None = None
     blind: tuple[str, ...] = ()
     cpu_utilization_ratio: float | None = None
+    cloud_notices: tuple[CloudNotice, ...] | None = None
 
 
 VERDICT_SCHEMA = 1
@@ -216,6 +204,7 @@ class Node:
     that. `cloud` is the name of its cloud in the settings, "" where they name none. In the state UNKNOWN `unseen` is
     why its cloud does not show it now, and `last_shown` the state that it showed last, where that is known.
     `kubernetes` is the node object of the cluster that it is a node of; None: it is in none that gpuwatch knows.
+    `cloud_notice` is why it is no capacity any more though it may still run: its cloud is about to take it.
     """
 
     id: str
@@ -245,6 +234,7 @@ class Node:
     unseen: str | None = None
     last_shown: NodeState | None = None
     kubernetes: KubernetesNode | None = None
+    cloud_notice: CloudNotice | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)
 
@@ -255,9 +245,9 @@ class Node:
 
     @property
     def sound(self) -> bool:
-        """Whether work can be given to it: it runs, its use is known, no cordon, no GPU failing or in a deadlock."""
+        """Whether work can be given to it: it runs, is known, stays, no cordon, no GPU failing or in a deadlock."""
         verdict = self.signal.verdict
-        cordoned = self.kubernetes is not None and self.kubernetes.unschedulable
+        cordoned = self.cloud_notice is not None or (self.kubernetes is not None and self.kubernetes.unschedulable)
         if self.state is not NodeState.RUNNING or verdict is None or cordoned:
             return False
         state = verdict.activity.state

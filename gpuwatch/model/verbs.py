@@ -21,6 +21,10 @@ class Verb(StrEnum):
     UNCORDON = "uncordon"  # of a cordon of our own: the node is kept
     DRAIN = "drain"  # its pods are asked to go, each by an eviction
     QUARANTINE = "quarantine"  # the cordon of a node with a failing GPU: its pods stay
+    EVACUATE = "evacuate"  # the cordon and drain of a node that its cloud is about to take
+    INTERRUPTION = "interruption"  # a record: the cloud is about to take the node, or says something else of it
+    LOST = "lost"  # a record: the cloud has taken it
+    SPARED = "spared"  # a record: the cloud has not, and the node counts again
 
 
 REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
@@ -31,7 +35,9 @@ THEN = "then"
 LETS_GO = REMOVALS | {Verb.UNPROTECT} | PREPARES
 ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
 # What is asked of a cluster's API server, and of no cloud.
-OF_CLUSTER = PREPARES | {Verb.UNCORDON, Verb.QUARANTINE}
+OF_CLUSTER = PREPARES | {Verb.UNCORDON, Verb.QUARANTINE, Verb.EVACUATE}
+# What the cloud does by itself: written down, and nothing else. Nobody decides it.
+RECORDS = frozenset({Verb.INTERRUPTION, Verb.LOST, Verb.SPARED})
 
 
 def prepared(verb: Verb, arguments: Mapping[str, str]) -> Verb:

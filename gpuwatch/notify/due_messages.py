@@ -2,8 +2,8 @@
 
 1. A notice is sent while it is in force, however old it is. A notice that was over before it was sent is dropped.
 2. A withdrawal is sent only to receivers that got its notice.
-3. What was done is sent whether or not its notice was.
-4. Withdrawals and actions older than `max_age` are dropped.
+3. What was done is sent whether or not its notice was; so is what a cloud takes.
+4. Withdrawals, actions and clouds' notices older than `max_age` are dropped.
 5. What is on record is not sent again.
 """
 
@@ -22,7 +22,11 @@ REPLACED = "another notice replaced it before it could be sent"
 NOTICE_NOT_SENT = "its notice was not sent"
 TOO_OLD = "it is older than notify.max_age"
 _OVER = {Verb.WITHDRAW: WITHDRAWN_FIRST, Verb.NOTICE: REPLACED}
-_EVENTS: Mapping[Verb, EventName] = {Verb.NOTICE: "notice", Verb.WITHDRAW: "withdrawn"}
+_EVENTS: Mapping[Verb, EventName] = {
+    Verb.NOTICE: "notice",
+    Verb.WITHDRAW: "withdrawn",
+    Verb.INTERRUPTION: "interruption",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,8 @@ def _followers(history: History) -> Iterator[tuple[Event, str]]:
     """Each event that ended a notice or replaced it, with that notice's key."""
     last: dict[str, str] = {}
     for event in history.events:
+        if event.verb is Verb.INTERRUPTION:
+            continue  # the cloud's word; gpuwatch's own notice stands beside it
         notice = last.pop(event.node_id, None)
         if notice is not None:
             yield event, notice

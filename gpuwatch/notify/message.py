@@ -163,7 +163,7 @@ def _line(event: Event, context: MessageContext) -> Line:
         gpu_count=None if node is None else node.gpu_count,
         usd_per_hour=event.usd_per_hour,
         at=event.at,
-        verb=None if event.verb is Verb.WITHDRAW else verb_of(event, context),
+        verb=None if event.verb in {Verb.WITHDRAW, Verb.INTERRUPTION} else verb_of(event, context),
         due=due,
         code=event.reason.code,
         why=printable(event.reason.sentence, 5 * _LONGEST),

@@ -14,8 +14,9 @@ from gpuwatch.notify.transports.base import LOOPBACK
 from gpuwatch.notify.transports.mail import ADDRESS
 from gpuwatch.notify.transports.registry import NotificationTransports, ReportTransports
 
-EventName = Literal["notice", "withdrawn", "done"]
-EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done")
+EventName = Literal["notice", "withdrawn", "done", "interruption"]
+EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done", "interruption")
+_OF_NOTICES: tuple[EventName, ...] = ("notice", "withdrawn", "done")  # a notice, and what ends it
 WALL = "wall"  # the destination of notices on hosts' terminals; no receiver has its name
 _AT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _MEMBER = re.compile(r"[UW][A-Z0-9]{2,}")
@@ -52,7 +53,10 @@ class Receiver(NotificationTransports):
     ] = ()
     events: Annotated[
         tuple[EventName, ...],
-        Setting("notice: a stop is planned. withdrawn: the node stays after all. done: it was stopped or terminated."),
+        Setting(
+            "notice: a stop is planned. withdrawn: the node stays after all. done: it was stopped or terminated. "
+            "interruption: its cloud is about to take it."
+        ),
     ] = EVENTS
 
 
@@ -194,7 +198,7 @@ def _of_transport(
             wrong=f"{where}.{key}: messages go there unencrypted, and others could use the snooze links in them",
             right="https or TLS, or no `notice` among its events, or no notify.link_key_file",
         )
-    missing = [event for event in EVENTS if event not in receiver.events]
+    missing = [event for event in _OF_NOTICES if event not in receiver.events]
     if transport.resolves and "notice" in receiver.events and missing:
         yield Contradiction(
             keys=((*path, "events"), (*path, way)),

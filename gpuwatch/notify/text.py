@@ -109,6 +109,8 @@ def _subject(message: Message) -> str:
         return f"gpuwatch: {whom} {'stays' if one else 'stay'}, the notice is withdrawn"
     if message.kind == "done":
         return f"gpuwatch {_did(message)} {whom}"
+    if message.kind == "interruption":
+        return f"gpuwatch: the cloud is about to take {whom}"
     return f"gpuwatch will {_will(message)} {whom} {_first_due(message, _short)}"
 
 
@@ -123,6 +125,8 @@ def _opening(message: Message) -> str:
         return f"{_whom(message)} {stays}: the earlier notice no longer holds, nothing needs to be done."
     if message.kind == "done":
         return f"gpuwatch {_did(message)} {_whom(message)}, as the notice said."
+    if message.kind == "interruption":
+        return f"The cloud is about to take {_whom(message)}. gpuwatch does not decide that and cannot prevent it."
     waits = sum(line.approval for line in message.lines)
     due = _first_due(message, when)
     opening = f"gpuwatch will {_will(message)} {_whom(message)} {due}, unless something below prevents it."
@@ -199,9 +203,15 @@ def _of_done(message: Message) -> tuple[str, tuple[str, ...]]:
     return "What now", ("A terminated node does not come back; what was on disks that outlive it is there.",)
 
 
+_OF_INTERRUPTION = (
+    "Save the work now: often two minutes are left.",
+    "Keep, snooze and protect hold for what gpuwatch removes, not for what the cloud takes.",
+    "Where the pool still needs a node, another one is asked for at once. It has another name and other disks.",
+)
 _HINTS: Mapping[str, Callable[[Message], tuple[str, tuple[str, ...]]]] = {
     "notice": _of_notice,
     "done": _of_done,
+    "interruption": lambda _: ("What now", _OF_INTERRUPTION),
     "withdrawn": lambda _: ("", ()),
     "test": lambda _: ("", ()),
 }

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, MinLen
 
@@ -29,15 +29,18 @@ from gpuwatch.policies import (
     stuck_actions,
     unknown_pool,
 )
-from gpuwatch.policies.capacity import LaunchRules, Startable
+from gpuwatch.policies.capacity import Startable
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
 from gpuwatch.policies.kubernetes_obstacles import joined
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.launches import LaunchRules, Sources
 from gpuwatch.policies.profiles import ProfileName
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.spot.mix import MixRules
+from gpuwatch.policies.spot.settings import OfferRules, Offers
 from gpuwatch.policies.step_cache import StepCache
 
 
@@ -72,6 +75,14 @@ class PoolRules:
     max_nodes: Annotated[
         int | None, Ge(0), Setting("The pool never grows above so many nodes. None: only the limits hold.")
     ] = None
+    surge_nodes: Annotated[
+        int | None,
+        Ge(0),
+        Setting(
+            "So many nodes above max_nodes may run while nodes that their cloud is about to take are replaced. None: "
+            "as many as those, and max_nodes at most."
+        ),
+    ] = None
     warm_up: Annotated[
         Seconds,
         Ge(0),
@@ -101,6 +112,19 @@ class PoolRules:
     launch: Annotated[
         LaunchRules, Setting("Where new nodes come from when no stopped node and no group is left to grow.")
     ] = field(default_factory=LaunchRules)
+    offers: Annotated[
+        dict[str, OfferRules],
+        Setting(
+            "Several places to launch from, by a name of your choice, in place of `launch`; see docs/policies/spot.md."
+        ),
+    ] = field(default_factory=dict)
+    capacity: Annotated[
+        MixRules, Setting("How the nodes divide between spot and on demand, where the pool has offers.")
+    ] = field(default_factory=MixRules)
+    interruptible: Annotated[
+        Literal["never", "any"],
+        Setting("Whether its work may be interrupted by the cloud. never: the pool has no spot offers."),
+    ] = "never"
     kubernetes: Annotated[
         KubernetesRules, Setting("What holds for those of its nodes that are in a Kubernetes cluster.")
     ] = field(default_factory=KubernetesRules)
@@ -111,6 +135,16 @@ class PoolRules:
     def allows(self, region: str) -> bool:
         """Whether nodes may be added in this region."""
         return not self.regions or any(fnmatchcase(region, pattern) for pattern in self.regions)
+
+    @property
+    def sources(self) -> Sources:
+        """Where its launches come from."""
+        return Offers(offers=self.offers, mix=self.capacity) if self.offers else self.launch
+
+    @property
+    def launches(self) -> bool:
+        """Whether anything may be launched for it."""
+        return bool(self.offers) or self.launch.template is not None
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
@@ -211,6 +245,7 @@ _SAFEST_FIRST = (
     Verb.HOLD,
     Verb.NOTICE,
     Verb.QUARANTINE,
+    Verb.EVACUATE,
     Verb.CORDON,
     Verb.DRAIN,
     Verb.STOP,
@@ -255,14 +290,11 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         if most is not None and target > most:
             clamps.append(f"{target} nodes are wanted, the ceiling is {most}.")
             target = most
-        added = capacity.additions(observation, pool, target, rules.launch, rules.start)
+        added = capacity.additions(observation, pool, target, rules.sources, rules.start)
         steps += added
         missing = target - capacity.now(observation, pool) - sum(capacity.adds(step) for step in added)
         if missing > 0:
-            clamps.append(
-                f"{missing} more nodes are needed and there is nothing to get them from: "
-                f"set pools.{pool}.launch, enrol a group, or let stopped nodes be started (pools.{pool}.start)."
-            )
+            clamps.append(f"{missing} more nodes are needed and {_nothing(pool, rules)}.")
     chosen: dict[str, Step] = {}
     for step in steps:
         rival = chosen.setdefault(step.node_id, step)
@@ -283,6 +315,16 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             *(each for proposal in proposals for each in proposal.advice),
             *stuck_actions.advice(observation, pool),
         ),
+    )
+
+
+def _nothing(pool: str, rules: PoolRules) -> str:
+    """Why missing nodes are not asked for."""
+    if rules.offers:
+        return "no offer may be asked now: each rests after a refusal, costs too much, or is not wanted yet"
+    return (
+        f"there is nothing to get them from: set pools.{pool}.launch, enrol a group, or let stopped nodes be started "
+        f"(pools.{pool}.start)"
     )
 
 

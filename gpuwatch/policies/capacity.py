@@ -4,15 +4,13 @@ Rules: what is on its way counts as there, so that asking again adds nothing. St
 consented group grows, then nodes are launched from the pool's template. A try that failed lately is not repeated while
 another is left. An addition that the cloud has certainly not carried out is asked for again under its own intent. A
 launched machine counts for as long as it may live, whether it is shown or not; a list that does not show what was
-settled a moment ago is late. A launch that may have happened is asked for again before anything else.
+settled a moment ago is late. A launch that may have happened is asked for again before anything else. A node that its
+cloud is about to take does not count; the place of a group's member is its group's to fill.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Annotated, ClassVar, Literal
-
-from annotated_types import MinLen
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Literal
 
 from gpuwatch.model.decision import (
     ADDITIONS,
@@ -28,41 +26,34 @@ from gpuwatch.model.decision import (
     Stopped,
     Verb,
 )
-from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
-from gpuwatch.model.setting import STRICT, Setting
+from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup, NodeState
+from gpuwatch.model.offers import OffersPast
+from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Need, Sources, again, failed, launches, may_appear
+from gpuwatch.policies.spot import records
+from gpuwatch.policies.spot.records import OFFER
 
 Startable = Literal["own", "any"]
 
-_NEW = "new:"
+__all__ = ["ENDED", "LAUNCHES", "SHOWN", "THERE", "LaunchRules", "Startable", "additions", "adds", "adds_of", "coming"]
+__all__ += [
+    "launched_for",
+    "launched_id",
+    "launching",
+    "may_appear",
+    "not_to_start",
+    "now",
+    "others",
+    "same_try",
+    "taken",
+    "unreplaced",
+    "unseen",
+]
+
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
-_CHANGE = "Less load, or a lower floor."
-_FAILED_LATELY = timedelta(minutes=3)
+_ENDS = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 
 # How outcomes of a launch name its machine: accepted, settled, and ended before it was a node.
 LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRules:
-    """Where new nodes of a pool come from."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
-
-    template: Annotated[
-        Annotated[str, MinLen(1)] | None,
-        Setting("The launch template, by id (lt-…) or name; without one nothing is launched."),
-    ] = None
-    version: Annotated[str, MinLen(1), Setting("Its version: a number, $Default or $Latest.")] = "$Default"
-    cloud: Annotated[
-        Annotated[str, MinLen(1)] | None, Setting("The cloud to launch in; may be left out where there is one.")
-    ] = None
-    region: Annotated[str | None, Setting("Where to launch. None: the first of cloud.regions.")] = None
-    account: Annotated[str | None, Setting("The account to launch in, by its number. None: the first.")] = None
-    subnets: Annotated[
-        tuple[Annotated[str, MinLen(1)], ...],
-        Setting("Subnets to try in this order, one for each zone; none given: the template's own."),
-    ] = ()
-    instance_type: Annotated[str | None, Setting("The machine type. None: the template's own.")] = None
 
 
 def now(observation: Observation, pool: str) -> int:
@@ -73,7 +64,30 @@ def now(observation: Observation, pool: str) -> int:
 def _there(observation: Observation, pool: str) -> set[str]:
     """The nodes that run or begin to; a removal that was certainly not carried out takes none of them away."""
     nodes = observation.fleet.roster(pool).nodes
-    return {node.id for node in nodes if node.enrolled and node.state in THERE} - _leaving(observation)
+    there = {node.id for node in nodes if node.enrolled and node.state in THERE and node.cloud_notice is None}
+    return there - _leaving(observation)
+
+
+def taken(observation: Observation, pool: str) -> int:
+    """How many nodes still run and do not count any more, because their cloud is about to take them."""
+    nodes = [node for node in observation.fleet.roster(pool).nodes if node.cloud_notice is not None]
+    gone = _leaving(observation) if nodes else ()
+    return sum(node.enrolled and node.state in THERE and node.id not in gone for node in nodes)
+
+
+def unreplaced(observation: Observation, pool: str) -> int:
+    """How many of those nothing was added for since the first of their notices: no loss is replaced twice."""
+    going = taken(observation, pool)
+    if not going:
+        return 0
+    ids = {node.id for node in observation.fleet.roster(pool).nodes if node.cloud_notice is not None}
+    recorded = {each.node_id: each.since for each in observation.ledger.interruptions}
+    since = min(recorded.get(node_id, observation.now) for node_id in ids)
+    asked = [entry.intent for entry in observation.ledger.open_intents if not entry.resumable]
+    done = [each for each in observation.ledger.recent if each.status is Status.SETTLED]
+    added = [(each.verb, each.arguments) for each in asked if each.pool == pool and each.at >= since]
+    added += [(each.verb, each.arguments) for each in done if each.pool == pool and each.at >= since]
+    return max(0, going - sum(adds_of(verb, arguments) for verb, arguments in added))
 
 
 def _leaving(observation: Observation) -> set[str]:
@@ -95,6 +109,21 @@ def coming(observation: Observation, pool: str) -> list[str | None]:
         if entry.intent.pool == pool and entry.intent.verb in ADDITIONS and not entry.resumable:
             found += _brought(observation, entry)
     return found + [kind for done in _lately(observation) if done.pool == pool for kind in _late(observation, done)]
+
+
+def launching(observation: Observation, pool: str, more: Iterable[Mapping[str, str]] = ()) -> tuple[str, ...]:
+    """The offer of every launch that is on its way and not yet to be seen, and of `more` of them."""
+    asked = [
+        entry.intent.arguments
+        for entry in observation.ledger.open_intents
+        if entry.intent.pool == pool
+        and entry.intent.verb is Verb.LAUNCH
+        and not entry.resumable
+        and _brought(observation, entry)
+    ]
+    lately = [done for done in _lately(observation) if done.pool == pool and done.verb is Verb.LAUNCH]
+    asked += [done.arguments for done in lately if _late(observation, done)]
+    return tuple(each[OFFER] for each in (*asked, *more) if OFFER in each)
 
 
 def _brought(observation: Observation, entry: OpenIntent) -> list[str | None]:
@@ -173,10 +202,22 @@ def unseen(observation: Observation, pool: str) -> Iterator[str]:
             yield last.detail
 
 
-def may_appear(entry: OpenIntent, now: datetime) -> bool:
-    """Whether a launch that is not known to have happened may still turn up as a machine."""
-    at = entry.reached_at
-    return entry.intent.verb is Verb.LAUNCH and entry.reached and at is not None and abs(now - at) <= SETTLE_TIMEOUT
+def offers_past(recent: Iterable[Done], fleet: Fleet, pool: str, now: datetime) -> OffersPast:
+    """What the ledger's last three days and the fleet say of a pool's offers."""
+
+    def lives(node_id: str) -> bool | None:
+        node = fleet.find(node_id)
+        if node is None:
+            return None if fleet.silent else False
+        return True if node.state in THERE else False if node.state in _ENDS else None
+
+    return records.past(recent, pool, now, brought=_machine, lives=lives)
+
+
+def _machine(done: Done) -> tuple[str | None, bool]:
+    """The machine of a finished launch, where it became a node, and whether it ended before that."""
+    node_id = done.detail.removeprefix(SHOWN)
+    return None if node_id == done.detail else node_id, done.detail.endswith(ENDED)
 
 
 def adds(step: Step) -> int:
@@ -191,7 +232,7 @@ def adds_of(verb: Verb, arguments: Mapping[str, str]) -> int:
 
 def launched_for(step: Step) -> str | None:
     """The pool that a launch is for."""
-    return step.node_id.removeprefix(_NEW).rpartition(":")[0] if step.verb is Verb.LAUNCH else None
+    return step.node_id.removeprefix(NEW).rpartition(":")[0] if step.verb is Verb.LAUNCH else None
 
 
 def same_try(done: Done, step: Step) -> bool:
@@ -202,20 +243,25 @@ def same_try(done: Done, step: Step) -> bool:
 
 
 def additions(
-    observation: Observation, pool: str, target: int, launch: LaunchRules, start: Startable = "own"
+    observation: Observation, pool: str, target: int, launch: Sources, start: Startable = "own"
 ) -> tuple[Step, ...]:
     """The steps from what the pool has to its target; fewer where nothing more is to be had."""
     missing = target - now(observation, pool)
     if missing <= 0:
         return ()
     sentence = f"The pool has {target - missing} nodes and should have {target}."
+    if going := taken(observation, pool):
+        sentence += f" Its cloud is about to take {going} more of them."
     reason = Reason(code="scale_out", sentence=sentence)
-    steps = _launches(observation, pool, missing, launch, reason, doubtful=True)
+    need = Need(missing=missing, wanted=target)
+    steps = again(observation, pool, need, launch, reason, doubtful=True)
     steps += _starts(observation, pool, start, reason)[: missing - len(steps)]
     growth, waiting = _growth(observation, observation.fleet.roster(pool).groups, missing - len(steps), reason)
     steps += growth
     left = missing - waiting - sum(adds(step) for step in steps)
-    return (*steps, *_launches(observation, pool, left, launch, reason, doubtful=False))
+    asked = [step.arguments for step in steps if step.verb is Verb.LAUNCH]
+    need = Need(missing=left, wanted=target, coming=launching(observation, pool, asked))
+    return (*steps, *launches(observation, pool, need, launch, reason))
 
 
 def others(
@@ -223,7 +269,7 @@ def others(
     pool: str,
     missing: int,
     tried: Sequence[Step],
-    launch: LaunchRules,
+    launch: Sources,
     start: Startable,
     *,
     grown: Mapping[str, int],
@@ -241,22 +287,29 @@ def others(
         if (had or group.id not in taken) and observation.ledger.open_for(group.id) is None:
             steps, _ = _growth(observation, (group,), missing + had, reason)
             yield from (step for step in steps if adds(step) > had)
-    yield from _launches(observation, pool, missing, launch, reason, doubtful=False, but=taken)
+    asked = [step.arguments for step in tried if step.verb is Verb.LAUNCH]
+    need = Need(
+        missing=missing,
+        wanted=now(observation, pool) + len(asked) + missing,
+        coming=launching(observation, pool, asked),
+        but=taken,
+    )
+    yield from launches(observation, pool, need, launch, reason)
 
 
 def _starts(observation: Observation, pool: str, start: Startable, reason: Reason) -> list[Step]:
     """Stopped nodes, the last stopped first: their caches are warm and their disks are paid for."""
     stopped_at = {each.node_id: each.at for each in observation.ledger.stopped}
-    failed = {done.node_id for done in _failed(observation, Verb.START)}
+    given_up = {done.node_id for done in failed(observation, Verb.START)}
     nodes = observation.fleet.roster(pool).nodes
-    startable = [node for node in nodes if _startable(observation, node, start, failed)]
+    startable = [node for node in nodes if _startable(observation, node, start, given_up)]
     startable.sort(
         key=lambda node: (node.id not in stopped_at, -stopped_at[node.id].timestamp() if node.id in stopped_at else 0.0)
     )
-    return [Step(node_id=node.id, verb=Verb.START, reason=reason, change=_CHANGE) for node in startable]
+    return [Step(node_id=node.id, verb=Verb.START, reason=reason, change=CHANGE) for node in startable]
 
 
-def _startable(observation: Observation, node: Node, start: Startable, failed: set[str]) -> bool:
+def _startable(observation: Observation, node: Node, start: Startable, given_up: set[str]) -> bool:
     """Whether a node may be started for its pool."""
     if not node.enrolled or node.state is not NodeState.STOPPED:
         return False
@@ -266,7 +319,7 @@ def _startable(observation: Observation, node: Node, start: Startable, failed: s
         and node.managed_by is None
         and node.group is None
         and node.capacity_type is not CapacityType.CAPACITY_BLOCK
-        and node.id not in failed
+        and node.id not in given_up
         and not_to_start(observation, node, start) is None
         and (entry is None or (entry.intent.verb is Verb.START and entry.resumable))
     )
@@ -301,18 +354,18 @@ def _growth(
     steps: list[Step] = []
     waiting = 0
     asked = {entry.intent.node_id: entry for entry in observation.ledger.open_intents if entry.intent.verb is Verb.GROW}
-    failed = {done.node_id for done in _failed(observation, Verb.GROW)}
+    given_up = {done.node_id for done in failed(observation, Verb.GROW)}
     for group in groups:
         size = _desired(observation, group)
         room = min(missing, group.max_size - size)
-        if room > 0 and group.enrolled and group.protected is None and group.id not in failed:
+        if room > 0 and group.enrolled and group.protected is None and group.id not in given_up:
             arguments = {"size": str(size + room), "adds": str(room)}
             missing -= room
             entry = asked.get(group.id)
             if entry is not None and entry.resumable and _within(entry.intent.arguments, size, room):
                 arguments = dict(entry.intent.arguments)
             if entry is None or (entry.resumable and dict(entry.intent.arguments) == arguments):
-                steps.append(Step(node_id=group.id, verb=Verb.GROW, reason=reason, change=_CHANGE, arguments=arguments))
+                steps.append(Step(node_id=group.id, verb=Verb.GROW, reason=reason, change=CHANGE, arguments=arguments))
                 waiting += room - int(arguments["adds"])
             else:
                 waiting += room
@@ -323,73 +376,3 @@ def _within(arguments: Mapping[str, str], size: int, room: int) -> bool:
     """Whether an earlier growth is a part of what is wanted of the group now."""
     adds = int(arguments["adds"])
     return int(arguments["size"]) - adds == size and adds <= room
-
-
-def _launches(
-    observation: Observation,
-    pool: str,
-    missing: int,
-    launch: LaunchRules,
-    reason: Reason,
-    *,
-    doubtful: bool,
-    but: Collection[str] = (),
-) -> list[Step]:
-    """New nodes from the template; intents that were not carried out come first, as they were asked.
-
-    What the pool's template would no longer ask for is not asked for again. `doubtful`: only those that may have
-    happened all the same; without, all the others; `but` are names that are spoken for.
-    """
-    if launch.template is None or missing <= 0:
-        return []
-    tries = _tries(pool, launch)
-    again = [
-        entry.intent
-        for entry in observation.ledger.open_intents
-        if entry.intent.pool == pool
-        and entry.intent.verb is Verb.LAUNCH
-        and entry.resumable
-        and dict(entry.intent.arguments) in tries
-        and may_appear(entry, observation.now) is doubtful
-        and entry.intent.node_id not in but
-    ][:missing]
-    steps = [
-        Step(node_id=each.node_id, verb=Verb.LAUNCH, reason=reason, change=_CHANGE, arguments=each.arguments)
-        for each in again
-    ]
-    if doubtful:
-        return steps
-    failed = [dict(done.arguments) for done in _failed(observation, Verb.LAUNCH)]
-    arguments = next((each for each in tries if each not in failed), tries[0])
-    taken = {*but, *(entry.intent.node_id for entry in observation.ledger.open_intents)}
-    names = (name for number in range(1, 10**6) if (name := f"{_NEW}{pool}:{number}") not in taken)
-    steps += [
-        Step(node_id=next(names), verb=Verb.LAUNCH, reason=reason, change=_CHANGE, arguments=arguments)
-        for _ in range(missing - len(steps))
-    ]
-    return steps
-
-
-def _tries(pool: str, launch: LaunchRules) -> list[dict[str, str]]:
-    """What a launch may ask for: the template, in each of the subnets in their order."""
-    arguments = {
-        "pool": pool,
-        "template": launch.template,
-        "version": launch.version,
-        "cloud": launch.cloud,
-        "region": launch.region,
-        "account": launch.account,
-        "instance_type": launch.instance_type,
-    }
-    base = {name: value for name, value in arguments.items() if value is not None}
-    return [{**base, "subnet": subnet} for subnet in launch.subnets] or [base]
-
-
-def _failed(observation: Observation, verb: Verb) -> list[Done]:
-    """What of that verb was given up lately."""
-    since = observation.now - _FAILED_LATELY
-    return [
-        done
-        for done in observation.ledger.recent
-        if done.verb is verb and done.status is Status.FAILED and done.at > since
-    ]

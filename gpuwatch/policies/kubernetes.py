@@ -14,6 +14,7 @@ Rules, all of them:
 6. What somebody has uncordoned is kept, as after rule 4.
 7. A node with a failing GPU is cordoned where the pool says so, whatever it does, and its pods stay. It is uncordoned
    once its agent calls no GPU failing. If it becomes idle meanwhile, it has its notice and goes as any other node.
+8. What its cloud is about to take is evacuated first (gpuwatch.policies.kubernetes_evacuation).
 """
 
 from dataclasses import replace
@@ -29,6 +30,7 @@ from gpuwatch.policies import idle
 from gpuwatch.policies import kubernetes_obstacles as obstacles
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.kubernetes_evacuation import evacuated
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
 
 # The arguments of the steps: which node object, and by its uid that it is still the same one; the key of the cordon
@@ -65,7 +67,13 @@ def stepped(steps: list[Step], observation: Observation, rules: Rules) -> tuple[
     """The steps; where a node is one of a cluster, what comes before its step, or what undoes what came before."""
     if observation.fleet.cluster is None and rules.kubernetes.node_owner == "nobody":
         return tuple(steps)
-    return tuple([_quarantined(_stepped(step, observation, rules), observation, rules) for step in steps])
+    return tuple(
+        [
+            evacuated(step, observation, rules.kubernetes)
+            or _quarantined(_stepped(step, observation, rules), observation, rules)
+            for step in steps
+        ]
+    )
 
 
 def _quarantined(step: Step, observation: Observation, rules: Rules) -> Step:

@@ -6,6 +6,7 @@ from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.model.similar_names import folded, meant
 from gpuwatch.policies import PoolRules, scaling, schedule
+from gpuwatch.policies.spot import settings
 
 Path = tuple[str, ...]
 
@@ -18,6 +19,7 @@ def contradictions(pools: Mapping[str, PoolRules], calendars: Mapping[str, Seque
         here = ("pools", name)
         yield from scaling.contradictions(rules.scaling, (*here, "scaling"))
         yield from schedule.contradictions(rules.schedule, calendars, (*here, "schedule"))
+        yield from settings.contradictions(rules.offers, rules.capacity, rules.interruptible, here)
         if rules.max_nodes is not None and rules.max_nodes < rules.min_nodes:
             yield Contradiction(
                 keys=((*here, "max_nodes"), (*here, "min_nodes")),

@@ -12,11 +12,12 @@ from decimal import Decimal
 
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
-from gpuwatch.ledger.attempts import attempts, launched, opened, runs_again
+from gpuwatch.ledger.attempts import attempts, interruption_of, launched, opened, runs_again
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.views import CHANGES_MACHINES
+from gpuwatch.model.cloud_notice import ON_RECORD, Interruption
 from gpuwatch.model.decision import (
     FINAL,
     Decision,
@@ -38,6 +39,7 @@ from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
+from gpuwatch.model.verbs import RECORDS
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
 _ENDS_STOP = frozenset({Verb.STOP, Verb.START, Verb.TERMINATE})
@@ -81,6 +83,7 @@ class InMemoryLedger:
         self._grace: dict[str, float] = {}  # of each node's last notice
         self._shields: dict[str, tuple[datetime, datetime | None]] = {}  # since when, and since when it is not listed
         self._stopped: dict[str, Stopped] = {}
+        self._interrupted: dict[str, tuple[datetime, Interruption | None]] = {}  # by node; None: it is over
         self._ended: deque[tuple[datetime, int, Done]] = deque()  # in the order of their ends, with their intents'
         self._wishes: deque[DesiredNodes] = deque()
         self._pauses: list[Pause] = []
@@ -261,6 +264,9 @@ class InMemoryLedger:
                 (each.pool, each.at) for each in self._controls if each.verb == "resume" and each.at > since
             ),
             "acknowledged": tuple((pool, at) for pool, at in self._acknowledged if at > since),
+            "interruptions": tuple(
+                each for _, (at, each) in sorted(self._interrupted.items()) if each is not None and at > now - ON_RECORD
+            ),
         }
         if self._controls:
             nothing = tuple(active_times.between(self._controls))
@@ -307,6 +313,9 @@ class InMemoryLedger:
                 why = intent.reason.sentence
                 notice = Notice(node_id=node_id, key=intent.key, at=outcome.at, promise=promise, why=why)
                 self._notices[node_id] = (self._number, notice)
+        if status is Status.SETTLED and intent.verb in RECORDS:
+            said = interruption_of(intent.verb, node_id, intent.key, intent.pool, outcome.at, intent.arguments)
+            self._interrupted[node_id] = (outcome.at, said)
         if status is Status.SETTLED:
             if intent.verb in _ENDS_STOP:
                 self._stopped.pop(node_id, None)

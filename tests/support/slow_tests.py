@@ -64,6 +64,8 @@ SLOW = frozenset(
         "controller/test_billing_in_rounds",
         "controller/test_budgets_in_rounds",
         "controller/test_denied_calls",
+        "controller/test_interruptions",
+        "controller/test_offers",
         "controller/test_round",
         "controller/test_several_clouds",
         "controller/test_slow_round",

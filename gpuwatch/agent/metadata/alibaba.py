@@ -12,7 +12,6 @@ from gpuwatch.agent.metadata.base import (
     Facts,
     MetadataService,
     Notice,
-    NoticeKind,
     NoticeQuestion,
     TokenScheme,
     decoded,
@@ -20,6 +19,7 @@ from gpuwatch.agent.metadata.base import (
     text_of,
     word,
 )
+from gpuwatch.model.cloud_notice import NoticeKind
 
 _ISO = "%Y-%m-%dT%H:%M:%S%z"
 _FACTS = {"instance_id": "instance-id", "instance_type": "instance-type", "region": "region-id", "zone": "zone-id"}

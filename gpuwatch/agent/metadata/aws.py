@@ -13,7 +13,6 @@ from gpuwatch.agent.metadata.base import (
     Facts,
     MetadataService,
     Notice,
-    NoticeKind,
     NoticeQuestion,
     TokenScheme,
     decoded,
@@ -21,6 +20,7 @@ from gpuwatch.agent.metadata.base import (
     text_of,
     word,
 )
+from gpuwatch.model.cloud_notice import NoticeKind
 
 _ISO = "%Y-%m-%dT%H:%M:%S%z"
 _EVENT_TIME = "%d %b %Y %H:%M:%S GMT%z"

@@ -12,12 +12,12 @@ from gpuwatch.agent.metadata.base import (
     Facts,
     MetadataService,
     Notice,
-    NoticeKind,
     NoticeQuestion,
     decoded,
     moment,
     word,
 )
+from gpuwatch.model.cloud_notice import NoticeKind
 
 _TIME = "%a, %d %b %Y %H:%M:%S GMT%z"
 _KINDS = {"Preempt": NoticeKind.SPOT_INTERRUPTION, "Terminate": NoticeKind.TERMINATION}

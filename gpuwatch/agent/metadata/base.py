@@ -3,25 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TypeVar
 
 import msgspec
+
+from gpuwatch.model.cloud_notice import NoticeKind
 
 _LONGEST_WORD = 256
 _LONGEST_SHOWN = 60
 _MOST_NOTICES = 16
 
 T = TypeVar("T")
-
-
-class NoticeKind(StrEnum):
-    """The kinds of notices of a cloud."""
-
-    SPOT_INTERRUPTION = "spot_interruption"  # the cloud wants the machine back
-    REBALANCE = "rebalance"  # it may soon want it back
-    MAINTENANCE = "maintenance"  # it will be stopped, rebooted, moved or paused
-    TERMINATION = "termination"  # its owner has it deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,13 +14,13 @@ from gpuwatch.agent.metadata.base import (
     Facts,
     MetadataService,
     Notice,
-    NoticeKind,
     NoticeQuestion,
     decoded,
     fact,
     moment,
     text_of,
 )
+from gpuwatch.model.cloud_notice import NoticeKind
 
 _BASE = "/computeMetadata/v1/instance"
 _ISO = "%Y-%m-%dT%H:%M:%S%z"

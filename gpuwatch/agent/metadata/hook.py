@@ -10,7 +10,8 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from gpuwatch.agent.command import inherited
 from gpuwatch.agent.metadata.hook_queue import Turns
@@ -23,6 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 _NOT_STARTED = 127  # as a shell has it
 _STDERR = 2
+_LONGEST_WORD = 256  # bytes of what the program says
 _DIES_SECONDS = 10.0  # a killed process ends at once, unless it sleeps in the kernel
 _LOOK_SECONDS = 1.0  # between two checks whether a run must give way
 
@@ -40,6 +42,8 @@ class NoticeHook:
             self._turns.hold(of, clock.monotonic())
         self._lock = threading.Lock()  # for the queue and the statuses
         self._statuses: dict[str, int] = {}
+        self._said = Path(settings.state).with_name("checkpoint")
+        self.checkpoint_at = checkpoint_in(self._said, clock.now())
 
     @property
     def statuses(self) -> Mapping[str, int]:
@@ -72,7 +76,10 @@ class NoticeHook:
             "GPUWATCH_NOTICE_ACTION": notice.action,
             "GPUWATCH_NOTICE_DEADLINE": "" if deadline is None else f"{deadline:%Y-%m-%dT%H:%M:%SZ}",
             "GPUWATCH_NOTICE_SECONDS_LEFT": "" if deadline is None else str(int(left_seconds)),
+            "GPUWATCH_NOTICE_CHECKPOINT_FILE": str(self._said),
         }
+        with contextlib.suppress(OSError):  # what an earlier run said is no word of this one
+            self._said.unlink()
         words = f"on_interruption for {notice.kind.value} ({notice.action})"
         try:
             process = subprocess.Popen(  # noqa: S603  the administrator's own command line
@@ -113,6 +120,7 @@ class NoticeHook:
             status = -signal.SIGKILL
             _LOG.error("%s cannot be killed, because it sleeps in the kernel; it is left behind", words)
         _LOG.log(logging.WARNING if status else logging.INFO, "%s ended with status %d", words, status)
+        self.checkpoint_at = checkpoint_in(self._said, self._clock.now())
         with self._lock:
             self._statuses[kind] = status
             self._turns.end(self._clock.monotonic())
@@ -132,6 +140,33 @@ class NoticeHook:
                 if self._turns.must_end(self._clock.now()):
                     return "when a notice with a nearer deadline could wait no longer"
         return "at its deadline"
+
+
+def checkpoint_in(path: Path, now: datetime) -> datetime | None:
+    """When the work was saved last, as the program has written it: one line, `checkpoint=` and a time with its zone.
+
+    None: it has written nothing that is such a time, or one that has not come yet.
+    """
+    try:
+        with path.open("rb") as file:
+            words = file.read(_LONGEST_WORD).decode("ascii").split()
+        at = _moment(words[-1].removeprefix("checkpoint=")) if words else None
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, OverflowError) as error:
+        _LOG.warning("%s is no word about a checkpoint (checkpoint=2026-01-05T00:02:00Z): %s", path, error)
+        return None
+    if at is None or at > now:
+        return None
+    return at
+
+
+def _moment(text: str) -> datetime:
+    """A time that names its zone, as aware UTC."""
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError(f"{text!r} names no zone")
+    return at.astimezone(UTC)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

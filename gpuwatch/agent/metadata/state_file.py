@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.agent.metadata.base import Notice, NoticeKind
+from gpuwatch.agent.metadata.base import Notice
+from gpuwatch.model.cloud_notice import NoticeKind
 
 _LOG = logging.getLogger(__name__)
 
@@ -18,18 +19,20 @@ _MOST = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """A notice in force, with its deadline in aware UTC; None if the cloud gives none."""
+    """A notice in force, with its deadline in aware UTC (None if the cloud gives none), first seen at `seen_at`."""
 
     kind: NoticeKind
     action: str
     deadline: datetime | None
     key: str
+    seen_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Remembered:
     deadline: datetime | None
     ran: bool = False
+    seen_at: datetime | None = None  # an earlier agent did not note it
 
 
 _DECODER = msgspec.json.Decoder(dict[str, _Remembered])
@@ -61,9 +64,16 @@ class NoticeMemory:
                 deadline = notice.deadline
                 if deadline is None and notice.lead_seconds is not None:
                     deadline = now + timedelta(seconds=notice.lead_seconds)
-                known = _Remembered(deadline=None if deadline is None else deadline.astimezone(UTC))
+                utc = None if deadline is None else deadline.astimezone(UTC)
+                known = _Remembered(deadline=utc, seen_at=now.astimezone(UTC))
                 self._keep({**self._known, notice.key: known})
-        return Announced(kind=notice.kind, action=notice.action, deadline=known.deadline, key=notice.key)
+        return Announced(
+            kind=notice.kind,
+            action=notice.action,
+            deadline=known.deadline,
+            key=notice.key,
+            seen_at=known.seen_at or now.astimezone(UTC),
+        )
 
     def ran(self, key: str) -> bool:
         """Whether the program was started for it."""

@@ -11,12 +11,12 @@ from gpuwatch.agent.metadata.base import (
     Facts,
     MetadataService,
     Notice,
-    NoticeKind,
     NoticeQuestion,
     fact,
     moment,
     text_of,
 )
+from gpuwatch.model.cloud_notice import NoticeKind
 
 _BASE = "/latest/meta-data"
 _TIME = "%Y-%m-%d %H:%M:%S%z"

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 from gpuwatch.agent.metadata.base import Facts, Garbage, MetadataService, Notice, facts_in, notices_in
@@ -15,6 +16,7 @@ from gpuwatch.agent.metadata.detect import DMI, service_of
 from gpuwatch.agent.metadata.hook import NoticeHook
 from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
+from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -43,6 +45,23 @@ class InstanceStatus:
     up: bool | None = None
     trouble: Trouble | None = None
     hook_statuses: Mapping[str, int] = field(default_factory=dict)
+    checkpoint_at: datetime | None = None  # as the program said at the last notice
+
+    @property
+    def told(self) -> tuple[CloudNotice, ...] | None:
+        """What the controller is told; None: nobody knows, for the service was not asked yet or gives no answer."""
+        if not self.notices and not self.up:
+            return None
+        return tuple(
+            CloudNotice(
+                kind=each.kind,
+                action=each.action,
+                deadline=each.deadline,
+                seen_at=each.seen_at,
+                checkpoint_at=self.checkpoint_at,
+            )
+            for each in self.notices
+        )
 
 
 class InstanceWatcher:
@@ -62,7 +81,13 @@ class InstanceWatcher:
         status = self._status
         if status is None or self._look is None:
             return None
-        return replace(status, hook_statuses=self._look.hook.statuses)
+        hook = self._look.hook
+        return replace(status, hook_statuses=hook.statuses, checkpoint_at=hook.checkpoint_at)
+
+    def told(self) -> tuple[CloudNotice, ...] | None:
+        """The notices for the controller; None: not known. Never waits."""
+        status = self.status()
+        return None if status is None else status.told
 
     def start(self, named: Callable[[str], None]) -> None:
         """Begin, if there is a service; returns at once. `named` is called with the instance id once it is known."""

@@ -17,6 +17,7 @@ from gpuwatch.model.money import price_key
 from gpuwatch.money.prices.open import open_book
 from gpuwatch.money.prices.overrides_file import PricesError
 from gpuwatch.money.prices.price_book import NoPrice
+from gpuwatch.policies import PoolRules
 
 SKEW_SECONDS = 5.0
 _CLOCK = "this clock against the cloud's"
@@ -203,21 +204,25 @@ def needs_of(settings: Settings, nodes: "tuple[Node, ...]") -> Needs:
         terminate=any(each.idle.action == "terminate" for each in rules.values()),
         groups=any(node.enrolled and node.group is not None for node in nodes),
         node_ids=tuple(node.id for node in nodes if node.enrolled and node.protected is None),
-        launches=tuple(
-            {
-                "template": each.launch.template,
-                "version": each.launch.version,
-                "cloud": each.launch.cloud or "",
-                "region": each.launch.region or "",
-                "account": each.launch.account or "",
-                "subnet": next(iter(each.launch.subnets), ""),
-                "instance_type": each.launch.instance_type or "",
-                "pool": name,
-            }
-            for name, each in rules.items()
-            if act and each.launch.template is not None
-        ),
+        launches=tuple(each for name, rule in rules.items() if act for each in _launches(name, rule)),
     )
+
+
+def _launches(pool: str, rules: PoolRules) -> Iterator[dict[str, str]]:
+    """What launches of a pool ask for."""
+    for name, each in rules.offers.items():
+        yield each.arguments(name, pool)
+    if not rules.offers and rules.launch.template is not None:
+        yield {
+            "template": rules.launch.template,
+            "version": rules.launch.version,
+            "cloud": rules.launch.cloud or "",
+            "region": rules.launch.region or "",
+            "account": rules.launch.account or "",
+            "subnet": next(iter(rules.launch.subnets), ""),
+            "instance_type": rules.launch.instance_type or "",
+            "pool": pool,
+        }
 
 
 def listed(case: ControllerCase) -> "tuple[Node, ...] | None":

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.metrics import fleet as of_fleet
+from gpuwatch.controller.metrics import interruptions as of_interruptions
 from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.metrics import money as of_money
 from gpuwatch.controller.metrics import rounds as of_rounds
@@ -28,7 +29,13 @@ from gpuwatch.runtime.metrics.exposition import Exposition, Sample, collected, r
 from gpuwatch.runtime.metrics.family import Family, table_md
 from gpuwatch.runtime.metrics.process import ProcessFigures, process_families
 
-COLLECTED = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES, *of_kubernetes.FAMILIES)
+COLLECTED = (
+    *of_rounds.FAMILIES,
+    *of_fleet.FAMILIES,
+    *of_money.FAMILIES,
+    *of_kubernetes.FAMILIES,
+    *of_interruptions.FAMILIES,
+)
 BY_NAME: dict[str, Family] = {
     family.name: family for family in (*(family for family, _ in COLLECTED), *process_families("the controller"))
 }
@@ -90,6 +97,7 @@ class ControllerMetrics(Collector):
                     state.count("refusals", (review.pool, answer.rule, review.step.verb.value))
             for act in done.acts:
                 state.count("actions", (act.review.pool, act.review.step.verb.value, act.outcome.status.value))
+            of_interruptions.count(state, done.records)
             for outcome in done.settled:
                 state.count("intents_settled", (outcome.status.value,))
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpuwatch.model.fleet import Activity, GpuVerdict, Node, NodeState, NodeVerdict, State, Tally
+from gpuwatch.model.fleet import Activity, GpuVerdict, Node, NodeState, NodeVerdict, State
 from gpuwatch.model.health import Health
+from gpuwatch.model.tally import Tally
 from gpuwatch.model.usage import GPU, JOULES, MEASURED, USES, Use, milliseconds
 from gpuwatch.money.accounting.slices import apportioned
 

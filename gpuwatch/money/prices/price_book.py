@@ -159,11 +159,14 @@ class Book:
         return price
 
 
-def of_fleet(ask: Ask, fleet: Fleet, launches: Iterable[Launch], now: datetime) -> dict[str, Price]:
+def of_fleet(
+    ask: Ask, fleet: Fleet, launches: Iterable[Launch], now: datetime, offers: Iterable[PriceKey] = ()
+) -> dict[str, Price]:
     """What is known, by `PriceKey.key`, by `key_of_node` for a machine with a price of its own, and by machine type.
 
     `launches` are the machine types, regions and clouds of what may be launched. The price by type is for machines that
-    are not there yet: the highest on demand of all regions in question, or none where that of one is not known.
+    are not there yet: the highest on demand of all regions in question, or none where that of one is not known. The
+    prices of `offers` are known by their own keys.
     """
     found: dict[str, Price | None] = {}
     places: dict[str, set[_Where]] = {}
@@ -190,6 +193,7 @@ def of_fleet(ask: Ask, fleet: Fleet, launches: Iterable[Launch], now: datetime) 
         known = [price for price in prices if price is not None]
         if len(known) == len(prices):
             found[kind] = max(known, key=lambda price: price.usd_per_hour)
+    found = {**{hire.key: ask(hire, now) for hire in offers}, **found}
     return {key: price for key, price in found.items() if price is not None}
 
 

@@ -27,6 +27,7 @@ _DONE = {
     (Verb.CORDON, Status.SETTLED): "Kubernetes nodes cordoned",
     (Verb.UNCORDON, Status.SETTLED): "Kubernetes nodes uncordoned",
     (Verb.QUARANTINE, Status.SETTLED): "Kubernetes nodes cordoned for their health",
+    (Verb.LOST, Status.SETTLED): "taken by their cloud",
 }
 
 

@@ -1,7 +1,8 @@
 """Alerts to Prometheus Alertmanager, by its API v2: `POST /api/v2/alerts`.
 
 A notice is an alert `GpuwatchNotice` that lasts until the notice is withdrawn or carried out. What was done is a second
-alert, `GpuwatchDone`, of one hour. Alertmanager routes, groups, repeats and silences them like any other alert.
+alert, `GpuwatchDone`, of one hour; what a cloud is about to take is `GpuwatchInterruption`, of one hour. Alertmanager
+routes, groups, repeats and silences them like any other alert.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +19,10 @@ from gpuwatch.notify.transports.base import Content, Delivery, DeliveryError
 from gpuwatch.notify.transports.web import WebTransport
 
 NOTICE = "GpuwatchNotice"
-_NAMES = {"notice": NOTICE, "done": "GpuwatchDone", "test": "GpuwatchTest"}
+_NAMES = {"notice": NOTICE, "done": "GpuwatchDone", "interruption": "GpuwatchInterruption", "test": "GpuwatchTest"}
 # An alert without an end would resolve after `resolve_timeout`, as if its notice were withdrawn.
 _OPEN = timedelta(days=7)  # after the time of the stop
-_LASTS = {"done": timedelta(hours=1), "test": timedelta(minutes=5)}
+_LASTS = {"done": timedelta(hours=1), "interruption": timedelta(hours=1), "test": timedelta(minutes=5)}
 
 Alert = dict[str, Any]
 

@@ -5,7 +5,8 @@ Rules, all of them:
 1. Each metric has a ballot (`ballots`): by a target, nodes times value over target; by steps, what its thresholds say.
 2. Out if any metric wants it, in only if all agree: the largest number wins. An unknown metric holds the pool at its
    nodes; the others may still let it grow.
-3. No addition within `cooldown_out` of the last one, no shrinking within `cooldown_in` of the last change.
+3. No addition within `cooldown_out` of the last one, no shrinking within `cooldown_in` of the last change. A node that
+   its cloud is about to take is replaced all the same, once.
 4. Shrinking goes no further than the largest wish of the last `stabilisation` seconds; doubt is a wish to stay.
 5. One decision moves by `max_out` and `max_in` at most.
 6. The number is a wish and a floor. Which nodes go is the idle policy's to say, and only idle ones do.
@@ -16,12 +17,13 @@ predicted value is short of it.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import ADDITIONS, REMOVALS, Advice, Observation, Proposal, Reason, Status
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.measurement import MetricQuery
+from gpuwatch.policies import capacity
 from gpuwatch.policies.scaling.settings import MISLEADING_MEMORY_RATIO, Metric, ScalingRules, contradictions, warnings
 from gpuwatch.policies.scaling.votes import judge, strength
 
@@ -77,6 +79,9 @@ def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up
         verdict = _out(observation.now, rules, has.count, largest, out_at)
     elif largest < has.count:
         verdict = _in(observation, pool, rules, has.count, largest, changed)
+        # A loss makes the pool smaller by itself: what is not needed now is not bought for it.
+        want = min(verdict.want, max(largest, capacity.now(observation, pool)))
+        verdict = replace(verdict, want=want)
     return Proposal(
         policy=POLICY,
         pool=pool,

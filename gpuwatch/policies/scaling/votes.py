@@ -36,7 +36,8 @@ def strength(observation: Observation, pool: str, warm_up: float) -> Strength:
         for node in roster.nodes
         if node.id in roster.members and node.id not in leaving and node.launched_at is not None
     ]
-    count = capacity.now(observation, pool)
+    # With those that a cloud is about to take, until something is added for them: what keeps the count replaces them.
+    count = capacity.now(observation, pool) + capacity.unreplaced(observation, pool)
     mature = sum((observation.now - at).total_seconds() >= warm_up for at in started)
     return Strength(count=count, running=len(roster.members), mature=min(mature, count))
 

@@ -27,10 +27,14 @@ class MixRules:
     fallback_after: Annotated[
         Seconds,
         Ge(0),
-        Setting("On-demand nodes take the place of missing spot nodes after this time. 0: at the interruption notice."),
+        Setting(
+            "On-demand nodes take the place of missing spot nodes once spot was refused for this time. 0: at once."
+        ),
     ] = 0.0
     back_to_spot_after: Annotated[
-        Seconds, Ge(0), Setting("An on-demand node that took a spot node's place stays at least this long.")
+        Seconds,
+        Ge(0),
+        Setting("An on-demand node in a spot node's place stays at least this long; for `recommend spot` alone."),
     ] = 0.0
     max_price_ratio: Annotated[
         float, Gt(0), Le(1), Setting("Spot that costs more than this part of on demand is not bought.")
@@ -43,7 +47,7 @@ class MixRules:
         ),
     ] = "capacity"
     over_provision: Annotated[
-        int, Ge(0), Setting("So many spot nodes more than wanted, for services that must not lose one.")
+        int, Ge(0), Setting("So many spot nodes more than wanted; for `recommend spot` alone.")
     ] = 0
 
 

@@ -15,10 +15,11 @@ from gpuwatch.agent.evidence.rdma_ports import RdmaPort
 from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.health.watch import HealthWatch
-from gpuwatch.agent.metadata.base import Facts, NoticeKind
+from gpuwatch.agent.metadata.base import Facts
 from gpuwatch.agent.metadata.state_file import Announced
 from gpuwatch.agent.metadata.watcher import InstanceStatus
 from gpuwatch.agent.state import AgentCore
+from gpuwatch.model.cloud_notice import NoticeKind
 from gpuwatch.model.fleet import Evidence, LocalDisks, State
 from gpuwatch.model.gpu import GpuDown, GpuReading, metrics
 from gpuwatch.model.mig import MigDevice, MigInstance
@@ -200,9 +201,13 @@ def _instance(node_id: str, now: datetime) -> InstanceStatus:
         ),
         notices=(
             Announced(
-                kind=NoticeKind.SPOT_INTERRUPTION, action="terminate", deadline=now + timedelta(minutes=2), key="1"
+                kind=NoticeKind.SPOT_INTERRUPTION,
+                action="terminate",
+                deadline=now + timedelta(minutes=2),
+                key="1",
+                seen_at=now,
             ),
-            Announced(kind=NoticeKind.REBALANCE, action="none", deadline=None, key="2"),
+            Announced(kind=NoticeKind.REBALANCE, action="none", deadline=None, key="2", seen_at=now),
         ),
         up=True,
         hook_statuses={"spot_interruption": 0},

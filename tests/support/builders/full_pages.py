@@ -13,9 +13,11 @@ from gpuwatch.agent.state import Interruption
 from gpuwatch.cli.controller import one_round
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.metrics import interruptions as of_interruptions
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
 from gpuwatch.controller.web.serve import Discovery, Observers
+from gpuwatch.model.decision import Done, Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.silence import Silence
 from gpuwatch.money.accounting.metering import Metering
@@ -24,12 +26,27 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.dashboard_agent import Patient
 from tests.support.builders.dashboard_story import two_budgets, with_a_wish
 from tests.support.builders.desk import an_intent
-from tests.support.builders.fleet import Desk, a_node
+from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
 from tests.support.builders.served_page import populate
 
 _CYCLES = 125  # the patient's last GPU is lost by then
 _ROUNDS = 16  # the grace period is over, and machines have been stopped
+
+_LOST = {"offer": "spot-a", "kind": "spot_interruption", "lost_gpu_seconds": "600"}
+# A notice of a cloud, and the loss.
+INTERRUPTED = [
+    Intent(
+        key=code,
+        verb=verb,
+        node_id="i-gone",
+        pool="training",
+        at=NOW,
+        reason=Reason(code=code, sentence="Its cloud takes it."),
+        arguments=_LOST,
+    )
+    for verb, code in ((Verb.INTERRUPTION, "interruption"), (Verb.LOST, "lost"))
+]
 
 
 def agent_pages(accept: str) -> list[str]:
@@ -80,7 +97,8 @@ def controller_pages(accept: str) -> list[str]:
             an_intent(desk.ledger, node_id="i-protected")
         done = one_round(parts, seen)
         assert done is not None
-        metrics._state.last = with_a_silent_region(with_a_wish(done))
+        metrics._state.last = with_a_silent_region(with_a_wish(with_an_interruption(done)))
+        of_interruptions.count(metrics._state, INTERRUPTED)
         pages.append(metrics.page(accept).body.decode())
         desk.rest(60.0)
     return pages
@@ -90,6 +108,22 @@ def with_a_silent_region(done: Round) -> Round:
     """One region gave no answer."""
     silent = (Silence(where="ap-beijing", cloud="bj", reason="no answer", known=True),)
     return replace(done, observation=replace(done.observation, fleet=replace(done.observation.fleet, silent=silent)))
+
+
+def with_an_interruption(done: Round) -> Round:
+    """One notice of a cloud is on record."""
+    first, seen = INTERRUPTED[0], done.observation
+    known = Done(
+        key=first.key,
+        verb=first.verb,
+        node_id=first.node_id,
+        pool=first.pool,
+        status=Status.SETTLED,
+        at=seen.now,
+        arguments=first.arguments,
+    )
+    ledger = replace(seen.ledger, recent=(*seen.ledger.recent, known))
+    return replace(done, observation=replace(seen, ledger=ledger))
 
 
 def a_cluster() -> Shown:

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 from gpuwatch.guard import Case, Limits
+from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeReport, NodeState, State
 from gpuwatch.model.health import GpuHealth, Health
@@ -120,6 +122,18 @@ def sickly(case: Case, ratio: float = 0.3) -> Case:
     return replace(case, step=replace(case.step, verb=Verb.QUARANTINE), pool_rules=rules)
 
 
+def evacuating(case: Case, minutes: float | None = 2.0) -> Case:
+    """The case as the evacuation of a working node whose cloud takes it so many minutes ahead; None: it does not."""
+    at = NOW + timedelta(minutes=minutes or 0.0)
+    notice = CloudNotice(kind="spot_interruption", action="terminate", deadline=at, seen_at=NOW)
+    case = with_node(
+        on_cluster(case, a_kubernetes_node(pods=(a_gpu_pod(interruptible=False),))),
+        cloud_notice=None if minutes is None else notice,
+        signal=NodeReport(verdict=a_verdict(state=State.BUSY)),
+    )
+    return replace(case, step=replace(case.step, verb=Verb.EVACUATE))
+
+
 SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("silent cluster", "cluster_unknown", lambda c: on_cluster(c, trouble="It is silent."), "It is silent."),
     ("silent, cordoning", "cluster_unknown", _silent, "silent"),
@@ -162,6 +176,10 @@ SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("cordon at the minimum", "min_nodes", _at_minimum, "min_nodes"),
     ("too many sick", "quarantine", lambda c: sickly(c, 0.0), "max_cordoned_ratio"),
     ("only told", "quarantine", lambda c: replace(sickly(c), pool_rules=OURS), "health.action"),
+    ("no notice of a cloud", "cloud_notice", lambda c: evacuating(c, None), "says nothing"),
+    ("after the deadline", "cloud_notice", lambda c: evacuating(c, -1.0), "Its deadline was"),
+    ("evacuation of nobody's nodes", "node_owner", lambda c: with_owner(evacuating(c), "nobody"), "does not say who"),
+    ("paused evacuation", "paused", lambda c: paused(evacuating(c)), "ann"),
     ("paused cordon", "paused", lambda c: paused(cordoning(c)), "ann"),
 ]
 FAIR_KUBERNETES: list[tuple[str, Callable[[Case], Case]]] = [
@@ -171,6 +189,7 @@ FAIR_KUBERNETES: list[tuple[str, Callable[[Case], Case]]] = [
     ("drain", lambda c: cordoning(c, Verb.DRAIN, a_gpu_pod(), a_pod())),
     ("cordon of a member", ending),
     ("cordon a sick node", sickly),
+    ("evacuate a working node", evacuating),
     ("uncordon", uncordoning),
     ("uncordon in a pause", lambda c: paused(uncordoning(c))),
     ("uncordon what is not enrolled", lambda c: with_node(uncordoning(c), enrolled=False)),

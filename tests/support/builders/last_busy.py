@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from gpuwatch.model.fleet import Evidence, LastBusy, NodeVerdict, State, Tally, WorkOwner
+from gpuwatch.model.fleet import Evidence, LastBusy, NodeVerdict, State, WorkOwner
+from gpuwatch.model.tally import Tally
 from tests.support.builders.fleet import NOW
 
 FLUENT_BIT = WorkOwner(unit="fluent-bit.service", process="fluent-bit")

@@ -185,3 +185,14 @@ def test_a_listener_hears_of_its_pools_and_events_alone() -> None:
     assert [name_of(event) for event in events] == ["notice", "done", "done"]
     assert [event.key for event in tell] == ["b"]
     assert superseded == ()
+
+
+def test_what_a_cloud_takes_is_told_once_and_ends_no_notice() -> None:
+    """It stands beside gpuwatch's own notice; after an hour nobody needs to hear of it."""
+    notice, taken = an_event(key="k1"), an_event(Verb.INTERRUPTION, key="k2")
+    history = History(events=(notice, taken), in_force={"k1"}, recorded=set(), notices={})
+
+    assert due_messages(history, ALL, NOW, HOUR) == ((notice, taken), ())
+    send, dropped = due_messages(history, ALL, NOW + 2 * HOUR, HOUR)
+    assert (send, [(each.event, each.why) for each in dropped]) == ((notice,), [(taken, TOO_OLD)])
+    assert name_of(taken) == "interruption"

@@ -308,3 +308,17 @@ def test_a_test_says_so_in_every_form() -> None:
     assert "This is a test" in as_html(message)
     assert "This is a test" in str(as_slack(message))
     assert as_document(message, "k")["event"] == "test"
+
+
+def test_what_a_cloud_takes_is_told_as_nobodys_decision() -> None:
+    """With what to do in two minutes, without a link that would promise to keep it, and in each form."""
+    reason = Reason(code="interruption", sentence="Its cloud takes it at 2026-03-02 12:02 UTC (spot_interruption).")
+    message = composed([an_event(Verb.INTERRUPTION, reason=reason)], about(link=lambda *_: LINK))
+    text = as_text(message)
+
+    assert subject(message) == "gpuwatch: the cloud is about to take trainer"
+    assert "The cloud is about to take trainer (i-1). gpuwatch does not decide that and cannot prevent it." in text
+    assert "12:02 UTC" in text
+    assert "Keep, snooze and protect hold for what gpuwatch removes, not for what the cloud takes." in text
+    assert LINK not in text
+    assert as_document(message, "k")["nodes"][0]["verb"] is None

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.agent.metadata.base import Notice, NoticeKind
+from gpuwatch.agent.metadata.base import Notice
 from gpuwatch.agent.metadata.hook import NoticeHook
 from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.state_file import NoticeMemory
+from gpuwatch.model.cloud_notice import NoticeKind
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.metadata_services import Ec2, Gcp, serving
 from tests.support.fakes.nvml import StubDriver
@@ -83,6 +84,7 @@ def test_it_knows_the_deadline(tmp_path: Path) -> None:
             "GPUWATCH_NOTICE_ACTION": "terminate",
             "GPUWATCH_NOTICE_DEADLINE": "2026-01-05T00:02:00Z",
             "GPUWATCH_NOTICE_SECONDS_LEFT": "109",
+            "GPUWATCH_NOTICE_CHECKPOINT_FILE": str(tmp_path / "run" / "checkpoint"),
             "group": True,
         }
     ]

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.metadata.base import Notice, NoticeKind
+from gpuwatch.agent.metadata.base import Notice
 from gpuwatch.agent.metadata.hook import NoticeHook
 from gpuwatch.agent.metadata.hook_queue import APART_SECONDS, Subject, Turns, subject
 from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
+from gpuwatch.model.cloud_notice import NoticeKind
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import START
 from tests.support.real.agents import eventually
@@ -25,7 +26,8 @@ SPOT, MAINTENANCE = NoticeKind.SPOT_INTERRUPTION, NoticeKind.MAINTENANCE
 def a_notice(kind: NoticeKind = SPOT, action: str = "terminate", seconds: float | None = 120.0) -> Announced:
     """One with a deadline so long after the beginning."""
     deadline = None if seconds is None else START + timedelta(seconds=seconds)
-    return Announced(kind=kind, action=action, deadline=deadline, key=f"{kind.value} {action} {seconds}")
+    key = f"{kind.value} {action} {seconds}"
+    return Announced(kind=kind, action=action, deadline=deadline, key=key, seen_at=START)
 
 
 class Play:
@@ -209,7 +211,7 @@ def hooked(folder: Path, *argv: str) -> tuple[NoticeHook, NoticeMemory, ManualCl
     return NoticeHook(settings, memory, clock), memory, clock
 
 
-def told(memory: NoticeMemory, now: datetime, *seconds: tuple[NoticeKind, float]) -> list[Announced]:
+def told(memory: NoticeMemory, now: datetime, *seconds: tuple[float]) -> list[Announced]:
     """What a look found."""
     return [
         memory.announced(Notice(kind=kind, action="x", deadline=START + timedelta(seconds=each)), now)

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.agent.metadata import metrics
-from gpuwatch.agent.metadata.base import Facts, NoticeKind
+from gpuwatch.agent.metadata.base import Facts
+from gpuwatch.model.cloud_notice import NoticeKind
 from tests.support.fakes.metadata_host import GCE, REBALANCE, SCHEDULED, SPOT, Watch, Watched
 from tests.support.fakes.metadata_services import TOKEN_PATH, Alibaba, Azure, Ec2, Gcp, Tencent, serving
 

@@ -1,0 +1,82 @@
+"""The next offer in the same round, where one was refused: chosen and judged as every launch is.
+
+Within a round an offer that was refused is not asked again, neither for this node nor for the next one, so that a round
+has no more refusals than a pool has offers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gpuwatch import guard
+from gpuwatch.controller.context import ControllerContext
+from gpuwatch.model.decision import ADDITIONS, Observation, Outcome, Review, Status, Step, Verb
+from gpuwatch.model.offers import OffersPast
+from gpuwatch.policies import capacity
+from gpuwatch.policies.launches import NEW, Need, launches
+from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT, refused
+from gpuwatch.policies.spot.settings import Offers
+
+
+class NextOffers:
+    """What one round's refusals make of the launches that are still to come."""
+
+    def __init__(self, parts: ControllerContext, observation: Observation, reviews: Sequence[Review]) -> None:
+        """Nothing was asked yet; `reviews` are all of the round."""
+        self._parts = parts
+        self._observation = observation
+        self._allowed = [each for each in reviews if each.allowed and each.step.verb in ADDITIONS]
+        self._names = {each.step.node_id for each in reviews}
+        self._refused: set[tuple[str, str]] = set()  # pool and offer
+        self._over: set[str] = set()  # the names of the steps that were refused
+
+    def before(self, review: Review) -> Review | None:
+        """The step as it is asked: of an offer that was refused in this round, another one; None: no offer is left."""
+        if (review.pool, review.step.arguments.get(OFFER, "")) not in self._refused:
+            return review
+        self._over.add(review.step.node_id)
+        return self._another(review)
+
+    def after(self, review: Review, outcome: Outcome) -> Review | None:
+        """The step in the place of one with an offer that was refused just now; None: no offer is left."""
+        name = review.step.arguments.get(OFFER)
+        if name is None or review.step.verb is not Verb.LAUNCH or outcome.status is not Status.FAILED:
+            return None
+        pool, spot = review.pool, review.step.arguments.get(CAPACITY) == SPOT
+        known = refused(self._observation.offers.get(pool, OffersPast()), name, outcome.at, spot=spot)
+        self._observation = replace(self._observation, offers={**self._observation.offers, pool: known})
+        self._refused.add((pool, name))
+        self._over.add(review.step.node_id)
+        return self._another(review)
+
+    def _another(self, review: Review) -> Review | None:
+        """The launch from the next offer, where the guard allows it."""
+        pool, sources = review.pool, self._parts.rules.pool(review.pool).sources
+        if not isinstance(sources, Offers):
+            return None
+        others = [each for each in self._allowed if each.step.node_id not in self._over]
+        mine = [each.step for each in others if each.pool == pool]
+        asked = [step.arguments for step in mine if step.verb is Verb.LAUNCH]
+        wanted = capacity.now(self._observation, pool) + sum(map(capacity.adds, mine)) + 1
+        coming = capacity.launching(self._observation, pool, asked)
+        need = Need(missing=1, wanted=wanted, coming=coming, but=self._names)
+        step = self._fresh(launches(self._observation, pool, need, sources, review.step.reason), review)
+        if step is None:
+            return None
+        granted = tuple(each.step for each in others)
+        frozen = guard.burst(self._observation, pool, self._parts.rules.limits)
+        case = guard.case_of(step, self._observation, pool, self._parts.rules, frozen=frozen, granted=granted)
+        found = guard.judge(case)
+        if not found.allowed:
+            return None
+        self._names.add(step.node_id)
+        self._allowed.append(found)
+        return found
+
+    def _fresh(self, steps: Sequence[Step], review: Review) -> Step | None:
+        """A new launch; what is open and may be asked again has its own step, or none today."""
+        started = {entry.intent.node_id for entry in self._observation.ledger.open_intents}
+        step = next((each for each in steps if each.node_id.startswith(NEW) and each.node_id not in started), None)
+        if step is None:
+            return None
+        sentence = f"{review.step.reason.sentence} The offer {review.step.arguments[OFFER]} was refused in this round."
+        return replace(step, reason=replace(review.step.reason, sentence=sentence))

@@ -1,0 +1,131 @@
+"""What a cloud says about the end of a machine, and for how long that counts. Times are aware UTC.
+
+Rules, all of them:
+
+1. A notice that the machine will be taken (spot, a deletion, the end of its host) counts from an hour before its
+   deadline to ten minutes after it. One without a deadline counts from its first sight.
+2. Advice (rebalance), and maintenance after which the same machine goes on (a reboot, a pause, a move), take nothing.
+3. The agent's word of now is the truth. While nobody can ask it, the newest word on record holds.
+4. A machine that is still there ten minutes after its deadline counts as every other one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from gpuwatch.model.legible import legible
+
+# A notice of more than this ahead changes nothing yet: a replacement that waits for days costs as much as the machine.
+LEAD = timedelta(hours=1)
+AFTER = timedelta(minutes=10)  # clouds take machines later than they say, and lists show it later
+# For so long records are read: a deadline that moves is written down again.
+ON_RECORD = timedelta(hours=3)
+_MOST = 16  # notices of one machine
+
+# Parts of clouds' words for what ends a machine: EC2's instance-stop and instance-retirement, Google's
+# terminate_on_host_maintenance, Azure's Terminate and Preempt.
+_ENDS = ("stop", "retire", "terminat", "preempt", "release", "delet", "hibernat")
+# The arguments of a record.
+KIND, ACTION, DEADLINE, SEEN, CHECKPOINT = "kind", "action", "deadline", "seen", "checkpoint"
+SINCE, GPUS, STATE, LOST_GPU_SECONDS = "since", "gpus", "state", "lost_gpu_seconds"
+
+
+class NoticeKind(StrEnum):
+    """The kinds of notices of a cloud."""
+
+    SPOT_INTERRUPTION = "spot_interruption"  # the cloud wants the machine back
+    REBALANCE = "rebalance"  # it may soon want it back
+    MAINTENANCE = "maintenance"  # it will be stopped, rebooted, moved or paused
+    TERMINATION = "termination"  # its owner has it deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudNotice:
+    """One announcement of a cloud about one machine, as its agent reports it.
+
+    `kind` is one of NoticeKind, or a word of a later agent, which takes nothing. `action` is the cloud's own word.
+    `deadline` is when it begins; None: the cloud names no time. `seen_at` is its first sight. `checkpoint_at` is when
+    the work on the machine was saved last, as the program says that runs at a notice; None: it says nothing.
+    """
+
+    kind: str
+    action: str
+    deadline: datetime | None
+    seen_at: datetime
+    checkpoint_at: datetime | None = None
+
+    @property
+    def at(self) -> datetime:
+        """When the machine is taken, as far as anybody says."""
+        return self.seen_at if self.deadline is None else self.deadline
+
+    @property
+    def ends(self) -> bool:
+        """Whether the machine is gone after it (rule 2)."""
+        if self.kind in {NoticeKind.SPOT_INTERRUPTION, NoticeKind.TERMINATION}:
+            return True
+        return self.kind == NoticeKind.MAINTENANCE and any(word in self.action.lower() for word in _ENDS)
+
+    def takes(self, now: datetime) -> bool:
+        """Whether the machine is no capacity any more (rule 1)."""
+        return self.ends and self.at - LEAD <= now <= self.at + AFTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """A notice as the ledger has it: of which node, by which record; neither over nor taken back there.
+
+    `launched_at` is the machine's launch time then: with another one it is another life of it. `offer` is the pool's
+    offer that it is from, where the pool has offers.
+    """
+
+    node_id: str
+    key: str
+    pool: str
+    at: datetime
+    notice: CloudNotice
+    arguments: Mapping[str, str]
+
+    @property
+    def since(self) -> datetime:
+        """When it was written down first; later records say that its deadline moved, or that the work was saved."""
+        return datetime.fromisoformat(self.arguments[SINCE]) if SINCE in self.arguments else self.at
+
+    @property
+    def offer(self) -> str | None:
+        """The pool's offer that the machine is from."""
+        return self.arguments.get("offer")
+
+
+def standing(
+    reported: tuple[CloudNotice, ...] | None, recorded: CloudNotice | None, now: datetime
+) -> CloudNotice | None:
+    """The notice by which a machine is no capacity now; None: it is. `reported` is None where nobody could ask."""
+    known = (recorded,) if reported is None and recorded is not None else reported or ()
+    return min((each for each in known[:_MOST] if each.takes(now)), key=lambda each: each.at, default=None)
+
+
+def arguments_of(notice: CloudNotice) -> dict[str, str]:
+    """The notice as a record keeps it."""
+    words = {KIND: legible(notice.kind), ACTION: legible(notice.action), SEEN: notice.seen_at.isoformat()}
+    times = {DEADLINE: notice.deadline, CHECKPOINT: notice.checkpoint_at}
+    return words | {name: at.isoformat() for name, at in times.items() if at is not None}
+
+
+def notice_of(arguments: Mapping[str, str]) -> CloudNotice | None:
+    """The notice that a record keeps; None: it keeps none that can be read."""
+
+    def time(name: str) -> datetime | None:
+        return datetime.fromisoformat(arguments[name]) if name in arguments else None
+
+    try:
+        return CloudNotice(
+            kind=arguments[KIND],
+            action=arguments[ACTION],
+            deadline=time(DEADLINE),
+            seen_at=datetime.fromisoformat(arguments[SEEN]),
+            checkpoint_at=time(CHECKPOINT),
+        )
+    except (KeyError, ValueError):
+        return None

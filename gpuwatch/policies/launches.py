@@ -1,0 +1,167 @@
+"""PURE: the launches of a pool: from its one template in each of its subnets, or from its offers.
+
+A try that failed lately is not repeated while another is left; which of several offers is asked, spot/choice.py says.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Annotated, ClassVar
+
+from annotated_types import MinLen
+
+from gpuwatch.model.decision import (
+    SETTLE_TIMEOUT,
+    Done,
+    Observation,
+    OpenIntent,
+    Reason,
+    Status,
+    Step,
+    Verb,
+)
+from gpuwatch.model.offers import OfferPast, OffersPast
+from gpuwatch.model.setting import STRICT, Setting
+from gpuwatch.policies.spot.choice import chosen, resting_seconds
+from gpuwatch.policies.spot.records import OFFER
+from gpuwatch.policies.spot.settings import Offers
+
+NEW = "new:"
+CHANGE = "Less load, or a lower floor."
+_FAILED_LATELY = timedelta(minutes=3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRules:
+    """Where new nodes of a pool come from."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    template: Annotated[
+        Annotated[str, MinLen(1)] | None,
+        Setting("The launch template, by id (lt-…) or name; without one nothing is launched."),
+    ] = None
+    version: Annotated[str, MinLen(1), Setting("Its version: a number, $Default or $Latest.")] = "$Default"
+    cloud: Annotated[
+        Annotated[str, MinLen(1)] | None, Setting("The cloud to launch in; may be left out where there is one.")
+    ] = None
+    region: Annotated[str | None, Setting("Where to launch. None: the first of cloud.regions.")] = None
+    account: Annotated[str | None, Setting("The account to launch in, by its number. None: the first.")] = None
+    subnets: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Setting("Subnets to try in this order, one for each zone; none given: the template's own."),
+    ] = ()
+    instance_type: Annotated[str | None, Setting("The machine type. None: the template's own.")] = None
+
+
+# Where the launches of a pool come from.
+Sources = LaunchRules | Offers
+
+
+def may_appear(entry: OpenIntent, now: datetime) -> bool:
+    """Whether a launch that is not known to have happened may still turn up as a machine."""
+    at = entry.reached_at
+    return entry.intent.verb is Verb.LAUNCH and entry.reached and at is not None and abs(now - at) <= SETTLE_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """How many launches are asked for.
+
+    `wanted` is how many nodes the pool is to have with them, `coming` names the offer of each node that is on its way,
+    `but` are names of steps that are spoken for.
+    """
+
+    missing: int
+    wanted: int = 0
+    coming: tuple[str, ...] = ()
+    but: Collection[str] = ()
+
+
+def again(
+    observation: Observation, pool: str, need: Need, sources: Sources, reason: Reason, *, doubtful: bool
+) -> list[Step]:
+    """The launches that were not carried out, as they were asked; what would no longer be asked for is left out.
+
+    So is one from an offer that rests: its place is another offer's.
+    `doubtful`: only those that may have happened all the same; without, all the others.
+    """
+    tries = _tries(pool, sources)
+    open_now = [
+        entry.intent
+        for entry in observation.ledger.open_intents
+        if entry.intent.pool == pool
+        and entry.intent.verb is Verb.LAUNCH
+        and entry.resumable
+        and dict(entry.intent.arguments) in tries
+        and may_appear(entry, observation.now) is doubtful
+        and (doubtful or not _rests(observation, pool, entry))
+        and entry.intent.node_id not in need.but
+    ]
+    return [
+        Step(node_id=each.node_id, verb=Verb.LAUNCH, reason=reason, change=CHANGE, arguments=each.arguments)
+        for each in open_now[: max(0, need.missing)]
+    ]
+
+
+def launches(observation: Observation, pool: str, need: Need, sources: Sources, reason: Reason) -> list[Step]:
+    """New nodes; intents that were certainly not carried out come first."""
+    steps = again(observation, pool, need, sources, reason, doubtful=False)
+    left = need.missing - len(steps)
+    if left <= 0:
+        return steps
+    coming = (*need.coming, *(step.arguments[OFFER] for step in steps if OFFER in step.arguments))
+    asked = _asked(observation, pool, replace(need, missing=left, coming=coming), sources)
+    taken = {*need.but, *(entry.intent.node_id for entry in observation.ledger.open_intents)}
+    names = (name for number in count(1) if (name := f"{NEW}{pool}:{number}") not in taken)
+    return steps + [
+        Step(node_id=next(names), verb=Verb.LAUNCH, reason=reason, change=CHANGE, arguments=arguments)
+        for arguments in asked
+    ]
+
+
+def _rests(observation: Observation, pool: str, entry: OpenIntent) -> bool:
+    """Whether a launch is from an offer that was refused a short time ago."""
+    known = observation.offers.get(pool, OffersPast()).offers.get(entry.intent.arguments.get(OFFER, ""), OfferPast())
+    return resting_seconds(observation, known, own=0) > 0
+
+
+def _asked(observation: Observation, pool: str, need: Need, sources: Sources) -> list[dict[str, str]]:
+    """What each new launch asks for; fewer than are missing where an offer has to be waited for."""
+    if isinstance(sources, Offers):
+        names = chosen(observation, pool, sources, wanted=need.wanted, missing=need.missing, coming=need.coming)
+        return [sources.offers[name].arguments(name, pool) for name in names]
+    tries = _tries(pool, sources)
+    before = [dict(done.arguments) for done in failed(observation, Verb.LAUNCH)]
+    first = next((each for each in tries if each not in before), tries[0] if tries else None)
+    return [] if first is None else [first] * need.missing
+
+
+def _tries(pool: str, sources: Sources) -> list[dict[str, str]]:
+    """What a launch may ask for: each offer; or the template, in each of the subnets in their order."""
+    if isinstance(sources, Offers):
+        return [each.arguments(name, pool) for name, each in sources.offers.items()]
+    if sources.template is None:
+        return []
+    arguments = {
+        "pool": pool,
+        "template": sources.template,
+        "version": sources.version,
+        "cloud": sources.cloud,
+        "region": sources.region,
+        "account": sources.account,
+        "instance_type": sources.instance_type,
+    }
+    base = {name: value for name, value in arguments.items() if value is not None}
+    return [{**base, "subnet": subnet} for subnet in sources.subnets] or [base]
+
+
+def failed(observation: Observation, verb: Verb) -> list[Done]:
+    """What of that verb was given up lately."""
+    since = observation.now - _FAILED_LATELY
+    return [
+        done
+        for done in observation.ledger.recent
+        if done.verb is verb and done.status is Status.FAILED and done.at > since
+    ]
