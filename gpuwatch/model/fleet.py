@@ -128,9 +128,9 @@ class NodeVerdict:
 
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
     An older agent, and Prometheus, give no fields from `tally` on. `cloud_notices` are those of now; None: not known.
-    `last_busy` is of each signal since the agent started, newest first, of a week at most. `blind` are sentences on what
-    this agent cannot see. `confirm` repeats the nonce of a question that asked for a confirmation; `looked_seconds` is
-    then the age of the oldest look that the answer rests on, when the answer was made.
+    `last_busy` is of each signal since the agent started, newest first, of a week at most. `blind` are sentences on
+    what this agent cannot see. `confirm` repeats the nonce of a question that asked for a confirmation;
+    `looked_seconds` is then the age of the oldest look that the answer rests on, when the answer was made.
     """
 
     schema: int
