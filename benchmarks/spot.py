@@ -1,6 +1,8 @@
 """Plays spot recordings under the mixed policy and jobs with deadlines, and prints each figure beside its goal.
 
-`python -m benchmarks.spot [DIRECTORY] [--starts N]`. The recordings are not part of the repository; DIRECTORY is
+`python -m benchmarks.spot [DIRECTORY] [--starts N] [--live-days N]`. Four tables: the policy's rules alone, minute by
+minute; the controller itself (its rounds, guard and ledger over a cloud that is played) on the first days of each
+recording; eight policies for comparison; jobs. The recordings are not part of the repository; DIRECTORY is
 $GPUWATCH_TRACES, else ../shared/traces, and spot_availability.csv.gz in it is read (`trace, zone, t_s, nodes_up`: how
 many of the nodes wanted there were up). Boot 4 minutes, notice 2, spot at 0.40 of on demand; a move of a job takes 10
 minutes. The bound is every spot node that exists, used at once, with free moves; the omniscient job is a dynamic
@@ -13,23 +15,27 @@ import gzip
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from math import ceil, inf
 from pathlib import Path
 from statistics import fmean
 
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.runtime.table import aligned
 from gpuwatch.simulate.spot import job
-from gpuwatch.simulate.spot.fleet import Terms, bound, play
+from gpuwatch.simulate.spot.fleet import Played, Terms, bound, play
+from gpuwatch.simulate.spot.live import play_live
 from gpuwatch.simulate.spot.recording import STEP_SECONDS, Recording
 
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "traces"
 _FILE = "spot_availability.csv.gz"
 _NODES = {1: (2, 4), 4: (4,), 16: (4, 16)}  # by the nodes wanted when it was recorded
 _WORK_MINUTES = 720
+_DEAREST, _ALL_WORK, _MEAN = 1.10, 0.98, 0.99  # the goals: cost of the bound, shares of the time
 _POOL_TITLES = (
     *("recording", "zones", "nodes", "bound", "cost/bound", "all work", "mean"),
     *("lost/day", "even", "failed/day", "goals"),
 )
+_LIVE_TITLES = ("controller", "days", "nodes", "cost/bound", "rules alone", *_POOL_TITLES[5:8], "failed/day", "goals")
 _SHARES = {0.5: 1.07, 0.65: 1.07, 0.8: 1.07, 0.9: 1.10}  # work of the time allowed, and the goal
 
 
@@ -58,32 +64,85 @@ def _counts(points: list[tuple[float, int]], minutes: int) -> Iterator[int]:
 def _pools(found: dict[str, Recording]) -> Iterator[tuple[str, ...]]:
     yield _POOL_TITLES
     terms = Terms()
+    for name, recording, nodes in _fleets(found):
+        least = bound(recording, nodes, terms)
+        mixed = play(recording, nodes, MixRules(), terms, name)
+        even = play(recording, nodes, MixRules(spread="zones"), terms, name)
+        yield (
+            name,
+            str(len(recording.nodes)),
+            str(nodes),
+            f"{least:.3f}",
+            f"{mixed.cost_ratio / least:.3f}",
+            f"{mixed.full_ratio:.1%}",
+            f"{mixed.working_ratio:.1%}",
+            f"{mixed.interruptions_per_node_day:.2f}",
+            f"{even.interruptions_per_node_day:.2f}",
+            f"{mixed.failed_launches_per_day:.0f}",
+            _missed(mixed, even, least, len(recording.nodes)),
+        )
+
+
+def _live(found: dict[str, Recording], days: float) -> Iterator[tuple[str, ...]]:
+    """The controller on the first days of each recording; its people are told a minute ahead, the least there is."""
+    yield _LIVE_TITLES
+    terms, rules = Terms(), MixRules(give_back_notice=60.0)
+    for name, whole, nodes in _fleets(found):
+        recording = whole.first(round(days * 1440))
+        least = bound(recording, nodes, terms)
+        live, alone = play_live(recording, nodes, rules, terms, name), play(recording, nodes, rules, terms, name)
+        even = play(recording, nodes, MixRules(spread="zones"), terms, name)
+        yield (
+            name,
+            f"{recording.days:.0f}",
+            str(nodes),
+            f"{live.cost_ratio / least:.3f}",
+            f"{alone.cost_ratio / least:.3f}",
+            f"{live.full_ratio:.1%}",
+            f"{live.working_ratio:.1%}",
+            f"{live.interruptions_per_node_day:.2f}",
+            f"{live.failed_launches_per_day:.0f}",
+            _missed(live, even, least, len(recording.nodes)),
+        )
+
+
+def _missed(played: Played, even: Played, least: float, zones: int) -> str:
+    """The goals that one play misses."""
+    met = {
+        "cost": played.cost_ratio / least <= _DEAREST,
+        "all work": played.full_ratio >= _ALL_WORK,
+        "mean": played.working_ratio >= _MEAN,
+        "lost": played.interruptions_per_node_day <= even.interruptions_per_node_day * 1.05,
+        "failed": played.failed_launches_per_day <= 80 * max(1.0, zones / 3),
+    }
+    return ", ".join(f"{goal} missed" for goal, reached in met.items() if not reached) or "met"
+
+
+def _policies(found: dict[str, Recording]) -> Iterator[tuple[str, ...]]:
+    """Cost of on demand, and the time with all nodes at work, of each policy."""
+    titles = ("recording", "nodes", "bound", "best zone", "even, no fallback", "30 % on demand", "even", "even +1")
+    yield (*titles, "gpuwatch", "gpuwatch +1")
+    terms = Terms()
+    for name, recording, nodes in _fleets(found):
+        mixes = {
+            "none": MixRules(spread="zones", fallback_after=inf),
+            "fixed": MixRules(on_demand_base=ceil(0.3 * nodes), fallback_after=inf),
+            "even": MixRules(spread="zones"),
+            "even +1": MixRules(spread="zones", over_provision=1),
+            "own": MixRules(),
+            "own +1": MixRules(over_provision=1),
+        }
+        zones = [play(recording.only([zone]), nodes, MixRules(), terms, zone) for zone in recording.nodes]
+        played = [min(zones, key=lambda each: each.cost_ratio)]
+        played += [play(recording, nodes, mix, terms, each) for each, mix in mixes.items()]
+        least = bound(recording, nodes, terms)
+        yield (name, str(nodes), f"{least:.3f}", *(f"{each.cost_ratio:.3f} {each.full_ratio:.1%}" for each in played))
+
+
+def _fleets(found: dict[str, Recording]) -> Iterator[tuple[str, Recording, int]]:
     for name, recording in found.items():
         for nodes in _NODES[int(name.split("-")[1])]:
-            least = bound(recording, nodes, terms)
-            mixed = play(recording, nodes, MixRules(), terms, name)
-            even = play(recording, nodes, MixRules(spread="zones"), terms, name)
-            ratio, lost = mixed.cost_ratio / least, mixed.interruptions_per_node_day
-            met = {
-                "cost": ratio <= 1.10,
-                "all work": mixed.full_ratio >= 0.98,
-                "mean": mixed.working_ratio >= 0.99,
-                "lost": lost <= even.interruptions_per_node_day * 1.05,
-                "failed": mixed.failed_launches_per_day <= 80 * max(1.0, len(recording.nodes) / 3),
-            }
-            yield (
-                name,
-                str(len(recording.nodes)),
-                str(nodes),
-                f"{least:.3f}",
-                f"{ratio:.3f}",
-                f"{mixed.full_ratio:.1%}",
-                f"{mixed.working_ratio:.1%}",
-                f"{lost:.2f}",
-                f"{even.interruptions_per_node_day:.2f}",
-                f"{mixed.failed_launches_per_day:.0f}",
-                ", ".join(f"{goal} missed" for goal, reached in met.items() if not reached) or "met",
-            )
+            yield name, recording, nodes
 
 
 def _jobs(found: dict[str, Recording], starts: int) -> Iterator[tuple[str, ...]]:
@@ -117,9 +176,10 @@ def _windows(room: list[bool], minutes: int, starts: int) -> Iterator[list[bool]
 
 
 def main() -> int:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spot", description="Spot on recordings.")
     parser.add_argument("directory", nargs="?", type=Path, default=Path(os.environ.get("GPUWATCH_TRACES", _DEFAULT)))
+    parser.add_argument("--live-days", type=float, default=1.0, help="days that the controller itself plays (1)")
     parser.add_argument("--starts", type=int, default=8, help="of jobs, in each zone (8)")
     arguments = parser.parse_args()
     if not (arguments.directory / _FILE).is_file():
@@ -127,6 +187,8 @@ def main() -> int:
         return 0
     found = recordings(arguments.directory)
     print("\n".join(aligned(list(_pools(found)))))
+    print("\n".join(["", *aligned(list(_live(found, arguments.live_days)))]))
+    print("\n".join(["", *aligned(list(_policies(found)))]))
     print("\n".join(["", *aligned(list(_jobs(found, arguments.starts)), left=(1,))]))
     return 0
 

@@ -7,11 +7,11 @@ protected until the key is corrected: that costs money, and the other reading co
 from functools import lru_cache
 
 from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG, STOP_AT
-from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
+from gpuwatch.model.decision import DECISION_TAG, INTERRUPTIBLE_TAG, NOTIFIED_TAG
 from gpuwatch.model.similar_names import edits, folded
 
 # What people set: each changes what may be done with a machine, so a slip in any of them is a doubt.
-READ = (PROTECT_TAG, SNOOZE_TAG, POOL_TAG, OWNER_TAG, FLEET_TAG)
+READ = (PROTECT_TAG, SNOOZE_TAG, POOL_TAG, OWNER_TAG, FLEET_TAG, INTERRUPTIBLE_TAG)
 KNOWN = frozenset({*READ, NOTIFIED_TAG, STOP_AT, DECISION_TAG})
 
 _PREFIX = folded("gpuwatch")

@@ -236,16 +236,20 @@ def _of_clouds(settings: Settings) -> Iterator[Contradiction]:
 
 
 def _residency(name: str, rules: PoolRules) -> Iterator[Contradiction]:
-    """A launch that the pool's own regions refuse."""
-    region = rules.launch.region
-    if not rules.regions or rules.launch.template is None or (region and rules.allows(region)):
-        return
-    wrong = f"is {region!r}, which is" if region else "is missing, and the default may be"
-    yield Contradiction(
-        keys=(("pools", name, "launch", "region"), ("pools", name, "regions")),
-        wrong=f"pools.{name}.launch.region {wrong} not among pools.{name}.regions ({', '.join(rules.regions)})",
-        right="one of the pool's regions",
-    )
+    """Launches that the pool's own regions refuse."""
+    here = ("pools", name)
+    asked = [((*here, "offers", offer), each.region) for offer, each in rules.offers.items()]
+    asked += [((*here, "launch"), rules.launch.region)] if rules.launch.template is not None else []
+    for path, region in asked:
+        if region and rules.allows(region):
+            continue
+        wrong = f"is {region!r}, which is" if region else "is missing, and the default may be"
+        if rules.regions:
+            yield Contradiction(
+                keys=((*path, "region"), (*here, "regions")),
+                wrong=f"{'.'.join(path)}.region {wrong} not among pools.{name}.regions ({', '.join(rules.regions)})",
+                right="one of the pool's regions",
+            )
 
 
 def _waits(rules: PoolRules) -> Iterator[tuple[str, float]]:

@@ -14,7 +14,7 @@ from gpuwatch.kubernetes import Cluster
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.decision import Decision, Intent, LedgerView, Observation, Outcome, Proposal, Review
+from gpuwatch.model.decision import Decision, Done, Intent, LedgerView, Observation, Outcome, Proposal, Review
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.policies.step_cache import StepCache
@@ -30,6 +30,18 @@ class Missing:
 
 
 @dataclass(slots=True, kw_only=True)
+class Ended:
+    """Ended intents of the last three days that say something of pools' offers, by key, as they were known at `at`.
+
+    Their times are those of a clock that was set back by `back_seconds` in all.
+    """
+
+    by_key: dict[str, Done] = field(default_factory=dict)
+    at: datetime | None = None
+    back_seconds: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
 class Memory:
     """What a process knows between its rounds besides the ledger; without it waits are longer, and nothing else."""
 
@@ -37,6 +49,7 @@ class Memory:
     absent: dict[str, float] = field(default_factory=dict)  # since when lists lack an intent's machine; monotonic
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     steps: StepCache = field(default_factory=dict)
+    ended: Ended = field(default_factory=Ended)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,7 +105,7 @@ def record(parts: ControllerContext, observation: Observation, round_id: int) ->
 
 
 def _news(before: CloudNotice, now: CloudNotice) -> bool:
-    """Whether a notice says something else than its record. A checkpoint that is not told any more is still one."""
+    """Whether a notice says something else than its record. A checkpoint that is missing now is still one."""
     old, new = arguments_of(before), arguments_of(now)
     return bool({name for name in new if name != SEEN and new[name] != old.get(name)})
 

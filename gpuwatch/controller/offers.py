@@ -13,6 +13,7 @@ from gpuwatch.model.decision import ADDITIONS, Observation, Outcome, Review, Sta
 from gpuwatch.model.offers import OffersPast
 from gpuwatch.policies import capacity
 from gpuwatch.policies.launches import NEW, Need, launches
+from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT, refused
 from gpuwatch.policies.spot.settings import Offers
 
@@ -76,7 +77,14 @@ class NextOffers:
         """A new launch; what is open and may be asked again has its own step, or none today."""
         started = {entry.intent.node_id for entry in self._observation.ledger.open_intents}
         step = next((each for each in steps if each.node_id.startswith(NEW) and each.node_id not in started), None)
-        if step is None:
+        if step is None or not self._fits(step, review):
             return None
         sentence = f"{review.step.reason.sentence} The offer {review.step.arguments[OFFER]} was refused in this round."
         return replace(step, reason=replace(review.step.reason, sentence=sentence))
+
+    def _fits(self, step: Step, review: Review) -> bool:
+        """Whether it may be asked now: back to spot is spot alone, and a stopped node is started before on demand."""
+        if step.arguments.get(CAPACITY) == SPOT:
+            return True
+        stopped = capacity.has_stopped(self._observation, review.pool, self._parts.rules.pool(review.pool).start)
+        return review.step.reason.code != back.CODE and not stopped

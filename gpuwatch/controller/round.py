@@ -5,7 +5,7 @@ rounds: what it must know of the past is in the ledger.
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
@@ -13,19 +13,19 @@ from gpuwatch.clouds.silence import of_cloud
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.act import execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
+from gpuwatch.controller.observe.ended import ended
 from gpuwatch.controller.observe.kubernetes import with_cluster
+from gpuwatch.controller.offers_past import offers_past
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious, with_foreign
 from gpuwatch.guard import Rulebook
-from gpuwatch.model.decision import Decision, Intent, LedgerView, Observation, Proposal, Review, Step, Verb
+from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
-from gpuwatch.model.offers import OffersPast
 from gpuwatch.money.prices.price_book import of_fleet
-from gpuwatch.policies import capacity, scaling
+from gpuwatch.policies import scaling
 from gpuwatch.policies.idle_timeout import demand
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.timeouts import timed
-from gpuwatch.policies.spot.offers import MEMORY_SECONDS
 from gpuwatch.policies.step_cache import StepCache
 
 __all__ = ["Act", "ControllerContext", "Round", "decide", "explained", "observe", "step"]
@@ -93,28 +93,17 @@ def observe(parts: ControllerContext) -> Observation:
     ledger = with_foreign(parts, past, fleet.nodes)
     if ledger.snoozes:
         fleet = replace(fleet, nodes=tuple(map(ledger.kept, fleet.nodes)))
-    fleet = interruptions.with_notices(fleet, ledger, now)
+    fleet = interruptions.with_notices(replace(fleet, ended=ended(parts.cloud, fleet, ledger)), ledger, now)
     seen = Observation(
         now=now,
         fleet=fleet,
         ledger=ledger,
         measures=measures,
         prices=known,
-        offers=_offers(parts, fleet, ledger, [pool for pool, rule in rules.items() if rule.offers], now),
+        offers=offers_past(parts, fleet, ledger, [pool for pool, rule in rules.items() if rule.offers], now),
         interval_seconds=parts.interval_seconds,
     )
     return replace(seen, budgets=parts.budgets(seen))
-
-
-def _offers(
-    parts: ControllerContext, fleet: Fleet, ledger: LedgerView, pools: list[str], now: datetime
-) -> dict[str, OffersPast]:
-    """What is known of the offers of these pools; without any, nothing is asked."""
-    if not pools:
-        return {}
-    recent = [*parts.past(now, recent=timedelta(seconds=MEMORY_SECONDS)).recent]
-    recent += interruptions.unrecorded(parts.rules, fleet, ledger, now)
-    return {pool: capacity.offers_past(recent, fleet, pool, now) for pool in pools}
 
 
 def _timed(parts: ControllerContext, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:

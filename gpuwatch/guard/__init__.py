@@ -107,6 +107,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "max_nodes": (ADDITIONS, rate_limits.max_nodes),
     "blast_radius": (LETS_GO, rate_limits.blast_radius),
     "launch_unseen": (frozenset({Verb.LAUNCH}), launches.launch_unseen),
+    "interruptible": (frozenset({Verb.LAUNCH}), launches.interruptible),
     "cloud_silent": (ADDITIONS, launches.cloud_silent),
     "growth_rate": (ADDITIONS, rate_limits.growth_rate),
     "hourly_cost_limit": (ADDITIONS, rate_limits.hourly_cost_limit),

@@ -8,6 +8,7 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.policies import idle
+from gpuwatch.policies.spot import back
 
 
 def state(case: Case) -> Finding:
@@ -116,9 +117,17 @@ def busy(case: Case) -> Finding:
     One busy GPU of eight keeps the node (P2), and so does any person or program at work on it (docs/idle-detection.md).
     Occupied, parked or stalled counts as idle only in a pool that reclaims such nodes (`pools.<name>.idle.occupied`,
     `pools.<name>.idle.parked`, `pools.<name>.idle.stalled`; by default the pool's profile decides).
+
+    There is one exception: a node on demand may go once spot works in its place, with both consents. The pool says
+    `interruptible: any`, and the machine's own tag `gpuwatch:interruptible` says true (docs/policies/spot.md).
     """
     if case.asleep:
         return allow("It does not run.")
+    if case.step.reason.code == back.CODE:
+        against = back.against(case.machine, case.pool_rules)
+        if against is None:
+            return allow(f"It is {case.machine.activity.state.value}, and its people consent to an interruption.")
+        return refuse(against, "Both consents are needed to interrupt work, or it must be idle.")
     node, rules = case.machine, case.pool_rules.idle
     allowed = {State.IDLE}
     allowed |= {State.OCCUPIED} if rules.occupied != "report" else set()

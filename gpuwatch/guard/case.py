@@ -10,6 +10,7 @@ from gpuwatch.model.duration import backoff_seconds
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.model.verbs import prepared
 from gpuwatch.policies import PoolRules, idle
+from gpuwatch.policies.spot import back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +65,25 @@ def refuse(sentence: str, remedy: str) -> Finding:
     return True, sentence, remedy
 
 
+def chosen(case: Case) -> str | None:
+    """What the pool does with a node as it is; one that gives its place to spot goes as an idle one does."""
+    if case.step.reason.code == back.CODE and back.against(case.machine, case.pool_rules) is None:
+        return case.pool_rules.idle.action
+    return idle.chosen(case.machine, case.observation, case.pool_rules.idle)[0]
+
+
+def grace_seconds(case: Case) -> float:
+    """The grace that the pool gives for the step now."""
+    if case.step.reason.code == back.CODE and not case.asleep:
+        return case.pool_rules.capacity.give_back_notice
+    return idle.grace_seconds(case.machine, case.pool_rules.idle)
+
+
 def final_verb(case: Case) -> Verb:
     """The step's verb; of a notice and of what prepares a removal, that of the removal."""
     if case.step.verb is not Verb.NOTICE:
         return prepared(case.step.verb, case.step.arguments)
-    choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
-    return Verb.TERMINATE if case.asleep or choice == "terminate" else Verb.STOP
+    return Verb.TERMINATE if case.asleep or chosen(case) == "terminate" else Verb.STOP
 
 
 def retry_wait_seconds(attempts: int, *, denied: bool = False) -> float:

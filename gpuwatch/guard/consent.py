@@ -4,14 +4,14 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.guard.case import Case, Finding, allow, grace_seconds, refuse
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.guard.settings import Limits
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.verbs import prepared
-from gpuwatch.policies import PoolRules, idle, notices
+from gpuwatch.policies import PoolRules, notices
 from gpuwatch.policies.fingerprint import fingerprint, removes
 
 _FIRST = "A notice comes first, then the grace period."
@@ -52,7 +52,7 @@ def no_notice(case: Case) -> Finding:
     ):
         if wrong is not None:
             return refuse(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
-    left = notices.left_seconds(notice, case.machine, idle.grace_seconds(case.machine, case.pool_rules.idle), now)
+    left = notices.left_seconds(notice, case.machine, grace_seconds(case), now)
     if left > 0:
         return refuse(f"{notices.promised(notice)}.", f"Wait for {format_duration(left)}.")
     return allow(f"{notices.promised(notice)}.")
@@ -95,14 +95,14 @@ def not_notified(case: Case) -> Finding:
 
     `gpuwatch notify test` shows what is wrong.
     """
-    notice, rules = case.observation.ledger.notice(case.step.node_id), case.pool_rules.idle
+    notice = case.observation.ledger.notice(case.step.node_id)
     promise = None if notice is None else notice.promise
     if not case.limits.require_notification and (promise is None or not promise.heard):
         return allow("No notification is required before its removal.")
     told_at = None if notice is None else notice.told_at
     if told_at is None:
         return refuse("No message about its notice was delivered.", "`gpuwatch notify test` shows what is wrong.")
-    since, grace = (case.observation.now - told_at).total_seconds(), idle.grace_seconds(case.machine, rules)
+    since, grace = (case.observation.now - told_at).total_seconds(), grace_seconds(case)
     grace = grace if promise is None else max(grace, promise.grace_seconds)
     if since < grace:
         sentence = f"The first message about it is {format_duration(since)} old."

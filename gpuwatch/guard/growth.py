@@ -7,6 +7,7 @@ from gpuwatch.guard.case import Case
 from gpuwatch.model.decision import ADDITIONS, Decision, Observation, Review, Step, Verb
 from gpuwatch.policies import PoolRules, capacity
 from gpuwatch.policies.capacity import LaunchRules
+from gpuwatch.policies.spot import back
 
 # Rules about the target of an addition: another target may pass where this one does not.
 _OF_THE_TARGET = frozenset(
@@ -73,8 +74,8 @@ def instead(
 
     One of a group that was reviewed before is in the place of the earlier one.
     """
-    wanted = [step for step in decision.steps if step.verb in ADDITIONS]
-    asked = [review for review in reviews if review.step.verb in ADDITIONS]
+    wanted = [step for step in decision.steps if step.verb in ADDITIONS and step.reason.code != back.CODE]
+    asked = [review for review in reviews if review.step.verb in ADDITIONS and review.step.reason.code != back.CODE]
     missing = sum(map(capacity.adds, wanted)) - sum(capacity.adds(each.step) for each in asked if each.allowed)
     blocked = [each for each in asked if not each.allowed]
     if missing <= 0 or not all(map(_other_may_pass, blocked)):

@@ -5,7 +5,7 @@ from datetime import timedelta
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
 from gpuwatch.policies import capacity
-from gpuwatch.policies.spot.records import OFFER
+from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 
 _HOUR = timedelta(hours=1)
 _MOST_ENDED = 3  # machines that may end within an hour before they were nodes
@@ -98,6 +98,23 @@ def residency(case: Case) -> Finding:
         where = "No region is given for the launch" if region is None else f"The launch is in {region}"
         return refuse(f"{where}, and {listed} must have it.", f"Set pools.{case.pool}.launch.region to one of them.")
     return refuse(f"It is in {region}, which is not among {listed}.", "Add the region there, if data may be in it.")
+
+
+def interruptible(case: Case) -> Finding:
+    """Refuses to launch spot capacity for a pool with work that must not be interrupted.
+
+    The cloud takes spot back within minutes, whatever protects or keeps the machine. The settings refuse spot offers of
+    such a pool; this rule holds for launches that were asked for under other settings, too.
+
+    Set `pools.<name>.interruptible: any` if the work may be interrupted, or name offers on demand.
+    """
+    spot = case.step.arguments.get(CAPACITY) == SPOT
+    if not spot or case.pool_rules.interruptible == "any":
+        return allow("It is not spot." if not spot else "The pool's work may be interrupted.")
+    return refuse(
+        "It is spot, and the pool's work must not be interrupted.",
+        f"Set pools.{case.pool}.interruptible: any, or name an offer on demand.",
+    )
 
 
 def start_consent(case: Case) -> Finding:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.guard.case import Case, Finding, allow, final_verb, refuse
+from gpuwatch.guard.case import Case, Finding, allow, chosen, final_verb, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import LocalDisks, Node
@@ -180,7 +180,7 @@ def action_not_enabled(case: Case) -> Finding:
     state, verb = case.machine.activity.state, prepared(case.step.verb, case.step.arguments)
     if case.asleep:
         return allow("It does not run.")
-    choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
+    choice = chosen(case)
     if choice == "terminate" or (choice == "stop" and verb not in {Verb.TERMINATE, Verb.UNPROTECT}):
         return allow(f"The pool says `{choice}` for {state.value} nodes.")
     if choice is None:

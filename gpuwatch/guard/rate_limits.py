@@ -12,6 +12,7 @@ from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.verbs import PREPARES
 from gpuwatch.policies import capacity
+from gpuwatch.policies.spot import back
 
 _HOUR = timedelta(hours=1)
 _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
@@ -118,11 +119,18 @@ def max_nodes(case: Case) -> Finding:
     """Refuses an addition beyond the pool's maximum.
 
     The maximum is `pools.<name>.max_nodes`. Nodes on their way count as present, so asking again adds nothing (P4).
-    Nodes above the maximum are not removed for that reason; only idle nodes ever are. A node that its cloud is about to
-    take does not count, so that it is replaced before it is gone; with such nodes the pool may run
-    `pools.<name>.surge_nodes` more than its maximum, or as many as they are, and never more than twice its maximum.
+    Nodes above the maximum are not removed for that reason; only idle nodes ever are.
+
+    A node that its cloud is about to take does not count, so that it is replaced before it is gone. While there are
+    such nodes the pool may run `pools.<name>.surge_nodes` more than its maximum. Without that setting it may run as
+    many more as they are, and never more than twice its maximum.
+
+    Spot that takes the place of a node on demand is launched first. For that alone `pools.<name>.capacity.surge` nodes
+    more may be there until that node is gone.
     """
-    limit, surge = case.pool_rules.max_nodes, case.pool_rules.surge_nodes
+    limit, surge, named = case.pool_rules.max_nodes, case.pool_rules.surge_nodes, "max_nodes"
+    if limit is not None and case.step.reason.code == back.CODE:
+        limit, named = limit + case.pool_rules.capacity.surge, "max_nodes with capacity.surge"
     after = capacity.now(case.observation, case.pool) + _adding(case) + capacity.adds(case.step)
     if limit is None:
         return allow(f"The pool would have {after} nodes.")
@@ -132,7 +140,7 @@ def max_nodes(case: Case) -> Finding:
     sentence += f", and {going} that its cloud is about to take." if going else "."
     if after <= limit and after + going <= most:
         return allow(sentence)
-    return refuse(sentence, f"max_nodes is {limit}{f', and with those it is {most}' if going else ''}.")
+    return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
 
 
 def _adding(case: Case) -> int:
@@ -233,8 +241,11 @@ def growth_rate(case: Case) -> Finding:
 
     A metric that runs away must not buy a thousand machines before anybody looks (P4). The limits are
     `limits.max_additions_per_round` and `limits.max_additions_per_hour`. A group's growth counts with all of its nodes.
-    If it is too large, as many nodes come as all rules allow; the rest follows in later rounds.
+    If it is too large, as many nodes come as all rules allow; the rest follows in later rounds. Of the additions of an
+    hour, spot that takes the places of nodes on demand has half: the rest is for what a pool lacks.
     """
+    per_hour = case.limits.max_additions_per_hour
+    per_hour = per_hour // 2 if case.step.reason.code == back.CODE else per_hour
     past = _within_the_hour(case, ADDITIONS)
     now = sum(capacity.adds(step) for step in case.counts(ADDITIONS))
     hour = sum(capacity.adds_of(each.verb, each.arguments) for each in past)
@@ -243,7 +254,7 @@ def growth_rate(case: Case) -> Finding:
     )
     for count, limit, name in (
         (now, case.limits.max_additions_per_round, "max_additions_per_round"),
-        (hour, case.limits.max_additions_per_hour, "max_additions_per_hour"),
+        (hour, per_hour, "max_additions_per_hour"),
     ):
         if count + capacity.adds(case.step) > limit:
             return refuse(f"{count} additions count already, {name} allows {limit}.", f"Wait, or raise {name}.")

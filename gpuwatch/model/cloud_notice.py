@@ -5,7 +5,7 @@ Rules, all of them:
 1. A notice that the machine will be taken (spot, a deletion, the end of its host) counts from an hour before its
    deadline to ten minutes after it. One without a deadline counts from its first sight.
 2. Advice (rebalance), and maintenance after which the same machine goes on (a reboot, a pause, a move), take nothing.
-3. The agent's word of now is the truth. While nobody can ask it, the newest word on record holds.
+3. What the agent says now counts. While it gives no answer, the newest record holds.
 4. A machine that is still there ten minutes after its deadline counts as every other one.
 """
 

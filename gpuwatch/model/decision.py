@@ -31,6 +31,8 @@ __all__ += ["Verb", "Wait", "reason_with_refusals"]
 LAUNCHED_AT = "launched_at"
 # The tag that names the intent that launched a machine or gave it notice; its value is the intent's key.
 DECISION_TAG = "gpuwatch:decision-id"
+# A machine with this tag, and the value true, may be given back while it works, where its pool says so, too.
+INTERRUPTIBLE_TAG = "gpuwatch:interruptible"
 # The tag that says when a machine got its notice, or when the notice was withdrawn.
 NOTIFIED_TAG = "gpuwatch:notified-at"
 

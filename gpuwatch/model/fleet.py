@@ -326,6 +326,7 @@ class Fleet:
     """What one round observed, and when. `named` are pools that may be empty yet.
 
     `places`: parts of clouds that ever answered; `silent`: those that do not now; `cluster`: Kubernetes, if configured.
+    `ended`: ids of machines that were launched a moment ago, and that have ended by their cloud's own word.
     """
 
     observed_at: datetime
@@ -334,6 +335,7 @@ class Fleet:
     named: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     silent: tuple[Silence, ...] = ()
+    ended: tuple[str, ...] = ()
     cluster: ClusterView | None = None
 
     def node(self, node_id: str) -> Node | None:

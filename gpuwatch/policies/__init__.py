@@ -39,6 +39,7 @@ from gpuwatch.policies.launches import LaunchRules, Sources
 from gpuwatch.policies.profiles import ProfileName
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 from gpuwatch.policies.step_cache import StepCache
@@ -122,8 +123,11 @@ class PoolRules:
         MixRules, Setting("How the nodes divide between spot and on demand, where the pool has offers.")
     ] = field(default_factory=MixRules)
     interruptible: Annotated[
-        Literal["never", "any"],
-        Setting("Whether its work may be interrupted by the cloud. never: the pool has no spot offers."),
+        Literal["never", "batch", "any"],
+        Setting(
+            "Whether its work may be interrupted by the cloud. never: the pool has no spot offers. batch (jobs with a "
+            "deadline) is not accepted yet; see docs/policies/spot.md."
+        ),
     ] = "never"
     kubernetes: Annotated[
         KubernetesRules, Setting("What holds for those of its nodes that are in a Kubernetes cluster.")
@@ -282,6 +286,8 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     least = max((proposal.min_nodes for proposal in proposals if proposal.min_nodes is not None), default=0)
     most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
     clamps = [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
+    if going := capacity.taken(observation, pool):
+        clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
     target = None
     if any(proposal.grows for proposal in proposals):
         target = max(wanted, least)
@@ -292,17 +298,18 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             target = most
         added = capacity.additions(observation, pool, target, rules.sources, rules.start)
         steps += added
+        steps += back.ahead(observation, pool, target, rules, steps)
         missing = target - capacity.now(observation, pool) - sum(capacity.adds(step) for step in added)
         if missing > 0:
             clamps.append(f"{missing} more nodes are needed and {_nothing(pool, rules)}.")
     chosen: dict[str, Step] = {}
-    for step in steps:
+    for step in back.stepped(steps, observation, pool, target, rules):
         rival = chosen.setdefault(step.node_id, step)
         if rival is not step:
             chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
 
     # A wish keeps as many nodes as it wants, whatever else would remove them.
-    kept, clamp = _kept(observation, pool, list(chosen.values()), max(wanted, least))
+    kept, clamp = _kept(observation, pool, list(chosen.values()), max(wanted, least), rules)
     clamps += [clamp] if clamp else []
     hold = Verb.HOLD
     steps = [step if step.verb is hold else _in_date(step, observation) for step in (chosen | kept).values()]
@@ -328,10 +335,13 @@ def _nothing(pool: str, rules: PoolRules) -> str:
     )
 
 
-def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) -> tuple[dict[str, Step], str]:
+def _kept(
+    observation: Observation, pool: str, steps: list[Step], floor: int, rules: PoolRules
+) -> tuple[dict[str, Step], str]:
     """The removals that the floor turns into holds: first of the nodes kept anyway, then of those idle the shortest.
 
-    Only sound nodes satisfy the floor; where there are too few of them, whatever runs may be wanted.
+    Nodes on demand that stand in for spot go before all others. Only sound nodes satisfy the floor; where there are too
+    few of them, whatever runs may be wanted.
     """
     roster = observation.fleet.roster(pool)
     changes = [step for step in steps if step.verb is not Verb.HOLD]
@@ -345,7 +355,7 @@ def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) ->
     removals.sort(
         key=lambda step: (_spoken_for(nodes[step.node_id]), -nodes[step.node_id].activity.held_seconds, step.node_id),
     )
-    keep_warm = removals[max(0, spare) :]
+    keep_warm = back.first(removals, observation, pool, floor, rules)[max(0, spare) :]
     unsound = len(roster.members) - len(roster.sound)
     others = f"; {unsound} that run are unknown, failing or stalled and do not count" if unsound else ""
     kept = f"{len(keep_warm)} leave the floor of {floor} running nodes{others}"

@@ -30,24 +30,15 @@ from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.offers import OffersPast
 from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Need, Sources, again, failed, launches, may_appear
 from gpuwatch.policies.spot import records
+from gpuwatch.policies.spot.choice import chosen
 from gpuwatch.policies.spot.records import OFFER
+from gpuwatch.policies.spot.settings import Offers
 
 Startable = Literal["own", "any"]
 
 __all__ = ["ENDED", "LAUNCHES", "SHOWN", "THERE", "LaunchRules", "Startable", "additions", "adds", "adds_of", "coming"]
-__all__ += [
-    "launched_for",
-    "launched_id",
-    "launching",
-    "may_appear",
-    "not_to_start",
-    "now",
-    "others",
-    "same_try",
-    "taken",
-    "unreplaced",
-    "unseen",
-]
+__all__ += ["has_stopped", "launched_for", "launched_id", "launching", "leaving", "may_appear", "not_to_start", "now"]
+__all__ += ["others", "same_try", "taken", "unreplaced", "unseen"]
 
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _ENDS = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
@@ -65,13 +56,13 @@ def _there(observation: Observation, pool: str) -> set[str]:
     """The nodes that run or begin to; a removal that was certainly not carried out takes none of them away."""
     nodes = observation.fleet.roster(pool).nodes
     there = {node.id for node in nodes if node.enrolled and node.state in THERE and node.cloud_notice is None}
-    return there - _leaving(observation)
+    return there - leaving(observation)
 
 
 def taken(observation: Observation, pool: str) -> int:
     """How many nodes still run and do not count any more, because their cloud is about to take them."""
     nodes = [node for node in observation.fleet.roster(pool).nodes if node.cloud_notice is not None]
-    gone = _leaving(observation) if nodes else ()
+    gone = leaving(observation) if nodes else ()
     return sum(node.enrolled and node.state in THERE and node.id not in gone for node in nodes)
 
 
@@ -90,7 +81,7 @@ def unreplaced(observation: Observation, pool: str) -> int:
     return max(0, going - sum(adds_of(verb, arguments) for verb, arguments in added))
 
 
-def _leaving(observation: Observation) -> set[str]:
+def leaving(observation: Observation) -> set[str]:
     """The nodes with a removal that is under way, or may be."""
     entries = observation.ledger.open_intents
     return {entry.intent.node_id for entry in entries if entry.intent.verb in REMOVALS and not entry.resumable}
@@ -98,12 +89,12 @@ def _leaving(observation: Observation) -> set[str]:
 
 def coming(observation: Observation, pool: str) -> list[str | None]:
     """The machine type of every node that is on its way and not yet to be seen; None where it is not known."""
-    roster, there, leaving = observation.fleet.roster(pool), _there(observation, pool), _leaving(observation)
+    roster, there, away = observation.fleet.roster(pool), _there(observation, pool), leaving(observation)
     found: list[str | None] = []
     for group in roster.groups:
         if group.enrolled:
             present = sum(node.group == group.id for node in roster.nodes if node.id in there)
-            going = sum(node_id in leaving for node_id in group.node_ids)
+            going = sum(node_id in away for node_id in group.node_ids)
             found += [group.instance_type] * (_desired(observation, group) - going - present)
     for entry in observation.ledger.open_intents:
         if entry.intent.pool == pool and entry.intent.verb in ADDITIONS and not entry.resumable:
@@ -158,10 +149,18 @@ def _late(observation: Observation, done: Done) -> list[str | None]:
     if done.verb is Verb.LAUNCH:
         node_id = done.detail.removeprefix(SHOWN)
         late = node_id != done.detail and observation.fleet.find(node_id) is None
+        late = late and node_id not in observation.fleet.ended and not _taken_since(observation, done, node_id)
         return [done.arguments.get("instance_type")] if late and not _removed_since(observation, done, node_id) else []
     node = observation.fleet.find(done.node_id) if done.verb is Verb.START else None
     late = node is not None and node.state is NodeState.STOPPED and observation.ledger.open_for(node.id) is None
     return [node.instance_type] if node and late and not _removed_since(observation, done, node.id) else []
+
+
+def _taken_since(observation: Observation, done: Done, node_id: str) -> bool:
+    """Whether its cloud has taken that node after that addition, as it had announced."""
+    return any(
+        each.verb is Verb.LOST and each.node_id == node_id and each.at >= done.at for each in observation.ledger.recent
+    )
 
 
 def _removed_since(observation: Observation, done: Done, node_id: str) -> bool:
@@ -208,7 +207,7 @@ def offers_past(recent: Iterable[Done], fleet: Fleet, pool: str, now: datetime) 
     def lives(node_id: str) -> bool | None:
         node = fleet.find(node_id)
         if node is None:
-            return None if fleet.silent else False
+            return None if fleet.silent and node_id not in fleet.ended else False
         return True if node.state in THERE else False if node.state in _ENDS else None
 
     return records.past(recent, pool, now, brought=_machine, lives=lives)
@@ -255,7 +254,7 @@ def additions(
     reason = Reason(code="scale_out", sentence=sentence)
     need = Need(missing=missing, wanted=target)
     steps = again(observation, pool, need, launch, reason, doubtful=True)
-    steps += _starts(observation, pool, start, reason)[: missing - len(steps)]
+    steps += _started_first(observation, pool, need, launch, start, reason)[: missing - len(steps)]
     growth, waiting = _growth(observation, observation.fleet.roster(pool).groups, missing - len(steps), reason)
     steps += growth
     left = missing - waiting - sum(adds(step) for step in steps)
@@ -307,6 +306,26 @@ def _starts(observation: Observation, pool: str, start: Startable, reason: Reaso
         key=lambda node: (node.id not in stopped_at, -stopped_at[node.id].timestamp() if node.id in stopped_at else 0.0)
     )
     return [Step(node_id=node.id, verb=Verb.START, reason=reason, change=CHANGE) for node in startable]
+
+
+def _started_first(
+    observation: Observation, pool: str, need: Need, sources: Sources, start: Startable, reason: Reason
+) -> list[Step]:
+    """The starts that come before launches: of nodes that are not spot only so many as spot is not to be had for."""
+    steps = _starts(observation, pool, start, reason)
+    if not steps or not isinstance(sources, Offers):
+        return steps
+    coming = launching(observation, pool)
+    names = chosen(observation, pool, sources, wanted=need.wanted, missing=need.missing, coming=coming)
+    room = need.missing - sum(sources.offers[name].capacity == records.SPOT for name in names)
+    kinds = {node.id: node.capacity_type for node in observation.fleet.roster(pool).nodes}
+    of_spot = [step for step in steps if kinds[step.node_id] is CapacityType.SPOT]
+    return of_spot + [step for step in steps if step not in of_spot][:room]
+
+
+def has_stopped(observation: Observation, pool: str, start: Startable) -> bool:
+    """Whether a stopped node of the pool may be started."""
+    return bool(_starts(observation, pool, start, Reason(code="", sentence="")))
 
 
 def _startable(observation: Observation, node: Node, start: Startable, given_up: set[str]) -> bool:

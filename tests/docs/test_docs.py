@@ -13,7 +13,8 @@ from tests.support.markdown import blocks
 from tests.support.paths import ROOT
 from tools.docs.configuration import render_configuration_md
 
-EXAMPLES = [ROOT / "docs/examples" / name for name in ("gpuwatch.yaml", "starter.yaml", "agent.yaml")]
+NAMES = ("gpuwatch.yaml", "starter.yaml", "agent.yaml", "spot-training.yaml", "spot-serving.yaml")
+EXAMPLES = [ROOT / "docs/examples" / name for name in NAMES]
 
 
 def test_the_configuration_page_is_up_to_date() -> None:

@@ -13,6 +13,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.spot.mix import MixRules
 from tests.support.paths import ROOT
 from tools.docs.guard import render_guard_md
 
@@ -24,6 +25,7 @@ PARTS = {
     "pools.<name>.idle.": IdleRules,
     "pools.<name>.kubernetes.": KubernetesRules,
     "pools.<name>.health.": HealthRules,
+    "pools.<name>.capacity.": MixRules,
 }
 SETTINGS = {f"{path}{each.name}" for path, settings in PARTS.items() for each in fields(settings)}
 

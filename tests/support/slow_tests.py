@@ -61,6 +61,7 @@ SLOW = frozenset(
         "controller/observe/test_plain_http",
         "controller/test_absent_machines",
         "controller/test_approvals",
+        "controller/test_back_to_spot",
         "controller/test_billing_in_rounds",
         "controller/test_budgets_in_rounds",
         "controller/test_denied_calls",

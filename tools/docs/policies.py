@@ -21,7 +21,8 @@ pass every [rule of the guard](../guard.md). All policies run in every round.
 | --- | --- | --- |
 {rows}
 
-How long to wait before a stop: [timing](timing.md). Spot or on demand: [spot](spot.md).
+How long to wait before a stop: [timing](timing.md). Spot or on demand: [spot](spot.md). What a
+cloud takes back: [interruptions](interruptions.md).
 """
 
 

@@ -49,7 +49,7 @@ class InstanceStatus:
 
     @property
     def told(self) -> tuple[CloudNotice, ...] | None:
-        """What the controller is told; None: nobody knows, for the service was not asked yet or gives no answer."""
+        """The notices for the controller; None: not known, as the service was not asked yet or gives no answer."""
         if not self.notices and not self.up:
             return None
         return tuple(

@@ -31,6 +31,7 @@ _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("*.OutOfStock", InsufficientCapacityError),
     ("ResourceNotAvailable*", InsufficientCapacityError),
     ("Zone.NotOnSale", InsufficientCapacityError),
+    ("InvalidSpotPriceLimit.LowerThanPublicPrice", InsufficientCapacityError),  # spot costs more than the template bids
     ("Zone.NotOpen", InsufficientCapacityError),
     ("InvalidResourceType.NotSupported", InsufficientCapacityError),  # the zone does not have the type now
     ("*QuotaExceed*", QuotaExceededError),

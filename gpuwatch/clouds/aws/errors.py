@@ -47,6 +47,7 @@ _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("InsufficientFreeAddressesInSubnet", InsufficientCapacityError),
     ("ReservationCapacityExceeded", InsufficientCapacityError),
     ("Unsupported", InsufficientCapacityError),  # the zone does not have the type
+    ("SpotMaxPriceTooLow", InsufficientCapacityError),  # spot costs more than the template bids
     ("MaxSpotInstanceCountExceeded", QuotaExceededError),
     ("*LimitExceeded", QuotaExceededError),  # VcpuLimitExceeded, InstanceLimitExceeded, …
     ("InvalidInstanceID*", NotFoundError),

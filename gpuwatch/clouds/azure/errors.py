@@ -37,6 +37,7 @@ _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("*AllocationFailed*", InsufficientCapacityError),  # also ZonalAllocationFailed
     ("Overconstrained*AllocationRequest", InsufficientCapacityError),
     ("SkuNotAvailable", InsufficientCapacityError),
+    ("SpotPriceGreaterThanProvidedMaxPrice", InsufficientCapacityError),  # spot costs more than the template bids
     ("*QuotaExceeded*", QuotaExceededError),
     ("*NotFound", NotFoundError),
     ("AuthorizationFailed", AuthFailedError),

@@ -1,7 +1,8 @@
 """PURE: how many of a pool's nodes are to be spot and how many on demand, now.
 
 Rules: on demand comes at the interruption notice, not at the loss, and goes only once a spot node works in its place
-(make before break). More nodes than wanted are spot nodes alone, and only where the rules ask for them.
+(make before break). More nodes than wanted are spot nodes alone: a spare one where the rules ask for it, and so many as
+`surge` says while they take the places of nodes on demand.
 """
 
 from dataclasses import dataclass
@@ -34,8 +35,21 @@ class MixRules:
     back_to_spot_after: Annotated[
         Seconds,
         Ge(0),
-        Setting("An on-demand node in a spot node's place stays at least this long; for `recommend spot` alone."),
+        Setting("An on-demand node in a spot node's place stays at least this long."),
     ] = 0.0
+    surge: Annotated[
+        int,
+        Ge(0),
+        Setting(
+            "While spot is taking the places of on-demand nodes, so many nodes more than wanted, and than max_nodes, "
+            "are there at most. 0: a pool does not come back to spot."
+        ),
+    ] = 2
+    give_back_notice: Annotated[
+        Seconds,
+        Ge(60),
+        Setting("The notice of an on-demand node that works and is given back with consent (docs/policies/spot.md)."),
+    ] = 120.0
     max_price_ratio: Annotated[
         float, Gt(0), Le(1), Setting("Spot that costs more than this part of on demand is not bought.")
     ] = 0.9
@@ -91,4 +105,6 @@ def goal(wanted: int, has: Has, rules: MixRules) -> Goal:
     # What stands in for a spot node stays until that node works.
     kept = min(fallback, max(0, spot - has.spot_working))
     more = rules.over_provision if spot else 0
-    return Goal(spot_missing=max(0, spot + more - here), on_demand=fixed + max(ordered, kept))
+    # Spot that takes the places of nodes on demand comes a few at a time: until it works both are paid for.
+    room = wanted + more + rules.surge - here - has.on_demand
+    return Goal(spot_missing=max(0, min(spot + more - here, room)), on_demand=fixed + max(ordered, kept))

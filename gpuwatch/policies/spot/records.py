@@ -3,10 +3,10 @@
 Rules: a launch that failed is a refusal, whatever the cloud's reason: no stock, quota, a wrong template. A launch of a
 machine that ended before it was a node is a refusal and a loss. A settled launch is a success. A spot node that came
 and is gone, without a removal by gpuwatch, is a loss: most are, and one that somebody else ended costs a place in the
-order at most. A notice that the cloud is about to take a spot node is a loss at once, whatever becomes of it; of a node
-in its first hour, and from the third of an offer within an hour on (a storm), it is a refusal, too, so that the offer
-rests. A cancelled launch, and one that is still open, says nothing. Only records of the last three days count,
-so that what is kept is bounded by the number of offers, and a restart changes nothing.
+order at most. A notice of the cloud for a spot node is a loss at once, whatever becomes of it. It is a refusal as well,
+so that the offer rests, where the node is in its first hour, and from the third of an offer within an hour on.
+A cancelled launch, and one that is still open, says nothing. Only records of the last three days count, so that what is
+kept is bounded by the number of offers, and a restart changes nothing.
 """
 
 from collections.abc import Callable, Iterable

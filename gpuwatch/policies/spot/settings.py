@@ -109,6 +109,12 @@ def contradictions(
                     right="a launch template" if key == "template" else "the machine type that its template makes",
                 )
     of_spot = [name for name, each in offers.items() if each.capacity == SPOT]
+    if interruptible == "batch":
+        yield Contradiction(
+            keys=((*here, "interruptible"),),
+            wrong="batch is for jobs with a deadline, and how much of their work is left is not known to gpuwatch yet",
+            right="interruptible: any; `gpuwatch recommend spot --work 12h --by 18h` plays such a job",
+        )
     if of_spot and interruptible == "never":
         yield Contradiction(
             keys=((*here, "offers", of_spot[0], "capacity"), (*here, "interruptible")),
@@ -128,13 +134,12 @@ def contradictions(
             wrong="a part of the nodes is to be on demand, and no offer is",
             right="an offer with capacity: on_demand, or capacity with on_demand_base: 0 and spot_share: 1",
         )
-    for key, number in (("over_provision", mix.over_provision), ("back_to_spot_after", mix.back_to_spot_after)):
-        if number:
-            yield Contradiction(
-                keys=((*here, "capacity", key),),
-                wrong=f"{key} is played by `gpuwatch recommend spot`, and launches do not follow it yet",
-                right=f"{key}: 0",
-            )
+    if mix.over_provision:
+        yield Contradiction(
+            keys=((*here, "capacity", "over_provision"),),
+            wrong="over_provision is played by `gpuwatch recommend spot`, and launches do not follow it yet",
+            right="over_provision: 0",
+        )
 
 
 def _same(one: OfferRules, other: OfferRules) -> bool:

@@ -20,43 +20,13 @@ from gpuwatch.policies.spot.offers import (
     rest_seconds,
 )
 from gpuwatch.simulate.spot.recording import STEP_SECONDS, Recording
+from gpuwatch.simulate.spot.sums import Played, Sums, Terms, on_demand_cost
+
+__all__ = ["Played", "Terms", "bound", "on_demand_cost", "play"]
 
 _MEMORY = int(MEMORY_SECONDS // STEP_SECONDS)
 _SHORT_LIFE = int(SHORT_LIFE_SECONDS // STEP_SECONDS)
 _MINUTES_PER_HOUR = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What is assumed: prices in US dollars an hour for one node, times in minutes.
-
-    `spot_price_ratio` is what spot costs of on demand where the recording has no prices. After each interruption
-    `lost_minutes` of work are done again.
-    """
-
-    on_demand_usd_per_hour: float = 1.0
-    spot_price_ratio: float = 0.40
-    boot_minutes: int = 4
-    notice_minutes: int = 2
-    lost_minutes: float = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """What one policy did. Ratios are of the recording's time, `cost_ratio` of what on demand alone costs."""
-
-    name: str
-    cost_usd: float
-    cost_ratio: float
-    full_ratio: float  # all wanted nodes worked
-    working_ratio: float  # the mean part of the wanted nodes that worked
-    interruptions: int
-    interruptions_per_node_day: float  # of a spot node
-    failed_launches_per_day: float
-    most_failed_launches_a_day: int
-    spot_node_hours: float
-    on_demand_node_hours: float
-    lost_node_hours: float  # done again, or spent on boots after an interruption
 
 
 @dataclass(slots=True)
@@ -137,36 +107,24 @@ class _Offer:
         )
 
 
-@dataclass(slots=True)
-class _Sums:
-    cost: float = 0.0
-    full: int = 0
-    working: float = 0.0
-    interruptions: int = 0
-    spot_minutes: int = 0
-    on_demand_minutes: int = 0
-    failed: list[int] = field(default_factory=list)  # by day
-
-
 def play(recording: Recording, wanted: int, rules: MixRules, terms: Terms, name: str) -> Played:
     """One policy over the whole recording."""
     flat = [terms.on_demand_usd_per_hour * terms.spot_price_ratio] * recording.minutes
     prices = recording.usd_per_hour or dict.fromkeys(recording.nodes, flat)
     offers = [_Offer(each, recording.nodes[each], prices[each]) for each in sorted(recording.nodes)]
-    sums = _Sums(failed=[0] * ceil(recording.minutes * STEP_SECONDS / 86_400))
+    sums = Sums(recording, wanted, terms)
     on_demand: list[int] = []  # the minutes of their launches
     missing_since: int | None = None
     for minute in range(recording.minutes):
         sums.interruptions += sum([offer.take(minute, terms.notice_minutes) for offer in offers])
         has = _has(offers, on_demand, minute, terms, missing_since)
         failed = _launch_spot(offers, goal(wanted, has, rules).spot_missing, minute, rules, terms)
-        sums.failed[minute * STEP_SECONDS // 86_400] += failed
         has = _has(offers, on_demand, minute, terms, missing_since)
         plan = goal(wanted, has, rules)
         missing_since = None if plan.spot_missing == 0 else minute if missing_since is None else missing_since
         _fit(on_demand, plan.on_demand, minute, rules)
-        _count(sums, offers, on_demand, minute, wanted, terms)
-    return _played(sums, recording, wanted, terms, name)
+        _count(sums, offers, on_demand, minute, failed, terms)
+    return sums.played(name)
 
 
 def _has(offers: list[_Offer], on_demand: list[int], minute: int, terms: Terms, missing_since: int | None) -> Has:
@@ -206,42 +164,15 @@ def _fit(on_demand: list[int], wanted: int, minute: int, rules: MixRules) -> Non
         on_demand.pop()
 
 
-def _count(sums: _Sums, offers: list[_Offer], on_demand: list[int], minute: int, wanted: int, terms: Terms) -> None:
+def _count(sums: Sums, offers: list[_Offer], on_demand: list[int], minute: int, failed: int, terms: Terms) -> None:
     working = sum(minute - launched >= terms.boot_minutes for launched in on_demand)
+    usd: list[float] = []
     for offer in offers:
         offer.remember()
         if offer.nodes:
-            sums.spot_minutes += len(offer.nodes)
-            sums.cost += len(offer.nodes) * offer.usd[minute]
+            usd += [offer.usd[minute]] * len(offer.nodes)
             working += offer.working(minute, terms.boot_minutes)
-    sums.on_demand_minutes += len(on_demand)
-    sums.cost += len(on_demand) * terms.on_demand_usd_per_hour
-    sums.full += working >= wanted
-    sums.working += min(1.0, working / wanted)
-
-
-def _played(sums: _Sums, recording: Recording, wanted: int, terms: Terms, name: str) -> Played:
-    cost = sums.cost / _MINUTES_PER_HOUR
-    lost = sums.interruptions * (terms.lost_minutes + terms.boot_minutes) / _MINUTES_PER_HOUR
-    return Played(
-        name=name,
-        cost_usd=cost,
-        cost_ratio=cost / on_demand_cost(recording, wanted, terms),
-        full_ratio=sums.full / recording.minutes,
-        working_ratio=sums.working / recording.minutes,
-        interruptions=sums.interruptions,
-        interruptions_per_node_day=sums.interruptions / max(sums.spot_minutes / 1440, 1e-9),
-        failed_launches_per_day=sum(sums.failed) / recording.days,
-        most_failed_launches_a_day=max(sums.failed),
-        spot_node_hours=sums.spot_minutes / _MINUTES_PER_HOUR,
-        on_demand_node_hours=sums.on_demand_minutes / _MINUTES_PER_HOUR,
-        lost_node_hours=lost,
-    )
-
-
-def on_demand_cost(recording: Recording, wanted: int, terms: Terms) -> float:
-    """What so many nodes cost on demand, in US dollars."""
-    return recording.minutes / _MINUTES_PER_HOUR * wanted * terms.on_demand_usd_per_hour
+    sums.count(minute, failed, usd, len(on_demand), working)
 
 
 def bound(recording: Recording, wanted: int, terms: Terms) -> float:

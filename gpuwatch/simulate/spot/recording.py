@@ -34,6 +34,15 @@ class Recording:
         """How long it is."""
         return self.minutes * STEP_SECONDS / 86_400
 
+    def first(self, minutes: int) -> "Recording":
+        """Its first minutes, or all of it."""
+        most, prices = min(minutes, self.minutes), self.usd_per_hour
+        return Recording(
+            minutes=most,
+            nodes={name: room[:most] for name, room in self.nodes.items()},
+            usd_per_hour=None if prices is None else {name: each[:most] for name, each in prices.items()},
+        )
+
     def only(self, offers: Iterable[str]) -> "Recording":
         """The same with some of the offers."""
         prices = self.usd_per_hour

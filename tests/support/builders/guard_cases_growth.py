@@ -3,13 +3,17 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Literal
 
 from gpuwatch.guard import Case
 from gpuwatch.model.budget import Scope
-from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
+from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState, State
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.model.silence import Silence
+from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.spot import back
+from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.fleet import NOW, RULES, a_node, a_verdict
 from tests.support.builders.guard_cases import (
     a_case,
@@ -23,6 +27,7 @@ from tests.support.builders.guard_cases import (
     with_node,
 )
 from tests.support.builders.money import budgeted
+from tests.support.builders.offers import OFFERS
 from tests.support.builders.past_steps import REASON, a_step
 
 ASKED = {"template": "lt-1", "instance_type": "g6.xlarge"}
@@ -127,7 +132,46 @@ def launched_in(case: Case, cloud: str, others: str) -> Case:
     return replace(case, step=replace(case.step, arguments=arguments), observation=seen)
 
 
+BACK = replace(RULES, offers=OFFERS, interruptible="any")
+
+
+def given_back(case: Case, tags: dict[str, str] | None = None, **rules: object) -> Case:
+    """A machine that works, in whose place spot works; its people consent unless told otherwise."""
+    case = promising(case, idle_seconds=None)
+    step = replace(case.step, reason=replace(case.step.reason, code=back.CODE))
+    case = replace(case, step=step, pool_rules=replace(BACK, **rules))  # type: ignore[arg-type]
+    verdict = a_verdict("i-1", State.BUSY)
+    consent = {INTERRUPTIBLE_TAG: "true"} if tags is None else tags
+    return with_node(case, signal=NodeReport(verdict=verdict), tags=consent)
+
+
+def a_spot_launch(case: Case, interruptible: Literal["never", "any"], **rules: object) -> Case:
+    """The launch of a spot node on top of what is wanted."""
+    case = a_launch(case)
+    reason = replace(case.step.reason, code=back.CODE)
+    step = replace(case.step, reason=reason, arguments={**case.step.arguments, "capacity": "spot"})
+    pool = replace(BACK, interruptible=interruptible, **rules)  # type: ignore[arg-type]
+    return replace(case, step=step, pool_rules=pool)
+
+
 SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
+    ("given back without the tag", "busy", lambda c: given_back(c, {}), "does not say true"),
+    ("given back with another word", "busy", lambda c: given_back(c, {INTERRUPTIBLE_TAG: "yes"}), "does not say true"),
+    ("given back, pool says never", "busy", lambda c: given_back(c, interruptible="never"), "must not be interrupted"),
+    (
+        "given back, reserved",
+        "busy",
+        lambda c: with_node(given_back(c), capacity_type=CapacityType.SPOT),
+        "stand in for spot",
+    ),
+    ("given back, pool reports", "action_not_enabled", lambda c: given_back(c, idle=IdleRules(action="report")), ""),
+    ("spot in a pool that says never", "interruptible", lambda c: a_spot_launch(c, "never"), "interruptible: any"),
+    (
+        "more than the surge",
+        "max_nodes",
+        lambda c: a_spot_launch(c, "any", max_nodes=1, capacity=MixRules(surge=0)),
+        "capacity.surge is 1",
+    ),
     ("unseen", "launch_unseen", lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(),)), "i-9"),
     (
         "unseen in another subnet",
@@ -260,6 +304,8 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
 ]
 
 FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
+    ("given back to spot with both consents", given_back),
+    ("spot on top of the maximum, within the surge", lambda c: a_spot_launch(c, "any", max_nodes=3)),
     ("launch", a_launch),
     ("launch of another pool", lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(pool="dev"),))),
     (

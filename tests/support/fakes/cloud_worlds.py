@@ -6,7 +6,7 @@ The simulated cloud and EC2 on moto are here. Every other cloud has `tests/suppo
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.several import SeveralClouds
-from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.cloud import LostResponseError, SimulatedCloud
 from tests.support.components import loaded
@@ -51,7 +51,7 @@ ACTIONS = {
     "protect": "SetInstanceProtection",
     "tag": "CreateTags",
 }
-TEMPLATE, CPU_TEMPLATE = "gpu-node", "cpu-node"
+TEMPLATE, CPU_TEMPLATE, SPOT_TEMPLATE = "gpu-node", "cpu-node", "spot-node"
 ACCOUNT = "123456789012"
 NOWHERE = "i-0123456789abcdef0"
 _WORLDS_OF_PROVIDERS = ROOT / "tests/support/clouds"
@@ -68,6 +68,7 @@ class Words:
     larger_type: str = "g5.2xlarge"
     template: str = TEMPLATE  # of a machine with a GPU
     cpu_template: str = CPU_TEMPLATE
+    spot_template: str = SPOT_TEMPLATE  # of a spot machine with a GPU
     no_template: str = "lt-0123456789abcdef0"
     nowhere: str = NOWHERE  # the id of no machine
     no_group: str = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:0:autoScalingGroupName/nobody"
@@ -141,6 +142,8 @@ class SimulatedWorld:
         self.count = 0
         self.simulated.add_template(TEMPLATE, self._machine("", {}))
         self.simulated.add_template(CPU_TEMPLATE, self._machine("", {}, gpus=False))
+        spot = replace(self._machine("", {}), capacity_type=CapacityType.SPOT)
+        self.simulated.add_template(SPOT_TEMPLATE, spot)
 
     def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
         """A machine that runs."""
@@ -235,6 +238,7 @@ class AwsWorld:
         self.cloud: Cloud = AwsCloud(fleet=FLEET, clock=clock, regions=[REGION], session=ec2.session)
         ec2.add_template(TEMPLATE)
         ec2.add_template(CPU_TEMPLATE, instance_type="m5.large")
+        ec2.add_template(SPOT_TEMPLATE, spot=True)
 
     def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
         """A machine that runs."""

@@ -83,6 +83,7 @@ class MotoFaults:
         self.on_call: Callable[[str], object] = lambda _action: None  # while AWS answers a call
         self._clock = clock
         self._templates: set[str] = set()
+        self._spot: set[str] = set()  # those of spot machines, which moto launches on demand
         self._plans: defaultdict[str, deque[_Fault]] = defaultdict(deque)
         self._lagging: dict[str, tuple[int, tuple[str, int]]] = {}  # id -> describes left, the state to come
         self._tokens: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {}  # token -> fields, answer, ids
@@ -154,13 +155,21 @@ class MotoFaults:
         return boto3.Session(*keys, region_name=region).client("ec2")
 
     def add_template(
-        self, name: str, *, region: str = REGION, account: str | None = None, instance_type: str = "g5.xlarge"
+        self,
+        name: str,
+        *,
+        region: str = REGION,
+        account: str | None = None,
+        instance_type: str = "g5.xlarge",
+        spot: bool = False,
     ) -> str:
         """A launch template; gives its id."""
         data: Any = {"ImageId": "ami-00000000", "InstanceType": instance_type}
+        data |= {"InstanceMarketOptions": {"MarketType": "spot"}} if spot else {}
         answer = self._ec2(region, account).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
         template = str(answer["LaunchTemplate"]["LaunchTemplateId"])
         self._templates |= {name, template}
+        self._spot |= {name, template} if spot else set()
         return template
 
     def add_group(self, name: str, tags: Mapping[str, str], *, size: int, region: str = REGION, **more: Any) -> str:  # noqa: ANN401  CreateAutoScalingGroup takes anything
@@ -302,6 +311,9 @@ class MotoFaults:
             if action == "RunInstances":
                 node_ids = tuple(self._instances().keys() - there)
                 answer = self._remember(fields, node_ids, request, answer)
+                if self._spot & {fields.get(f"LaunchTemplate.LaunchTemplate{name}") for name in ("Id", "Name")}:
+                    for node_id in node_ids:
+                        self._instance(node_id).lifecycle = "spot"
             for node_id in node_ids:
                 self._mend(action, node_id, before.get(node_id))
         return answer

@@ -20,12 +20,13 @@ class SpotMarket(FakeFleet):
     """Room by the offers' names; an offer that is not named has room for all.
 
     `lies` gives machines that end before any list shows them; `quota` refuses by the account's quota. `notices` are of
-    machines; agents tell them, but for those that are `mute`.
+    machines; agents tell them, but for those that are `mute`. `tags` are what its templates write on each machine.
     """
 
     room: dict[str, int] = field(default_factory=dict)
     lies: set[str] = field(default_factory=set)
     quota: set[str] = field(default_factory=set)
+    tags: dict[str, str] = field(default_factory=dict)
     made: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)  # of this round, by offer
     offer_of: dict[str, str] = field(default_factory=dict)  # of each machine
@@ -45,7 +46,7 @@ class SpotMarket(FakeFleet):
         if len(self.alive(name)) >= self.room.get(name, 999):
             self.refusals[name] += 1
             raise InsufficientCapacityError("there is none now", code="InsufficientInstanceCapacity")
-        node = a_node_of(OFFERS[name], node_id, pool=arguments["pool"], tags={DECISION_TAG: key})
+        node = a_node_of(OFFERS[name], node_id, pool=arguments["pool"], tags={**self.tags, DECISION_TAG: key})
         node = replace(node, launched_at=self.clock.now())
         self.put(replace(node, state=NodeState.TERMINATED) if name in self.lies else node)
         self.show(node_id, State.BUSY)

@@ -27,7 +27,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing
 
 @dataclass(slots=True)
 class Site:
-    """One small site: machines at EC2, an agent on each, a configuration file."""
+    """One small site: machines at EC2, an agent on each, a configuration file. `agent` are more settings of agents."""
 
     folder: Path
     library: Path
@@ -35,6 +35,7 @@ class Site:
     stack: ExitStack
     drivers: dict[str, StubDriver] = field(default_factory=dict)
     targets: dict[str, str] = field(default_factory=dict)
+    agent: dict[str, object] = field(default_factory=dict)
 
     @property
     def ec2(self) -> "EC2Client":
@@ -68,7 +69,7 @@ class Site:
         node_id = str(machine["InstanceId"])
         driver = StubDriver(self.folder / node_id, self.library)
         driver.gpu(0).utilization(utilization)
-        agent = self.stack.enter_context(RunningAgent(driver.environment, node_id=node_id, interval=0.2))
+        agent = self.stack.enter_context(RunningAgent(driver.environment, node_id=node_id, interval=0.2, **self.agent))
         self.drivers[node_id], self.targets[node_id] = driver, agent.url
         return node_id
 

@@ -107,6 +107,10 @@ def test_a_variable_sets_one_clouds_key(tmp_path: Path) -> None:
             "pools: {a: {regions: [us-east-1], launch: {template: lt-1}}}",
             ["pools.a.launch.region is missing, and the default may be not among pools.a.regions (us-east-1)"],
         ),
+        (
+            "pools: {a: {regions: [eu-*], offers: {x: {template: lt-1, instance_type: g6.xlarge, region: us-east-1}}}}",
+            ["pools.a.offers.x.region is 'us-east-1', which is not among pools.a.regions (eu-*)"],
+        ),
     ],
 )
 def test_what_is_wrong_is_told_at_its_key(tmp_path: Path, text: str, expected: list[str]) -> None:

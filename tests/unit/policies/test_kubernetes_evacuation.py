@@ -93,6 +93,6 @@ def test_nodes_that_gpuwatch_does_not_own_are_left_alone() -> None:
     assert desk.calls() == []
     for mark in ({"unschedulable": True}, {"keep": "do-not-disrupt"}):
         desk = a_threatened_desk(a_pod())
-        desk.cluster.put(replace(desk.cluster.nodes["node-1"], **mark))  # type: ignore[arg-type]
+        desk.cluster.put(replace(desk.cluster.nodes["node-1"], **mark))
         desk.round()
         assert desk.calls() == [], mark

@@ -92,6 +92,7 @@ class Template:
     region: str
     types: list[str]
     image: str = ""  # of the first version
+    spot: str = "NoSpot"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from tests.support.clouds.alibaba.state import ACCOUNT, CHANGE_SECONDS, Disk, Ma
 from tests.support.clouds.fault_worlds import patience
 from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.server import CloudServer, serving
-from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, TEMPLATE, Words
+from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, SPOT_TEMPLATE, TEMPLATE, Words
 
 REGION, OTHER_REGION = "cn-shanghai", "cn-beijing"
 GPU_TYPE, CPU_TYPE = "ecs.gn7i-c8g1.2xlarge", "ecs.g7.large"
@@ -84,14 +84,18 @@ class AlibabaWorld:
     def __init__(
         self, clock: ManualClock, server: CloudServer, fake: FakeAlibaba, regions: Collection[str] = (REGION,)
     ) -> None:
-        """An empty account with two templates."""
+        """An empty account with three templates."""
         self.clock, self.server, self.fake, self.words = clock, server, fake, WORDS
         self._regions = regions
         self.cloud: Cloud = self.another(regions)
-        for name, kind in ((TEMPLATE, GPU_TYPE), (CPU_TEMPLATE, CPU_TYPE)):
+        for name, kind, spot in (
+            (TEMPLATE, GPU_TYPE, "NoSpot"),
+            (CPU_TEMPLATE, CPU_TYPE, "NoSpot"),
+            (SPOT_TEMPLATE, GPU_TYPE, "SpotWithPriceLimit"),
+        ):
             for region in self.regions:
                 own = f"lt-{region}-{name}"
-                self.fake.state.templates[own] = Template(id=own, name=name, region=region, types=[kind])
+                self.fake.state.templates[own] = Template(id=own, name=name, region=region, types=[kind], spot=spot)
 
     def anew(self) -> AlibabaCloud:
         """The same regions, in a process that has just begun."""

@@ -87,13 +87,14 @@ class AzureWorld:
     words = WORDS
 
     def __init__(self, clock: ManualClock, fake: FakeAzure, server: CloudServer, folder: Path) -> None:
-        """An empty subscription with two templates."""
+        """An empty subscription with three templates."""
         self.clock, self.fake, self.server, self.state = clock, fake, server, fake.state
         self.state.subscriptions[SUB] = "Research"
         self.folder = folder
         self.templates = {
             "gpu-node": self._template("gpu-node", sizes.GPU),
             "cpu-node": self._template("cpu-node", sizes.CPU),
+            "spot-node": self._template("spot-node", sizes.GPU, spot=True),
         }
         self.cloud: Cloud = self.connect()
 
@@ -229,9 +230,10 @@ class AzureWorld:
         """The connection breaks after the effect."""
         self.server.plan.strike(Fault.RESET_AFTER, when(operation=OPERATIONS[call][0]))
 
-    def _template(self, name: str, size: str) -> TemplateSettings:
-        path = self.folder / f"{name}.json"
-        path.write_text(json.dumps(a_body(size)))
+    def _template(self, name: str, size: str, *, spot: bool = False) -> TemplateSettings:
+        path, body = self.folder / f"{name}.json", a_body(size)
+        body["properties"] |= {"priority": "Spot", "evictionPolicy": "Delete"} if spot else {}
+        path.write_text(json.dumps(body))
         return TemplateSettings(body=str(path), resource_group=RG)
 
     def _call(self) -> handlers.Call:

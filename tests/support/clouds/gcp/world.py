@@ -28,7 +28,7 @@ from tests.support.clouds.server import CloudServer, serving
 from tests.support.fakes.cloud_worlds import FLEET, Words
 
 REGION, ZONE, PROJECT = "us-central1", "us-central1-a", "gpu-lab"
-TEMPLATE, CPU_TEMPLATE = "gpu-node", "cpu-node"
+TEMPLATE, CPU_TEMPLATE, SPOT_TEMPLATE = "gpu-node", "cpu-node", "spot-node"
 _API = "compute.instances."
 CALLS = {
     "stop": f"{_API}stop",
@@ -50,15 +50,19 @@ REFUSALS: Mapping[type[CloudError], tuple[int, str, str]] = {
 
 
 def add_templates(project: Project) -> None:
-    """One of a machine with a GPU, and one of a machine without."""
-    for name, kind in ((TEMPLATE, "g2-standard-4"), (CPU_TEMPLATE, "e2-standard-2")):
+    """Of a machine with a GPU, of one without, and of a spot machine."""
+    for name, kind in ((TEMPLATE, "g2-standard-4"), (CPU_TEMPLATE, "e2-standard-2"), (SPOT_TEMPLATE, "g2-standard-4")):
         path = f"global/instanceTemplates/{name}"
         project.templates[path] = {
             "kind": "compute#instanceTemplate",
             "id": project.new_id(),
             "name": name,
             "selfLink": project.link(path),
-            "properties": {"machineType": kind, "labels": {"team": "vision"} if name == "labelled" else {}},
+            "properties": {
+                "machineType": kind,
+                "labels": {"team": "vision"} if name == "labelled" else {},
+                **({"scheduling": {"provisioningModel": "SPOT"}} if name == SPOT_TEMPLATE else {}),
+            },
         }
 
 

@@ -23,7 +23,7 @@ from tests.support.clouds.server import CloudServer, serving
 from tests.support.clouds.tencent.fake import SECRET_ID, SECRET_KEY, FakeTencent
 from tests.support.clouds.tencent.others import ACCOUNT
 from tests.support.clouds.tencent.state import Address, Disk, LaunchTemplate, Machine, ScalingGroup
-from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, TEMPLATE, Words
+from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, SPOT_TEMPLATE, TEMPLATE, Words
 
 REGION = "ap-guangzhou"
 GPU_TYPE, CPU_TYPE = "GN10X.2XLARGE40", "S5.LARGE8"
@@ -67,12 +67,13 @@ class TencentWorld:
     """The provider, and the people around it."""
 
     def __init__(self, clock: ManualClock, server: CloudServer, fake: FakeTencent, cloud: TencentCloud) -> None:
-        """An empty account with two templates."""
+        """An empty account with three templates."""
         self.folder = Path()  # an empty one, where `a_world` gives one
         self.clock, self.server, self.fake, self.words = clock, server, fake, WORDS
         self.cloud: Cloud = cloud
         for number, (name, kind) in enumerate(((TEMPLATE, GPU_TYPE), (CPU_TEMPLATE, CPU_TYPE)), 1):
             self.add_template(f"lt-{number:08x}", name, InstanceType=kind)
+        self.add_template("lt-0000spot", SPOT_TEMPLATE, InstanceType=GPU_TYPE, InstanceChargeType="SPOTPAID")
 
     def add_template(self, template_id: str, name: str, **data: object) -> None:
         """Somebody makes a launch template."""

@@ -211,7 +211,7 @@ def hooked(folder: Path, *argv: str) -> tuple[NoticeHook, NoticeMemory, ManualCl
     return NoticeHook(settings, memory, clock), memory, clock
 
 
-def told(memory: NoticeMemory, now: datetime, *seconds: tuple[float]) -> list[Announced]:
+def told(memory: NoticeMemory, now: datetime, *seconds: tuple[NoticeKind, float]) -> list[Announced]:
     """What a look found."""
     return [
         memory.announced(Notice(kind=kind, action="x", deadline=START + timedelta(seconds=each)), now)

@@ -14,12 +14,12 @@ from gpuwatch.agent.metadata.base import (
     Facts,
     Garbage,
     Notice,
-    NoticeKind,
     NoticeQuestion,
     facts_in,
     notices_in,
 )
 from gpuwatch.agent.metadata.detect import SERVICES, service_of
+from gpuwatch.model.cloud_notice import NoticeKind
 from tests.support.fakes.metadata_services import ALIBABA_DOCUMENT, AZURE_COMPUTE, EC2_DOCUMENT
 
 ME = Facts(name="trainer_3")

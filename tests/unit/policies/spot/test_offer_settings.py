@@ -52,7 +52,7 @@ def test_a_node_is_of_the_offer_that_it_may_be_from() -> None:
         ({"sure": replace(SURE, template=None)}, None, "never", "offers.sure.template"),
         ({"sure": replace(SURE, instance_type=None)}, None, "never", "offers.sure.instance_type"),
         (OFFERS, MixRules(over_provision=1), "any", "capacity.over_provision"),
-        (OFFERS, MixRules(back_to_spot_after=60.0), "any", "capacity.back_to_spot_after"),
+        (OFFERS, None, "batch", "interruptible"),
     ],
     ids=[
         "never interrupted",
@@ -62,7 +62,7 @@ def test_a_node_is_of_the_offer_that_it_may_be_from() -> None:
         "no template",
         "no type",
         "a spare",
-        "a stay",
+        "a deadline",
     ],
 )
 def test_what_is_wrong_together_is_named(
