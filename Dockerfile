@@ -15,6 +15,7 @@ COPY gpuwatch gpuwatch
 COPY alerts alerts
 COPY dashboards dashboards
 COPY deploy/helm deploy/helm
+COPY deploy/kustomize deploy/kustomize
 COPY docs/examples/starter.yaml docs/examples/starter.yaml
 COPY systemd systemd
 # The commit, for the metrics `gpuwatch_agent_build_info` and `gpuwatch_controller_build_info`.

@@ -2,7 +2,7 @@
 
 from dashboards.source.boards import node_link
 from dashboards.source.parts import COLOURS, ORANGE, Column, Query, Row, coloured, override, series, table
-from dashboards.source.queries import IN_POOL, led
+from dashboards.source.queries import IN_POOL, led, told
 
 _POD = "kube_cluster, pool, node, namespace, pod, kind, workload, owner, activity"
 
@@ -46,6 +46,32 @@ KUBERNETES = Row(
             "currencyUSD",
             stacked=True,
             width=8,
+        ),
+        series(
+            "Workloads with a notice, and refused ones",
+            "A workload with a notice loses its pods at the announced time unless it is used or kept. The others are "
+            "those that the guard refuses to notice or to end, by rule.",
+            [
+                Query(expr=f"sum({led('kube_noticed_workloads', IN_POOL)})", legend="with a notice"),
+                Query(expr=f"sum by (rule) ({led('kube_refused_workloads', IN_POOL)})", legend="{{rule}}"),
+            ],
+            "none",
+            overrides=[_colour("with a notice", ORANGE)],
+            width=12,
+            decimals=0,
+        ),
+        series(
+            "GPUs given back",
+            "GPUs of the pods that were ended within each step of the graph, by pool.",
+            [
+                Query(
+                    expr=f"sum by (pool) (increase({told('kube_released_gpus_total', IN_POOL)}[$__rate_interval]))",
+                    legend="{{pool}}",
+                )
+            ],
+            "none",
+            width=12,
+            decimals=0,
         ),
         table(
             "Pods that hold GPUs without use",

@@ -42,8 +42,8 @@ def explain_text(page: NodePage, *, verbose: bool = False) -> str:
         lines += [*_last_busy(page), *_blind(page)]
         lines += ["", f"Policy: {page.step.verb.value}. {page.step.reason.sentence}"]
         lines += [f"    What would change it: {page.step.change}"]
-    lines += _guard(page.if_stopped_now.answers, verbose=verbose)
-    lines += _history(page.history, verbose=verbose)
+    lines += guard_lines(page.if_stopped_now.answers, "it were stopped now", verbose=verbose)
+    lines += history_lines(page.history, verbose=verbose)
     if verbose and page.pool_reasons:
         lines += ["", "Pool:", *(f"    {each}" for each in page.pool_reasons)]
     if not verbose:
@@ -158,11 +158,11 @@ def _verdict(page: NodePage) -> str:
     return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}{told}"
 
 
-def _guard(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
-    """What each rule says to a stop at this moment; the short text has the objections."""
+def guard_lines(answers: Sequence[Answer], had_it: str, *, verbose: bool) -> Iterator[str]:
+    """What each rule says to its end at this moment; the short text has the objections."""
     refused = [each for each in answers if each.refused]
     agreed = [each for each in answers if not each.refused]
-    yield from ("", "Guard, if it were stopped now:")
+    yield from ("", f"Guard, if {had_it}:")
     rows = [("refuses", each.rule, f"{each.sentence} {each.remedy}") for each in refused]
     if verbose:
         rows += [("agrees", each.rule, each.sentence) for each in agreed]
@@ -171,7 +171,7 @@ def _guard(answers: Sequence[Answer], *, verbose: bool) -> Iterator[str]:
         yield f"    {'the other ' if refused else 'all '}{len(agreed)} rules agree"
 
 
-def _history(history: Sequence[Entry], *, verbose: bool) -> Iterator[str]:
+def history_lines(history: Sequence[Entry], *, verbose: bool) -> Iterator[str]:
     """What was done to it; the short text has the newest."""
     if not history:
         yield from ("", "Ledger: gpuwatch has never acted on it.")

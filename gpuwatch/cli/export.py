@@ -25,7 +25,7 @@ force_option = click.option("--force", is_flag=True, help="Overwrite files that 
 
 @commands.group()
 def export() -> None:
-    """Write the dashboards, alerts, units, IAM policies or Helm chart that come with gpuwatch into a folder.
+    """Write dashboards, alerts, units, IAM policies, the Helm chart or a kustomize base into a folder.
 
     A file that differs is not overwritten without --force.
     """
@@ -145,6 +145,16 @@ def iam(
         say(f"They are for machines tagged gpuwatch:fleet={fleet}{where}. Begin with observe.json.")
     else:
         say("They know no tags: they hold for every machine of the place where you give them. Begin with observe.json.")
+
+
+@export.command()
+@folder_argument
+@force_option
+def kustomize(*, folder: Path, force: bool) -> None:
+    """Write the kustomize base, the Helm chart's objects for those without Helm, into DIR/gpuwatch."""
+    base = shipped("deploy").joinpath("kustomize", "gpuwatch")
+    write(folder, {f"gpuwatch/{name}": text for name, text in files_below(base)}, force)
+    say(f"Name it in a kustomization with your images and settings: resources: [{_quoted(folder)}/gpuwatch]")
 
 
 def config_map(name: str, text: str) -> str:

@@ -157,6 +157,7 @@ def status(
             [
                 *pods.cluster_lines(page),
                 *pods.pods_table(page, width_of(out)),
+                *pods.workloads_table(page, width_of(out)),
                 *show.cautions(parts.rules),
                 *show.remarks(done, parts.ledger.leader()),
                 *show.untried(done, parts.rules),
@@ -210,6 +211,8 @@ def explain(
 ) -> None:
     """Explain NODE (id or name): what happens to it next and why, what would change it, then the evidence.
 
+    A workload of a Kubernetes cluster that holds GPUs is named NAMESPACE/KIND/NAME, such as team-a/notebook/alice.
+
     Without --round or --at, the cloud and the agents are asked now. With one of them, only the ledger is read.
     --json prints what GET /api/v1/nodes/NODE answers, with its schema.
     """
@@ -224,16 +227,18 @@ def explain(
                 if done.trouble:
                     say(done.trouble, err=True)
                     sys.exit(1)
-                text, found = explaining.of_now(parts, done, node, verbose=verbose)
+                text, found = explaining.found_now(parts, done, node, verbose=verbose)
         else:
             with explained():
-                text, found = explaining.of_past(
+                text, found = explaining.found_past(
                     settings_of(path).ledger, node, number=number, when=when, verbose=verbose
                 )
     except UnknownNodeError as error:
         say(error, err=True)
         sys.exit(2)
     if as_json:
+        if found is None:
+            raise click.UsageError("--json explains machines; `gpuwatch status --json` has all workloads")
         say(json_text("explain", found))
         return
     from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise

@@ -1,11 +1,14 @@
-"""`gpuwatch status`: what a Kubernetes cluster shows, and its pods that hold GPUs without use."""
+"""`gpuwatch status`: what a Kubernetes cluster shows, its pods without use, and what becomes of them."""
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from rich.text import Text
 
 from gpuwatch.controller.node_row import NodesPage
 from gpuwatch.controller.pod_rows import ClusterRow
+from gpuwatch.controller.workload_rows import WorkloadRow
+from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.legible import legible
 from gpuwatch.runtime.columns import Column, laid_out
@@ -46,6 +49,38 @@ def pods_table(page: NodesPage, width: int | None) -> list[Text]:
         ),
     ]
     return [Text("Pods that hold GPUs without use:"), *laid_out(columns, width, lines=None)]
+
+
+def workloads_table(page: NodesPage, width: int | None) -> list[Text]:
+    """The workloads that may lose their pods, the most expensive first; without any, nothing."""
+    rows = page.workloads
+    if not rows:
+        return []
+    columns = [
+        Column(title="WORKLOAD", cells=[legible(str(row)) for row in rows], spare=6, least=12),
+        Column(title="OWNER", cells=[legible(row.owner or "-") for row in rows], spare=4, least=8),
+        Column(title="PODS", cells=[str(row.pods) for row in rows], right=True),
+        Column(title="GPUS", cells=[f"{row.gpus:g}" for row in rows], right=True),
+        Column(
+            title="USE",
+            cells=[row.activity.value for row in rows],
+            styles=["state." + row.activity.value for row in rows],
+        ),
+        Column(title="FOR", cells=[format_duration(row.held_seconds) for row in rows], right=True),
+        Column(title="NEXT", cells=[_next(row, page.at) for row in rows]),
+        Column(title="WHY", cells=[legible(row.why) for row in rows]),
+    ]
+    return [Text("Workloads that may lose their pods:"), *laid_out(columns, width, lines=None)]
+
+
+def _next(row: WorkloadRow, now: datetime) -> str:
+    """What is to become of it, and when; `-`: nothing."""
+    if row.refused_by:
+        return f"refused: {row.refused_by[0]}"
+    if row.ends_at is None or row.how is None:
+        return row.action.value if row.action is not Verb.HOLD else "-"
+    left = (row.ends_at - now).total_seconds()
+    return f"{row.how} now" if left <= 0 else f"{row.how} in {format_duration(left)}"
 
 
 def _gpus(row: ClusterRow) -> str:

@@ -176,6 +176,8 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from validation.unknown(
         settings.pools, ((("kubernetes", "pools"), each) for each in settings.kubernetes.pools)
     )
+    if not settings.kubernetes.configured:
+        yield from validation.without_cluster(settings.pools)
     yield from price_settings.contradictions(settings.prices)
     yield from secrets.contradictions(settings, named.secret_stores(settings.named_clouds).forms)
     yield from validation.contradictions(settings.pools, settings.calendars)
@@ -188,6 +190,11 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
         )
     waits: dict[tuple[str, ...], float] = {
         ("pools", name, "idle", key): wait for name, rules in settings.pools.items() for key, wait in _waits(rules)
+    }
+    waits |= {
+        ("pools", name, "kubernetes", "pods", "timeout"): rules.kubernetes.pods.timeout
+        for name, rules in settings.pools.items()
+        if rules.kubernetes.pods.action != "report"
     }
     yield from signal_settings.of_time(signals, settings.limits.max_verdict_age, agent.interval, waits)
     slowest = signals.timeout + agent.interval
@@ -238,7 +245,9 @@ def _of_clouds(settings: Settings) -> Iterator[Contradiction]:
 def _residency(name: str, rules: PoolRules) -> Iterator[Contradiction]:
     """Launches that the pool's own regions refuse."""
     here = ("pools", name)
-    asked = [((*here, "offers", offer), each.region) for offer, each in rules.offers.items()]
+    asked: list[tuple[tuple[str, ...], str | None]] = [
+        ((*here, "offers", offer), each.region) for offer, each in rules.offers.items()
+    ]
     asked += [((*here, "launch"), rules.launch.region)] if rules.launch.template is not None else []
     for path, region in asked:
         if region and rules.allows(region):

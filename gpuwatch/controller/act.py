@@ -24,7 +24,7 @@ from gpuwatch.clouds import (
     ThrottledError,
 )
 from gpuwatch.clouds.permit import Permit, in_force
-from gpuwatch.controller import cluster_calls
+from gpuwatch.controller import cluster_calls, workload_calls
 from gpuwatch.controller.context import Act, ControllerContext, Missing
 from gpuwatch.controller.offers import NextOffers
 from gpuwatch.controller.settle import given_up
@@ -49,9 +49,10 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeReport, NodeState
+from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.looked_again import looked_again
 from gpuwatch.model.promise import arguments_of, promise_of
-from gpuwatch.model.verbs import OF_CLUSTER
+from gpuwatch.model.verbs import ENDS, OF_CLUSTER
 from gpuwatch.policies import capacity
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ def execute(
     """Intend, confirm and act on every step that the guard allows; drop open intents that are no longer wanted."""
     _drop_unwanted(parts, observation, reviews)
     close_gone(parts, observation, round_id)
+    workload_calls.close_gone(parts, observation, round_id)
     _drop_unenrolled(parts, observation, round_id)
     tried: tuple[Step, ...] = ()
     denied, broken = 0, False
@@ -92,7 +94,7 @@ def execute(
     waiting = deque(review for review in reviews if review.allowed)
     while waiting:
         review = offers.before(waiting.popleft())
-        of_cluster = review is not None and review.step.verb in OF_CLUSTER
+        of_cluster = review is not None and (review.step.verb in OF_CLUSTER or is_workload(review.step.node_id))
         if review is None or (of_cluster and broken):
             continue
         outcome = _act(parts, observation, review, round_id, tried)
@@ -100,14 +102,16 @@ def execute(
         if (another := offers.after(review, outcome)) is not None:
             waiting.appendleft(another)
         if of_cluster:
-            # The API server's silence says nothing about the cloud.
-            broken = outcome.status in _BREAKERS | {Status.DENIED}
+            # The API server's silence says nothing about the cloud, and a right that one kind of workload lacks nothing
+            # about the others.
+            denied_all = {Status.DENIED} if review.step.verb in OF_CLUSTER else set()
+            broken = outcome.status in _BREAKERS | denied_all
         else:
             denied = denied + 1 if outcome.status is Status.DENIED else 0
         if not of_cluster and (outcome.status in _BREAKERS or denied == _DENIED_IN_A_ROW):
             log.warning("No further calls in this round: %s", outcome.detail)
             return
-        if review.step.verb in LETS_GO | ADDITIONS and outcome.status is not Status.CANCELLED:
+        if review.step.verb in LETS_GO | ENDS | ADDITIONS and outcome.status is not Status.CANCELLED:
             tried += (review.step,)
 
 
@@ -147,8 +151,8 @@ def _act(
     else:
         if entry is not None and entry.intent.verb is move.verb:
             status = Status.FAILED if entry.reached else Status.CANCELLED
-            parts.ledger.settle(entry.intent, status, "another size is wanted", now)
-        owner, usd = _whose(observation, move)
+            parts.ledger.settle(entry.intent, status, "something else is wanted of it", now)
+        owner, usd = _whose(parts, observation, move)
         intent = parts.ledger.intend(
             move.verb,
             move.node_id,
@@ -162,11 +166,11 @@ def _act(
         )
     # An earlier attempt may have been carried out: then it counts against the limits, whatever becomes of this one.
     reached = entry is not None and entry.intent is intent and entry.reached
-    if entry is not None and move.verb in REMOVALS:
+    if entry is not None and move.verb in ENDS:
         # Should this process end before the answer is written down, this attempt may have been carried out, too.
         parts.ledger.settle(intent, Status.ASKED, "asked again", parts.clock.now())
     permit = _permit(parts, move.verb)
-    veto = _confirm(parts, observation, review, tried) if move.verb in LETS_GO else None
+    veto = _confirm(parts, observation, review, tried) if move.verb in LETS_GO | ENDS else None
     if veto is not None:
         status, detail = Status.FAILED if reached else Status.CANCELLED, f"vetoed at the last moment: {veto}"
     else:
@@ -182,7 +186,7 @@ def _act(
 def _permit(parts: ControllerContext, verb: Verb) -> Permit:
     """What goes with the call, made before anybody is asked: its age is that of the oldest answer."""
     ledger, epoch = parts.ledger, parts.ledger.epoch
-    seconds = parts.rules.limits.max_confirmation_age if verb in LETS_GO else _DECIDED_SECONDS
+    seconds = parts.rules.limits.max_confirmation_age if verb in LETS_GO | ENDS else _DECIDED_SECONDS
     return Permit.asked_now(parts.clock, seconds, lambda: ledger.leading() and ledger.epoch == epoch)
 
 
@@ -193,7 +197,8 @@ def _arguments(parts: ControllerContext, observation: Observation, review: Revie
     """
     move = review.step
     if move.verb is Verb.NOTICE:
-        return _promised(parts, review, now)
+        of_workload = is_workload(move.node_id)
+        return workload_calls.promised(parts, move, now) if of_workload else _promised(parts, review, now)
     node = observation.fleet.find(move.node_id)
     if move.verb not in REMOVALS or node is None or node.launched_at is None:
         return move.arguments
@@ -201,12 +206,15 @@ def _arguments(parts: ControllerContext, observation: Observation, review: Revie
 
 
 def _same(arguments: Mapping[str, str], move: Step) -> bool:
-    """Whether a growth is of the size that the guard has allowed; nothing else is reviewed in parts."""
-    return move.verb is not Verb.GROW or dict(arguments) == dict(move.arguments)
+    """Whether a growth is of the size, and an end of the pods, that the guard has allowed."""
+    return move.verb not in {Verb.GROW, Verb.RELEASE} or dict(arguments) == dict(move.arguments)
 
 
-def _whose(observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
+def _whose(parts: ControllerContext, observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
     """Who owns the target and what its hour costs, for the limits of the hours to come."""
+    if is_workload(move.node_id):
+        use = parts.memory.workloads.get(move.node_id)
+        return (None, None) if use is None else (use.workload.owner, use.usd_per_hour)
     node, group = observation.fleet.find(move.node_id), observation.fleet.group(move.node_id)
     kind = node.instance_type if node is not None else group.instance_type if group is not None else None
     price = observation.prices.get(kind or move.arguments.get("instance_type", ""))
@@ -219,6 +227,8 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
     `tried` are the changes made earlier in this round: they count against the limits.
     """
     node_id = review.step.node_id
+    if is_workload(node_id):
+        return workload_calls.veto(parts, observation, review.step, tried)
     try:
         node = parts.cloud.node(node_id)
         group = None if node is None or node.group is None else parts.cloud.group(node.group)
@@ -294,6 +304,8 @@ def _ask(parts: ControllerContext, intent: Intent, observation: Observation, per
     cloud, node_id, key = parts.cloud, intent.node_id, intent.key
     node = observation.fleet.find(node_id)
     group = None if node is None else node.group
+    if is_workload(node_id):
+        return workload_calls.asked(parts, intent, permit)
     if intent.verb in OF_CLUSTER:
         return cluster_calls.asked(parts, intent, permit)
     if intent.verb is Verb.STOP:
@@ -340,7 +352,8 @@ def close_gone(parts: ControllerContext, observation: Observation, round_id: int
     """Close the notices of machines that are gone, each with a record, and forget our stops of them."""
     ledger, missing = observation.ledger, parts.memory.missing
     noticed, stopped = {each.node_id: each for each in ledger.notices}, {each.node_id for each in ledger.stopped}
-    absent = {node_id for node_id in noticed.keys() | stopped if observation.fleet.find(node_id) is None}
+    asked_for = {node_id for node_id in noticed.keys() | stopped if not is_workload(node_id)}
+    absent = {node_id for node_id in asked_for if observation.fleet.find(node_id) is None}
     now = parts.clock.monotonic()
     for node_id in missing.keys() - absent:
         del missing[node_id]

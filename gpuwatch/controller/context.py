@@ -17,7 +17,9 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Decision, Done, Intent, LedgerView, Observation, Outcome, Proposal, Review
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.accounting.store import Meter
+from gpuwatch.policies.idle_pods import WorkloadStep
 from gpuwatch.policies.step_cache import StepCache
+from gpuwatch.policies.workload_use import WorkloadUse
 from gpuwatch.runtime.clock import Clock
 
 
@@ -50,6 +52,7 @@ class Memory:
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     steps: StepCache = field(default_factory=dict)
     ended: Ended = field(default_factory=Ended)
+    workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +99,15 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """All that one round saw, decided and did. `records` are of what clouds did; `trouble` is why it saw nothing."""
+    """All that one round saw, decided and did. `records` are of what clouds did; `trouble` is why it saw nothing.
+
+    `workloads` has a step for each workload of the cluster that holds GPUs; `reviews` and `acts` are about those, too.
+    """
 
     observation: Observation
     proposals: tuple[Proposal, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    workloads: tuple[WorkloadStep, ...] = ()
     reviews: tuple[Review, ...] = ()
     settled: tuple[Outcome, ...] = ()
     acts: tuple[Act, ...] = ()

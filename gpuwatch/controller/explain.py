@@ -96,7 +96,12 @@ def find_node(done: Round | PastRound, name: str) -> Node:
     node = done.observation.fleet.node(name)
     if node is None:
         known = ", ".join(legible(each.name) for each in done.observation.fleet.nodes[:10]) or "none"
-        raise UnknownNodeError(f"No GPU node has the id or the unique name {name!r}. There are: {known}.")
+        held = (
+            ""
+            if done.observation.fleet.cluster is None
+            else " Nor has a workload that holds GPUs (NAMESPACE/KIND/NAME)."
+        )
+        raise UnknownNodeError(f"No GPU node has the id or the unique name {name!r}.{held} There are: {known}.")
     return node
 
 

@@ -8,6 +8,7 @@ from typing import Self
 
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.pod_rows import ClusterRow, PodRow, cluster_row, pod_rows
+from gpuwatch.controller.workload_rows import WorkloadRow, workload_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard.consent import wants_approval
 from gpuwatch.ledger import PastRound
@@ -111,7 +112,8 @@ class NodeRow:
 class NodesPage:
     """Nodes of one round; `total` is how many match the query. `silent` are the places that gave no answer.
 
-    `kubernetes` is the cluster, null without one; `pods` are those of it that have held GPUs without use for an hour.
+    `kubernetes` is the cluster, null without one; `pods` are those of it that have held GPUs without use for an hour,
+    `workloads` those that may lose their pods for it.
     """
 
     at: datetime
@@ -120,6 +122,7 @@ class NodesPage:
     silent: tuple[Silence, ...] = ()
     kubernetes: ClusterRow | None = None
     pods: tuple[PodRow, ...] = ()
+    workloads: tuple[WorkloadRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,7 @@ class StatusPage(NodesPage):
             silent=page.silent,
             kubernetes=page.kubernetes,
             pods=page.pods,
+            workloads=page.workloads,
             quotas=quotas,
         )
 
@@ -169,6 +173,7 @@ def nodes_page(done: Round, rules: Rulebook) -> NodesPage:
         silent=seen.fleet.silent,
         kubernetes=cluster_row(seen),
         pods=pod_rows(seen),
+        workloads=workload_rows(done, rules),
     )
 
 

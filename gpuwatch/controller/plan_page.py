@@ -5,6 +5,7 @@ from datetime import datetime
 
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow, node_rows
+from gpuwatch.controller.workload_rows import WorkloadRow, workload_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Proposal, Review
 from gpuwatch.model.silence import Silence
@@ -15,7 +16,8 @@ class PlanPage:
     """What a round would do, and what blocks it; `trouble` is why the fleet cannot be seen.
 
     `nodes` are those that it would change, with the guard's objections in `why`; `reviews` have every rule's answer.
-    `proposals` are the policies', `decisions` what became of them; `silent` are the places that gave no answer.
+    `proposals` are the policies', `decisions` what became of them; `silent` are the places that gave no answer,
+    `workloads` those of a Kubernetes cluster that it would end, or give a notice.
     """
 
     at: datetime
@@ -25,6 +27,7 @@ class PlanPage:
     decisions: tuple[Decision, ...]
     reviews: tuple[Review, ...]
     silent: tuple[Silence, ...] = ()
+    workloads: tuple[WorkloadRow, ...] = ()
 
 
 def plan_page(done: Round, rules: Rulebook) -> PlanPage:
@@ -39,4 +42,5 @@ def plan_page(done: Round, rules: Rulebook) -> PlanPage:
         decisions=tuple(done.decisions),
         reviews=tuple(done.reviews),
         silent=done.observation.fleet.silent,
+        workloads=tuple(row for row in workload_rows(done, rules) if row.id in changed),
     )

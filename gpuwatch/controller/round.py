@@ -10,7 +10,7 @@ from datetime import timedelta
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.silence import of_cloud
-from gpuwatch.controller import interruptions
+from gpuwatch.controller import interruptions, workload_calls
 from gpuwatch.controller.act import execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
 from gpuwatch.controller.observe.ended import ended
@@ -19,6 +19,7 @@ from gpuwatch.controller.offers_past import offers_past
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious, with_foreign
 from gpuwatch.guard import Rulebook
+from gpuwatch.guard import workloads as workload_guard
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.money.prices.price_book import of_fleet
@@ -43,10 +44,15 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
     proposals, decisions = decide(observation, parts.rules, parts.memory.steps)
-    reviews = guard.review(observation, decisions, parts.rules)
+    workloads = workload_calls.decided(parts, observation)
+    reviews = (
+        *guard.review(observation, decisions, parts.rules),
+        *workload_guard.review(observation, workloads, parts.rules),
+    )
     acts: tuple[Act, ...] = ()
     records: tuple[Intent, ...] = ()
     if act:
+        workload_calls.remember(parts, workloads)
         round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
         records = interruptions.record(parts, observation, round_id)
         acts = tuple(execute(parts, observation, reviews, round_id))
@@ -54,6 +60,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         observation=observation,
         proposals=proposals,
         decisions=decisions,
+        workloads=workloads,
         reviews=reviews,
         settled=settled,
         acts=acts,
@@ -132,7 +139,7 @@ def _memory(parts: ControllerContext, fleet: Fleet) -> timedelta:
         rules = parts.rules.pool(pool).scaling
         waits += [rules.cooldown_out, rules.cooldown_in, rules.stabilisation]
         nodes = parts.rules.pool(pool).kubernetes
-        waits += [nodes.drain_rest + 2 * nodes.drain_timeout]
+        waits += [nodes.drain_rest + 2 * nodes.drain_timeout, nodes.pods.rest]
     return timedelta(seconds=max(waits))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from gpuwatch.clouds import CloudError, NotFoundError
-from gpuwatch.controller import cluster_calls
+from gpuwatch.controller import cluster_calls, workload_calls
 from gpuwatch.controller.absence import is_gone
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launches import Found, Launches
@@ -32,7 +32,8 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.verbs import OF_CLUSTER, RECORDS
+from gpuwatch.model.kubernetes import is_workload
+from gpuwatch.model.verbs import ENDS, OF_CLUSTER, RECORDS
 
 __all__ = ["MAX_ATTEMPTS", "MAX_REFUSALS", "SETTLE_TIMEOUT", "given_up", "reconcile"]
 
@@ -71,6 +72,8 @@ def _became(parts: ControllerContext, entry: OpenIntent, launches: Launches) -> 
         found = _grown(parts, entry)
     elif entry.intent.verb in RECORDS:
         return Status.SETTLED, "it is written down"
+    elif is_workload(entry.intent.node_id):
+        found = workload_calls.became(parts, entry)
     elif entry.intent.verb in OF_CLUSTER:
         found = cluster_calls.became(parts, entry)
     else:
@@ -82,7 +85,7 @@ def _became(parts: ControllerContext, entry: OpenIntent, launches: Launches) -> 
 
 def _exhausted(entry: OpenIntent) -> bool:
     """Whether an intent that may be tried again has been tried, or refused, often enough."""
-    refused = entry.intent.verb in REMOVALS and entry.refusals >= MAX_REFUSALS
+    refused = entry.intent.verb in ENDS and entry.refusals >= MAX_REFUSALS
     return entry.resumable and (refused or entry.attempts >= MAX_ATTEMPTS)
 
 
@@ -94,7 +97,7 @@ def given_up(parts: ControllerContext, entry: OpenIntent) -> Found:
         return Status.CANCELLED, "no longer wanted"
     if entry.reached_at is not None and parts.clock.now() - entry.reached_at <= SETTLE_TIMEOUT:
         return None
-    ended = Status.FAILED if entry.intent.verb in REMOVALS | ADDITIONS else Status.CANCELLED
+    ended = Status.FAILED if entry.intent.verb in ENDS | ADDITIONS else Status.CANCELLED
     return ended, "no longer wanted; the cloud never showed it done"
 
 

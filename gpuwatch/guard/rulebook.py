@@ -7,6 +7,7 @@ from gpuwatch.guard.settings import Limits
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.similar_names import meant
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 
 # What holds for a pool that nobody wrote rules for: it is looked at, and nothing more.
@@ -34,6 +35,10 @@ class Rulebook:
     def pool(self, name: str) -> PoolRules:
         """The rules of a pool; nothing may be done to one that the settings do not have."""
         return self.pools.get(name) or (PoolRules() if name == DEFAULT_POOL else _HANDS_OFF)
+
+    def idle_pods(self, pools: Iterable[str]) -> Mapping[str, IdlePodRules]:
+        """What each of these pools says of pods that hold its GPUs without use."""
+        return {pool: self.pool(pool).kubernetes.pods for pool in pools}
 
     def doubt(self, pool: str) -> str | None:
         """Why nobody knows which rules hold for what is in a pool, as a sentence; None: the settings have the pool.

@@ -1,11 +1,12 @@
 """What no round may exceed, whatever the policies propose."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
+from gpuwatch.guard.workload_limits import WorkloadLimits
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Floor, Setting
 
@@ -97,6 +98,9 @@ class Limits:
     capacity_cooldown: Annotated[
         Seconds, Ge(0), Setting("After a start or launch failed, the same is not tried again for this long.")
     ] = 180.0
+    workloads: Annotated[WorkloadLimits, Setting("What no round may exceed in ending pods of a cluster.")] = field(
+        default_factory=WorkloadLimits
+    )
     require_backtest: Annotated[
         Annotated[Seconds, Gt(0)] | None,
         Setting(

@@ -6,11 +6,14 @@ A cluster never ends a machine: that is the work of the node's own cloud, by the
 """
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode
+from gpuwatch.kubernetes.calls import Use
+from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Target, WorkloadNow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +26,59 @@ class Access:
     reason: str
 
 
+class Workloads(Protocol):
+    """What the controller asks about one workload; `tests/contracts/test_cluster_workloads.py` tests each sentence."""
+
+    def workload(self, target: Target) -> WorkloadNow | None:
+        """The object and its pods, asked now; None: no object of that kind, name and uid exists.
+
+        Raises:
+            CloudError: no answer, or gpuwatch ends nothing of its kind.
+
+        """
+        ...
+
+    def announce(self, target: Target, key: str, stop_at: datetime | None, note: str, *, permit: Permit) -> None:
+        """Write STOP_AT on it (None: take it away), and an Event with this note; once for each key.
+
+        Raises:
+            PermitExpiredError: the permit did not hold when the call was about to leave.
+            NotFoundError: there is no such object.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted.
+
+        """
+        ...
+
+    def release(self, target: Target, how: str, pods: tuple[str, ...], key: str, *, permit: Permit) -> Drain:
+        """End its pods, as its people have said: scale-to-zero, stop, or delete of these pods (by uid).
+
+        The first two write RELEASED_BY and what was there before in the same call; nothing is to be done where our key
+        is on it already, or where it wants no pods. A delete is an eviction of each pod: a PodDisruptionBudget's
+        refusal is an answer, and a pod that came since, or with local data that nobody gives up, is never asked.
+
+        Raises:
+            PermitExpiredError: the permit did not hold before the first call; nothing was sent.
+            ProtectedError: its annotations protect it, or snooze it.
+            NotFoundError: there is no such object.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted, or its kind cannot do that; also if somebody changed it meanwhile.
+
+        """
+        ...
+
+
 class Cluster(Protocol):
     """What the controller asks of a cluster. Each change takes the ledger's key and checks the permit in force last."""
 
     @property
     def name(self) -> str:
         """The cluster's name in the settings."""
+        ...
+
+    @property
+    def workloads(self) -> Workloads:
+        """Its workloads, one by one."""
         ...
 
     def view(self) -> ClusterView:
@@ -100,8 +150,8 @@ class ConnectedCluster(Cluster, Protocol):
         """Follow nothing any more."""
         ...
 
-    def accesses(self, *, changes: bool) -> Iterator[Access]:
-        """Each right that is needed, with changes where the controller may act.
+    def accesses(self, uses: AbstractSet[Use]) -> Iterator[Access]:
+        """Each right that these uses of the cluster need.
 
         Raises:
             CloudError: no answer.

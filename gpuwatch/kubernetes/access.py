@@ -1,10 +1,11 @@
 """What the API server lets us do, asked of itself: for `gpuwatch doctor`. Nothing is changed by asking."""
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from gpuwatch.clouds.errors import NotFoundError
 from gpuwatch.kubernetes import Access
-from gpuwatch.kubernetes.calls import RIGHTS, Right
+from gpuwatch.kubernetes.calls import RIGHTS, Right, Use
 from gpuwatch.kubernetes.client import Api
 from gpuwatch.kubernetes.objects import AccessReview, ApiResources, Version
 
@@ -16,10 +17,10 @@ def version(api: Api) -> str:
     return api.get("/version", Version).git_version
 
 
-def accesses(api: Api, *, changes: bool) -> Iterator[Access]:
-    """Each right that is needed, with changes where the controller may act; raises CloudError."""
+def accesses(api: Api, uses: AbstractSet[Use]) -> Iterator[Access]:
+    """Each right that these uses of the cluster need; raises CloudError."""
     for right in RIGHTS:
-        if (right.changes and not changes) or (right.foreign and not _known(api, right)):
+        if right.use not in uses or (right.foreign and not _known(api, right)):
             continue
         granted = {verb: _granted(api, right, verb) for verb in right.verbs}
         resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource

@@ -4,19 +4,27 @@ The chart's roles are made of this table and the tests hold them to it; `gpuwatc
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 
 
+# What a controller does with a cluster: each beyond the first is a switch of its own in the chart.
+Use = Literal["observe", "nodes", "workloads", "bare-pods"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """What one role allows: verbs on a resource of a group ("" is the core's). `why` ends the sentence "… are …"."""
+    """What one role allows: verbs on a resource of a group ("" is the core's). `why` ends the sentence "… are …".
+
+    `use` is what it is needed for.
+    """
 
     group: str
     resource: str
     verbs: tuple[str, ...]
     why: str
-    changes: bool = False
+    use: Use = "observe"
     subresource: str = ""
     foreign: bool = False  # a kind that a cluster may lack
 
@@ -38,6 +46,40 @@ RIGHTS: tuple[Right, ...] = (
     Right(group="batch", resource="cronjobs", verbs=_FOLLOW, why="owners of jobs"),
     Right(group="kubeflow.org", resource="notebooks", verbs=_FOLLOW, why="owners of pods", foreign=True),
     Right(group="ray.io", resource="rayclusters", verbs=_FOLLOW, why="owners of pods", foreign=True),
-    Right(group="", resource="nodes", verbs=("patch",), why="cordoned and uncordoned", changes=True),
-    Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", changes=True),
+    Right(group="", resource="nodes", verbs=("patch",), why="cordoned and uncordoned", use="nodes"),
+    Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", use="nodes"),
+    Right(
+        group="apps", resource="deployments", verbs=("patch",), why="scaled to zero, after a notice", use="workloads"
+    ),
+    Right(
+        group="apps", resource="replicasets", verbs=("patch",), why="scaled to zero, after a notice", use="workloads"
+    ),
+    Right(
+        group="apps", resource="statefulsets", verbs=("patch",), why="scaled to zero, after a notice", use="workloads"
+    ),
+    Right(group="batch", resource="jobs", verbs=("patch",), why="suspended, after a notice", use="workloads"),
+    Right(
+        group="kubeflow.org",
+        resource="notebooks",
+        verbs=("patch",),
+        why="stopped, after a notice",
+        use="workloads",
+        foreign=True,
+    ),
+    Right(group="", resource="events", verbs=("create",), why="created with each notice", use="workloads"),
+    Right(
+        group="",
+        resource="pods",
+        subresource="eviction",
+        verbs=("create",),
+        why="evicted where a workload says delete",
+        use="workloads",
+    ),
+    Right(
+        group="",
+        resource="pods",
+        verbs=("get", "patch"),
+        why="marked with the notice, where nothing owns them",
+        use="bare-pods",
+    ),
 )

@@ -71,7 +71,7 @@ def drain(api: Api, node: KubernetesNode, uids: frozenset[str], *, permit: Permi
             refused[str(pod)] = f"its emptyDir volume {pod.local_data} would be lost"
             continue
         try:
-            why, went = _evict(api, pod, permit)
+            why, went = evict(api, pod, permit)
         except PermitExpiredError as error:
             if not evicted and not refused:
                 raise
@@ -85,7 +85,7 @@ def drain(api: Api, node: KubernetesNode, uids: frozenset[str], *, permit: Permi
     return Drain(evicted=tuple(evicted), refused=refused, left=len(there) - gone)
 
 
-def _evict(api: Api, pod: Pod, permit: Permit) -> tuple[str | None, bool]:
+def evict(api: Api, pod: Pod, permit: Permit) -> tuple[str | None, bool]:
     """Why a pod stays, and whether it has gone already.
 
     Raises:

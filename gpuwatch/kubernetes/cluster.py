@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -15,7 +16,7 @@ from gpuwatch.clouds.errors import CloudUnavailableError, NotFoundError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes import Access, access, changes
 from gpuwatch.kubernetes.asked import AskedNow
-from gpuwatch.kubernetes.calls import NAMESPACES, NODES, PODS
+from gpuwatch.kubernetes.calls import NAMESPACES, NODES, PODS, Use
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts, owner_facts, pod_facts
 from gpuwatch.kubernetes.objects import Described, NodeObject, PodObject
@@ -23,6 +24,7 @@ from gpuwatch.kubernetes.owners import Owners
 from gpuwatch.kubernetes.picture import OwnersOf, Picture, asked_labels, pending
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.kubernetes.watch import Watch
+from gpuwatch.kubernetes.workloads import ApiWorkloads
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Pod
 from gpuwatch.runtime.clock import Clock
@@ -66,6 +68,7 @@ class ApiCluster:
             accept=(METADATA_LIST, METADATA),
             silence_seconds=silence,
         )
+        self.workloads = ApiWorkloads(api=api, now=clock.now, pods_in=self._pods_in)
         self._starting = threading.Lock()
         self._started = False
 
@@ -93,9 +96,9 @@ class ApiCluster:
         """The API server's version; raises CloudError."""
         return access.version(self.api)
 
-    def accesses(self, *, changes: bool) -> Iterator[Access]:
+    def accesses(self, uses: AbstractSet[Use]) -> Iterator[Access]:
         """Each right that is needed; raises CloudError."""
-        return access.accesses(self.api, changes=changes)
+        return access.accesses(self.api, uses)
 
     def view(self) -> ClusterView:
         """All nodes, and all pods that have not ended, as the watches hold them; never raises."""
@@ -209,12 +212,23 @@ class ApiCluster:
 
     def _pods_on(self, name: str) -> Iterator[PodFacts]:
         """The pods of a node that have not ended, asked now."""
-        for page in self.api.pages(PODS, {"fieldSelector": f"spec.nodeName={name}"}):
+        return self._pods_of(PODS, {"fieldSelector": f"spec.nodeName={name}"}, name)
+
+    def _pods_in(self, namespace: str) -> tuple[Pod, ...]:
+        """The pods of a namespace that have not ended, with all that stands above them, asked now."""
+        facts = list(self._pods_of(f"{NAMESPACES}/{namespace}/pods", {}, namespace))
+        now = AskedNow(self.api, self.owners.path)
+        picture = self._picture(now.owner, now.namespaces({namespace}))
+        return tuple(map(picture.pod, facts))
+
+    def _pods_of(self, path: str, query: Mapping[str, str], whose: str) -> Iterator[PodFacts]:
+        """Of one list."""
+        for page in self.api.pages(path, query):
             for item in page.items or ():
                 try:
                     found = self._read_pod(bytes(item))
                 except msgspec.MsgspecError as error:
-                    raise CloudUnavailableError(f"a pod of {name} cannot be read: {error}", code="Nonsense") from None
+                    raise CloudUnavailableError(f"a pod of {whose} cannot be read: {error}", code="Nonsense") from None
                 if found is not None:
                     yield found
 

@@ -19,15 +19,18 @@ from gpuwatch.kubernetes.objects import (
     OwnerReference,
     PodObject,
     PodSpec,
+    Volume,
 )
 from gpuwatch.model.kubernetes import (
     CORDONED_AT,
     CORDONED_BY,
     IDLE_ACTION,
+    IDLE_TIMEOUT,
     INTERRUPTIBLE,
     LOSES_LOCAL_DATA,
     OWNER,
     PROTECT,
+    SNOOZE_UNTIL,
     Placement,
     PodPhase,
     Requirement,
@@ -42,7 +45,8 @@ KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
 MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet makes it, and no API can end it
 _KEPT = frozenset(
     {
-        *(CORDONED_AT, CORDONED_BY, IDLE_ACTION, INTERRUPTIBLE, LOSES_LOCAL_DATA, OWNER, PROTECT),
+        *(CORDONED_AT, CORDONED_BY, IDLE_ACTION, IDLE_TIMEOUT, INTERRUPTIBLE, LOSES_LOCAL_DATA, OWNER, PROTECT),
+        SNOOZE_UNTIL,
         *(SAFE_TO_EVICT, SCALE_DOWN_DISABLED, DO_NOT_DISRUPT),
     }
 )
@@ -125,11 +129,20 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         ends_at=time_of(meta.deletion_timestamp),
         owner=controller_of(meta),
         mirror=MIRROR in (meta.annotations or ()),
-        local_data=next((intern(each.name) for each in spec.volumes or () if each.empty_dir is not None), None),
+        local_data=next((intern(each.name) for each in spec.volumes or () if _on_disk(each)), None),
         unschedulable=_unschedulable(pod) if waits else None,
         placement=_placement(spec) if waits else None,
         annotations=kept(meta),
     )
+
+
+def _on_disk(volume: Volume) -> bool:
+    """Whether it is an emptyDir volume of a disk. One of memory (/dev/shm) is a process's memory under another name.
+
+    cluster-autoscaler judges the same (simulator/drainability/rules/localstorage).
+    """
+    medium = None if volume.empty_dir is None else str(volume.empty_dir.get("medium") or "")
+    return medium is not None and medium != "Memory" and not medium.startswith("HugePages")
 
 
 def node_facts(node: NodeObject, gpu_resources: Sequence[str]) -> NodeFacts:

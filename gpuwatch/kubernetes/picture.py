@@ -6,7 +6,7 @@ protection counts wherever it stands. An owner that cannot be read may carry one
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from gpuwatch.kubernetes.facts import (
     DO_NOT_DISRUPT,
@@ -18,15 +18,18 @@ from gpuwatch.kubernetes.facts import (
     time_of,
 )
 from gpuwatch.kubernetes.objects import OwnerReference
+from gpuwatch.model.duration import LONGEST_SECONDS, duration_with_unit
 from gpuwatch.model.kubernetes import (
     CORDONED_AT,
     CORDONED_BY,
     IDLE_ACTION,
+    IDLE_TIMEOUT,
     INTERRUPTIBLE,
     LOSES_LOCAL_DATA,
     OWNER,
     PREFIX,
     PROTECT,
+    SNOOZE_UNTIL,
     KubernetesNode,
     NodeOwner,
     Pod,
@@ -35,7 +38,16 @@ from gpuwatch.model.kubernetes import (
 )
 
 _DEEPEST = 8  # owners above a pod: Pod, ReplicaSet, Deployment, and what made that
+# The groups of those kinds that gpuwatch can end. Volcano's Job is another one, and has another end.
+_GROUPS = {
+    "Deployment": "apps",
+    "StatefulSet": "apps",
+    "ReplicaSet": "apps",
+    "Job": "batch",
+    "Notebook": "kubeflow.org",
+}
 _DAEMONS = frozenset({"DaemonSet", "Node"})
+_FOREVER = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 # Labels by which a node says what it is; all others are left out, for a round keeps every node.
 _KEPT_LABELS = frozenset(
     {
@@ -71,6 +83,9 @@ class Picture:
         owner = pod.annotations.get(OWNER)
         if owner and owner != workload.owner:
             workload = replace(workload, owner=owner)
+        snoozed = _snoozed(own)
+        if snoozed is not None and (workload.snoozed_until is None or snoozed > workload.snoozed_until):
+            workload = replace(workload, snoozed_until=snoozed)
         return Pod(
             namespace=pod.namespace,
             name=pod.name,
@@ -119,7 +134,7 @@ class Picture:
             found = self.owners(reference, pod.namespace) if reference.kind not in _DAEMONS else None
             if found is None and reference.kind not in _DAEMONS and not chain:
                 bare = True  # what made it is gone: nothing would make it again
-            kind, name, uid = reference.kind, reference.name, reference.uid
+            kind, name, uid = _kind(reference), reference.name, reference.uid
             if not isinstance(found, OwnerFacts):
                 doubt = found
                 break
@@ -142,6 +157,8 @@ class Picture:
             owner=_nearest(above, OWNER),
             idle_action=_nearest(above, IDLE_ACTION),
             protected=protected,
+            snoozed_until=_snoozed(above),
+            idle_timeout=_longest(above),
         )
         return _Top(workload=workload, levels=tuple(above), bare=bare)
 
@@ -234,6 +251,31 @@ def pending(pods: Sequence[Pod]) -> Iterator[Pod]:
         and not pod.system
         and pod.ends_at is None
     )
+
+
+def _kind(reference: OwnerReference) -> str:
+    """The kind; `Job.batch.volcano.sh`, as kubectl writes it, where the name alone would be another group's."""
+    group, _, _ = reference.api_version.rpartition("/")
+    return reference.kind if _GROUPS.get(reference.kind, group) == group else f"{reference.kind}.{group}"
+
+
+def _snoozed(levels: Iterable[Mapping[str, str]]) -> datetime | None:
+    """Until when somebody wants the pods left alone: the latest time; one that cannot be read has no end."""
+    told = (each[SNOOZE_UNTIL].strip() for each in levels if SNOOZE_UNTIL in each)
+    return max((time_of(text) or _FOREVER for text in told), default=None)
+
+
+def _longest(levels: Iterable[Mapping[str, str]]) -> float | None:
+    """The longest wait that somebody asks for, in seconds; one that cannot be read has no end."""
+    return max((_seconds(each[IDLE_TIMEOUT].strip()) for each in levels if IDLE_TIMEOUT in each), default=None)
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = duration_with_unit(text)
+    except ValueError:
+        return LONGEST_SECONDS
+    return float(found) if isinstance(found, int | float) and found >= 0 else LONGEST_SECONDS
 
 
 def _nearest(levels: Iterable[Mapping[str, str]], key: str) -> str | None:

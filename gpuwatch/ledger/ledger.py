@@ -42,6 +42,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import Node
+from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
@@ -141,7 +142,8 @@ class Ledger:
             "epoch": self.store.epoch or 0,
             "controller": self.store.controller,
             "nodes": len(observation.fleet.nodes),
-            "steps": sum(step.verb is not Verb.HOLD for each in decisions for step in each.steps),
+            "steps": sum(step.verb is not Verb.HOLD for each in decisions for step in each.steps)
+            + sum(is_workload(each.step.node_id) for each in reviews),
         }
         wishes = [
             {"at": at, "pool": each.pool, "policy": each.policy, "want": each.raw_desired_nodes}

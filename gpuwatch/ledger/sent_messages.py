@@ -1,7 +1,7 @@
-"""What messages are about (notices, withdrawals, removals, what clouds take), and which messages went out."""
+"""What messages are about (notices, withdrawals, what was carried out, what clouds take), and which went out."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
@@ -15,7 +15,7 @@ from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.promise import Promise, promise_of
 
-_VERBS = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE, Verb.INTERRUPTION)
+_VERBS = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE, Verb.RELEASE, Verb.INTERRUPTION)
 _LATE = OUTCOMES.alias("late")
 _KEYS_AT_ONCE = 500  # of a database's variables
 
@@ -25,6 +25,7 @@ class Event:
     """An intent that was settled at `at`: something that messages are about.
 
     `promise` is that of a notice; None: it is no notice, or says nothing that can be read.
+    `arguments` are the intent's.
     """
 
     key: str
@@ -37,13 +38,7 @@ class Event:
     intended_at: datetime
     at: datetime
     promise: Promise | None = None
-
-
-def _promise(verb: str, pool: str, arguments: str) -> Promise | None:
-    """What an intent promised."""
-    if verb != Verb.NOTICE.value:
-        return None
-    return promise_of(pool, msgspec.json.decode(arguments, type=dict[str, str]))
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
 
 class SentMessages:
@@ -77,9 +72,10 @@ class SentMessages:
                 reason=read_reason(row.reason),
                 intended_at=datetime.fromisoformat(row.at),
                 at=datetime.fromisoformat(row.settled_at),
-                promise=_promise(row.verb, row.pool, row.arguments),
+                promise=promise_of(row.pool, arguments) if row.verb == Verb.NOTICE.value else None,
+                arguments=arguments,
             )
-            for row in rows
+            for row, arguments in ((row, msgspec.json.decode(row.arguments, type=dict[str, str])) for row in rows)
             if row.verb != Verb.INTERRUPTION.value or read_reason(row.reason).code == Verb.INTERRUPTION.value
         )
 

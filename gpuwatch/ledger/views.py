@@ -45,12 +45,13 @@ from gpuwatch.model.decision import (
     Stopped,
     Verb,
 )
+from gpuwatch.model.kubernetes import target_of
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
-from gpuwatch.model.verbs import OF_CLUSTER, RECORDS
+from gpuwatch.model.verbs import ENDS, OF_CLUSTER, RECORDS
 
-CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER | RECORDS
+CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER | ENDS | RECORDS
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
@@ -248,15 +249,16 @@ def pauses(db: Connection, now: datetime) -> tuple[Pause, ...]:
 
 def _notice(row: Row[Any], nothing: Sequence[active_times.Between], now: datetime) -> Notice:
     """One in force, with what came between."""
-    at = _time(row.given_at)
+    at, arguments = _time(row.given_at), _arguments(row)
     return Notice(
         node_id=row.node_id,
         key=row.key,
         at=at,
         told_at=None if row.told_at is None else _time(row.told_at),
-        promise=promise_of(row.pool, _arguments(row)),
+        promise=promise_of(row.pool, arguments),
         interruptions=active_times.touching(nothing, row.pool, int(row.link), at, now),
         why=read_reason(row.reason).sentence,
+        target=target_of(arguments),
     )
 
 

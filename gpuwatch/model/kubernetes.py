@@ -23,8 +23,20 @@ INTERRUPTIBLE = f"{PREFIX}interruptible"
 # Likewise: "true" lets a drain throw away what its pods keep in emptyDir volumes.
 LOSES_LOCAL_DATA = f"{PREFIX}delete-local-data"
 OWNER = f"{PREFIX}owner"
+# On a namespace, a workload or a pod: a time until which its pods are left alone; the latest one counts.
+SNOOZE_UNTIL = f"{PREFIX}snooze-until"
+# On a namespace or a workload: how long its pods are to be without use, where that is longer than what the pool says.
+IDLE_TIMEOUT = f"{PREFIX}idle-timeout"
+# On a workload: when gpuwatch ends its pods unless they work; written with the notice, and taken away with it.
+STOP_AT = f"{PREFIX}stop-at"
+# On a workload: the key of the intent that ended its pods, and how many it wanted before.
+RELEASED_BY = f"{PREFIX}released-by"
+REPLICAS_BEFORE = f"{PREFIX}replicas-before"
+# On a Notebook: kubeflow's own mark; its controller ends the notebook's pod while the annotation is there.
+KUBEFLOW_STOPPED = "kubeflow-resource-stopped"
 
 NodeOwner = Literal["gpuwatch", "cluster-autoscaler", "karpenter"]
+_WORKLOAD = "kube:"
 # The values of IDLE_ACTION that end an idle pod. Any other says nothing that a drain may rest on.
 ENDING_ACTIONS = frozenset({"scale-to-zero", "stop", "delete"})
 
@@ -58,6 +70,8 @@ class Workload:
     owner: str | None = None  # a person or a team, for messages and money
     idle_action: str | None = None  # IDLE_ACTION as written there, or on its namespace
     protected: str | None = None  # why it is left alone, as a clause
+    snoozed_until: datetime | None = None  # SNOOZE_UNTIL, the latest of all above its pods
+    idle_timeout: float | None = None  # IDLE_TIMEOUT in seconds
 
     def __str__(self) -> str:
         """`Notebook team-a/alice`."""
@@ -144,6 +158,66 @@ class Pod:
     def consents(self) -> bool:
         """Whether its people agree to its end once it is idle."""
         return self.interruptible or self.workload.idle_action in ENDING_ACTIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which object a change of a workload is about: the one of that uid, and no other under its name."""
+
+    namespace: str
+    kind: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        """`Notebook team-a/alice`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """As an intent keeps it."""
+        return {"namespace": self.namespace, "kind": self.kind, "name": self.name, "uid": self.uid}
+
+
+def target_of(arguments: Mapping[str, str]) -> Target | None:
+    """The object that an intent is about; None: it is about a machine."""
+    try:
+        return Target(
+            namespace=arguments["namespace"], kind=arguments["kind"], name=arguments["name"], uid=arguments["uid"]
+        )
+    except KeyError:
+        return None
+
+
+def workload_id(cluster: str, workload: Workload) -> str:
+    """`kube:prod/team-a/Notebook/alice`: how orders and the ledger name it; the same after a restart of its pods."""
+    return f"{cluster_prefix(cluster)}{workload.namespace}/{workload.kind}/{workload.name}"
+
+
+def cluster_prefix(cluster: str) -> str:
+    """How the ids of all of a cluster's workloads begin."""
+    return f"{_WORKLOAD}{cluster}/"
+
+
+def is_workload(node_id: str) -> bool:
+    """Whether an order or an intent is about a workload; all others are about machines and groups."""
+    return node_id.startswith(_WORKLOAD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadNow:
+    """A workload as the API server shows it at this moment, and its pods that have not ended.
+
+    `wants` is how many pods it is to have, 0 where it is scaled to zero, stopped or suspended; None: its kind says
+    nothing about that. `stop_at` is the time on it that gpuwatch announced, `released_by` the key of the intent that
+    ended its pods.
+    """
+
+    target: Target
+    wants: int | None
+    pods: tuple[Pod, ...] = ()
+    released_by: str | None = None
+    stop_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

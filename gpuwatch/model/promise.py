@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-Action = Literal["stop", "terminate"]
-_ACTIONS: dict[str, Action] = {"stop": "stop", "terminate": "terminate"}
+from gpuwatch.model.kubernetes import Target
+
+# Those of machines are stop and terminate; those of a cluster's workloads, as their people have annotated them, also
+# scale-to-zero and delete.
+Action = Literal["stop", "terminate", "scale-to-zero", "delete"]
+_ACTIONS: dict[str, Action] = {each: each for each in ("stop", "terminate", "scale-to-zero", "delete")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What the notice promised to the owner of a node.
+    """What the notice promised to the owner of a node, or of a workload.
 
-    The node gets `action`, under the rules of `pool`, not before `stop_at`, and not before `grace_seconds` have passed
+    It gets `action`, under the rules of `pool`, not before `stop_at`, and not before `grace_seconds` have passed
     since the notice. `approval`: not before an operator approves it. `heard`: not before a message has reached
     somebody, and the grace counts from then. `idle_seconds` is what its agent had counted by then; None: it is stopped.
     """
@@ -85,7 +89,7 @@ class Notice:
     """A notice in force: given at, by which intent, and when a message about it first reached somebody (None: not).
 
     `promise` is what it said (None: not known); `interruptions` are the times since then in which nothing was done.
-    `why` is its reason.
+    `why` is its reason, `target` the object of a cluster that it is about (None: it is about a machine).
     """
 
     node_id: str
@@ -95,3 +99,4 @@ class Notice:
     promise: Promise | None = None
     interruptions: tuple[Interruption, ...] = ()
     why: str = ""
+    target: Target | None = None

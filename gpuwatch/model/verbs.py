@@ -20,6 +20,7 @@ class Verb(StrEnum):
     CORDON = "cordon"  # Kubernetes gives the node no new pods
     UNCORDON = "uncordon"  # of a cordon of our own: the node is kept
     DRAIN = "drain"  # its pods are asked to go, each by an eviction
+    RELEASE = "release"  # a workload's pods are ended, as its people have said: its GPUs are free again
     QUARANTINE = "quarantine"  # the cordon of a node with a failing GPU: its pods stay
     EVACUATE = "evacuate"  # the cordon and drain of a node that its cloud is about to take
     INTERRUPTION = "interruption"  # a record: the cloud is about to take the node, or says something else of it
@@ -33,6 +34,8 @@ PREPARES = frozenset({Verb.CORDON, Verb.DRAIN})
 THEN = "then"
 # What removes a node: a removal, the end of the protection that keeps its group from one, and what prepares either.
 LETS_GO = REMOVALS | {Verb.UNPROTECT} | PREPARES
+# What ends the work of machines or pods: after it, and after what may have been it, the limits count.
+ENDS = REMOVALS | {Verb.RELEASE}
 ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
 # What is asked of a cluster's API server, and of no cloud.
 OF_CLUSTER = PREPARES | {Verb.UNCORDON, Verb.QUARANTINE, Verb.EVACUATE}

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuwatch.notify.message import Line, Message
-from gpuwatch.notify.text import Item, worded
+from gpuwatch.notify.text import worded
+from gpuwatch.notify.wording import Item
+from gpuwatch.notify.workload_lines import WorkloadLine
 from gpuwatch.runtime.html import render
 
 SCHEMA = 1
@@ -40,7 +42,7 @@ def as_html(message: Message) -> str:
 
 
 def as_document(message: Message, key: str) -> dict[str, Any]:
-    """All nodes; keys are only ever added while `schema` stays the same."""
+    """All nodes and workloads; keys are only ever added while `schema` stays the same."""
     return {
         "schema": SCHEMA,
         "key": key,
@@ -50,6 +52,32 @@ def as_document(message: Message, key: str) -> dict[str, Any]:
         "title": subject(message),
         "page": message.page,
         "nodes": [_node(line) for line in message.lines],
+        "workloads": [_workload(line) for line in message.workloads],
+    }
+
+
+def _workload(line: WorkloadLine) -> dict[str, Any]:
+    return {
+        "key": line.key,
+        "id": line.node_id,
+        "cluster": line.cluster,
+        "namespace": line.namespace,
+        "kind": line.kind,
+        "name": line.name,
+        "pool": line.pool,
+        "owner": line.owner,
+        "pods": line.pods,
+        "gpus": line.gpus,
+        "usd_per_hour": None if line.usd_per_hour is None else str(line.usd_per_hour),
+        "at": line.at.isoformat(),
+        "action": line.how,
+        "due": None if line.due is None else line.due.isoformat(),
+        "code": line.code,
+        "why": line.why,
+        "local_data": list(line.local_data),
+        "approval": line.approval,
+        "keep": line.keep,
+        "back": line.back,
     }
 
 
@@ -122,5 +150,8 @@ class Notification:
         return as_document(self.message, key)
 
     def parts(self) -> Sequence["Notification"]:
-        """A message for each node; a test has no node and is one part."""
-        return [Notification(replace(self.message, lines=(line,))) for line in self.message.lines] or [self]
+        """A message for each node or workload; a test is one part."""
+        message = self.message
+        parts = [replace(message, lines=(line,)) for line in message.lines]
+        parts += [replace(message, workloads=(line,)) for line in message.workloads]
+        return [Notification(part) for part in parts] or [self]

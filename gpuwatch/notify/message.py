@@ -13,13 +13,14 @@ from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.fleet import Evidence, Fleet, Node, State
+from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.promise import Notice
 from gpuwatch.notify.due_messages import name_of
 from gpuwatch.notify.settings import EventName
+from gpuwatch.notify.wording import LONGEST, printable
+from gpuwatch.notify.workload_lines import WorkloadLine, workload_line
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
-from gpuwatch.runtime.printable import legible
 
-_LONGEST = 200  # of a name; of a sentence several times that
 _REMOVALS = {verb.value: verb for verb in REMOVALS}
 
 
@@ -61,7 +62,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message: nodes with the same event."""
+    """One message: nodes with the same event, or workloads of a cluster."""
 
     kind: EventName | Literal["test"]
     fleet: str
@@ -69,6 +70,7 @@ class Message:
     zone: ZoneInfo
     page: str | None = None
     lines: tuple[Line, ...] = ()
+    workloads: tuple[WorkloadLine, ...] = ()
     sent_by: str = ""  # of a test
 
 
@@ -88,14 +90,15 @@ class MessageContext:
 
 
 def composed(events: Sequence[Event], context: MessageContext) -> Message:
-    """Events of one kind as a message."""
+    """Events of one kind as a message: all of them about machines, or all about workloads."""
     return Message(
         kind=name_of(events[0]),
         fleet=printable(context.fleet_name),
         made_at=context.now,
         zone=context.zone,
         page=context.page,
-        lines=tuple(_line(event, context) for event in events),
+        lines=tuple(_line(event, context) for event in events if not is_workload(event.node_id)),
+        workloads=tuple(_workload(event, context) for event in events if is_workload(event.node_id)),
     )
 
 
@@ -114,6 +117,8 @@ def verb_of(event: Event, context: MessageContext) -> Verb | None:
     """The action of a notice; None: it has no readable promise, and the action depends on the node's state."""
     if event.verb in REMOVALS:
         return event.verb
+    if is_workload(event.node_id):
+        return Verb.RELEASE
     if event.promise is not None:
         return Verb(event.promise.action)
     if event.reason.code == TERMINATE_AFTER:
@@ -139,12 +144,6 @@ def _approved_first(event: Event, context: MessageContext) -> bool:
     return promised or context.rules.pool(event.pool).approval
 
 
-def printable(text: str, longest: int = _LONGEST) -> str:
-    """Text from outside on one line, in which nothing works as a link, a command's end or a line of ours."""
-    plain = legible(" ".join(text.split())).replace("://", ": //").replace("`", "'")
-    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
-
-
 def _printable(text: str | None) -> str | None:
     return printable(text) if text else None
 
@@ -166,13 +165,23 @@ def _line(event: Event, context: MessageContext) -> Line:
         verb=None if event.verb in {Verb.WITHDRAW, Verb.INTERRUPTION} else verb_of(event, context),
         due=due,
         code=event.reason.code,
-        why=printable(event.reason.sentence, 5 * _LONGEST),
+        why=printable(event.reason.sentence, 5 * LONGEST),
         evidence=event.reason.evidence,
         local_disks=node is not None and node.local_data,
         approval=notice and _approved_first(event, context),
         snooze_url=None if due is None else context.link(event, due),
         still_billed=_still_billed(event, node),
         start=_start(event.node_id, node, context.start_command) if event.verb is Verb.STOP else None,
+    )
+
+
+def _workload(event: Event, context: MessageContext) -> WorkloadLine:
+    notice = event.verb is Verb.NOTICE
+    return workload_line(
+        event,
+        context.fleet,
+        due=due_at(event, context) if notice else None,
+        approval=notice and _approved_first(event, context),
     )
 
 

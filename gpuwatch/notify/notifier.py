@@ -16,6 +16,7 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Fleet, NodeState
+from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.notify.delivery import Due, Outbox, Record, key_of
 from gpuwatch.notify.due_messages import TOO_OLD, Filter, History, due_messages, name_of, unexplained, withdrawn
 from gpuwatch.notify.formats import Notification
@@ -122,12 +123,16 @@ class Notifier:
     def _send(
         self, ledger: Ledger, name: str, receiver: Receiver, events: Sequence[Event], context: MessageContext
     ) -> bool:
-        """One message for each kind of event, and each owner where mail goes to owners; whether one is left to try."""
+        """One message for each kind of event, and each owner where mail goes to owners; whether one is left to try.
+
+        Those about machines and about workloads are apart.
+        """
         left = False
-        groups: dict[tuple[str, str | None], list[Event]] = {}
+        groups: dict[tuple[str, str | None, bool], list[Event]] = {}
         for event in events:
-            groups.setdefault((name_of(event), event.owner if receiver.owners else None), []).append(event)
-        for (kind, owner), group in groups.items():
+            whose = event.owner if receiver.owners else None
+            groups.setdefault((name_of(event), whose, is_workload(event.node_id)), []).append(event)
+        for (kind, owner, _), group in groups.items():
             if self.outbox.waits(name, owner):
                 left = True
                 continue

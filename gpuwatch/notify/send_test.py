@@ -7,9 +7,10 @@ from typing import TypedDict
 from zoneinfo import ZoneInfo
 
 from gpuwatch.notify.formats import Notification
-from gpuwatch.notify.message import Message, printable
+from gpuwatch.notify.message import Message
 from gpuwatch.notify.settings import NotifySettings, addresses, slack_of
 from gpuwatch.notify.transports.base import Delivery, DeliveryError
+from gpuwatch.notify.wording import printable
 from gpuwatch.runtime.clock import Clock
 
 

@@ -6,13 +6,13 @@ The forms for mail, Slack and plain text are made of these alone. Between backti
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from gpuwatch.model.decision import Verb
+from gpuwatch.notify import workload_text
 from gpuwatch.notify.message import Line, Message
+from gpuwatch.notify.wording import Item, Wording, short, usd, when
 
 _WILL = {Verb.STOP: "stop", Verb.TERMINATE: "terminate", None: "stop or terminate"}
 _DID = {Verb.STOP: "stopped", Verb.TERMINATE: "terminated", None: "stopped or terminated"}
@@ -20,31 +20,10 @@ _HOURS_A_DAY = 24
 _LATER = timedelta(hours=4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One node: who it is, what there is to say of it, and where to click."""
-
-    head: str
-    facts: tuple[tuple[str, str], ...]
-    links: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wording:
-    """All that a message says."""
-
-    subject: str
-    opening: str
-    items: tuple[Item, ...]
-    more: str | None
-    hints_title: str
-    hints: tuple[str, ...]
-    footer: str
-    page: str | None
-
-
 def worded(message: Message, most: int) -> Wording:
-    """In words, with so many nodes at most; the rest are counted."""
+    """In words, with so many nodes or workloads at most; the rest are counted."""
+    if message.workloads:
+        return workload_text.worded(message, most)
     left = len(message.lines) - most
     title, hints = _HINTS[message.kind](message)
     return Wording(
@@ -60,16 +39,6 @@ def worded(message: Message, most: int) -> Wording:
         footer=f"Sent by gpuwatch, fleet {message.fleet}, {when(message.made_at, message.zone)}.",
         page=message.page,
     )
-
-
-def when(at: datetime, zone: ZoneInfo) -> str:
-    """A time with its zone, and in UTC where that is another."""
-    utc = "" if not at.astimezone(zone).utcoffset() else f" ({at.astimezone(UTC):%H:%M} UTC)"
-    return f"{_short(at, zone)}{utc}"
-
-
-def _short(at: datetime, zone: ZoneInfo) -> str:
-    return f"{at.astimezone(zone):%a %Y-%m-%d %H:%M %Z}"
 
 
 def _who(line: Line) -> str:
@@ -111,7 +80,7 @@ def _subject(message: Message) -> str:
         return f"gpuwatch {_did(message)} {whom}"
     if message.kind == "interruption":
         return f"gpuwatch: the cloud is about to take {whom}"
-    return f"gpuwatch will {_will(message)} {whom} {_first_due(message, _short)}"
+    return f"gpuwatch will {_will(message)} {whom} {_first_due(message, short)}"
 
 
 def _opening(message: Message) -> str:
@@ -143,7 +112,7 @@ def _head(line: Line) -> str:
         line.instance_type,
         gpus,
         line.region,
-        None if line.usd_per_hour is None else f"{_usd(line.usd_per_hour)} an hour",
+        None if line.usd_per_hour is None else f"{usd(line.usd_per_hour)} an hour",
         None if line.owner is None else f"owner {line.owner}",
     )
     return f"{_who(line)}: {', '.join(filter(None, parts))}"
@@ -168,17 +137,13 @@ def _facts(line: Line, message: Message) -> Iterator[tuple[str, str]]:
     if message.kind == "done" and line.still_billed is not None:
         yield "Still billed", f"{line.still_billed}; the stop does not end its cost by the hour"
     elif message.kind == "done" and line.usd_per_hour is not None:
-        yield "Saves", f"{_usd(line.usd_per_hour * _HOURS_A_DAY)} a day, less what its disks cost"
+        yield "Saves", f"{usd(line.usd_per_hour * _HOURS_A_DAY)} a day, less what its disks cost"
     if line.start is not None:
         yield "Back", f"`{line.start}`"
 
 
 def _links(line: Line) -> tuple[tuple[str, str], ...]:
     return () if line.snooze_url is None else (("Keep it", line.snooze_url),)
-
-
-def _usd(amount: Decimal) -> str:
-    return f"${amount:,.2f}"
 
 
 def _of_notice(message: Message) -> tuple[str, tuple[str, ...]]:

@@ -126,6 +126,8 @@ def _against(pod: Pod, node: Node, rules: KubernetesRules, wait_seconds: float |
                 "holds GPUs, and nobody has said that it may go once it is idle|"
                 "hold GPUs, and nobody has said that they may go once they are idle"
             )
+        if pod.workload.snoozed_until is not None and pod.workload.snoozed_until > now:
+            yield "is snoozed by its people|are snoozed by their people"
         if (doubt := _unproven(pod, node, wait_seconds, now)) is not None:
             yield doubt
     if pod.drained and pod.local_data is not None and not pod.loses_local_data:

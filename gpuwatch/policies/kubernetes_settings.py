@@ -1,12 +1,13 @@
 """What a pool says of nodes that are in a Kubernetes cluster."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
 
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Floor, Setting
+from gpuwatch.policies.idle_pods_settings import IdlePodRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,3 +44,13 @@ class KubernetesRules:
             "Pods that nothing would make again: keep leaves a node alone while it has one, evict ends them by a drain."
         ),
     ] = "keep"
+    pods: Annotated[IdlePodRules, Setting("What happens to pods that hold the pool's GPUs without use.")] = field(
+        default_factory=IdlePodRules
+    )
+
+    @property
+    def without_cluster(self) -> str | None:
+        """The key that has no effect where no cluster is in the settings; None: none has."""
+        if self.node_owner != "nobody":
+            return "node_owner"
+        return None if self.pods == IdlePodRules() else "pods"

@@ -20,11 +20,30 @@ def contradictions(pools: Mapping[str, PoolRules], calendars: Mapping[str, Seque
         yield from scaling.contradictions(rules.scaling, (*here, "scaling"))
         yield from schedule.contradictions(rules.schedule, calendars, (*here, "schedule"))
         yield from settings.contradictions(rules.offers, rules.capacity, rules.interruptible, here)
+        if rules.approval and rules.kubernetes.pods.action != "report":
+            yield Contradiction(
+                keys=((*here, "approval"), (*here, "kubernetes", "pods", "action")),
+                wrong=f"pools.{name}.approval is true, and `gpuwatch approve` is for machines: "
+                "no pod would ever be ended",
+                right=f"approval: false, or pools.{name}.kubernetes.pods.action: report",
+            )
         if rules.max_nodes is not None and rules.max_nodes < rules.min_nodes:
             yield Contradiction(
                 keys=((*here, "max_nodes"), (*here, "min_nodes")),
                 wrong=f"pools.{name}.max_nodes ({rules.max_nodes}) is below pools.{name}.min_nodes ({rules.min_nodes})",
                 right=f"a max_nodes of {rules.min_nodes} or more",
+            )
+
+
+def without_cluster(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
+    """What pools say of a cluster where none is in the settings: nothing of it would ever happen."""
+    for name, rules in pools.items():
+        key = rules.kubernetes.without_cluster
+        if key is not None:
+            yield Contradiction(
+                keys=(("pools", name, "kubernetes", key),),
+                wrong=f"pools.{name}.kubernetes.{key} is about a cluster, and none is in the settings",
+                right="the section kubernetes with in_cluster: true or a kubeconfig",
             )
 
 

@@ -36,6 +36,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.kubernetes import target_of
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
@@ -311,7 +312,14 @@ class InMemoryLedger:
                 self._pools[intent.key] = intent.pool
                 promise = promise_of(intent.pool, intent.arguments)
                 why = intent.reason.sentence
-                notice = Notice(node_id=node_id, key=intent.key, at=outcome.at, promise=promise, why=why)
+                notice = Notice(
+                    node_id=node_id,
+                    key=intent.key,
+                    at=outcome.at,
+                    promise=promise,
+                    why=why,
+                    target=target_of(intent.arguments),
+                )
                 self._notices[node_id] = (self._number, notice)
         if status is Status.SETTLED and intent.verb in RECORDS:
             said = interruption_of(intent.verb, node_id, intent.key, intent.pool, outcome.at, intent.arguments)

@@ -192,8 +192,34 @@ def test_the_role_never_deletes_and_reads_no_secret() -> None:
     assert {(what, verb) for what, verb in granted if verb in {"patch", "create"}} == {
         ("nodes", "patch"),
         ("pods/eviction", "create"),
+        ("events", "create"),
+        *((each, "patch") for each in ("deployments", "replicasets", "statefulsets", "jobs", "notebooks", "pods")),
     }
     assert not {what for what, _ in granted} & {"secrets", "configmaps", "*"}
+
+
+@pytest.mark.skipif(_HELM is None, reason="Helm is in no Debian package")
+@pytest.mark.parametrize(
+    ("told", "changes"),
+    [
+        ({}, set()),
+        ({"act": True}, {"nodes", "pods/eviction"}),
+        (
+            {"podActions": {"enabled": True}, "workloads": []},
+            {"pods/eviction", "events", "deployments", "replicasets", "statefulsets", "jobs"},
+        ),
+        ({"podActions": {"barePods": True}}, set()),
+    ],
+    ids=str,
+)
+def test_each_switch_gives_its_own_rights(told: Mapping[str, Any], changes: set[str], tmp_path: Path) -> None:
+    """Nodes and workloads apart; a kind that the cluster lacks needs none."""
+    controller = {"enabled": True, "insecure": True, "kubernetes": {"enabled": True, **told}}
+    done = made_with({"agent": {"insecure": True}, "controller": controller}, tmp_path)
+    (role,) = (each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == "ClusterRole")
+    rules = [rule for rule in role["rules"] if {"patch", "create"} & set(rule["verbs"])]
+
+    assert {resource for rule in rules for resource in rule["resources"]} == changes
 
 
 def test_several_controllers_are_spread_and_kept_from_going_at_once() -> None:

@@ -4,14 +4,14 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
 from gpuwatch.config import load
-from gpuwatch.kubernetes.calls import RIGHTS
+from gpuwatch.kubernetes.calls import RIGHTS, Use
 from gpuwatch.model import kubernetes as nouns
 from tests.support.paths import ROOT
 from tools.kustomize import FOLDER
@@ -38,10 +38,10 @@ def test_its_values_are_the_charts() -> None:
         jsonschema.Draft7Validator(SCHEMA).validate(values)
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", range(3))
 def test_its_settings_are_gpuwatchs(number: int, tmp_path: Path) -> None:
-    """Those that the chart writes, and those of a pool."""
-    written = [with_key("agent")[0]["controller"]["settings"], with_key("pools")[0]][number]
+    """Those that the chart writes, and those of pools."""
+    written = [with_key("agent")[0]["controller"]["settings"], *with_key("pools")][number]
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(yaml.safe_dump(written), encoding="utf-8")
 
@@ -60,15 +60,35 @@ def test_its_kustomization_merges_what_the_base_generates() -> None:
 def test_it_names_every_annotation_that_people_write() -> None:
     """And no other of gpuwatch's."""
     people = {nouns.IDLE_ACTION, nouns.INTERRUPTIBLE, nouns.LOSES_LOCAL_DATA, nouns.OWNER, nouns.PROTECT}
+    people |= {nouns.SNOOZE_UNTIL, nouns.IDLE_TIMEOUT}
+    ours = {nouns.CORDONED_BY, nouns.STOP_AT, nouns.RELEASED_BY, nouns.REPLICAS_BEFORE}
     table = set(re.findall(r"^\| `(gpuwatch\.io/[a-z-]+):", PAGE, re.MULTILINE))
 
     assert table == people
-    assert set(re.findall(r"`(gpuwatch\.io/[a-z-]+)", PAGE)) == people | {nouns.CORDONED_BY}
+    assert set(re.findall(r"`(gpuwatch\.io/[a-z-]+)", PAGE)) == people | ours
 
 
 def test_it_names_every_right() -> None:
-    """What it changes is an own row of the table."""
-    changes = {(right.resource, right.subresource, verb) for right in RIGHTS if right.changes for verb in right.verbs}
+    """What it changes is an own row of the table for each switch of the chart."""
+    rows = {
+        "nodes": "| `act: true` as well | patch nodes (cordon, uncordon) and create evictions |",
+        "workloads": "| `podActions.enabled: true` as well | patch Deployments, ReplicaSets, StatefulSets, Jobs and "
+        "Notebooks; create Events and evictions |",
+        "bare-pods": "| `podActions.barePods: true` as well | get and patch pods |",
+    }
+    rights = {
+        use: {
+            (right.subresource or right.resource, verb) for right in RIGHTS if right.use == use for verb in right.verbs
+        }
+        for use in get_args(Use)
+    }
 
-    assert changes == {("nodes", "", "patch"), ("pods", "eviction", "create")}
-    assert "| `act: true` as well | patch nodes (cordon, uncordon) and create evictions |" in PAGE
+    assert rights["nodes"] == {("nodes", "patch"), ("eviction", "create")}
+    assert rights["workloads"] == {
+        *((each, "patch") for each in ("deployments", "replicasets", "statefulsets", "jobs", "notebooks")),
+        *((each, "create") for each in ("events", "eviction")),
+    }
+    assert rights["bare-pods"] == {("pods", "get"), ("pods", "patch")}
+    assert {verb for _, verb in rights.pop("observe")} == {"get", "list", "watch"}
+    assert rights.keys() == rows.keys()
+    assert all(row in PAGE for row in rows.values())

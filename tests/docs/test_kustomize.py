@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from gpuwatch.cli.main import commands
 from gpuwatch.config import load
 from gpuwatch.config.yaml_file import ConfigError
 from tests.support.paths import GOLDEN, ROOT
@@ -61,6 +63,20 @@ def test_nothing_of_helm_is_left() -> None:
     assert "helm.sh" not in text
     assert "managed-by" not in text
     assert "0.0.0\n" not in text.replace("0.0.0.0\n", "")
+
+
+def test_it_is_exported_as_it_is(tmp_path: Path) -> None:
+    """`gpuwatch export kustomize` writes the same files, from whatever gpuwatch was installed of."""
+    done = CliRunner().invoke(commands, ["export", "kustomize", str(tmp_path)])
+    written = {
+        path.relative_to(tmp_path / "gpuwatch").as_posix(): path.read_text(encoding="utf-8")
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
+
+    assert done.exit_code == 0, done.output
+    assert written == files()
+    assert f"resources: [{tmp_path}/gpuwatch]" in done.output
 
 
 @pytest.mark.parametrize("part", ["agent", "controller"])

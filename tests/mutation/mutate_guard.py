@@ -15,21 +15,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
-from gpuwatch.guard import growth, mass_idleness
+from gpuwatch.guard import growth, mass_idleness, workloads
 from gpuwatch.policies import (
     budget_pressure,
     capacity,
     elsewhere,
     idle,
+    idle_pods,
+    idle_pods_obstacles,
     idle_settings,
     notices,
     scale_in_protection,
     unknown_pool,
+    workload_use,
 )
 
 # Where the rules are, and what they and the policies stand on.
@@ -37,7 +41,10 @@ MODULES: tuple[ModuleType, ...] = (
     *dict.fromkeys(sys.modules[rule.__module__] for _, rule in guard.RULES.values()),
     *(growth, mass_idleness, guard),
     *(elsewhere, idle, idle_settings, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
+    *(workloads, idle_pods, idle_pods_obstacles, workload_use),
 )
+# The rules on machines, and those on workloads of a cluster.
+TABLES: tuple[tuple[str, dict[str, Any]], ...] = (("", guard.RULES), ("workload ", workloads.WORKLOAD_RULES))
 TESTS = (
     "unit/guard/test_guard",
     "docs/test_guard_page",
@@ -61,6 +68,9 @@ TESTS = (
     "unit/policies/test_budget_pressure",
     "unit/policies/test_unknown_pool",
     "unit/policies/test_elsewhere",
+    "unit/guard/test_workloads",
+    "unit/policies/test_idle_pods",
+    "unit/policies/test_workload_use",
 )
 WORKERS = max(1, os.cpu_count() or 1)
 _QUIET = (
@@ -94,10 +104,11 @@ class Mutant:
 
 def mutants() -> Iterator[Mutant]:
     """All of them."""
-    for name, (verbs, rule) in guard.RULES.items():
-        yield Mutant(name=f"{name}: never objects", apply=_code_of(_silent, rule))
-        for verb in sorted(verbs):
-            yield Mutant(name=f"{name}: not for {verb}", apply=_without(name, verb))
+    for kind, table in TABLES:
+        for name, (verbs, rule) in table.items():
+            yield Mutant(name=f"{kind}{name}: never objects", apply=_code_of(_silent, rule))
+            for verb in sorted(verbs):
+                yield Mutant(name=f"{kind}{name}: not for {verb}", apply=_without(table, name, verb))
     for module in MODULES:
         tree = ast.parse(inspect.getsource(module))
         for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
@@ -118,10 +129,10 @@ def _code_of(new: Callable[..., object], old: Callable[..., object]) -> Callable
     return lambda: setattr(old, "__code__", code)
 
 
-def _without(name: str, verb: object) -> Callable[[], None]:
+def _without(table: dict[str, Any], name: str, verb: object) -> Callable[[], None]:
     """Take a verb out of a rule's list."""
-    verbs, rule = guard.RULES[name]
-    return lambda: guard.RULES.update({name: (frozenset(each for each in verbs if each is not verb), rule)})
+    verbs, rule = table[name]
+    return lambda: table.update({name: (frozenset(each for each in verbs if each is not verb), rule)})
 
 
 def _of_function(module: ModuleType, function: ast.FunctionDef) -> Iterator[Mutant]:

@@ -6,6 +6,7 @@ from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.findings import found
 from gpuwatch.cli.doctor.report import Finding, fine
 from gpuwatch.clouds import CloudError
+from gpuwatch.kubernetes.calls import Use
 from gpuwatch.kubernetes.settings import KubernetesSettings
 
 
@@ -21,12 +22,25 @@ def cluster(case: ControllerCase) -> Iterator[Finding]:
         yield found("kubernetes.unusable", where, str(error))
 
 
+def _uses(case: ControllerCase) -> frozenset[Use]:
+    """What the settings let the controller do with the cluster."""
+    settings, found = case.settings, set[Use]({"observe"})
+    if settings.mode != "enforce":
+        return frozenset(found)
+    for pool in map(settings.rulebook.pool, settings.rulebook.known):
+        ends = pool.kubernetes.pods.action != "report"
+        found |= {"nodes"} if pool.kubernetes.node_owner == "gpuwatch" or pool.health.action != "tell" else set[Use]()
+        found |= {"workloads"} if ends else set[Use]()
+        found |= {"bare-pods"} if ends and pool.kubernetes.pods.bare_pods == "delete" else set[Use]()
+    return frozenset(found)
+
+
 def _looked(case: ControllerCase, settings: KubernetesSettings, where: str) -> Iterator[Finding]:
     """Raises CloudError, ImportError."""
     made = settings.connect(case.clock)
     yield fine("kubernetes", where, f"its API server answers at {made.server}: {made.version()}")
     allowed: list[str] = []
-    for each in made.accesses(changes=case.settings.mode == "enforce"):
+    for each in made.accesses(_uses(case)):
         if each.allowed:
             allowed.append(f"{', '.join(each.allowed)} {each.resource}")
         if each.refused:

@@ -98,6 +98,7 @@ class ControllerMetrics(Collector):
             for act in done.acts:
                 state.count("actions", (act.review.pool, act.review.step.verb.value, act.outcome.status.value))
             of_interruptions.count(state, done.records)
+            of_kubernetes.count(state, done)
             for outcome in done.settled:
                 state.count("intents_settled", (outcome.status.value,))
 

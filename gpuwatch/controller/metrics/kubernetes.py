@@ -3,14 +3,19 @@
 A cluster that is not configured has no series.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
-from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge
+from gpuwatch.controller.context import Round
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, counter, gauge
+from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.policies import pending_pods, pod_use
+from gpuwatch.policies.idle_pods import GPUS, HOW
 from gpuwatch.policies.pod_use import PodUse
+from gpuwatch.policies.workload_words import named
 
 
 def _of_cluster(value: Callable[[ClusterView], float]) -> Series:
@@ -107,6 +112,41 @@ def _cluster(each: PodUse) -> str:
     return "" if each.node.kubernetes is None else each.node.kubernetes.cluster
 
 
+def _noticed(state: MetricsState) -> Iterator[Value]:
+    """Workloads with a notice in force, by the pool that it was given for."""
+    seen = state.observation
+    found: Counter[tuple[str, ...]] = Counter()
+    for each in () if seen is None else seen.ledger.notices:
+        name = named(each.node_id)
+        if name is not None and each.promise is not None:
+            found[name.cluster, each.promise.pool] += 1
+    yield from sorted((key, float(count)) for key, count in found.items())
+
+
+def _refused(state: MetricsState) -> Iterator[Value]:
+    """Workloads by each rule that refused their notice or end; several rules may refuse the same one."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for review in () if state.last is None else state.last.reviews:
+        name = named(review.step.node_id)
+        if name is not None and review.step.verb in {Verb.NOTICE, Verb.RELEASE}:
+            found.update((name.cluster, review.pool, answer.rule) for answer in review.refusals)
+    yield from sorted((key, float(count)) for key, count in found.items())
+
+
+def count(state: MetricsState, done: Round) -> None:
+    """Count the ends of pods that this round has carried out."""
+    costs = {each.use.id: each.use.usd_per_hour for each in done.workloads}
+    for act in done.acts:
+        step, name = act.review.step, named(act.review.step.node_id)
+        if name is None or step.verb is not Verb.RELEASE or act.outcome.status not in _CARRIED_OUT:
+            continue
+        labels = (name.cluster, act.review.pool)
+        state.count("kube_released_workloads", (*labels, step.arguments[HOW]))
+        state.count("kube_released_gpus", labels, float(step.arguments[GPUS]))
+        state.count("kube_released_usd_per_hour", labels, float(costs.get(step.node_id) or 0))
+
+
+_CARRIED_OUT = frozenset({Status.ACCEPTED, Status.SETTLED})
 _POD = ("kube_cluster", "pool", "node", "namespace", "pod", "kind", "workload", "owner", "activity")
 
 FAMILIES = (
@@ -186,5 +226,37 @@ FAMILIES = (
         "What such a pod's GPUs cost.",
         ROUND,
         _unused(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour)),
+    ),
+    gauge(
+        "kube_noticed_workloads",
+        ("kube_cluster", "pool"),
+        "Workloads with a notice in force: their pods are ended at its time unless they are used or kept.",
+        ROUND,
+        _noticed,
+    ),
+    gauge(
+        "kube_refused_workloads",
+        ("kube_cluster", "pool", "rule"),
+        "Workloads that a rule of the guard refused to notice or to end.",
+        ROUND,
+        _refused,
+    ),
+    counter(
+        "kube_released_workloads_total",
+        ("kube_cluster", "pool", "how"),
+        "Workloads that lost their pods to gpuwatch, by what their people had annotated.",
+        "the controller's own count",
+    ),
+    counter(
+        "kube_released_gpus_total",
+        ("kube_cluster", "pool"),
+        "GPUs that these pods held.",
+        "the controller's own count",
+    ),
+    counter(
+        "kube_released_usd_per_hour_total",
+        ("kube_cluster", "pool"),
+        "What an hour of these GPUs cost, added up; saved is what of it ends with their nodes, or serves others.",
+        "the controller's own count",
     ),
 )

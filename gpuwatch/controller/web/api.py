@@ -56,6 +56,7 @@ def _nodes(call: Call) -> NodesPage:
         silent=page.silent,
         kubernetes=page.kubernetes,
         pods=page.pods,
+        workloads=page.workloads,
     )
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow
 from gpuwatch.controller.pod_rows import ClusterRow, PodRow
+from gpuwatch.controller.workload_rows import WorkloadRow
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger.use_history import OFF, gpus_by_use
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
@@ -99,7 +100,8 @@ class FleetPage:
     """Everything at a glance. `trouble` is why the newest round saw nothing: then all else is of the one before.
 
     `silent` are the places that gave no answer: what they showed last counts.
-    `kubernetes` is the cluster, null without one; `pods` are those of it that have held GPUs without use for an hour.
+    `kubernetes` is the cluster, null without one; `pods` are those of it that have held GPUs without use for an hour,
+    `workloads` those that may lose their pods for it.
     """
 
     fleet: str
@@ -118,6 +120,7 @@ class FleetPage:
     silent: tuple[Silence, ...] = ()
     kubernetes: ClusterRow | None = None
     pods: tuple[PodRow, ...] = ()
+    workloads: tuple[WorkloadRow, ...] = ()
 
 
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
@@ -177,6 +180,20 @@ def actions(done: Round) -> tuple[ActionView, ...]:
         )
         for notice, node in notified
         if node is not None
+    }
+    found |= {
+        each.key: ActionView(
+            at=each.at,
+            verb=Verb.NOTICE,
+            target=each.node_id,
+            pool=each.promise.pool,
+            status=Status.SETTLED,
+            open=False,
+            detail="its annotation says so",
+            why=each.why,
+        )
+        for each in ledger.notices
+        if each.target is not None and each.promise is not None
     }
     found |= {
         each.key: ActionView(

@@ -18,6 +18,7 @@ from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import node_rows
 from gpuwatch.controller.pod_rows import cluster_row, pod_rows
 from gpuwatch.controller.web import fleet_view
+from gpuwatch.controller.workload_rows import workload_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.decision import LedgerView
@@ -171,4 +172,5 @@ class State:
             silent=done.observation.fleet.silent,
             kubernetes=cluster_row(done.observation),
             pods=pod_rows(done.observation),
+            workloads=workload_rows(done, self.rules),
         )

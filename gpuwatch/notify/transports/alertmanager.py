@@ -29,7 +29,7 @@ Alert = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertmanagerSettings(WebTransport):
-    """An alert for each node to Prometheus Alertmanager, which routes, groups, repeats and silences it."""
+    """An alert for each node or workload to Prometheus Alertmanager, which routes, groups, repeats and silences it."""
 
     target: ClassVar[str] = "urls"
     resolves: ClassVar[bool] = True
@@ -88,9 +88,10 @@ def alerts_of(
     Those that are over end with the labels that they have there: a node's pool or owner may have changed since.
     """
     kind, fleet = document["event"], document["fleet"]
-    if not document["nodes"]:
+    about = [*document["nodes"], *({**each, "node": each["id"]} for each in document.get("workloads", ()))]
+    if not about:
         yield _alert(document, {"node": None, "at": document["made_at"]}, parts[0], now + _LASTS.get(kind, _OPEN))
-    for node, part in zip(document["nodes"], parts, strict=False):
+    for node, part in zip(about, parts, strict=False):
         if kind in {"withdrawn", "done"}:
             for alert in active:
                 labels = alert.get("labels", {})

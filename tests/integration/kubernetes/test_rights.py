@@ -10,10 +10,11 @@ import yaml
 
 from gpuwatch.clouds.errors import CloudError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.kubernetes.calls import RIGHTS
+from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
-from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
+from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Target
+from gpuwatch.policies.idle_pods_obstacles import ACTIONS
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.kubernetes import (
     cron_job_object,
@@ -34,7 +35,17 @@ from tests.support.real.kubernetes_api import Object
 
 pytestmark = pytest.mark.component("kube-apiserver")
 CUSTOM = (("kubeflow.org", "Notebook", "notebooks"), ("ray.io", "RayCluster", "rayclusters"))
-CHANGES = {Asked("nodes", "patch"), Asked("pods/eviction", "create")}
+CHANGES = {
+    Asked("nodes", "patch"),
+    Asked("pods/eviction", "create"),
+    Asked("events", "create"),
+    Asked("pods", "patch"),
+    *(Asked(f"apps/{each}", "patch") for each in ("deployments", "replicasets", "statefulsets")),
+    Asked("batch/jobs", "patch"),
+    Asked("kubeflow.org/notebooks", "patch"),
+}
+DEPLOYMENTS = Asked("apps/deployments", "patch")  # for all kinds of its group
+HOW = {"Notebook": "stop", "Job": "stop", "Pod": "delete"}  # any other is scaled to zero
 
 
 def role() -> list[Object]:
@@ -68,7 +79,7 @@ def without(left_out: Asked) -> list[Object]:
 
 @pytest.fixture
 def team(plane: ControlPlane) -> str:
-    """A namespace with a pod of each of Kubernetes' own kinds of owner, on the node gpu-1."""
+    """A namespace with a pod of each of Kubernetes' own kinds of owner, and one of none, on the node gpu-1."""
     name = plane.namespace()
     (deployment, cron) = plane.admin.create(deployment_object(name, "serve"), cron_job_object(name, "nightly"))
     owners = plane.admin.create(
@@ -76,10 +87,13 @@ def team(plane: ControlPlane) -> str:
         job_object(name, "nightly-1", owner=cron),
         stateful_set_object(name, "store"),
         replication_controller_object(name, "old"),
+        replica_set_object(name, "alone"),
+        job_object(name, "train"),
     )
     plane.admin.create(node_object("gpu-1"))
     for number, owner in enumerate(owners):
         plane.admin.create(pod_object(name, f"work-{number}", node="gpu-1", gpus=1, owner=owner))
+    plane.admin.create(pod_object(name, "bare", node="gpu-1", gpus=1))
     return name
 
 
@@ -93,17 +107,18 @@ def others(plane: ControlPlane, team: str) -> None:
 
 
 @contextmanager
-def as_account(plane: ControlPlane, account: Account) -> Iterator[ConnectedCluster]:
+def as_account(plane: ControlPlane, account: Account) -> Iterator[ApiCluster]:
     """The controller's client, with that account's token."""
     settings = KubernetesSettings(kubeconfig=str(plane.kubeconfig(account.token)), max_silence=10.0)
     cluster = settings.connect(SystemClock())
+    assert isinstance(cluster, ApiCluster)
     try:
         yield cluster
     finally:
         cluster.close()
 
 
-def exercise(cluster: ConnectedCluster) -> tuple[ClusterView, KubernetesNode | None]:
+def exercise(cluster: ApiCluster) -> tuple[ClusterView, KubernetesNode | None]:
     """Everything that a controller asks of a cluster, each once: what was seen, and the node as it was asked last."""
     clock = SystemClock()
     permit = Permit.asked_now(clock, 60.0, lambda: True)
@@ -113,7 +128,29 @@ def exercise(cluster: ConnectedCluster) -> tuple[ClusterView, KubernetesNode | N
         cluster.cordon("gpu-1", "key-1", permit=permit)
         cluster.drain("gpu-1", tuple(pod.uid for pod in asked.to_drain), "key-1", permit=permit)
         cluster.uncordon("gpu-1", "key-1")
+        for target in targets_in(seen):
+            end(cluster, target)
     return seen, asked
+
+
+def targets_in(seen: ClusterView) -> list[Target]:
+    """What owns its pods and can be ended."""
+    found = {pod.workload for node in seen.nodes for pod in node.pods}
+    return [
+        Target(namespace=each.namespace, kind=each.kind, name=each.name, uid=each.uid)
+        for each in sorted(found, key=str)
+        if each.kind in ACTIONS
+    ]
+
+
+def end(cluster: ApiCluster, target: Target) -> None:
+    """Its notice, and what the notice said."""
+    permit = Permit.asked_now(SystemClock(), 60.0, lambda: True)
+    now = cluster.workloads.workload(target)
+    assert now is not None
+    cluster.workloads.announce(target, "key-2", SystemClock().now(), "Its pods are idle.", permit=permit)
+    uids = tuple(pod.uid for pod in now.pods)
+    cluster.workloads.release(target, HOW.get(target.kind, "scale-to-zero"), uids, "key-3", permit=permit)
 
 
 def test_the_role_is_that_of_the_table() -> None:
@@ -137,7 +174,8 @@ def test_the_controller_uses_its_whole_role_and_nothing_else(plane: ControlPlane
 
     assert seen.trouble is None
     assert {str(pod.workload.kind) for node in seen.nodes for pod in node.pods} == {
-        *("Deployment", "CronJob", "StatefulSet", "ReplicationController", "Notebook", "RayCluster")
+        *("Deployment", "CronJob", "StatefulSet", "ReplicationController", "ReplicaSet", "Job", "Pod"),
+        *("Notebook", "RayCluster"),
     }
     assert [pod.protected for node in seen.nodes for pod in node.pods if pod.protected] == []
     assert plane.asked(account) == granted(role())
@@ -146,7 +184,11 @@ def test_the_controller_uses_its_whole_role_and_nothing_else(plane: ControlPlane
 @pytest.mark.usefixtures("team")
 @pytest.mark.parametrize(
     "left_out",
-    sorted(each for each in granted(role()) if "/" not in each.what or each.what in {"pods/eviction", "batch/jobs"}),
+    sorted(
+        each
+        for each in granted(role())
+        if "/" not in each.what or each.what in {"pods/eviction", "batch/jobs"} or each == DEPLOYMENTS
+    ),
     ids=lambda each: f"{each.verb} {each.what}",
 )
 def test_without_any_right_something_is_missing_and_said(
@@ -176,7 +218,7 @@ def test_without_any_right_something_is_missing_and_said(
 
 @pytest.mark.usefixtures("team")
 def test_a_controller_that_may_not_act_can_change_nothing(plane: ControlPlane) -> None:
-    """`controller.kubernetes.act: false` leaves the rights to change out; it observes all the same."""
+    """Without `act` and `podActions` the rights to change are left out; it observes all the same."""
     reading = [each for each in role() if not {"patch", "create"} & set(each["verbs"])]
     account = plane.service_account("default", reading)
     with as_account(plane, account) as cluster:
@@ -184,5 +226,5 @@ def test_a_controller_that_may_not_act_can_change_nothing(plane: ControlPlane) -
         with pytest.raises(CloudError, match="forbidden"):
             exercise(cluster)
 
-    assert granted(role()) - granted(reading) == CHANGES
+    assert granted(role()) - granted(reading) == CHANGES | {Asked("pods", "get")}
     assert plane.admin.get("Node", "gpu-1")["spec"].get("unschedulable") is None

@@ -19,7 +19,7 @@ from tests.support.bare_install import needed
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually
 
-SHIPPED = ("alerts", "dashboards", "deploy/helm", "docs/examples/starter.yaml", "systemd")
+SHIPPED = ("alerts", "dashboards", "deploy/helm", "deploy/kustomize", "docs/examples/starter.yaml", "systemd")
 
 
 @pytest.fixture(scope="module")

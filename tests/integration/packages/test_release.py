@@ -229,5 +229,5 @@ def test_the_wheel_and_the_sdist_have_what_is_exported(tmp_path: Path) -> None:
     with zipfile.ZipFile(made) as archive_of_wheel:
         names = archive_of_wheel.namelist()
 
-    for folder in ("alerts", "dashboards", "systemd", "deploy/helm"):
+    for folder in ("alerts", "dashboards", "systemd", "deploy/helm", "deploy/kustomize"):
         assert any(name.startswith(f"gpuwatch/shipped/{folder}/") for name in names)

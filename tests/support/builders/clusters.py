@@ -90,16 +90,23 @@ class ClusterDesk(Desk):
     """A controller over machines and the cluster that they are nodes of."""
 
     cluster: FakeCluster = field(init=False)
+    has_cluster: bool = True  # in the settings
 
     def __post_init__(self) -> None:
         """Both sides on the same clock."""
         self.cluster = FakeCluster(clock=self.clock)
         self.fleet = ClusterFleet(clock=self.clock, cluster=self.cluster)
 
+    def forget_cluster(self) -> None:
+        """It is no longer in the settings."""
+        self.has_cluster = False
+        assert isinstance(self.fleet, ClusterFleet)
+        self.fleet.cluster = None
+
     @property
     def parts(self) -> LiveParts:
         """What step() takes."""
-        return replace(super(ClusterDesk, self).parts, cluster=self.cluster)
+        return replace(super(ClusterDesk, self).parts, cluster=self.cluster if self.has_cluster else None)
 
     def calls(self, *names: str) -> list[tuple[str, str]]:
         """What was changed in cluster and cloud, in the order of time within each."""

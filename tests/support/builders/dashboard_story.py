@@ -11,6 +11,7 @@ from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.cli.controller import one_round
 from gpuwatch.clouds import OWNER_TAG
 from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
@@ -29,6 +30,7 @@ from gpuwatch.simulate.fleet.world import World
 from tests.support.builders.dashboard_agent import Patient
 from tests.support.builders.gpu import GIB
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
+from tests.support.builders.workload_rounds import with_a_workload
 from tests.support.real.tsdb import History
 
 HOURS = 4.0
@@ -70,7 +72,8 @@ class Story:
                 parts.timings.agent_answers.observe(0.01 + len(node.id) % 7 / 100, (VERDICT,))
             parts.timings.agent_answers.observe(0.8, (CONFIRMATION,))
             waiting.round(None, 0.0, leading=False)
-            leader._state.last = with_a_wish(with_kubernetes(done))
+            leader._state.last = with_a_workload(with_a_wish(with_kubernetes(done)), "research")
+            of_kubernetes.count(leader._state, leader._state.last)
             patient.sample()
             self._scrape(world, parts, leader, waiting, patient)
             return done

@@ -14,6 +14,7 @@ from gpuwatch.cli.controller import one_round
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.metrics import interruptions as of_interruptions
+from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
 from gpuwatch.controller.web.serve import Discovery, Observers
@@ -29,6 +30,7 @@ from tests.support.builders.desk import an_intent
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
 from tests.support.builders.served_page import populate
+from tests.support.builders.workload_rounds import with_a_workload
 
 _CYCLES = 125  # the patient's last GPU is lost by then
 _ROUNDS = 16  # the grace period is over, and machines have been stopped
@@ -97,8 +99,10 @@ def controller_pages(accept: str) -> list[str]:
             an_intent(desk.ledger, node_id="i-protected")
         done = one_round(parts, seen)
         assert done is not None
-        metrics._state.last = with_a_silent_region(with_a_wish(with_an_interruption(done)))
+        told = with_a_silent_region(with_a_wish(with_an_interruption(done)))
+        metrics._state.last = with_a_workload(told)
         of_interruptions.count(metrics._state, INTERRUPTED)
+        of_kubernetes.count(metrics._state, metrics._state.last)
         pages.append(metrics.page(accept).body.decode())
         desk.rest(60.0)
     return pages

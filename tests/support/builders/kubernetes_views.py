@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.kubernetes import Workloads
 from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Placement, Pod, PodPhase, Workload
 from tests.support.builders.fleet import NOW
 
@@ -18,6 +19,11 @@ class Shown:
     def name(self) -> str:
         """Of what it shows."""
         return self.shows.name
+
+    @property
+    def workloads(self) -> Workloads:
+        """None is asked about in these tests."""
+        raise NotImplementedError
 
     def view(self) -> ClusterView:
         """As it is."""

@@ -13,6 +13,7 @@ from gpuwatch.clouds import CloudError, NotFoundError, ProtectedError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Pod
 from gpuwatch.runtime.clock import ManualClock
+from tests.support.fakes.workloads import FakeWorkloads
 
 SILENT = "The API server of cluster prod has been silent for 2m."
 _BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -39,6 +40,11 @@ class FakeCluster:
     lose: Callable[[str, str], CloudError | None] = lambda _call, _node: None
     befalls: Callable[[str, str], None] = lambda _call, _node: None
     watch: Callable[[str, KubernetesNode], None] = lambda _call, _node: None
+    workloads: FakeWorkloads = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Its workloads' pods are those of its nodes."""
+        self.workloads = FakeWorkloads(clock=self.clock, pods_of=self._pods_of, ends=self._ends)
 
     def put(self, node: KubernetesNode) -> None:
         """A node object is there, or changes."""
@@ -116,6 +122,16 @@ class FakeCluster:
         node = self.nodes[name]
         ending = replace(pod, ends_at=pod.ends_at or ends)
         self.put(replace(node, pods=tuple(ending if each.uid == pod.uid else each for each in node.pods)))
+
+    def _pods_of(self, uid: str) -> tuple[Pod, ...]:
+        """Of a workload, on whatever node."""
+        self._pass()
+        return tuple(pod for node in self.nodes.values() for pod in node.pods if pod.workload.uid == uid)
+
+    def _ends(self, pod: Pod) -> None:
+        """Its controller, or an eviction, ends a pod."""
+        if pod.node is not None and pod.node in self.nodes:
+            self._end(pod.node, pod)
 
     def _pass(self) -> None:
         """What has ended is gone."""

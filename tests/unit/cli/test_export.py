@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from gpuwatch.cli.main import commands
 from tests.support.paths import ROOT
 
-KINDS = ("alerts", "dashboards", "units", "iam", "helm")
+KINDS = ("alerts", "dashboards", "units", "iam", "helm", "kustomize")
 
 
 def export(*arguments: str | Path) -> Result:

@@ -62,11 +62,11 @@ EMPTY = {
     "config.check": {"warnings"},
     "cost": {"wrong"},
     "explain": {"blind", "last_busy", "owners"},
-    "plan": {"silent"},
+    "plan": {"silent", "workloads"},
     "prices": {"warnings"},
     "recommend.rightsize": {"advice"},
     "snooze": {"broken"},
-    "status": {"pods", "silent"},
+    "status": {"pods", "silent", "workloads"},
     "top": {"snoozes"},
     "unused": {"silent"},
 }

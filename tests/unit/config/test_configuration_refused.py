@@ -175,6 +175,34 @@ REFUSED = {
         "FILE:2: is no YAML: found character '\\t' that cannot start any token",
         "lines such as `mode: observe`, indented with spaces",
     ),
+    "an owner of nodes without a cluster": (
+        "pools: {a: {kubernetes: {node_owner: gpuwatch}}}",
+        "FILE:1: pools.a.kubernetes.node_owner is about a cluster, and none is in the settings",
+        "the section kubernetes with in_cluster: true or a kubeconfig",
+    ),
+    "pods without a cluster": (
+        "pools: {a: {kubernetes: {pods: {action: as-annotated}}}}",
+        "FILE:1: pools.a.kubernetes.pods is about a cluster, and none is in the settings",
+        "the section kubernetes with in_cluster: true or a kubeconfig",
+    ),
+    "pods that are never known to be idle for so long": (
+        (
+            "kubernetes: {in_cluster: true}\n"
+            "signals: {source: promql, promql: {url: 'http://10.0.0.7:9090', dialect: dcgm, lookback: 1h}}\n"
+            "limits: {max_verdict_age: 2m}\n"
+            "pools: {a: {idle: {timeout: 30m}, kubernetes: {pods: {action: as-annotated, timeout: 2h}}}}"
+        ),
+        (
+            "FILE:4: pools.a.kubernetes.pods.timeout (2h) exceeds signals.promql.lookback (1h), beyond which nothing "
+            "is known: no node would ever be idle for so long"
+        ),
+        "a signals.promql.lookback of 2h or more",
+    ),
+    "pods that nobody could approve": (
+        "kubernetes: {in_cluster: true}\npools: {a: {approval: true, kubernetes: {pods: {action: as-annotated}}}}",
+        "FILE:2: pools.a.approval is true, and `gpuwatch approve` is for machines: no pod would ever be ended",
+        "approval: false, or pools.a.kubernetes.pods.action: report",
+    ),
     "endless": (
         "pools: &a [*a]",
         "FILE: is no YAML: aliases repeat or contain each other without end",

@@ -74,6 +74,22 @@ def test_a_device_claim_counts_as_a_gpu() -> None:
     assert facts_of(pod_object("team", "p", resourceClaims=[{"name": "gpu"}])).gpus == 1.0
 
 
+@pytest.mark.parametrize(
+    ("volume", "lost"),
+    [
+        ({"emptyDir": {}}, "scratch"),
+        ({"emptyDir": {"medium": ""}}, "scratch"),
+        ({"emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}, None),
+        ({"emptyDir": {"medium": "HugePages-2Mi"}}, None),
+        ({"emptyDir": {"medium": "Unheard"}}, "scratch"),
+        ({"configMap": {"name": "scratch"}}, None),
+    ],
+)
+def test_what_a_pod_would_lose_is_on_a_disk(volume: dict[str, Any], lost: str | None) -> None:
+    """What is in memory, as each trainer's /dev/shm, goes with a pod's processes, whoever ends them."""
+    assert facts_of(pod_object("team", "p", volumes=[{"name": "scratch", **volume}])).local_data == lost
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_is_none(phase: str) -> None:
     """It holds nothing any more."""

@@ -12,15 +12,18 @@ from gpuwatch.kubernetes.objects import OwnerReference
 from gpuwatch.kubernetes.picture import Picture, kept_by, node_owner, pending, protection
 from gpuwatch.model.kubernetes import (
     CORDONED_BY,
+    IDLE_TIMEOUT,
     INTERRUPTIBLE,
     LOSES_LOCAL_DATA,
     OWNER,
     PROTECT,
+    SNOOZE_UNTIL,
     Pod,
     PodPhase,
     Taint,
 )
 
+_LAST_YEAR = 9999
 _NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
@@ -124,6 +127,23 @@ def test_a_pod_whose_owner_is_gone_is_bare() -> None:
     assert not seen(a_pod(refers("job")), an_owner("job")).bare
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "named"),
+    [
+        ("batch/v1", "Job", "Job"),
+        ("batch.volcano.sh/v1alpha1", "Job", "Job.batch.volcano.sh"),
+        ("kubeflow.org/v1beta1", "Notebook", "Notebook"),
+        ("ray.io/v1", "RayCluster", "RayCluster"),
+        ("v1", "ReplicationController", "ReplicationController"),
+    ],
+)
+def test_a_kind_of_another_group_has_its_group_in_its_name(version: str, kind: str, named: str) -> None:
+    """What ends Kubernetes' Jobs must not be asked of Volcano's."""
+    owner = OwnerReference(api_version=version, kind=kind, name="job", uid="job", controller=True)
+
+    assert seen(a_pod(owner), an_owner("job")).workload.kind == named
+
+
 def test_owners_that_own_each_other_end() -> None:
     """Somebody wrote it by hand."""
     pod = seen(a_pod(refers("a")), an_owner("a", refers("b")), an_owner("b", refers("a")))
@@ -198,3 +218,29 @@ def test_demand_is_what_waits_for_gpus() -> None:
     assert list(pending([waits])) == [waits]
     for other in ({"gpus": 0.0}, {"node": "n"}, {"system": True}, {"ends_at": _NOW}):
         assert list(pending([replace(waits, **other)])) == []
+
+
+def test_the_latest_snooze_counts_wherever_it_stands() -> None:
+    """Nobody shortens what somebody else has asked for, and what cannot be read has no end."""
+    own, job, namespace = "2026-11-23T14:00:00Z", "2026-11-23T16:00:00Z", "2026-11-23T15:00:00Z"
+    pod = seen(
+        a_pod(refers("job"), **{SNOOZE_UNTIL: own}),
+        an_owner("job", None, **{SNOOZE_UNTIL: job}),
+        namespace=an_owner("team", None, **{SNOOZE_UNTIL: namespace}),
+    )
+    unread = seen(a_pod(refers("job"), **{SNOOZE_UNTIL: "tomorrow"}), an_owner("job"))
+
+    assert pod.workload.snoozed_until == datetime(2026, 11, 23, 16, tzinfo=UTC)
+    assert unread.workload.snoozed_until is not None
+    assert unread.workload.snoozed_until.year == _LAST_YEAR
+    assert seen(a_pod(refers("job")), an_owner("job")).workload.snoozed_until is None
+
+
+@pytest.mark.parametrize(("value", "hours"), [("8h", 8.0), ("2h", 4.0), ("90", None), ("long", None), ("-1h", None)])
+def test_the_longest_wait_counts_that_somebody_asks_for(value: str, hours: float | None) -> None:
+    """The namespace asks for four hours; what cannot be read is longer than any wait."""
+    asked, team = {IDLE_TIMEOUT: value}, {IDLE_TIMEOUT: "4h"}
+    pod = seen(a_pod(refers("job")), an_owner("job", None, **asked), namespace=an_owner("team", None, **team))
+
+    assert pod.workload.idle_timeout is not None
+    assert pod.workload.idle_timeout == hours * 3600 if hours else pod.workload.idle_timeout > 365 * 86400

@@ -5,6 +5,7 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,10 +15,10 @@ import yaml
 
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import Verb
-from gpuwatch.notify.formats import Notification
+from gpuwatch.notify.formats import Notification, as_document
 from gpuwatch.notify.message import Message, composed
 from gpuwatch.notify.settings import NotifySettings, Receiver
-from gpuwatch.notify.transports.alertmanager import AlertmanagerSettings
+from gpuwatch.notify.transports.alertmanager import NOTICE, AlertmanagerSettings, alerts_of
 from gpuwatch.notify.transports.base import Delivery, DeliveryError
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.configurations import mistakes
@@ -175,3 +176,15 @@ def test_keep_links_need_https(tmp_path: Path) -> None:
     text = f"notify: {{{links}, receivers: {{am: {{alertmanager: {{urls: ['http://am:9093']}}}}}}}}\n"
 
     assert "notify.receivers.am.alertmanager.urls: messages go there unencrypted" in mistakes(tmp_path / "g.yaml", text)
+
+
+def test_a_workload_has_an_alert_of_its_own() -> None:
+    """Its id is the label `node`; the alert ends when its notice is over."""
+    event = an_event(node_id="kube:prod/team-a/Notebook/alice")
+    given, over = (composed([each], about()) for each in (event, replace(event, verb=Verb.WITHDRAW)))
+    (alert,) = alerts_of(as_document(given, "k"), Notification(given).parts(), NOW, ())
+    (ended,) = alerts_of(as_document(over, "k"), Notification(over).parts(), NOW, [alert])
+
+    assert (alert["labels"]["alertname"], alert["labels"]["node"]) == (NOTICE, "kube:prod/team-a/Notebook/alice")
+    assert ended["labels"] == alert["labels"]
+    assert ended["endsAt"] == NOW.isoformat()

@@ -112,6 +112,7 @@ def test_a_machine_in_no_cluster_is_none_of_its_business() -> None:
 
 STAY = {
     "no consent": a_gpu_pod(interruptible=False),
+    "snoozed": a_gpu_pod(workload=a_workload(snoozed_until=NOW + MINUTE)),
     "another idle action": a_gpu_pod(interruptible=False, workload=a_workload(idle_action="tell")),
     "protected": a_pod(protected="gpuwatch.io/protect on its namespace"),
     "GPUs and protected": a_gpu_pod(protected="an annotation"),

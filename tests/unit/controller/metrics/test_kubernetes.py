@@ -10,6 +10,7 @@ from gpuwatch.model.kubernetes import ClusterView
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
 from tests.support.builders.money import a_price
+from tests.support.builders.workload_desk import a_workload_desk
 
 Samples = dict[tuple[str, ...], float]
 
@@ -79,3 +80,44 @@ def test_a_cluster_in_trouble_is_down_and_its_pods_are_unknown() -> None:
 def test_without_a_cluster_there_is_no_series() -> None:
     """The families alone are declared."""
     assert told(None) == {}
+
+
+def of_workloads(metrics: ControllerMetrics) -> Samples:
+    """What is told of notices and ends, by name and labels."""
+    return {
+        (
+            sample.name.removeprefix("gpuwatch_kube_"),
+            *(sample.labels[key] for key in sorted(sample.labels)),
+        ): sample.value
+        for family in parse(metrics.page().body.decode())
+        for sample in family.samples
+        if sample.name.startswith(("gpuwatch_kube_noticed", "gpuwatch_kube_re")) and "requested" not in sample.name
+    }
+
+
+def test_notices_and_ends_of_workloads_are_counted() -> None:
+    """A notice while it is in force; an end once, with the GPUs that it gave back and what their hour costs."""
+    desk = a_workload_desk()
+    metrics = ControllerMetrics("enforce", "ml", desk.clock)
+    metrics.round(desk.round(), 0.1)
+    metrics.round(desk.round(), 0.1)
+    told_before = of_workloads(metrics)
+    for _ in range(14):
+        metrics.round(desk.round(), 0.1)
+
+    assert told_before == {("noticed_workloads", "ml", "prod", "default"): 1.0}
+    assert of_workloads(metrics) == {
+        ("released_workloads_total", "ml", "stop", "prod", "default"): 1.0,
+        ("released_gpus_total", "ml", "prod", "default"): 1.0,
+        ("released_usd_per_hour_total", "ml", "prod", "default"): 4.1,
+    }
+
+
+def test_what_the_guard_refuses_is_there_by_rule() -> None:
+    """For an alert on what is refused for hours."""
+    desk = a_workload_desk()
+    desk.enforce = False
+    metrics = ControllerMetrics("observe", "ml", desk.clock)
+    metrics.round(desk.round(), 0.1)
+
+    assert of_workloads(metrics) == {("refused_workloads", "ml", "prod", "default", "observe_only"): 1.0}

@@ -1,0 +1,162 @@
+"""Workloads of a cluster as `status`, `explain`, the page and the API show them: what becomes of each, when and why."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from gpuwatch.controller.context import Round
+from gpuwatch.guard import Rulebook
+from gpuwatch.guard.workloads import WorkloadCase, judge
+from gpuwatch.ledger import Entry, Ledger, PastRound
+from gpuwatch.model.decision import Answer, Observation, Review, Verb, reason_with_refusals
+from gpuwatch.model.fleet import State
+from gpuwatch.policies import idle_pods
+from gpuwatch.policies.idle_pods import HOW, WorkloadStep
+from gpuwatch.policies.pod_use import TOLD_AFTER_SECONDS, WITHOUT_USE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadRow:
+    """A workload that holds GPUs without use in a pool that ends such pods, or that has a notice.
+
+    `how` is what its people let be done: scale-to-zero, stop or delete; null: they say nothing that its kind can do.
+    `action` is what the round does with it: `hold` also where the guard refuses, then `refused_by` are the rules.
+    `ends_at` is the earliest time of the end of its pods; null: none is to come, or its time is not known. `why`
+    contains the guard's objections, `change` is what would make it come out otherwise.
+    """
+
+    id: str
+    namespace: str
+    kind: str
+    name: str
+    pool: str
+    nodes: tuple[str, ...]
+    pods: int
+    gpus: float
+    activity: State
+    held_seconds: float
+    action: Verb
+    why: str
+    change: str
+    how: str | None = None
+    owner: str | None = None
+    usd_per_hour: Decimal | None = None
+    notified_at: datetime | None = None
+    ends_at: datetime | None = None
+    refused_by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """`Notebook team-a/alice`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadPage:
+    """One workload explained. `if_ended_now` has every guard rule's answer had its pods been ended in that round."""
+
+    row: WorkloadRow
+    at: datetime
+    pods: tuple[str, ...]
+    if_ended_now: tuple[Answer, ...]
+    history: tuple[Entry, ...]
+
+
+def workload_rows(done: Round, rules: Rulebook) -> tuple[WorkloadRow, ...]:
+    """Those of a round, the most expensive first."""
+    reviews = {review.step.node_id: review for review in done.reviews}
+    found = (
+        _row(step, reviews.get(step.use.id), done.observation, rules)
+        for step in done.workloads
+        if _told(step, done.observation, rules)
+    )
+    return tuple(sorted(found, key=lambda row: (-(row.usd_per_hour or Decimal(0)), row.id)))
+
+
+def explained(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str) -> WorkloadPage | None:
+    """The workload of that id, of that namespace/kind/name, or of that unique name; None: the round lacks it."""
+    seen = done.observation
+    steps = idle_pods.steps(seen, rules.idle_pods(seen.fleet.pools))
+    step = _named(steps, name)
+    if step is None:
+        return None
+    review = next((each for each in done.reviews if each.step.node_id == step.use.id), None)
+    case = WorkloadCase(step=_as_end(step), observation=seen, rulebook=rules)
+    return WorkloadPage(
+        row=_row(step, review, seen, rules),
+        at=seen.now,
+        pods=tuple(f"{each.pod} on {each.node.name}: {each.state.value}" for each in step.use.pods),
+        if_ended_now=judge(case).answers,
+        history=tuple(entry for entry in ledger.history(step.use.id) if entry.intent.at <= seen.now),
+    )
+
+
+def _named(steps: tuple[WorkloadStep, ...], name: str) -> WorkloadStep | None:
+    """An id is one's alone; a name may be of several, and then nobody knows which is meant."""
+    by_id = [each for each in steps if name in _names(each)]
+    found = by_id or [each for each in steps if each.use.workload.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def _names(step: WorkloadStep) -> Iterator[str]:
+    """`kube:prod/team-a/Notebook/alice`, `team-a/Notebook/alice`, `team-a/notebook/alice`, `Notebook team-a/alice`."""
+    its = step.use.workload
+    yield step.use.id
+    yield f"{its.namespace}/{its.kind}/{its.name}"
+    yield f"{its.namespace}/{its.kind.lower()}/{its.name}"
+    yield str(its)
+
+
+def _as_end(step: WorkloadStep) -> WorkloadStep:
+    """The step, had it been the end of its pods."""
+    arguments = {**step.arguments, HOW: idle_pods.how(step.use)}
+    return WorkloadStep(use=step.use, verb=Verb.RELEASE, reason=step.reason, change=step.change, arguments=arguments)
+
+
+def _told(step: WorkloadStep, seen: Observation, rules: Rulebook) -> bool:
+    """Whether it is worth a row: where a pool only reports, the table of pods says all there is to say."""
+    use = step.use
+    if step.verb is not Verb.HOLD or seen.ledger.notice(use.id) is not None:
+        return True
+    acts = any(rules.pool(pool).kubernetes.pods.action != "report" for pool in use.pools)
+    return acts and use.state in WITHOUT_USE and use.held_seconds >= TOLD_AFTER_SECONDS
+
+
+def _row(step: WorkloadStep, review: Review | None, seen: Observation, rules: Rulebook) -> WorkloadRow:
+    use, refusals = step.use, () if review is None else review.refusals
+    its, notice = use.workload, seen.ledger.notice(use.id)
+    return WorkloadRow(
+        id=use.id,
+        namespace=its.namespace,
+        kind=its.kind,
+        name=its.name,
+        pool=use.pool,
+        nodes=tuple(dict.fromkeys(each.node.id for each in use.pods)),
+        pods=len(use.all_pods),
+        gpus=use.gpus,
+        activity=use.state,
+        held_seconds=use.held_seconds,
+        action=Verb.HOLD if refusals else step.verb,
+        why=reason_with_refusals(step.step, refusals),
+        change=step.change,
+        how=None if step.reason.code == "no_consent" else idle_pods.how(use) or None,
+        owner=its.owner,
+        usd_per_hour=use.usd_per_hour,
+        notified_at=None if notice is None else notice.at,
+        ends_at=_ends_at(step, seen, rules),
+        refused_by=tuple(answer.rule for answer in refusals),
+    )
+
+
+def _ends_at(step: WorkloadStep, seen: Observation, rules: Rulebook) -> datetime | None:
+    """The earliest time of the end of its pods, as things are."""
+    notice = seen.ledger.notice(step.use.id)
+    grace = idle_pods.grace_seconds(step.use, rules.idle_pods(step.use.pools))
+    if step.verb is Verb.NOTICE:
+        return seen.now + timedelta(seconds=grace)
+    if step.verb is Verb.RELEASE:
+        return seen.now
+    if step.reason.code != "grace" or notice is None:
+        return None
+    left = idle_pods.left_seconds(step.use, notice, grace, seen.now)
+    return None if left == float("inf") else seen.now + timedelta(seconds=max(0.0, left))

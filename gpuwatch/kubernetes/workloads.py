@@ -1,0 +1,242 @@
+"""Workloads one by one: what they are now, the notice on them, and the end of their pods.
+
+An object is changed only as it was read a moment before (`resourceVersion`, uid): if somebody scaled it since, nothing
+is done. What was there before is written in the same call, so that people can undo it with kubectl alone.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from gpuwatch.clouds.errors import CloudError, NotFoundError, PermitExpiredError, ProtectedError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.kubernetes.changes import evict
+from gpuwatch.kubernetes.client import MERGE, Api
+from gpuwatch.kubernetes.errors import CONFLICT, refusal, status_of
+from gpuwatch.kubernetes.facts import time_of
+from gpuwatch.kubernetes.objects import ObjectMeta
+from gpuwatch.kubernetes.picture import protection
+from gpuwatch.model.kubernetes import (
+    KUBEFLOW_STOPPED,
+    RELEASED_BY,
+    REPLICAS_BEFORE,
+    SNOOZE_UNTIL,
+    STOP_AT,
+    Drain,
+    Pod,
+    Target,
+    WorkloadNow,
+)
+from gpuwatch.policies.workload_words import ended_note
+
+log = logging.getLogger(__name__)
+
+_GOOD = range(200, 300)
+_MANAGER = {"fieldManager": "gpuwatch"}
+# Where the objects of each kind are; the namespace stands between.
+_PLACES = {
+    "Deployment": ("/apis/apps/v1", "deployments"),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "ReplicaSet": ("/apis/apps/v1", "replicasets"),
+    "Job": ("/apis/batch/v1", "jobs"),
+    "Notebook": ("/apis/kubeflow.org/v1", "notebooks"),
+    "Pod": ("/api/v1", "pods"),
+}
+_SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+_NOTE_BYTES = (
+    1024  # of an Event's message: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
+)
+
+
+class _Spec(Struct, rename="camel"):
+    """What of a workload says how many pods it wants."""
+
+    replicas: int | None = None
+    suspend: bool | None = None
+    parallelism: int | None = None
+
+
+class _Object(Struct):
+    """A workload of any kind."""
+
+    metadata: ObjectMeta
+    spec: _Spec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiWorkloads:
+    """The workloads of one cluster; see `gpuwatch.kubernetes.Workloads`. `pods_in` are those of a namespace, now."""
+
+    api: Api
+    now: Callable[[], datetime]
+    pods_in: Callable[[str], tuple[Pod, ...]]
+
+    def workload(self, target: Target) -> WorkloadNow | None:
+        """The object and its pods, asked now."""
+        try:
+            read = self._read(target)
+        except NotFoundError:
+            return None
+        annotations = read.metadata.annotations or {}
+        return WorkloadNow(
+            target=target,
+            wants=_wants(target.kind, read),
+            pods=tuple(pod for pod in self.pods_in(target.namespace) if pod.workload.uid == target.uid),
+            released_by=annotations.get(RELEASED_BY),
+            stop_at=time_of(annotations.get(STOP_AT)),
+        )
+
+    def announce(self, target: Target, key: str, stop_at: datetime | None, note: str, *, permit: Permit) -> None:
+        """The annotation, then the Event; either may be there already."""
+        read = self._read(target)
+        told = None if stop_at is None else _text(stop_at)
+        if (read.metadata.annotations or {}).get(STOP_AT) != told:
+            self._patch(target, read, {}, {STOP_AT: told}, permit)
+        self._event(target, key, note, permit, reason="GPUsKept" if stop_at is None else "GPUsWithoutUse")
+
+    def release(self, target: Target, how: str, pods: tuple[str, ...], key: str, *, permit: Permit) -> Drain:
+        """One patch, or an eviction of each pod."""
+        read = self._read(target)
+        annotations = read.metadata.annotations or {}
+        if (why := _kept(annotations, str(target), self.now())) is not None:
+            raise ProtectedError(f"{target} is kept: {why}", code="Kept")
+        if how == "delete" and target.kind in {"Job", "Pod"}:
+            return self._delete(target, frozenset(pods), permit)
+        wants = _wants(target.kind, read)
+        if annotations.get(RELEASED_BY) == key or wants == 0:
+            return Drain()
+        marks: dict[str, str | None] = {RELEASED_BY: key, STOP_AT: None}
+        if how == "scale-to-zero" and target.kind in _SCALED:
+            self._patch(target, read, {"replicas": 0}, {**marks, REPLICAS_BEFORE: str(wants)}, permit)
+        elif how == "stop" and target.kind == "Notebook":
+            self._patch(target, read, {}, {**marks, KUBEFLOW_STOPPED: _text(self.now())}, permit)
+        elif how == "stop" and target.kind == "Job":
+            self._patch(target, read, {"suspend": True}, marks, permit)
+        else:
+            raise CloudError(f"a {target.kind} cannot be asked to {how}", code="Unsupported")
+        self._tell_end(target, how, wants, key, permit)
+        return Drain()
+
+    def _tell_end(self, target: Target, how: str, wanted: int | None, key: str, permit: Permit) -> None:
+        """An Event with the way back; what has happened has happened, whether or not it can be written."""
+        try:
+            self._event(target, key, ended_note(target, how, wanted), permit, reason="GPUsReleased")
+        except (CloudError, PermitExpiredError) as error:
+            log.warning("%s has no event about its end: %s", target, error)
+
+    def _delete(self, target: Target, uids: frozenset[str], permit: Permit) -> Drain:
+        """Each pod by the eviction API, so that budgets hold and no right to delete is needed."""
+        there = [pod for pod in self.pods_in(target.namespace) if pod.workload.uid == target.uid]
+        asked: list[str] = []
+        refused: dict[str, str] = {}
+        gone = 0
+        for pod in (pod for pod in there if pod.uid in uids):
+            if pod.local_data is not None and not pod.loses_local_data:
+                refused[str(pod)] = f"its emptyDir volume {pod.local_data} would be lost"
+                continue
+            try:
+                why, went = evict(self.api, pod, permit)
+            except PermitExpiredError as error:
+                if not asked and not refused:
+                    raise
+                why, went = f"not asked: {error}", False
+            gone += went
+            if why is None:
+                asked.append(str(pod))
+            else:
+                refused[str(pod)] = why
+        return Drain(evicted=tuple(asked), refused=refused, left=len(there) - gone)
+
+    def _read(self, target: Target) -> _Object:
+        """The object of that uid; raises CloudError."""
+        read = self.api.get(_path(target), _Object)
+        if read.metadata.uid != target.uid:
+            raise NotFoundError(f"{target} is another object now", code="NotFound")
+        return read
+
+    def _patch(
+        self,
+        target: Target,
+        read: _Object,
+        spec: Mapping[str, object],
+        annotations: Mapping[str, str | None],
+        permit: Permit,
+    ) -> None:
+        """A merge patch of the object as it was read; raises as `release`."""
+        about = {"resourceVersion": read.metadata.resource_version, "uid": read.metadata.uid}
+        body: dict[str, object] = {"metadata": {"annotations": dict(annotations), **about}}
+        if spec:
+            body["spec"] = dict(spec)
+        code, answer = self.api.change("PATCH", _path(target), body, permit=permit, content_type=MERGE, query=_MANAGER)
+        if code not in _GOOD:
+            raise refusal(f"patch of {target}", status_of(code, answer))
+
+    def _event(self, target: Target, key: str, note: str, permit: Permit, *, reason: str) -> None:
+        """An Event of its own name for each key: one that is there already was made by an earlier attempt."""
+        moment = _text(self.now())
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{target.name}.{key}"[:253].lower(), "namespace": target.namespace},
+            "involvedObject": {
+                "apiVersion": _PLACES[target.kind][0].removeprefix("/apis/").removeprefix("/api/"),
+                "kind": target.kind,
+                "namespace": target.namespace,
+                "name": target.name,
+                "uid": target.uid,
+            },
+            "reason": reason,
+            "message": note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+            "type": "Normal" if reason == "GPUsKept" else "Warning",
+            "source": {"component": "gpuwatch"},
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
+        path = f"/api/v1/namespaces/{target.namespace}/events"
+        code, answer = self.api.change("POST", path, body, permit=permit)
+        if code not in _GOOD and code != CONFLICT:
+            raise refusal(f"event on {target}", status_of(code, answer))
+
+
+def _path(target: Target) -> str:
+    """Where the object is.
+
+    Raises:
+        CloudError: gpuwatch ends nothing of its kind.
+
+    """
+    if target.kind not in _PLACES:
+        raise CloudError(f"gpuwatch ends no pods of the kind {target.kind}", code="Unsupported")
+    base, plural = _PLACES[target.kind]
+    return f"{base}/namespaces/{target.namespace}/{plural}/{target.name}"
+
+
+def _wants(kind: str, read: _Object) -> int | None:
+    """How many pods it is to have."""
+    spec = read.spec or _Spec()
+    if kind in _SCALED:
+        return 1 if spec.replicas is None else spec.replicas
+    if kind == "Notebook":
+        return 0 if KUBEFLOW_STOPPED in (read.metadata.annotations or {}) else 1
+    if kind == "Job":
+        return 0 if spec.suspend else 1 if spec.parallelism is None else spec.parallelism
+    return None
+
+
+def _kept(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:
+    """Why the object's own annotations keep it, as a clause. One that cannot be read keeps it."""
+    if (why := protection(annotations, whose, now)) is not None:
+        return why
+    if SNOOZE_UNTIL not in annotations:
+        return None
+    until = time_of(annotations[SNOOZE_UNTIL].strip())
+    return f"its annotation {SNOOZE_UNTIL} snoozes it" if until is None or until > now else None
+
+
+def _text(moment: datetime) -> str:
+    """As Kubernetes writes times."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,127 @@
+"""PURE: why a workload that holds GPUs without use is left alone. Policy and guard ask the same questions.
+
+Each answer is a sentence; None: nothing of that kind stands against it.
+"""
+
+from collections.abc import Mapping
+
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.duration import format_duration, format_time
+from gpuwatch.model.fleet import State
+from gpuwatch.model.kubernetes import ENDING_ACTIONS, IDLE_ACTION, Pod
+from gpuwatch.policies.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.workload_use import WorkloadUse
+
+# What each kind can be asked. `delete` of a Job's pods restarts them, for a Job makes them again.
+ACTIONS: Mapping[str, frozenset[str]] = {
+    "Deployment": frozenset({"scale-to-zero"}),
+    "StatefulSet": frozenset({"scale-to-zero"}),
+    "ReplicaSet": frozenset({"scale-to-zero"}),
+    "Notebook": frozenset({"stop"}),
+    "Job": frozenset({"stop", "delete"}),
+    "Pod": frozenset({"delete"}),
+}
+_NAMED = 3  # pods in a sentence
+
+
+def not_known(use: WorkloadUse, observation: Observation) -> str | None:
+    """Why nobody knows what all of its pods do."""
+    view = observation.fleet.cluster
+    if view is None or view.trouble is not None:
+        why = "no cluster is in the settings" if view is None else view.trouble
+        return f"Its pods are not known: {why}"
+    if use.others:
+        return f"The use of some of its pods is not known: {_listed(use.others)}."
+    unknown = tuple(each.pod for each in use.pods if each.state is State.UNKNOWN)
+    return f"What {_listed(unknown)} does is not known." if unknown else None
+
+
+def working(use: WorkloadUse) -> str | None:
+    """Which of its pods work. One is enough."""
+    busy = tuple(each.pod for each in use.pods if each.state in {State.BUSY, State.OCCUPIED})
+    return f"It works: {_listed(busy)}." if busy else None
+
+
+def too_soon(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
+    """How long it still has to be without use, by the most patient of its pools; its people may ask for more."""
+    wait = wait_seconds(use, rules)
+    if use.held_seconds >= wait:
+        return None
+    held = format_duration(use.held_seconds)
+    return f"It has been {use.state.value} for {held}, and {format_duration(wait)} are needed."
+
+
+def wait_seconds(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> float:
+    """How long it has to be without use."""
+    idle = use.state is State.IDLE
+    waits = [rules[pool].timeout if idle else rules[pool].unused_timeout for pool in use.pools]
+    own = [pod.workload.idle_timeout for pod in use.all_pods if pod.workload.idle_timeout is not None]
+    return max([*waits, *own])
+
+
+def protected(use: WorkloadUse) -> str | None:
+    """Why people keep it, or a machine that it is on."""
+    found = next((why for pod in use.all_pods if (why := pod.protected or pod.workload.protected)), None)
+    if found is not None:
+        return f"It is protected: {found}."
+    node = next((each.node for each in use.pods if each.node.protected is not None), None)
+    return None if node is None else f"Its machine {node.name} is protected: {node.protected}."
+
+
+def snoozed(use: WorkloadUse, observation: Observation) -> str | None:
+    """Until when somebody wants it, or a machine that it is on, left alone."""
+    annotated = [pod.workload.snoozed_until for pod in use.all_pods if pod.workload.snoozed_until is not None]
+    keeps = [(until, "") for until in annotated]
+    keeps += [(each.until, f" by {each.who}") for each in observation.ledger.snoozes if each.node_id == use.id]
+    until, by = max(keeps, default=(observation.now, ""))
+    if until > observation.now:
+        return f"It is snoozed until {format_time(until)}{by}."
+    node = next((each.node for each in use.pods if each.node.snoozed is not None), None)
+    return None if node is None else f"Its machine {node.name} is snoozed: {node.snoozed}."
+
+
+def without_consent(use: WorkloadUse) -> str | None:
+    """Why its people have not said what may become of it, or something that its kind cannot do."""
+    kind, action = use.workload.kind, use.workload.idle_action
+    if action is None or action not in ENDING_ACTIONS:
+        said = "" if action is None else f" It says {action}."
+        return f"Neither it nor its namespace has an annotation {IDLE_ACTION} that ends its pods.{said}"
+    if {pod.workload.idle_action for pod in use.all_pods} != {action}:
+        return f"Its pods do not agree on {IDLE_ACTION}."
+    can = ACTIONS.get(kind)
+    if can is None:
+        return f"gpuwatch ends no pods of the kind {kind}."
+    if action not in can:
+        return f"A {kind} cannot be asked to {action}, only to {' or '.join(sorted(can))}."
+    return None
+
+
+def not_ours(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
+    """Why gpuwatch does nothing about it: a machine that is not enrolled, or a pool that only reports."""
+    for each in use.pods:
+        if not each.node.enrolled:
+            return f"{each.pod} is on {each.node.name}, which is not enrolled."
+    reporting = [pool for pool in use.pools if rules[pool].action == "report"]
+    return f"The pool {reporting[0]} only reports such pods." if reporting else None
+
+
+def would_lose(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
+    """What would be lost for good: pods that nothing makes again, and what pods keep in emptyDir volumes."""
+    bare = use.workload.kind == "Pod" or any(pod.bare for pod in use.all_pods)
+    if bare and any(rules[pool].bare_pods == "keep" for pool in use.pools):
+        return "Nothing would make its pods again."
+    losing = tuple(pod for pod in use.all_pods if pod.local_data is not None and not pod.loses_local_data)
+    return f"Local data would be lost of {_listed(losing)}." if losing else None
+
+
+def ending(use: WorkloadUse) -> str | None:
+    """Whether its pods are ending already, by somebody else's word."""
+    gone = tuple(pod for pod in use.all_pods if pod.ends_at is not None)
+    return f"It changes already: {_listed(gone)} ending." if gone else None
+
+
+def _listed(pods: tuple[Pod, ...]) -> str:
+    """`a/b, a/c, a/d and 2 more`."""
+    names = sorted(map(str, pods))
+    more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
+    return f"{', '.join(names[:_NAMED])}{more}"

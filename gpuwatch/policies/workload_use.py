@@ -1,0 +1,133 @@
+"""PURE: what the GPU pods of a workload do together. A workload goes whole, or not at all.
+
+Rules, all of them:
+
+1. A workload is what stands topmost above its pods, by its uid. All of its pods in the cluster count.
+2. One busy pod makes it busy. Else one that nobody knows makes it unknown: one that waits for a node, or is on a
+   machine that gpuwatch does not watch. A pod without GPUs does, too: what it does is not known.
+3. Else it is stalled or parked if one of its pods is, and idle if each of them is, for as long as the one that began
+   last.
+4. A GPU shows nothing of work on the processor. A pod counts as unused for no longer than its machine's own signals
+   (people, processors, disks, network, …) have been quiet, for whatever pod.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.kubernetes import Pod, Target, Workload, workload_id
+from gpuwatch.policies.pod_use import WITHOUT_USE, PodUse, uses
+
+_OF_A_GPU = re.compile(r"gpu[^.]*\..+|stalled")
+_AT_WORK = frozenset({State.BUSY, State.UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadUse:
+    """One workload that holds GPUs. `others` are its pods of unknown use; `id` names it in the ledger.
+
+    `held_seconds` is how long it has been in its state, 0 where that is not known. `pool` is its machines', the first
+    by name where there are several.
+    """
+
+    id: str
+    workload: Workload
+    pods: tuple[PodUse, ...]
+    others: tuple[Pod, ...]
+    state: State
+    held_seconds: float
+    pool: str
+    pools: tuple[str, ...]
+    usd_per_hour: Decimal | None = None
+
+    @property
+    def target(self) -> Target:
+        """The object that its end is about."""
+        its = self.workload
+        return Target(namespace=its.namespace, kind=its.kind, name=its.name, uid=its.uid)
+
+    @property
+    def gpus(self) -> float:
+        """How many GPUs its pods request."""
+        return sum(each.pod.gpus for each in self.pods)
+
+    @property
+    def all_pods(self) -> tuple[Pod, ...]:
+        """Each of its pods."""
+        return (*(each.pod for each in self.pods), *self.others)
+
+
+def workloads(observation: Observation) -> tuple[WorkloadUse, ...]:
+    """Each workload with a pod that holds GPUs on a machine of the fleet, in the order of their ids."""
+    view = observation.fleet.cluster
+    if view is None:
+        return ()
+    watched: dict[str, list[PodUse]] = {}
+    for each in uses(observation):
+        if not each.pod.daemon:
+            watched.setdefault(each.pod.workload.uid, []).append(each)
+    seen = {each.pod.uid for pods in watched.values() for each in pods}
+    rest: dict[str, list[Pod]] = {}
+    for pod in (*(pod for node in view.nodes for pod in node.pods), *view.pending):
+        if pod.workload.uid in watched and pod.uid not in seen:
+            rest.setdefault(pod.workload.uid, []).append(pod)
+    found = (_together(view.name, pods, rest.get(uid, []), observation.now) for uid, pods in watched.items())
+    return tuple(sorted(found, key=lambda each: each.id))
+
+
+def quiet_seconds(node: Node, now: datetime) -> float:
+    """Rule 4: for how long each signal of the machine, other than its GPUs, is known to be quiet."""
+    verdict = node.verdict
+    if verdict is None:
+        return 0.0
+    activity = verdict.activity
+    whole = 0.0 if activity.state in _AT_WORK else activity.held_seconds
+    if any(each.says is State.BUSY and not _OF_A_GPU.fullmatch(each.name) for each in activity.evidence):
+        return whole
+    if not verdict.last_busy or verdict.tally is None:
+        return whole  # an earlier version, or one that has just begun
+    since = (now - verdict.tally.since).total_seconds()
+    return max(whole, min([since, *_work_of_host(node)]))
+
+
+def _work_of_host(node: Node) -> Iterator[float]:
+    """How long ago each signal that is of no GPU kept the machine from being idle."""
+    for last in () if node.verdict is None else node.verdict.last_busy:
+        if last.evidence.says in _AT_WORK and not _OF_A_GPU.fullmatch(last.evidence.name):
+            yield last.ago_seconds
+
+
+def _together(cluster: str, pods: list[PodUse], others: list[Pod], now: datetime) -> WorkloadUse:
+    """Rules 2 and 3."""
+    pods.sort(key=lambda each: (str(each.pod), each.pod.uid))
+    first = pods[0].pod.workload
+    pools = tuple(sorted({each.node.pool for each in pods}))
+    costs = [each.usd_per_hour for each in pods]
+    state = _state({each.state for each in pods}, others)
+    held = 0.0
+    if state in WITHOUT_USE:
+        held = min(min(each.held_seconds, quiet_seconds(each.node, now)) for each in pods)
+    return WorkloadUse(
+        id=workload_id(cluster, first),
+        workload=first,
+        pods=tuple(pods),
+        others=tuple(sorted(others, key=str)),
+        state=state,
+        held_seconds=max(0.0, held),
+        pool=pools[0],
+        pools=pools,
+        usd_per_hour=None if None in costs else sum((usd for usd in costs if usd is not None), Decimal(0)),
+    )
+
+
+def _state(states: set[State], others: list[Pod]) -> State:
+    """Of all pods together."""
+    if State.BUSY in states or State.OCCUPIED in states:
+        return State.BUSY
+    if others or State.UNKNOWN in states:
+        return State.UNKNOWN
+    return next(each for each in WITHOUT_USE if each in states)

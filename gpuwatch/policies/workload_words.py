@@ -1,0 +1,114 @@
+"""PURE: what happens to a workload, in words for its people, and the commands with which they keep it or bring it back.
+
+The commands are kubectl's and need nothing of gpuwatch. An id comes from outside: who prints it makes it printable.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from gpuwatch.model.kubernetes import KUBEFLOW_STOPPED, SNOOZE_UNTIL, Target
+
+_PREFIX = "kube:"
+_PARTS = 4
+_NOTE_AT = "%Y-%m-%d %H:%M UTC"
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadName:
+    """What an id of the ledger names."""
+
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        """`Notebook team-a/alice`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def named(node_id: str) -> WorkloadName | None:
+    """Which workload an id of the ledger names (`kube:prod/team-a/Notebook/alice`); None: it is of a machine."""
+    parts = node_id.removeprefix(_PREFIX).rsplit("/", _PARTS - 1)
+    if not node_id.startswith(_PREFIX) or len(parts) != _PARTS:
+        return None
+    cluster, namespace, kind, name = parts
+    return WorkloadName(cluster=cluster, namespace=namespace, kind=kind, name=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """One kind of end: `will` and `did` have a place {} for the workload, `done` follows "to be"."""
+
+    will: str
+    did: str
+    done: str
+
+
+_SCALE = Deed(will="scale {} to zero", did="scaled {} to zero", done="scaled to zero")
+_STOP = Deed(will="stop {}", did="stopped {}", done="stopped")
+_SUSPEND = Deed(will="suspend {}", did="suspended {}", done="suspended")
+_END = Deed(will="end the pods of {}", did="ended the pods of {}", done="without pods")
+_DEEDS: Mapping[str, Deed] = {"scale-to-zero": _SCALE, "stop": _STOP, "delete": _END}
+
+
+def deed(kind: str, how: str | None) -> Deed:
+    """What becomes of a workload of that kind; where it is not known, in words that fit all."""
+    return _SUSPEND if (kind, how) == ("Job", "stop") else _DEEDS.get(how or "", _END)
+
+
+def back(target: Target | WorkloadName, how: str, wanted: int | None) -> str | None:
+    """How people bring it back, for kubectl; None: its own controller does, or nothing does."""
+    space, thing = _typed(target)
+    if (target.kind, how) == ("Job", "stop"):
+        return f'kubectl -n {space} patch {thing} --type=merge -p \'{{"spec":{{"suspend":false}}}}\''
+    commands = {
+        "scale-to-zero": f"kubectl -n {space} scale {thing} --replicas={wanted}",
+        "stop": f"kubectl -n {space} annotate {thing} {KUBEFLOW_STOPPED}-",
+    }
+    return commands.get(how)
+
+
+def after(kind: str, command: str | None) -> str:
+    """What brings its pods back, as a sentence without its full stop; `command` is that of `back`."""
+    if command is not None:
+        return f"`{command}`"
+    return "nothing makes this pod again" if kind == "Pod" else f"its {kind} makes new pods by itself"
+
+
+def keep(target: Target | WorkloadName, until: datetime) -> str:
+    """The command that keeps it until a time."""
+    space, thing = _typed(target)
+    return f"kubectl -n {space} annotate {thing} --overwrite {SNOOZE_UNTIL}={until.astimezone(UTC):%Y-%m-%dT%H:00:00Z}"
+
+
+def _typed(target: Target | WorkloadName) -> tuple[str, str]:
+    """Its namespace and its kind with its name, as a shell takes them."""
+    return shlex.quote(target.namespace), shlex.quote(f"{target.kind.lower()}/{target.name}")
+
+
+def notice_note(target: Target, how: str, due: datetime, why: str, wanted: int | None) -> str:
+    """The Event of a notice, for `kubectl describe`: what, when, why, how to keep it, and how it comes back."""
+    day = due.replace(minute=0, second=0, microsecond=0) + _DAY
+    return (
+        f"gpuwatch: to be {deed(target.kind, how).done} at {due.astimezone(UTC):{_NOTE_AT}} unless it is used. {why} "
+        f"Keep it: {keep(target, day)}. Back afterwards: {_back_words(target, how, wanted)}."
+    )
+
+
+def kept_note(why: str) -> str:
+    """The Event of a notice that is withdrawn."""
+    return f"gpuwatch: it stays, the notice is withdrawn. {why}"
+
+
+def ended_note(target: Target, how: str, wanted: int | None) -> str:
+    """The Event of the end of its pods."""
+    done = deed(target.kind, how).done
+    return f"gpuwatch: {done}, as its notice said: its GPUs had no use. Back: {_back_words(target, how, wanted)}."
+
+
+def _back_words(target: Target, how: str, wanted: int | None) -> str:
+    return after(target.kind, back(target, how, wanted)).strip("`")

@@ -1,0 +1,107 @@
+"""`gpuwatch doctor controller` and the cluster: it asks a real API server for each right that the settings need."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuwatch.cli.doctor import kubernetes
+from gpuwatch.cli.doctor.report import Finding
+from gpuwatch.clouds import CloudError
+from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from tests.support.builders.doctor_findings import a_controller, codes
+from tests.support.builders.kubernetes import custom_kind, node_object, pod_object
+from tests.support.paths import GOLDEN
+from tests.support.real.kubernetes import ControlPlane
+from tests.support.real.kubernetes_api import Object
+
+pytestmark = pytest.mark.component("kube-apiserver")
+ENDS = IdlePodRules(action="as-annotated", bare_pods="delete")
+
+
+def role(*left_out: str) -> list[Object]:
+    """The chart's, for a controller that may do everything, without what changes these."""
+    text = (GOLDEN / "helm/kubernetes.yaml").read_text(encoding="utf-8")
+    (found,) = (each["rules"] for each in yaml.safe_load_all(text) if each and each["kind"] == "ClusterRole")
+    return [
+        rule
+        for rule in found
+        if not ({"patch", "create"} & set(rule["verbs"]) and set(left_out) & set(rule["resources"]))
+    ]
+
+
+def found(plane: ControlPlane, rules: Sequence[Object], *, mode: str = "enforce", **pool: Any) -> list[Finding]:  # noqa: ANN401  of a pool
+    """What the doctor says with that role, in a pool with these rules for Kubernetes."""
+    account = plane.service_account("default", rules)
+    cluster = KubernetesSettings(name="research", kubeconfig=str(plane.kubeconfig(account.token)))
+    pools = {"default": PoolRules(kubernetes=KubernetesRules(**pool))}
+    settings: dict[str, Any] = {"kubernetes": cluster, "mode": mode, "pools": pools}
+    return list(kubernetes.cluster(a_controller(CloudError("not asked"), settings=settings)))
+
+
+def test_with_the_charts_role_all_is_well(plane: ControlPlane) -> None:
+    """Its version, each right, and what the cluster shows."""
+    plane.custom(custom_kind("kubeflow.org", "Notebook", "notebooks"))
+    team = plane.namespace()
+    plane.admin.create(node_object("gpu-1"), pod_object(team, "work", node="gpu-1", gpus=1))
+    seen = found(plane, role(), node_owner="gpuwatch", pods=ENDS)
+    text = " ".join(each.seen for each in seen)
+
+    assert codes(seen) == []
+    assert "its API server answers at https://127.0.0.1:" in text
+    assert ": v1." in text
+    for right in (
+        "patch nodes",
+        "create pods/eviction",
+        "patch deployments of apps",
+        "patch notebooks of kubeflow.org",
+    ):
+        assert right in text
+    assert "get, patch pods" in text
+    assert "1 nodes with 8 GPUs, 1 pods" in text
+
+
+def test_a_right_that_the_settings_need_and_the_role_lacks_is_named(plane: ControlPlane) -> None:
+    """With what it is for."""
+    seen = found(plane, role("deployments", "events"), pods=ENDS)
+    denied = [each.seen for each in seen if each.code == "kubernetes.denied"]
+
+    assert denied == [
+        "patch: refused; they are scaled to zero, after a notice",
+        "patch: refused; they are scaled to zero, after a notice",
+        "patch: refused; they are scaled to zero, after a notice",
+        "create: refused; they are created with each notice",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "pool"),
+    [("observe", {"node_owner": "gpuwatch", "pods": ENDS}), ("enforce", {}), ("enforce", {"pods": IdlePodRules()})],
+)
+def test_who_only_looks_needs_no_right_to_change(plane: ControlPlane, mode: str, pool: dict[str, Any]) -> None:
+    """A role that reads is enough while gpuwatch observes, and for pools that leave nodes and pods alone."""
+    reading = [rule for rule in role() if not {"patch", "create"} & set(rule["verbs"])]
+
+    assert set(codes(found(plane, reading, mode=mode, **pool))) == set()
+
+
+def test_a_right_to_read_that_is_missing_makes_the_view_incomplete(plane: ControlPlane) -> None:
+    """Both are said: the right, and what follows from it."""
+    rules = [rule for rule in role() if "pods" not in rule["resources"]]
+
+    assert set(codes(found(plane, rules, mode="observe"))) == {"kubernetes.denied", "kubernetes.silent"}
+
+
+def test_a_kubeconfig_that_cannot_be_used_is_one_finding(tmp_path: Path) -> None:
+    """With the reason; without a cluster in the settings nothing is looked at."""
+    cluster = KubernetesSettings(name="research", kubeconfig=str(tmp_path / "missing"))
+    seen = list(kubernetes.cluster(a_controller(CloudError("not asked"), settings={"kubernetes": cluster})))
+
+    assert codes(seen) == ["kubernetes.unusable"]
+    assert "missing" in seen[0].seen
+    assert list(kubernetes.cluster(a_controller(CloudError("not asked")))) == []
