@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from gpuwatch.agent.devices import pid_namespace
 from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.model.currency import DOLLARS, show_in
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import DAYS_LIVED
 from tests.support.builders.sick_gpus import Patient
@@ -97,6 +98,13 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def driver(nvml_library: Path, tmp_path: Path) -> StubDriver:
     """A stand-in driver with one idle GPU; `driver.environment` makes a child process use it."""
     return StubDriver(tmp_path / "driver", nvml_library)
+
+
+@pytest.fixture(autouse=True)
+def dollars() -> Iterator[None]:
+    """A command that showed another currency leaves the next test in US dollars."""
+    yield
+    show_in(DOLLARS)
 
 
 @pytest.fixture

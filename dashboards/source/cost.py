@@ -28,6 +28,8 @@ _EVERY = 6  # looks an hour: sums over the time range take one each ten minutes
 _SUM = f"[$__range:10m]) / {_EVERY}"
 _BILLED = f"increase({told('billed_usd_total', IN_POOL)}[$__range])"
 _NOT_USEFUL = differs("use", "useful")
+_POOLS = f"sum by (pool) ({rate(told('billed_usd_total', IN_POOL))})"
+_POOLS_WASTE = f"(sum by (pool) ({rate(told('billed_usd_total', IN_POOL, _NOT_USEFUL))}) or {_POOLS} * 0)"
 _SHARES = steps((None, GREEN), (0.8, ORANGE), (1, RED))
 _THIS = of("budget", "$budget")
 
@@ -130,6 +132,13 @@ _SPEND = Row(
             [Query(expr=f"sum by (pool) ({led('fleet_saved_usd_per_hour', IN_POOL)})", legend="{{pool}}")],
             "currencyUSD",
             stacked=True,
+        ),
+        series(
+            "Share wasted by pool",
+            "The share of dollars that was not for useful time. A long time range shows whether it falls; the report "
+            "and the page compare the first weeks of metering with the last ones, from the ledger.",
+            [Query(expr=f"{_POOLS_WASTE} / ({_POOLS} > 0)", legend="{{pool}}")],
+            "percentunit",
         ),
         bars(
             "GPU-hours by use",

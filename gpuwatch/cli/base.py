@@ -226,9 +226,11 @@ def settings_of(path: Path | None) -> "Settings":
         say(error, err=True)
         sys.exit(2)
     from gpuwatch.clouds.named import secret_stores  # noqa: PLC0415  likewise
+    from gpuwatch.model.currency import show_in  # noqa: PLC0415  likewise
     from gpuwatch.runtime.secrets import use  # noqa: PLC0415  likewise
 
     use(secret_stores(settings.named_clouds))
+    show_in(settings.shown_currency)
     return settings
 
 

@@ -25,11 +25,14 @@ from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.controller.timings import Timings, timed
 from gpuwatch.controller.web.serve import Observers, make_observers, make_server
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
+from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.currency import show_in
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.money.budgets.tracker import Budgeting
 from gpuwatch.money.prices.open import open_book
 from gpuwatch.money.prices.overrides_file import PricesError
+from gpuwatch.notify.budget_notices import BudgetNotices
 from gpuwatch.notify.delivery import DeliveryJob, Source
 from gpuwatch.notify.notifier import Notifier
 from gpuwatch.notify.reports import Reports
@@ -143,6 +146,7 @@ def _rounds(
     settings: Settings, waiter: SignalWaiter, reload: Callable[[], Settings], memory: Memory
 ) -> Settings | None:
     """Rounds under these settings until a signal: the sound settings that follow, or None at the end."""
+    show_in(settings.shown_currency)
     with assembled(settings, read_only=False) as made:
         parts = replace(made, memory=memory)
         seen = observers_of(settings, parts)
@@ -231,11 +235,14 @@ def scheduled(parts: ControllerContext, interval_seconds: float, seen: Observers
 
 
 def schedule_deliveries(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: Observers) -> None:
-    """Send reports and, in mode enforce, notifications, in a thread of their own, every few seconds."""
+    """Send reports, messages about budgets and, in mode enforce, about nodes: in a thread of their own."""
     sources: list[Source] = []
     seconds = _REPORTS_SECONDS
     if settings.mode == "enforce" and (settings.notify.receivers or settings.notify.wall):
         sources.append(make_notifier(settings, clock, lambda: seen.metrics.fleet, seen.metrics.message))
+        seconds = min(_MESSAGES_SECONDS, settings.interval)
+    if any(budget.notify for budget in settings.budgets.values()):
+        sources.append(make_budget_notices(settings, clock, lambda: seen.metrics.budgets, seen.metrics.message))
         seconds = min(_MESSAGES_SECONDS, settings.interval)
     if settings.report.receivers:
         sources.append(make_reports(settings, clock, lambda: cloud_of(settings, clock).leftovers()))
@@ -249,6 +256,24 @@ def make_reports(settings: Settings, clock: Clock, unused: Callable[[], Sequence
     """The daily report of these settings."""
     return Reports(
         report=settings.report, cost=settings.cost, interval_seconds=settings.interval, clock=clock, unused=unused
+    )
+
+
+def make_budget_notices(
+    settings: Settings,
+    clock: Clock,
+    states: Callable[[], Sequence[BudgetState]],
+    count: Callable[[str, str, str], None],
+) -> BudgetNotices:
+    """The messages about budgets of these settings."""
+    return BudgetNotices(
+        notify=settings.notify,
+        budgets=settings.budgets,
+        fleet_name=settings.fleet,
+        zone=ZoneInfo(settings.cost.timezone),
+        clock=clock,
+        states=states,
+        count=count,
     )
 
 

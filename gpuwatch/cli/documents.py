@@ -31,6 +31,7 @@ DOCUMENTS = {
     "recommend.ownership": "gpuwatch.money.advice.ownership_document:OwnershipDocument",
     "recommend.rightsize": "gpuwatch.money.advice.rightsizing_report:RightsizeDocument",
     "recommend.spot": "gpuwatch.simulate.spot.advice:SpotAdvice",
+    "recommend.vendors": "gpuwatch.money.advice.vendors:VendorsDocument",
     "report": "gpuwatch.money.report.json_types:ReportDocument",
     "resume": "gpuwatch.controller.order_documents:ResumeDocument",
     "rounds": "gpuwatch.controller.order_documents:RoundsDocument",

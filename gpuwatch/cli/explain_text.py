@@ -12,6 +12,7 @@ from gpuwatch.model.evidence_text import amount_text, nothing_text, owner_text
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.gpu_identity import called
 from gpuwatch.model.health import Health
+from gpuwatch.model.money import format_usd
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 
@@ -56,7 +57,7 @@ def _head(page: NodePage) -> Iterator[str]:
     name = row.id if row.name == row.id else f"{row.id} ({row.name})"
     enrolled = "enrolled" if row.enrolled else "not enrolled"
     owner = f", owner {row.owner}" if row.owner else ""
-    price = "" if row.usd_per_hour is None else f", ${row.usd_per_hour:.2f}/h"
+    price = "" if row.usd_per_hour is None else f", {format_usd(row.usd_per_hour)}/h"
     place = row.zone if row.cloud is None else f"{row.zone} of {row.cloud}"
     yield f"{name}: {row.instance_type} in {place}, pool {row.pool}{owner}, {row.state.value}, {enrolled}{price}"
 

@@ -159,6 +159,7 @@ def status(
                 *pods.pods_table(page, width_of(out)),
                 *pods.workloads_table(page, width_of(out)),
                 *show.cautions(parts.rules),
+                *show.beyond_limits(done, parts.rules),
                 *show.remarks(done, parts.ledger.leader()),
                 *show.untried(done, parts.rules),
                 *limits.lines,

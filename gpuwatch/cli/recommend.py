@@ -1,7 +1,9 @@
 """The command that chooses a machine for a model."""
 
+import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -13,6 +15,7 @@ from gpuwatch.cli.base import above_zero, commands, config_option, explained, js
 from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
+    from gpuwatch.model.money import Offer
     from gpuwatch.money.advice.model_memory import Workload
     from gpuwatch.money.advice.training import Run
 
@@ -154,11 +157,14 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @click.option("--checkpoint", callback=above_zero, default="30m", show_default=True, help="Time between checkpoints.")
 @click.option("--restart", callback=above_zero, default="10m", show_default=True, help="After an interruption.")
 @click.option("--limit", type=click.IntRange(1, _MOST_ROWS), default=10, show_default=True, help="How many are shown.")
+@config_option
 @json_option
-def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
+def instance(*, params: int, task: str, path: Path | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
     """Rank the instance types with GPUs that can hold a model, with the arithmetic."""
     from gpuwatch.money.advice import instance_report  # noqa: PLC0415  loaded by this command only
 
+    with explained():
+        usd = paid_by_settings(path)
     try:
         load = _workload(params, task, options)
         run = _run(task, options)
@@ -170,6 +176,7 @@ def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None: 
             most_machines=options["machines"] or (1 if task == "serve" else 8),
             recompute=options["recompute"],
             weights=options["weights"],
+            usd=usd,
         )
     except ValueError as error:
         say(error, err=True)
@@ -178,6 +185,28 @@ def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None: 
     result = replace(result, run=run)
     document = instance_report.as_object(result, limit)
     say(json_text("recommend.instance", document) if as_json else instance_report.as_text(result, limit))
+
+
+def paid_by_settings(path: Path | None) -> "Callable[[Offer], Decimal | None] | None":
+    """What the settings make of an offer's price: own prices, discounts, rates; None: there are no settings."""
+    from gpuwatch.config.agent_alone import default_path  # noqa: PLC0415  loaded by this command only
+
+    if path is None and default_path(os.environ) is None:
+        return None
+    from gpuwatch.money.prices import catalogue, listing  # noqa: PLC0415  likewise
+    from gpuwatch.money.prices.open import open_own  # noqa: PLC0415  likewise
+    from gpuwatch.money.prices.price_book import Book, NoPrice  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+    prices = settings_of(path).prices
+    own, now = open_own(prices), SystemClock().now()
+    books = {name: Book(provider=name, rates=prices.rates, own=own) for name in catalogue.PROVIDERS}
+
+    def usd(offer: "Offer") -> Decimal | None:
+        found = listing.paid_for(offer, books, now)
+        return None if isinstance(found, NoPrice) or not found.exact else found.usd_per_hour
+
+    return usd
 
 
 def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":

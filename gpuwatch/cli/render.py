@@ -8,6 +8,7 @@ from gpuwatch.clouds.tags import EXPIRED_REMEDY, expired
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
+from gpuwatch.guard.owner_limits import beyond
 from gpuwatch.model.decision import Step, Verb
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import NodeState, State
@@ -107,6 +108,11 @@ def _tags(done: Round) -> Iterator[str]:
 def cautions(rules: Rulebook) -> Iterator[str]:
     """`status`, first of what is beneath the table: settings that no fleet which people use should have."""
     return (f"Warning: {each}" for each in rules.limits.cautions)
+
+
+def beyond_limits(done: Round, rules: Rulebook) -> Iterator[str]:
+    """`status`, after these: the owners who have more than they may."""
+    return map(legible, (f"Warning: {each}" for each in beyond(done.observation.fleet, rules.limits.per_owner)))
 
 
 def untried(done: Round, rules: Rulebook) -> Iterator[str]:

@@ -5,9 +5,10 @@ from decimal import Decimal
 
 from rich.text import Text
 
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.legible import legible
-from gpuwatch.model.money import format_usd
+from gpuwatch.model.money import bare_usd, format_usd
 from gpuwatch.money.scan import ScanDocument, ScanMachine, ScanSum
 from gpuwatch.runtime.columns import Column, laid_out
 
@@ -29,7 +30,7 @@ def _columns(rows: Sequence[ScanMachine]) -> list[Column]:
     alike = all(row["name"] == row["id"] for row in rows)
     styles = ["" if row["known"] else "tint.idle" for row in rows]
     return [
-        Column(title="$/H", cells=[_usd(row) for row in rows], right=True, styles=styles),
+        Column(title=f"{shown_in().head}/H", cells=[_usd(row) for row in rows], right=True, styles=styles),
         Column(title="MACHINE", cells=[legible(row["id"]) for row in rows]),
         Column(title="NAME", cells=["" if alike else legible(row["name"]) for row in rows], spare=9, least=8),
         Column(title="CLOUD", cells=[legible(row["cloud"]) if several else "" for row in rows], spare=5, least=4),
@@ -84,7 +85,7 @@ def _dollars(text: str) -> str:
 def _usd(row: ScanMachine) -> str:
     if not row["billed"]:
         return "-"
-    return "?" if row["usd_per_hour"] is None else f"{Decimal(row['usd_per_hour']):.2f}"
+    return "?" if row["usd_per_hour"] is None else bare_usd(Decimal(row["usd_per_hour"]))
 
 
 def _count(gpus: int | None) -> str:

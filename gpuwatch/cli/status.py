@@ -13,10 +13,12 @@ from gpuwatch.controller.node_row import NodeRow, NodesPage, nodes_page
 from gpuwatch.controller.observe.agent_errors import kind_of
 from gpuwatch.controller.web.fleet_view import NOT_USED
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import State
 from gpuwatch.model.legible import legible
+from gpuwatch.model.money import bare_usd, format_usd
 from gpuwatch.model.verbs import PREPARES
 from gpuwatch.runtime.columns import Column, laid_out, wrapped
 
@@ -105,7 +107,7 @@ def _columns(rows: Sequence[NodeRow]) -> list[Column]:
         Column(title="STATE", cells=[row.state.value for row in rows], spare=5),
         Column(title="USE", cells=[_use(row) for row in rows], styles=shown),
         Column(title="FOR", cells=[_held(row) for row in rows], spare=1, right=True),
-        Column(title="$/H", cells=[_usd(row.usd_per_hour) for row in rows], spare=2, right=True),
+        Column(title=f"{shown_in().head}/H", cells=[_usd(row.usd_per_hour) for row in rows], spare=2, right=True),
         Column(
             title="NEXT",
             cells=[row.action.value for row in rows],
@@ -144,7 +146,7 @@ def _held(row: NodeRow) -> str:
 
 
 def _usd(amount: Decimal | None) -> str:
-    return "-" if amount is None else f"{amount:.2f}"
+    return "-" if amount is None else bare_usd(amount)
 
 
 def totals(page: NodesPage) -> str:
@@ -152,15 +154,17 @@ def totals(page: NodesPage) -> str:
     rows = page.nodes
     running = [row for row in rows if row.activity is not None]
     gpus = sum(row.gpu_count or 0 for row in running)
-    parts = [f"{_count(len(rows), 'node')}, {len(running)} running with {_count(gpus, 'GPU')}, ${_sum(running):.2f}/h"]
+    parts = [
+        f"{_count(len(rows), 'node')}, {len(running)} running with {_count(gpus, 'GPU')}, {format_usd(_sum(running))}/h"
+    ]
     wasted = [(state, [row for row in running if row.activity is state]) for state in State if state in NOT_USED]
-    each = ", ".join(f"{state.value} ${_sum(found):.2f}" for state, found in wasted if _sum(found))
+    each = ", ".join(f"{state.value} {format_usd(_sum(found))}" for state, found in wasted if _sum(found))
     total = sum((_sum(found) for _, found in wasted), Decimal(0))
-    parts.append(f"wasted now: ${total:.2f}/h" + (f" ({each})" if each else ""))
+    parts.append(f"wasted now: {format_usd(total)}/h" + (f" ({each})" if each else ""))
     unpriced = sum(row.usd_per_hour is None for row in running)
     if unpriced:
         parts.append(f"the price of {unpriced} is not known")
-    return "; ".join(parts) + "."
+    return " ".join(filter(None, ("; ".join(parts) + ".", shown_in().note)))
 
 
 def hints(page: NodesPage) -> Iterator[str]:

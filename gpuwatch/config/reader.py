@@ -26,7 +26,7 @@ from pydantic_settings import (
 
 from gpuwatch.agent.settings import AgentHandover, AgentSettings
 from gpuwatch.clouds.named import unknown_regions
-from gpuwatch.config import keys, minimum_waits, yaml_file
+from gpuwatch.config import amounts, keys, minimum_waits, yaml_file
 from gpuwatch.config.agent_alone import FILE_VARIABLE, default_path
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
 from gpuwatch.config.settings import Settings, contradictions, launch_regions
@@ -134,7 +134,9 @@ class _File(YamlConfigSettingsSource):
         super().__init__(settings_cls, yaml_file=path)
 
     def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  wider than a path in the parent
-        return yaml_file.read(file_path, self._origin)
+        values = yaml_file.read(file_path, self._origin)
+        amounts.in_dollars(values, self._origin)
+        return values
 
 
 class _Environment(EnvSettingsSource):

@@ -21,6 +21,7 @@ from gpuwatch.kubernetes import settings as kubernetes_settings
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.ledger import settings as ledger_settings
 from gpuwatch.ledger.settings import LedgerSettings
+from gpuwatch.model.currency import Currency
 from gpuwatch.model.duration import Seconds, format_duration
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
@@ -86,6 +87,10 @@ class Settings:
     budgets: Annotated[
         dict[str, Budget], Setting("What a month may cost, by names of your choice; scopes may overlap.")
     ] = field(default_factory=dict)
+    currency: Annotated[
+        str,
+        Setting("The currency in which money is shown, such as CNY, by its rate in prices.rates."),
+    ] = "USD"
     prices: PriceSettings = field(default_factory=PriceSettings)
     report: ReportSettings = field(default_factory=ReportSettings)
     notify: NotifySettings = field(default_factory=NotifySettings)
@@ -98,6 +103,11 @@ class Settings:
     def named_clouds(self) -> Mapping[str, CloudSettings]:
         """The clouds by their names, in their order; the one of the section `cloud` has the name ""."""
         return self.clouds or {"": self.cloud}
+
+    @property
+    def shown_currency(self) -> Currency:
+        """The currency of texts."""
+        return price_settings.currency_of(self.prices, self.currency)
 
     @property
     def rulebook(self) -> Rulebook:
@@ -169,7 +179,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from budget_settings.contradictions(settings.budgets, settings.cost.tags)
     yield from notify_settings.report_contradictions(settings.report)
     yield from notify_settings.contradictions(
-        settings.notify, require_notification=settings.limits.require_notification
+        settings.notify, settings.budgets, require_notification=settings.limits.require_notification
     )
     yield from _of_clouds(settings)
     yield from kubernetes_settings.contradictions(settings.kubernetes)
@@ -179,6 +189,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     if not settings.kubernetes.configured:
         yield from validation.without_cluster(settings.pools)
     yield from price_settings.contradictions(settings.prices)
+    yield from price_settings.of_shown(settings.prices, settings.currency)
     yield from secrets.contradictions(settings, named.secret_stores(settings.named_clouds).forms)
     yield from validation.contradictions(settings.pools, settings.calendars)
     yield from validation.unknown(settings.pools, _pools(settings))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
-from gpuwatch.guard import activity, bill, consent, kubernetes, launches, ownership, rate_limits
+from gpuwatch.guard import activity, bill, consent, kubernetes, launches, owner_limits, ownership, rate_limits
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
 from gpuwatch.guard.consent import untried
 from gpuwatch.guard.growth import instead, largest
@@ -112,6 +112,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "growth_rate": (ADDITIONS, rate_limits.growth_rate),
     "hourly_cost_limit": (ADDITIONS, rate_limits.hourly_cost_limit),
     "month_budget": (ADDITIONS, month_budget),
+    "owner_limit": (ADDITIONS, owner_limits.owner_limit),
 }
 
 

@@ -11,18 +11,8 @@ from gpuwatch.policies.spot import back
 
 # Rules about the target of an addition: another target may pass where this one does not.
 _OF_THE_TARGET = frozenset(
-    {
-        "not_enrolled",
-        "protected",
-        "other_cloud",
-        "residency",
-        "owned",
-        "group",
-        "not_running",
-        "start_consent",
-        "cooling_down",
-    }
-    | {"launch_unseen", "hourly_cost_limit", "month_budget", "gone"}
+    {"not_enrolled", "protected", "other_cloud", "residency", "owned", "group", "not_running", "start_consent"}
+    | {"cooling_down", "launch_unseen", "hourly_cost_limit", "month_budget", "owner_limit", "gone"}
 )
 
 

@@ -10,6 +10,7 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse, retry_wait_seconds
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.money import format_usd
 from gpuwatch.model.verbs import PREPARES
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
@@ -313,9 +314,12 @@ def _money(spent: Iterable[Decimal | None], more: Decimal | None, limit: Decimal
         return refuse(f"Not every price is known, and {name} is set.", "Add the missing prices, or remove the limit.")
     total = sum((usd for usd in known if usd is not None), Decimal(0))
     if total + more > limit:
-        sentence = f"${total:.2f} an hour count already and this adds ${more:.2f}; {name} allows ${limit:.2f}."
+        sentence = (
+            f"{format_usd(total)} an hour count already and this adds {format_usd(more)}; "
+            f"{name} allows {format_usd(limit)}."
+        )
         return refuse(sentence, f"Wait, or raise {name}.")
-    return allow(f"${total + more:.2f} of ${limit:.2f} an hour.")
+    return allow(f"{format_usd(total + more)} of {format_usd(limit)} an hour.")
 
 
 def month_budget(case: Case) -> Finding:

@@ -12,6 +12,31 @@ from gpuwatch.model.setting import STRICT, Floor, Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerLimit:
+    """What one owner may have."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    max_nodes: Annotated[
+        int | None, Ge(0), Setting("So many nodes at most, enrolled or not. None: no limit, or that of all owners.")
+    ] = None
+    max_gpus: Annotated[int | None, Ge(0), Setting("So many GPUs at most. None: no limit, or that of all owners.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerLimits(OwnerLimit):
+    """What each owner may have, by the tag gpuwatch:owner: gpuwatch adds nothing beyond it."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    owners: Annotated[
+        dict[str, OwnerLimit], Setting("Other limits for these owners; what is not given is as for all owners.")
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The administrator's limits for the whole fleet."""
 
@@ -95,6 +120,7 @@ class Limits:
             "No node is started or launched that would let the enrolled nodes cost more than this. None: no limit."
         ),
     ] = None
+    per_owner: OwnerLimits = field(default_factory=OwnerLimits)
     capacity_cooldown: Annotated[
         Seconds, Ge(0), Setting("After a start or launch failed, the same is not tried again for this long.")
     ] = 180.0

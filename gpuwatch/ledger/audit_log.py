@@ -136,7 +136,8 @@ def _backtest(row: Row[Any]) -> AuditRecord:
 def _message(row: Row[Any]) -> AuditRecord:
     """A message that was delivered, or was not."""
     result = row.detail if row.reached else f"reached nobody for certain: {row.detail}"
-    why = f"{row.verb} sent to {row.destination}"
+    about = row.verb or row.key  # of a message about a budget, the key says what it was about
+    why = f"{about} sent to {row.destination}"
     return _trace(row, who="controller", what="message", node_id=row.node_id, pool=row.pool, why=why, result=result)
 
 

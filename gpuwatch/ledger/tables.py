@@ -124,7 +124,8 @@ APPROVALS = Table(
     _text("reason"),
     Index("approvals_by_key", "key"),
 )
-# A message about the intent of that `key` at one destination: arrived, or given up (`reached` 0), and why.
+# A message about the intent of that `key`, or about a budget, which the key names, at one destination: arrived, or
+# given up (`reached` 0), and why.
 MESSAGES = Table(
     "messages",
     METADATA,

@@ -6,6 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.fleet import CapacityType, Node
 
 # What a price by the month is divided by, as the clouds do it themselves.
@@ -111,10 +112,25 @@ def key_of_node(node_id: str) -> str:
 
 
 def format_usd(amount: Decimal | Fraction | float | None, unknown: str = "-") -> str:
-    """US dollars for people, such as `$1,234.50` or `-$5.00`."""
-    return unknown if amount is None else format_cents(round(amount * 100))
+    """US dollars for people, in the currency that they read: `$1,234.50`, `-$5.00`, `¥8,945.65`."""
+    return unknown if amount is None else format_cents(cents_of(amount))
+
+
+def cents_of(amount: Decimal | Fraction | float) -> int:
+    """US dollars as hundredths of the currency that people read, rounded once."""
+    return round(Fraction(amount) / shown_in().cent)
 
 
 def format_cents(cents: int) -> str:
-    """Cents, as US dollars for people."""
-    return f"{'-' if cents < 0 else ''}${abs(cents) / 100:,.2f}"
+    """Hundredths of the currency that people read, with its sign."""
+    return f"{'-' if cents < 0 else ''}{shown_in().sign}{abs(cents) / 100:,.2f}"
+
+
+def format_price(usd: Decimal | Fraction) -> str:
+    """The price of something small, with four digits, in the currency that people read."""
+    return f"{shown_in().sign}{float(Fraction(usd) / shown_in().cent / 100):,.4f}"
+
+
+def bare_usd(amount: Decimal | Fraction) -> str:
+    """US dollars in the currency that people read, without its sign: a heading names it."""
+    return f"{cents_of(amount) / 100:.2f}"

@@ -1,5 +1,6 @@
 """What is billed and used by no running machine, with its price, for people and for scripts."""
 
+import textwrap
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
@@ -7,6 +8,7 @@ from typing import TypedDict
 
 from gpuwatch.clouds import Cloud, Leftover, LeftoverKind
 from gpuwatch.clouds.silence import partial
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.legible import legible
 from gpuwatch.model.money import format_usd
 from gpuwatch.model.silence import Silence
@@ -21,7 +23,9 @@ _WORDS = {
     LeftoverKind.SNAPSHOT: "snapshot of a volume that is gone",
     LeftoverKind.IMAGE: "image, named by no machine or template",
 }
+_SPARE = {5: 3, 4: 2, 2: 1}  # of a narrow terminal: names go first, then places and types
 _GIB = 1024**3
+_WIDTH = 80
 _CENT = Decimal("0.01")
 
 
@@ -127,11 +131,13 @@ def _text(found: Sequence[Leftover], *, whole: bool) -> str:
     if not found:
         return "Nothing is left over: every volume and every address belongs to a machine that runs."
     dearest = sorted(found, key=lambda left: (-(usd_per_month(left) or 0), left.id))
-    lines = aligned([_row(left) for left in dearest], left=range(1, 6))
+    heads = (f"{shown_in().head}/MONTH", "ID", "TYPE", "WHAT", "WHERE", "NAME")
+    lines = aligned([heads, *map(_row, dearest)], left=range(1, 6), spare=_SPARE)
     unknown = sum(usd_per_month(left) is None for left in found)
     more = f", and {unknown} without a known price" if unknown else ""
     lines.append(f"{len(found)} left over, {format_usd(_sum(found))} a month{more}.")
-    lines.append(f"Prices of {prices.STORAGE_AS_OF}: {prices.STORAGE_SOURCE}.")
+    lines += textwrap.wrap(f"Prices of {prices.STORAGE_AS_OF}: {prices.STORAGE_SOURCE}.", _WIDTH)
+    lines += filter(None, [shown_in().note])
     return "\n".join(lines)
 
 

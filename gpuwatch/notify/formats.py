@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuwatch.notify.message import Line, Message
 from gpuwatch.notify.text import worded
-from gpuwatch.notify.wording import Item
+from gpuwatch.notify.wording import Item, Wording
 from gpuwatch.notify.workload_lines import WorkloadLine
 from gpuwatch.runtime.html import render
 
@@ -22,7 +22,11 @@ def subject(message: Message) -> str:
 
 def as_text(message: Message, most: int = _MOST) -> str:
     """Plain text: a mail's first part, and for services without markup."""
-    wording = worded(message, most)
+    return wording_as_text(worded(message, most))
+
+
+def wording_as_text(wording: Wording) -> str:
+    """Plain text, without the subject."""
     parts = [wording.opening, *map(_text_item, wording.items)]
     if wording.more is not None:
         parts.append(wording.more)
@@ -38,7 +42,12 @@ def _text_item(item: Item) -> str:
 
 def as_html(message: Message) -> str:
     """One page that loads nothing, without script; mail clients choose light or dark themselves."""
-    return render("notify/message.html", wording=worded(message, _MOST))
+    return wording_as_html(worded(message, _MOST))
+
+
+def wording_as_html(wording: Wording) -> str:
+    """The page of a wording."""
+    return render("notify/message.html", wording=wording)
 
 
 def as_document(message: Message, key: str) -> dict[str, Any]:

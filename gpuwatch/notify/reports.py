@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.clouds import CloudError, Leftover
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.money import format_cents
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.gather import gathered
@@ -58,7 +59,7 @@ class ReportContent:
         lines += [f"{each.name}: {each.value} ({each.note})" for each in figures(self.report).figures]
         worst = [line for line in self.report.slices["owner"][:_WORST] if line.wasted_cents > 0]
         if worst:
-            owners = ", ".join(f"{line.name[:80]} ${line.wasted_cents / 100:,.2f}" for line in worst)
+            owners = ", ".join(f"{line.name[:80]} {format_cents(line.wasted_cents)}" for line in worst)
             lines.append(f"Most waste: {owners}")
         return "\n".join(lines)
 

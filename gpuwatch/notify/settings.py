@@ -1,7 +1,7 @@
 """The settings of notifications and of the daily report: who gets which, by which transport, and with which links."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
@@ -9,6 +9,7 @@ from annotated_types import Gt, MinLen
 
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.notify.transports import registry
 from gpuwatch.notify.transports.base import LOOPBACK
 from gpuwatch.notify.transports.mail import ADDRESS
@@ -55,14 +56,17 @@ class Receiver(NotificationTransports):
         tuple[EventName, ...],
         Setting(
             "notice: a stop is planned. withdrawn: the node stays after all. done: it was stopped or terminated. "
-            "interruption: its cloud is about to take it."
+            "interruption: its cloud is about to take it. []: budgets alone."
         ),
     ] = EVENTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifySettings:
-    """Messages to people before a node is stopped, after it, and if it stays after all; in mode enforce only."""
+    """Messages to people before a node is stopped, after it, and if it stays after all; in mode enforce only.
+
+    Receivers that a budget names get messages about its thresholds in both modes.
+    """
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
@@ -125,11 +129,15 @@ class ReportSettings:
     ] = False
 
 
-def contradictions(settings: NotifySettings, *, require_notification: bool) -> Iterator[Contradiction]:
+def contradictions(
+    settings: NotifySettings, budgets: Mapping[str, Budget], *, require_notification: bool
+) -> Iterator[Contradiction]:
     """What no single setting's bounds can check."""
     yield from _of_links(settings)
+    told = {name for budget in budgets.values() for name in budget.notify}
     for name, receiver in settings.receivers.items():
-        yield from _of_receiver(name, receiver, settings)
+        yield from _of_receiver(name, receiver, settings, budgets=name in told)
+    yield from _of_budgets(budgets, settings)
     yield from _of_owners(settings)
     if require_notification and not any("notice" in receiver.events for receiver in settings.receivers.values()):
         yield Contradiction(
@@ -159,7 +167,26 @@ def _of_links(settings: NotifySettings) -> Iterator[Contradiction]:
         )
 
 
-def _of_receiver(name: str, receiver: Receiver, settings: NotifySettings) -> Iterator[Contradiction]:
+def _of_budgets(budgets: Mapping[str, Budget], settings: NotifySettings) -> Iterator[Contradiction]:
+    """Receivers of budgets that are not there, or that have no address for a message that is about no node."""
+    for name, budget in budgets.items():
+        for each in budget.notify:
+            receiver, where = settings.receivers.get(each), f"budgets.{name}.notify"
+            if receiver is None:
+                yield Contradiction(
+                    keys=(("budgets", name, "notify"), ("notify", "receivers")),
+                    wrong=f"{where}: {each!r} is not a receiver",
+                    right=f"names of notify.receivers, which has {', '.join(settings.receivers) or 'none'}",
+                )
+            elif receiver.mail.host is not None and not addresses(receiver, budget.owner, settings)[0]:
+                yield Contradiction(
+                    keys=(("budgets", name, "notify"), ("notify", "receivers", each, "mail", "to")),
+                    wrong=f"{where}: {each!r} has no mail address for this budget, which belongs to no owner with one",
+                    right=f"notify.receivers.{each}.mail.to, or another receiver",
+                )
+
+
+def _of_receiver(name: str, receiver: Receiver, settings: NotifySettings, *, budgets: bool) -> Iterator[Contradiction]:
     path = ("notify", "receivers", name)
     where = ".".join(path)
     if name == WALL:
@@ -168,9 +195,11 @@ def _of_receiver(name: str, receiver: Receiver, settings: NotifySettings) -> Ite
     yield from registry.contradictions(receiver, path, owners=receiver.owners, others=("pools", "events", "owners"))
     for way in receiver.chosen:
         yield from _of_transport(way, receiver, path, settings)
-    if not receiver.events:
+    if not receiver.events and not budgets:
         yield Contradiction(
-            keys=((*path, "events"),), wrong=f"{where}.events is empty", right=f"some of {', '.join(EVENTS)}"
+            keys=((*path, "events"),),
+            wrong=f"{where}.events is empty, and no budget names it",
+            right=f"some of {', '.join(EVENTS)}",
         )
     if receiver.owners and receiver.mail.host is None:
         yield Contradiction(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+from gpuwatch.model.money import format_usd
 from gpuwatch.runtime.printable import legible
 
 LONGEST = 200  # of a name; of a sentence several times that
@@ -51,5 +52,5 @@ def short(at: datetime, zone: ZoneInfo) -> str:
 
 
 def usd(amount: Decimal) -> str:
-    """`$1,234.50`."""
-    return f"${amount:,.2f}"
+    """`$1,234.50`, or the same in the currency that people read."""
+    return format_usd(amount)

@@ -21,6 +21,7 @@ from gpuwatch.controller.metrics import rounds as of_rounds
 from gpuwatch.controller.metrics.state import Certificates, MetricsState
 from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.runtime.clock import Clock
@@ -123,6 +124,13 @@ class ControllerMetrics(Collector):
         with self._lock:
             seen = self._state.observation
             return None if seen is None else seen.fleet
+
+    @property
+    def budgets(self) -> tuple[BudgetState, ...]:
+        """The budgets in that round."""
+        with self._lock:
+            seen = self._state.observation
+            return () if seen is None else seen.budgets
 
     def page(self, accept: str = "") -> Response:
         """All families, in the text format of Prometheus or of OpenMetrics."""

@@ -180,6 +180,14 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="GET",
+        path="/progress",
+        summary="Waste of the first weeks of metering against the last ones; null until two weeks are metered.",
+        answer=schemas.ProgressPage,
+        call=past.progress,
+        cached=True,
+    ),
+    Endpoint(
+        method="GET",
         path="/timeline",
         summary="The fleet's GPUs by use over the last hours, in slots of five minutes, with notices and stops.",
         answer=timeline.Timeline,

@@ -11,6 +11,7 @@ from gpuwatch.controller.pod_rows import ClusterRow, PodRow
 from gpuwatch.controller.workload_rows import WorkloadRow
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger.use_history import OFF, gpus_by_use
+from gpuwatch.model.currency import CurrencyDocument
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import State
@@ -100,6 +101,7 @@ class FleetPage:
     """Everything at a glance. `trouble` is why the newest round saw nothing: then all else is of the one before.
 
     `silent` are the places that gave no answer: what they showed last counts.
+    `currency` is what people read: sums are in US dollars, and null is these.
     `kubernetes` is the cluster, null without one; `pods` are those of it that have held GPUs without use for an hour,
     `workloads` those that may lose their pods for it.
     """
@@ -121,6 +123,7 @@ class FleetPage:
     kubernetes: ClusterRow | None = None
     pods: tuple[PodRow, ...] = ()
     workloads: tuple[WorkloadRow, ...] = ()
+    currency: CurrencyDocument | None = None
 
 
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:

@@ -5,7 +5,7 @@ async function askMoney() {
   const minute = fleet.at.slice(0, 16);
   if (minute === moneyOf) return;
   moneyOf = minute;
-  const paths = { day: "/cost?period=today&by=pool", month: "/cost?period=month&by=pool", saved: "/savings" };
+  const paths = { day: "/cost?period=today&by=pool", month: "/cost?period=month&by=pool", saved: "/savings", began: "/progress" };
   const answers = await Promise.allSettled(Object.values(paths).map((path) => ask(path)));
   for (const [index, name] of Object.keys(paths).entries()) money[name] = answers[index].value ?? null;
   drawMoney();
@@ -29,6 +29,18 @@ function drawMoney() {
     put($(`${name}-more`), !cost ? "not known" : cost.metered_since === null ? "nothing is metered yet" : wastedOf(cost.total));
   }
   drawSavings();
+  drawProgress();
+}
+
+// The first weeks of metering against the last ones; nothing until there are two weeks.
+function drawProgress() {
+  const found = money.began?.progress;
+  $("began-tile").hidden = !found;
+  if (!found) return;
+  put($("began-share"), `${percent(found.first.usd_waste_ratio)} → ${percent(found.last.usd_waste_ratio)}`);
+  const weekly = found.usd_avoided == null ? null : Number(found.usd_avoided) / found.weeks;
+  const less = weekly == null ? "" : `, ${about(Math.abs(weekly))} a week ${weekly < 0 ? "more" : "less"} for the same work`;
+  put($("began-more"), `of the cost: ${count(found.weeks, "week")} from ${found.first_day} against those from ${found.last_day}${less}`);
 }
 
 // Today and this month are the same until the second day on record.

@@ -109,6 +109,8 @@ function drawHead() {
   put($("gpus"), totals.gpus.toLocaleString("en-US"));
   put($("machines"), `on ${count(totals.nodes, "node")}, ${totals.running.toLocaleString("en-US")} running`);
   put($("version"), `gpuwatch ${fleet.version}`);
+  put($("price-head"), `${sign().trim()}/h`);
+  put($("rate"), fleet.currency ? ` · 1 ${fleet.currency.code} = US$ ${Number(fleet.currency.usd)}${fleet.currency.as_of ? `, ${fleet.currency.as_of}` : ""}` : "");
   document.title = `${totals.gpus_by_activity.busy} of ${totals.gpus} GPUs busy · gpuwatch ${fleet.fleet}`;
   options($("pool"), fleet.pools, wanted.pool);
   options($("pause-pool"), fleet.pools, $("pause-pool").value);
@@ -212,7 +214,7 @@ function fill(row, node) {
   const words = whyWords(node);
   put(why.firstChild, words);
   if (why.title !== words) why.title = words;
-  put(price, node.usd_per_hour == null ? "–" : Number(node.usd_per_hour).toFixed(2));
+  put(price, node.usd_per_hour == null ? "–" : inOurs(node.usd_per_hour).toFixed(2));
 }
 
 // --- hands -------------------------------------------------------------------------------------------------------

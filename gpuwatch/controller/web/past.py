@@ -1,6 +1,7 @@
 """What the API answers from the ledger: past rounds, cost and savings."""
 
 from collections import Counter
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 import msgspec
@@ -12,9 +13,12 @@ from gpuwatch.ledger import Ledger, LedgerError, PastRound
 from gpuwatch.model.decision import Verb
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report import cost
+from gpuwatch.money.report.gather import since_began
 from gpuwatch.money.report.period import period_of
+from gpuwatch.money.report.progress_section import as_object
 from gpuwatch.money.report.saved import RecentSavings, recent_savings
 
+_PROGRESS_SECONDS = 3600.0  # it reads all that was metered
 _SAVINGS_SECONDS = 300.0  # they read the rows of every machine that was stopped
 
 
@@ -87,3 +91,17 @@ def savings(call: Call) -> RecentSavings:
         return recent_savings(ledger, state.zone, now, state.interval_seconds, standing, SpendBook(ledger).began())
 
     return state.seldom("savings", _SAVINGS_SECONDS, make)
+
+
+def progress(call: Call) -> schemas.ProgressPage:
+    """Waste of the first weeks of metering against the last ones."""
+    state = call.state
+
+    def make() -> schemas.ProgressPage:
+        ledger, now = state.ledger, state.clock.now()
+        began = SpendBook(ledger).began()
+        period = period_of(state.zone, now)
+        found = None if began is None else since_began(ledger, period, now, datetime.fromtimestamp(began / 1000, UTC))
+        return schemas.ProgressPage(progress=None if found is None else as_object(found))
+
+    return state.seldom("progress", _PROGRESS_SECONDS, make)

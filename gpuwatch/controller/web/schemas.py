@@ -12,6 +12,7 @@ from gpuwatch.ledger import RoundLine
 from gpuwatch.model.decision import Review
 from gpuwatch.model.fleet import State
 from gpuwatch.model.orders import Pause
+from gpuwatch.money.report.progress_section import ProgressDocument
 
 RoundId = Annotated[int, Meta(ge=1, le=2**53)]
 _YEAR_SECONDS = 366 * 86_400
@@ -200,6 +201,13 @@ class CostPage:
     by: str
     groups: tuple[CostGroup, ...]
     total: CostSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressPage:
+    """The first weeks of metering against the last ones; null while less than two weeks are metered."""
+
+    progress: ProgressDocument | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from gpuwatch.controller.web import fleet_view
 from gpuwatch.controller.workload_rows import workload_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.runtime.clock import Clock
@@ -173,4 +174,5 @@ class State:
             kubernetes=cluster_row(done.observation),
             pods=pod_rows(done.observation),
             workloads=workload_rows(done, self.rules),
+            currency=shown_in().document,
         )

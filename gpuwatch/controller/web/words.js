@@ -25,8 +25,11 @@ const wanted = { uses: new Set(), text: "", pool: "", next: "", sort: "next", do
 // --- words -------------------------------------------------------------------------------------------------------
 const now = () => Date.now() + skew;
 const use = (node) => node.activity ?? (node.state === "unknown" ? "unknown" : "off");
-const usd = (value) => value == null ? "–" : "$" + Number(value).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-const about = (value) => value == null || Math.abs(value) < 1000 ? usd(value) : "$" + Math.round(value).toLocaleString("en-US");
+const SIGNS = { CNY: "¥", EUR: "€", GBP: "£", INR: "₹", KRW: "₩" };
+const sign = () => fleet?.currency ? SIGNS[fleet.currency.code] ?? `${fleet.currency.code} ` : "$";
+const inOurs = (value) => fleet?.currency ? Number(value) / Number(fleet.currency.usd) : Number(value);
+const usd = (value) => value == null ? "–" : sign() + inOurs(value).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const about = (value) => value == null || Math.abs(inOurs(value)) < 1000 ? usd(value) : sign() + Math.round(inOurs(value)).toLocaleString("en-US");
 const percent = (ratio) => ratio == null ? "–" : (100 * ratio).toFixed(ratio < 0.1 && ratio > 0 ? 1 : 0) + " %";
 const count = (number, word) => `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
 const title = (node) => node.name === node.id ? node.id : node.name;

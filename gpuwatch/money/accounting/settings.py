@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Annotated, ClassVar
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -29,6 +30,10 @@ class EnergySettings:
     pue: Annotated[
         Annotated[float, Ge(1)] | None,
         Setting("Power usage effectiveness of the building: its energy / that of the machines in it."),
+    ] = None
+    usd_per_kwh: Annotated[
+        Annotated[Decimal, Ge(0)] | None,
+        Setting("Price of a kWh of the above, the building's share with it; power of machines of your own."),
     ] = None
     co2e_grams_per_kwh: Annotated[
         Annotated[float, Ge(0)] | None, Setting("Carbon intensity of the electricity, in grams of CO2e per kWh.")

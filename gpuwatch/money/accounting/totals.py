@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from typing import TypedDict, TypeVar
 
@@ -11,6 +12,7 @@ from gpuwatch.money.accounting.slices import Calendar
 
 _KNOWN_WASTE = tuple(USES.index(use) for use in (Use.IDLE, Use.PARKED, Use.STALLED, Use.DOWN))
 _USEFUL = USES.index(Use.USEFUL)
+_CENT = Decimal("0.01")
 _JOULES_PER_KWH = 3_600_000
 Name = TypeVar("Name", str, tuple[str, str])  # of a group
 TAG = "tag:"
@@ -216,7 +218,10 @@ def total_object(total: Total, cents: int, wasted_cents: int) -> TotalDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """Each factor apart; None where it is not stated. `measured_ratio` is of the billed GPU time; None without any."""
+    """Each factor apart; None where it is not stated. `measured_ratio` is of the billed GPU time; None without any.
+
+    `usd` is the power's price, which is in no other sum.
+    """
 
     gpu_kwh: float
     measured_ratio: float | None
@@ -224,6 +229,7 @@ class Energy:
     host_kwh: float | None
     facility_kwh: float | None  # of GPUs, and hosts where stated, by the PUE
     co2e_kg: float | None  # of the facility's where there is a PUE, else of GPUs' and hosts'
+    usd: Decimal | None  # of the same
 
 
 def energy(total: Total, factors: EnergySettings) -> Energy:
@@ -241,4 +247,5 @@ def energy(total: Total, factors: EnergySettings) -> Energy:
         host_kwh=host,
         facility_kwh=facility,
         co2e_kg=None if grams is None else used * grams / 1000,
+        usd=None if factors.usd_per_kwh is None else (Decimal(used) * factors.usd_per_kwh).quantize(_CENT),
     )

@@ -1,13 +1,14 @@
 """What `gpuwatch recommend instance` says: the memory a model takes, and the machines that hold it, ranked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from typing import TypedDict
 
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import Offer, format_usd
+from gpuwatch.model.money import Offer, cents_of, format_usd
 from gpuwatch.model.quantity import count_text
 from gpuwatch.model.similar_names import meant
 from gpuwatch.money.advice import instances, model_memory
@@ -39,7 +40,7 @@ class Choice:
         return None if self.run is None else estimate(self.load, each.candidate, self.run)
 
 
-def choose(
+def choose(  # noqa: PLR0913  one for each option
     load: Workload,
     *,
     providers: Sequence[str] = (),
@@ -48,8 +49,9 @@ def choose(
     most_machines: int = 8,
     recompute: Recompute | None = None,
     weights: Mapping[Factor, float] | None = None,
+    usd: Callable[[Offer], Decimal | None] | None = None,
 ) -> Choice:
-    """The machines of the built-in price table that hold the load.
+    """The machines of the built-in price table that hold the load; `usd` is what is paid for an hour of an offer.
 
     Raises:
         ValueError: the load cannot be, or the table has no such provider or region.
@@ -74,7 +76,7 @@ def choose(
         offered = sorted({f"{offer.provider} {offer.region}" for offer in catalogue.offers() if offer.region})
         raise ValueError(f"the price table has no {capacity} offers there; it has {', '.join(offered)}")
     ways = _WAYS if recompute is None else (recompute,)
-    found = tuple(instances.candidates(load, offers, _usd_per_hour, most_machines=most_machines, recompute=ways))
+    found = tuple(instances.candidates(load, offers, usd or _usd_per_hour, most_machines=most_machines, recompute=ways))
     chosen = instances.WEIGHTS if weights is None else weights
     ranked = instances.ranked(load, found, chosen)
     way = ranked[0].candidate.recompute if ranked else ways[-1]
@@ -89,7 +91,7 @@ def choose(
 
 
 def _usd_per_hour(offer: Offer) -> Decimal | None:
-    """List prices in other currencies are not compared: nothing is converted silently."""
+    """Without settings there is no rate: list prices in other currencies are not compared."""
     return offer.price_per_hour if offer.currency == "USD" else None
 
 
@@ -264,8 +266,8 @@ def _lines(choice: Choice, limit: int) -> Iterator[str]:
     if not choice.ranked:
         yield f"None of {choice.looked_at} offers holds it with up to {choice.most_machines} machines."
         return
-    training = () if choice.run is None else ("training", "US$")
-    heads = ("score", "machines", "GPUs", "each GPU holds", "USD/h", *training, *choice.weights)
+    training = () if choice.run is None else ("training", _money_head())
+    heads = ("score", "machines", "GPUs", "each GPU holds", f"{shown_in().code}/h", *training, *choice.weights)
     rows = [heads, *(_row(each, choice) for each in choice.ranked[:limit])]
     factors = range(len(heads) - len(choice.weights), len(heads))
     yield from aligned(rows, left={1, 2}, spare={column: rank for rank, column in enumerate(factors, start=1)})
@@ -279,6 +281,7 @@ def _lines(choice: Choice, limit: int) -> Iterator[str]:
     if len(choice.ranked) > limit:
         yield f"{len(choice.ranked) - limit} more hold it; --limit shows them."
     yield f"Of each GPU 1 GiB and 8 % are kept back. List prices as of {_dates(shown)}."
+    yield from filter(None, [shown_in().note])
     yield "docs/advice.md defines the score."
 
 
@@ -309,13 +312,17 @@ def _row(each: Ranked, choice: Choice) -> tuple[str, ...]:
     )
 
 
+def _money_head() -> str:
+    return "US$" if shown_in().code == "USD" else shown_in().code
+
+
 def _training(run: Estimate | None) -> tuple[str, ...]:
     """Its hours and money, as cells."""
     if run is None:
         return ()
     if run.hours is None:
         return ("never ends" if run.useful_ratio <= 0 else "not known", "not known")
-    return (format_duration(run.hours * 3600), "not known" if run.usd is None else f"{run.usd:,.0f}")
+    return (format_duration(run.hours * 3600), "not known" if run.usd is None else f"{cents_of(run.usd) / 100:,.0f}")
 
 
 def _about_training(choice: Choice, shown: Sequence[Ranked]) -> Iterator[str]:

@@ -110,7 +110,7 @@ def candidates(
             held_bytes=model_memory.per_gpu_bytes(parts, gpus),
             usable_bytes=model_memory.usable_bytes(offer.gpu_memory_bytes),
             usd_per_hour=None if price is None else price * machines,
-            notes=tuple(_notes(load, offer, machines, chosen)),
+            notes=tuple(_notes(load, offer, machines, chosen, priced=price is not None)),
         )
 
 
@@ -154,9 +154,9 @@ def _fitting(
     return best
 
 
-def _notes(load: Workload, offer: Offer, machines: int, recompute: Recompute) -> Iterator[str]:
-    if offer.price_per_hour is not None and offer.currency != "USD":
-        yield f"it costs {offer.price_per_hour} {offer.currency} an hour, which is not compared with dollars"
+def _notes(load: Workload, offer: Offer, machines: int, recompute: Recompute, *, priced: bool) -> Iterator[str]:
+    if offer.price_per_hour is not None and not priced:
+        yield f"it costs {offer.price_per_hour} {offer.currency} an hour, and prices.rates has no rate for that"
     card = CARDS.get(offer.gpu_model)
     if card is None:
         yield f"nothing is known of what a {offer.gpu_model} can do"

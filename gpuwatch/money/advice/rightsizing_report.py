@@ -9,6 +9,7 @@ from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.money import format_usd
 from gpuwatch.money.advice import rightsizing
 from gpuwatch.money.advice.rightsizing import Sizing
 from gpuwatch.money.prices import catalogue
@@ -115,7 +116,7 @@ def as_text(found: RightsizingReport) -> str:
 def _lines(found: RightsizingReport) -> Iterator[str]:
     advised = [each for each in found.advice if each.kind != "unknown"]
     for each in advised:
-        saved = "" if each.usd_per_month is None else f" (saves ${each.usd_per_month:,.0f} a month at list price)"
+        saved = "" if each.usd_per_month is None else f" (saves {format_usd(each.usd_per_month)} a month at list price)"
         yield f"{each.name} ({each.instance_type}, pool {each.pool}): {each.sentence}{saved}."
     if not advised:
         yield "No machine is larger than what was measured on it."

@@ -12,6 +12,15 @@ from decimal import Decimal, InvalidOperation
 from gpuwatch.runtime.printable import legible
 
 _MACHINE_TIME = ("BoxUsage", "SpotUsage", "DedicatedUsage", "HostBoxUsage", "Reservation:")
+# Usage types of AWS that are for no machine's time, after the code of the region: what people call them.
+_KINDS = (
+    ("SnapshotUsage", "snapshots"),
+    ("EBS:Volume", "disks"),
+    ("DataTransfer", "traffic"),
+    ("-Bytes", "traffic"),
+    ("ElasticIP", "addresses"),
+    ("PublicIPv4", "addresses"),
+)
 _PLAIN = frozenset({"", "Usage"})
 _HOUR = timedelta(hours=1)
 _LONGEST = timedelta(hours=25)
@@ -72,6 +81,7 @@ class Charge:
     machine: bool | None
     hours: Decimal | None
     plain: bool  # no commitment, discount, credit, tax or refund
+    kind: str = "other"  # of what is for no machine's time: traffic, disks, snapshots, addresses, other
 
 
 def mapped(mappings: Sequence[str]) -> Columns:
@@ -143,6 +153,7 @@ def _charge(
         machine=not usage or any(word in usage for word in _MACHINE_TIME),
         hours=_number(hours, columns.hours or "", line) if hours else None,
         plain=_cell(row, columns.line) in _PLAIN,
+        kind=next((kind for word, kind in _KINDS if word in usage), "other"),
     )
 
 

@@ -6,6 +6,7 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
+from gpuwatch.model.money import format_price
 from gpuwatch.money.accounting.totals import Total
 from gpuwatch.money.bill.parse import BillError, Charge
 
@@ -33,6 +34,7 @@ class Bill:
     lines: dict[Line, Billed] = field(default_factory=dict)
     other_of_machines: Fraction = Fraction(0)
     of_no_machine: Fraction = Fraction(0)
+    by_kind: dict[str, Fraction] = field(default_factory=dict)  # both of these together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,7 @@ def gathered(lines: Iterable[Charge], known: frozenset[str], rates: Mapping[str,
                 bill.other_of_machines += usd
             else:
                 bill.of_no_machine += usd
+            bill.by_kind[each.kind] = bill.by_kind.get(each.kind, Fraction(0)) + usd
             continue
         line = bill.lines.setdefault((each.resource, each.day), Billed())
         line.usd += usd
@@ -135,4 +138,4 @@ def _why(
 
 
 def _per_hour(usd: Fraction, hours: Fraction) -> str:
-    return f"${float(usd / hours):.4f} an hour" if hours else "no hours"
+    return f"{format_price(usd / hours)} an hour" if hours else "no hours"

@@ -90,7 +90,8 @@ class DifferenceDocument(TypedDict):
 class ReconcileDocument(TypedDict):
     """A bill compared with the ledger, over the days of the bill, which are those of `timezone`.
 
-    `usd_other_of_machines` is what the bill has for machines besides their time, `usd_of_no_machine` the rest.
+    `usd_other_of_machines` is what the bill has for machines besides their time, `usd_of_no_machine` the rest, and
+    `usd_by_kind` the same money by kind: traffic, disks, snapshots, addresses, other.
     `equal` is the number of lines that agree to the cent.
     """
 
@@ -101,6 +102,7 @@ class ReconcileDocument(TypedDict):
     usd_metered: str
     usd_other_of_machines: str
     usd_of_no_machine: str
+    usd_by_kind: dict[str, str]
     equal: int
     differences: list[DifferenceDocument]
 
@@ -115,6 +117,7 @@ def as_object(result: Compared) -> ReconcileDocument:
         "usd_metered": _text(result.found.metered_usd),
         "usd_other_of_machines": _text(result.bill.other_of_machines),
         "usd_of_no_machine": _text(result.bill.of_no_machine),
+        "usd_by_kind": {kind: _text(usd) for kind, usd in sorted(result.bill.by_kind.items())},
         "equal": result.found.equal,
         "differences": [
             {
@@ -150,10 +153,16 @@ def as_text(result: Compared, limit: int) -> str:
     other, none = result.bill.other_of_machines, result.bill.of_no_machine
     if other or none:
         apart = f"{format_usd(other)} for traffic and the like of machines and {format_usd(none)} of other resources"
-        lines.append(f"The bill also has {apart}.")
+        kinds = [f"{format_usd(usd)} {kind}" for kind, usd in sorted(result.bill.by_kind.items(), key=_dearest)]
+        by_kind = f" By kind: {', '.join(kinds)}." if result.bill.by_kind.keys() - {"other"} else ""
+        lines.append(f"The bill also has {apart}.{by_kind}")
     if result.zone.key != "UTC":
         lines.append(f"Days are those of {result.zone.key}; lines of a whole day in the bill are days of UTC.")
     return "\n".join(lines)
+
+
+def _dearest(item: tuple[str, Fraction]) -> tuple[Fraction, str]:
+    return -item[1], item[0]
 
 
 def _text(usd: Fraction) -> str:

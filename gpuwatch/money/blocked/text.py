@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import format_usd
 from gpuwatch.money.blocked.blocked import Blocked, Group, Money
 from gpuwatch.money.blocked.obstacles import ADVICE, IN_DOUBT, Obstacle
@@ -102,7 +103,7 @@ def nodes_text(group: Group) -> str:
 
 def _groups(groups: Sequence[Group], width: int, told: Collection[Obstacle]) -> Iterator[str]:
     """A line for each, and beneath it what to do about it, unless another group has said so."""
-    rows = [("$/DAY", "NODES", "GPUS", HELD_BY), *(_row(group) for group in groups)]
+    rows = [(f"{shown_in().head}/DAY", "NODES", "GPUS", HELD_BY), *(_row(group) for group in groups)]
     head, *lines = aligned(rows, left={3})
     yield head
     for line, group in zip(lines, groups, strict=True):
@@ -115,7 +116,12 @@ def _groups(groups: Sequence[Group], width: int, told: Collection[Obstacle]) -> 
 
 
 def _row(group: Group) -> tuple[str, str, str, str]:
-    return usd_text(group.money).removeprefix("$"), f"{group.money.nodes:,}", f"{group.money.gpus:,}", group.name
+    return (
+        usd_text(group.money).removeprefix(shown_in().sign),
+        f"{group.money.nodes:,}",
+        f"{group.money.gpus:,}",
+        group.name,
+    )
 
 
 def _details(group: Group, *, told: bool) -> Iterator[tuple[str, str]]:

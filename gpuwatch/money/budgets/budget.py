@@ -134,8 +134,12 @@ def state(
 
 
 def crossed(state: BudgetState, budget: Budget, before: BudgetState | None, now: datetime) -> BudgetState:
-    """The state with the thresholds it has reached; those of this month that were known before stay as they were."""
-    crossings = before.crossings if before is not None and before.month == state.month else ()
+    """The state with the thresholds it has reached; those of this month that were known before stay as they were.
+
+    With another sum, all its thresholds are open again: what was reached of the old one says nothing of it.
+    """
+    same = before is not None and (before.month, before.usd_per_month) == (state.month, state.usd_per_month)
+    crossings = before.crossings if before is not None and same else ()
     known = {(each.ratio, each.on): each for each in crossings}
     levels: dict[Basis, Decimal | None] = {"actual": state.spent_usd, "forecast": state.forecast_usd}
     for ratio in budget.ratios:

@@ -44,6 +44,13 @@ class Budget:
             "Shares of it that are reported, once a month each, when they are spent and when they are forecast to be."
         ),
     ] = ("50%", "80%", "100%")
+    notify: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Setting(
+            "Names of notify.receivers that get a message at each threshold, once a month each, in both modes. Without "
+            "any, the log alone says it."
+        ),
+    ] = ()
     block_growth: Annotated[
         When, Setting("Add no machine to the scope: once all of it is spent (actual), or is forecast to be, or never.")
     ] = "never"

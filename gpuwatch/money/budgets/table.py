@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TypedDict
 
 from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.currency import CurrencyDocument, shown_in
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import format_usd
 from gpuwatch.runtime.printable import legible
@@ -21,12 +22,13 @@ class BudgetDocument(TypedDict):
     """The budgets as the round at that time saw them."""
 
     at: datetime
+    currency: CurrencyDocument | None
     budgets: list[BudgetState]
 
 
 def as_object(states: Sequence[BudgetState], at: datetime) -> BudgetDocument:
     """Money as decimal texts, times in UTC."""
-    return {"at": at, "budgets": list(states)}
+    return {"at": at, "currency": shown_in().document, "budgets": list(states)}
 
 
 def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
@@ -35,6 +37,8 @@ def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
     lines += aligned([_HEADS, *(_row(each) for each in states)], spare=_SPARE)
     for each in states:
         lines += ["", f"{each.name}: {each.scope}", *(f"    {line}" for line in _about(each, at))]
+    if shown_in().note is not None:
+        lines += ["", shown_in().note or ""]
     age = (now - at).total_seconds()
     if age > _OLD_SECONDS:
         lines += ["", f"Warning: that round is {format_duration(age)} old; what was billed since is not known."]

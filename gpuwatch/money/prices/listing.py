@@ -60,12 +60,19 @@ def rows(offers: Sequence[Offer], books: Mapping[str, Book], now: datetime) -> l
     """Each offer with what is paid, the cheapest GPU of a cloud and region first."""
     made = []
     for each in offers:
-        zone = each.region if each.capacity_type is CapacityType.SPOT else ""
-        region = _region(each)
-        hire = PriceKey(instance_type=each.instance_type, region=region, zone=zone, capacity_type=each.capacity_type)
-        paid = books[each.provider].find(hire, now) if each.region else NoPrice(why="no price of it is known offline")
+        paid = paid_for(each, books, now)
         made.append(Row(offer=each, paid=paid, ratio=_ratio(each, offers), age_days=(now.date() - each.as_of).days))
     return sorted(made, key=_order)
+
+
+def paid_for(offer: Offer, books: Mapping[str, Book], now: datetime) -> Price | NoPrice:
+    """What is to be paid for an offer by the settings."""
+    if not offer.region:
+        return NoPrice(why="no price of it is known offline")
+    zone = offer.region if offer.capacity_type is CapacityType.SPOT else ""
+    kind, region = offer.instance_type, _region(offer)
+    hire = PriceKey(instance_type=kind, region=region, zone=zone, capacity_type=offer.capacity_type)
+    return books[offer.provider].find(hire, now)
 
 
 def asked_for(offer: Offer, *, provider: str | None, region: str | None, gpu: str | None) -> bool:

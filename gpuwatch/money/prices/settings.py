@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Gt, MinLen
 
+from gpuwatch.model.currency import DOLLARS, Currency
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 
@@ -77,7 +79,35 @@ class PriceSettings:
         dict[str, Annotated[Decimal, Gt(0)]],
         Setting("US dollars for one unit of another currency; without its rate, a price in it is unknown."),
     ] = field(default_factory=dict)
+    rates_as_of: Annotated[
+        _Text | None, Setting("The day of these rates, such as 2026-11-20; it is shown wherever a rate is used.")
+    ] = None
     live: LivePriceSettings = field(default_factory=LivePriceSettings)
+
+
+def currency_of(prices: PriceSettings, code: str) -> Currency:
+    """The currency of texts, by its rate; US dollars where the rate is missing."""
+    rate = prices.rates.get(code)
+    if code == "USD" or rate is None:
+        return DOLLARS
+    return Currency(code=code, usd=rate, as_of=_day(prices.rates_as_of))
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def of_shown(prices: PriceSettings, code: str) -> Iterator[Contradiction]:
+    """What is wrong with the currency of texts."""
+    if code not in {"USD", *prices.rates}:
+        yield Contradiction(
+            keys=(("currency",), ("prices", "rates")),
+            wrong=f"prices.rates has no rate for {code}",
+            right=f'prices.rates: {{{code}: "what one is worth in US dollars"}}',
+        )
 
 
 def contradictions(prices: PriceSettings) -> Iterator[Contradiction]:
@@ -88,6 +118,12 @@ def contradictions(prices: PriceSettings) -> Iterator[Contradiction]:
             yield Contradiction(
                 keys=(("prices", *path),), wrong=f"{code!r} is no currency", right="a code such as USD or CNY"
             )
+    if prices.rates_as_of is not None and _day(prices.rates_as_of) is None:
+        yield Contradiction(
+            keys=(("prices", "rates_as_of"),),
+            wrong=f"{prices.rates_as_of!r} is no day",
+            right="a day such as 2026-11-20",
+        )
     if prices.rates.get("USD", 1) != 1:
         yield Contradiction(
             keys=(("prices", "rates", "USD"),), wrong="a US dollar is not worth that", right="no rate for USD"

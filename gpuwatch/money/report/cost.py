@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import TypedDict
 
-from gpuwatch.model.money import format_cents
+from gpuwatch.model.currency import CurrencyDocument, shown_in
+from gpuwatch.model.money import format_usd
 from gpuwatch.model.usage import HOUR_MS, USES
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
@@ -29,6 +30,7 @@ from gpuwatch.runtime.table import aligned
 
 _CENT = Fraction(1, 100)
 _LEAST_ASKED = ("silent", "unknown", "down", "stalled", "parked")
+_OLD_DAYS = 90
 _MANY_MS = 1000 * HOUR_MS  # from there on tenths of an hour, below hundredths
 _WASTE = "no use: billed GPU-hours without useful activity, of all billed GPU-hours; of cost: wasted, of the cost"
 
@@ -43,6 +45,7 @@ class Report:
     whole: Total
     began: int | None
     cut: bool
+    prices: tuple[date, date] | None = None  # the oldest and the newest; None: no price has a day
 
 
 def spent(spend: SpendBook, period: Period, by: str) -> Report:
@@ -55,6 +58,7 @@ def spent(spend: SpendBook, period: Period, by: str) -> Report:
     group = grouping(by, Calendar(period.zone))
     rows = spend.rows(period.since, period.until, by_node=by == "node", by_time=by == "day")
     groups = totals(rows, group)
+    days = [row.terms.price_as_of for row in rows if row.terms.price_as_of is not None]
     return Report(
         period=period,
         by=by,
@@ -62,6 +66,7 @@ def spent(spend: SpendBook, period: Period, by: str) -> Report:
         whole=whole(groups.values()),
         began=spend.began(),
         cut=spend.cut(period.since, period.until),
+        prices=(min(days), max(days)) if days else None,
     )
 
 
@@ -90,8 +95,11 @@ class CostDocument(TypedDict):
     metered_since: datetime | None
     cut: bool
     by: str
+    currency: CurrencyDocument | None
     groups: list[CostGroup]
     total: CostTotal
+    prices_from: date | None
+    prices_to: date | None
     wrong: list[str] | None
     unused: UnusedDocument | None
 
@@ -107,6 +115,7 @@ def as_object(report: Report, factors: EnergySettings) -> CostDocument:
         "metered_since": None if report.began is None else _time(report.began),
         "cut": report.cut,
         "by": report.by,
+        "currency": shown_in().document,
         "groups": [
             {
                 "name": name,
@@ -116,6 +125,8 @@ def as_object(report: Report, factors: EnergySettings) -> CostDocument:
             for name, each in report.groups.items()
         ],
         "total": {**total_object(report.whole, cost, wasted), "energy": energy(report.whole, factors)},
+        "prices_from": None if report.prices is None else report.prices[0],
+        "prices_to": None if report.prices is None else report.prices[1],
         "wrong": None,
         "unused": None,
     }
@@ -133,10 +144,11 @@ def as_text(report: Report, factors: EnergySettings) -> str:
     ]
     lines.append(f"{_WASTE}; silent: no round observed that time; unknown: the use of that time is not known.")
     lines += notes(report.whole)
+    lines += _age(report)
     if report.cut:
         lines.append("A row lies across the begin or the end of this period: it counts to the one in which it begins.")
     lines += _energy_lines(energy(report.whole, factors))
-    return "\n".join(lines)
+    return "\n".join([*lines, *filter(None, [shown_in().note])])
 
 
 def notes(total: Total) -> list[str]:
@@ -144,11 +156,24 @@ def notes(total: Total) -> list[str]:
     lines = []
     doubtful = total.usd_wasted - total.usd_wasted_for_sure
     if doubtful:
-        lines.append(f"Of what was wasted {format_cents(round(doubtful / _CENT))} are of silent and unknown time.")
+        lines.append(f"Of what was wasted {format_usd(doubtful)} are of silent and unknown time.")
     if total.unpriced_ms:
         hours = total.unpriced_ms / HOUR_MS
         lines.append(f"{hours:.1f} machine-hours have no known price: they are in no sum of money.")
     return lines
+
+
+def _age(report: Report) -> list[str]:
+    """Of which days the prices are: list prices change, and old ones mislead."""
+    if report.prices is None:
+        return []
+    oldest, newest = report.prices
+    days = (report.period.first - oldest).days
+    span = f"{oldest}" if oldest == newest else f"{oldest} to {newest}"
+    old = ""
+    if days > _OLD_DAYS:
+        old = f"; the oldest is {days} days older than this period: see `gpuwatch prices`, prices.live"
+    return [f"Prices are of {span}{old}."]
 
 
 def _table(report: Report) -> list[str]:
@@ -158,8 +183,8 @@ def _table(report: Report) -> list[str]:
         columns[use.value] = {name: Fraction(each.gpu_ms_by_use[use]) for name, each in report.groups.items()}
     digits = 1 if report.whole.gpu_ms >= _MANY_MS else 2
     hours = {head: shown(column, Fraction(HOUR_MS, 10**digits)) for head, column in columns.items()}
-    cost = shown({name: each.usd for name, each in report.groups.items()}, _CENT)
-    wasted = shown({name: each.usd_wasted for name, each in report.groups.items()}, _CENT)
+    cost = shown({name: each.usd for name, each in report.groups.items()}, shown_in().cent)
+    wasted = shown({name: each.usd_wasted for name, each in report.groups.items()}, shown_in().cent)
     rows = [[report.by, *columns, "no use", "cost", "wasted", "of cost"]]
     for name, each in sorted(report.groups.items(), key=lambda item: (-item[1].usd, -item[1].gpu_ms, item[0])):
         cells = [f"{parts[name] / 10**digits:,.{digits}f}" for _, parts in hours.values()]
@@ -200,6 +225,8 @@ def _energy_lines(found: Energy) -> list[str]:
         line += f"; {found.host_kwh:,.1f} kWh of the hosts by cost.energy.host_watts"
     if found.facility_kwh is not None:
         line += f"; {found.facility_kwh:,.1f} kWh with the building by cost.energy.pue"
+    if found.usd is not None:
+        line += f"; {format_usd(found.usd)} of power by cost.energy.usd_per_kwh, in no sum above"
     if found.co2e_kg is not None:
         line += f"; {found.co2e_kg:,.1f} kg of CO2e by cost.energy.co2e_grams_per_kwh"
     return [line + "."]

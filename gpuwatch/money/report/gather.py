@@ -1,6 +1,6 @@
 """Asks the ledger for all that a report is made of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -17,11 +17,14 @@ from gpuwatch.money.blocked.blocked import Blocked, blocked
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.period import Period
+from gpuwatch.money.report.progress import Event, Progress, progress
 from gpuwatch.money.report.report import LEAD_DAYS, Facts, Report, Rounds, reported
 from gpuwatch.money.report.saved import saved_in, stops_of
+from gpuwatch.policies import PoolRules
 
 _DAY = timedelta(days=1)
 _HISTORY = timedelta(days=400)  # for the forecast
+_RULE_WEEKS = 13  # whose rounds are looked at for other rules: each is read whole
 _NEWEST = 20  # actions that are listed in full
 _OF_STOPPED = frozenset({LeftoverKind.STOPPED_VOLUME, LeftoverKind.STOPPED_ADDRESS})
 
@@ -68,8 +71,33 @@ def gathered(
             inventory=None if newest is None else inventory(newest.observation, newest.decisions, newest.reviews),
             blocked=_blocked(newest),
             budgets=() if last is None else last.observation.budgets,
+            progress=None if began is None else since_began(ledger, period, now, began),
         )
     )
+
+
+def since_began(ledger: Ledger, period: Period, now: datetime, began: datetime) -> Progress | None:
+    """The first weeks against the last whole ones up to the end of the period; None: less than two weeks."""
+    zone = period.zone
+    end = min(period.after, now.astimezone(zone).date())
+    calendar = Calendar(zone)
+    since = int(began.timestamp()) - 25 * 3600  # a sealed day's row begins at its midnight
+    rows = SpendBook(ledger).rows(since, calendar.midnight(end), by_time=True)
+    events = [*ActionHistory(ledger).events(began, now), *_rule_changes(ledger, began, calendar.midnight(end))]
+    return progress(rows, began, end, calendar, events)
+
+
+def _rule_changes(ledger: Ledger, began: datetime, end: int) -> Iterator[Event]:
+    """Pools with other rules at the end of a week than at its begin, as far as rounds are kept whole."""
+    known: Mapping[str, PoolRules] | None = None
+    for week in range(_RULE_WEEKS, -1, -1):
+        at = _utc(end) - week * 7 * _DAY
+        past = _last_round(ledger, began, at) if at >= began else None
+        rules = None if past is None or past.rulebook is None else past.rulebook.pools
+        if rules is not None and known is not None:
+            for pool in sorted(pool for pool in {*rules, *known} if rules.get(pool) != known.get(pool)):
+                yield Event(at=at - timedelta(seconds=1), what=f"new rules of pool {pool}")
+        known = rules or known
 
 
 def _blocked(newest: PastRound | None) -> Blocked | None:

@@ -10,15 +10,24 @@ from sqlalchemy import func, select
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.tables import CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SPEND, STOPPED
+from gpuwatch.ledger.tables import BACKTESTS, CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SPEND, STOPPED
 from gpuwatch.model.decision import FINAL, Reason, Status, Verb
 from gpuwatch.model.usage import USES, milliseconds
 from gpuwatch.money.accounting.savings import Ran, Turn
+from gpuwatch.money.report.progress import Event
 from gpuwatch.money.report.report import ActionRecord, Actions, Order, Rounds
 
 _TURNS = (Verb.STOP, Verb.START, Verb.TERMINATE)
 _NAMED_AT_MOST = 500  # of a database's variables; beyond, all nodes are read
 _BILLED = func.sum(sum((SPEND.c[f"node_{use}_ms"] for use in USES[1:]), SPEND.c[f"node_{USES[0]}_ms"]))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SAID = {
+    "enforce": "mode: enforce",
+    "observe": "mode: observe",
+    "pause": "pause of {pool}",
+    "resume": "resume of {pool}",
+    "away": "a time without rounds",
+}
 _FINAL = tuple(status.value for status in FINAL)
 
 
@@ -89,6 +98,26 @@ class ActionHistory:
             )
             for key, node_id, verb, pool, owner, usd, at in map(tuple, rows)
         ]
+
+    def events(self, since: datetime, until: datetime) -> list[Event]:
+        """What may have changed the waste: modes, pauses, times without rounds, tried rules, stops, starts."""
+        query = select(CONTROLS).where(CONTROLS.c.verb.in_(tuple(_SAID)), CONTROLS.c.at >= text(since))
+        tried = select(BACKTESTS.c.at, BACKTESTS.c.pool, BACKTESTS.c.rules).where(BACKTESTS.c.at >= text(since))
+        with self._store.reading() as db:
+            controls = db.execute(query.where(CONTROLS.c.at < text(until)).order_by(CONTROLS.c.id)).all()
+            tests = db.execute(tried.where(BACKTESTS.c.at < text(until)).order_by(BACKTESTS.c.id)).all()
+        found = [
+            Event(at=datetime.fromisoformat(row.at), what=_SAID[row.verb].format(pool=row.pool or "all pools"))
+            for row in controls
+        ]
+        known: dict[str, str] = {}
+        for row in tests:
+            if known.get(row.pool, row.rules) != row.rules:
+                found.append(Event(at=datetime.fromisoformat(row.at), what=f"new rules of pool {row.pool}"))
+            known[row.pool] = row.rules
+        begin = milliseconds(since)
+        turns = [turn for turn in self.turns(since, until) if turn.at >= begin]
+        return [*found, *(Event(at=_EPOCH + timedelta(milliseconds=turn.at), verb=turn.verb) for turn in turns)]
 
     def stopped(self) -> frozenset[str]:
         """The keys of stops that hold until now."""

@@ -9,14 +9,17 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saved, Saving
-from gpuwatch.money.accounting.totals import plain_usd, shown, total_object
+from gpuwatch.money.accounting.totals import Total, TotalDocument, plain_usd, shown, total_object
 from gpuwatch.money.forecast.month_end import MonthEnd
+from gpuwatch.money.report import progress_section
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.json_types import (
     ActionsDocument,
     GroupSaving,
+    GroupTotal,
     HealthDocument,
     MachinesDocument,
     MonthDocument,
@@ -26,7 +29,7 @@ from gpuwatch.money.report.json_types import (
     SavingDocument,
     StepTotal,
 )
-from gpuwatch.money.report.report import Actions, Report, Step
+from gpuwatch.money.report.report import Actions, Line, Report, Step
 from gpuwatch.money.report.sections import headline, title
 
 _CENT = Fraction(1, 100)
@@ -43,18 +46,16 @@ def as_object(report: Report) -> ReportDocument:
         "timezone": period.zone.key,
         "made_at": facts.now,
         "over": report.over,
-        "total": total_object(report.whole, report.cents, report.wasted_cents),
+        "currency": shown_in().document,
+        "total": _total(report.whole),
         "before": None
         if report.before is None
         else {
             "since": _seconds(period.before.since),
             "until": _seconds(period.before.until),
-            **total_object(report.before, round(report.before.usd / _CENT), round(report.before.usd_wasted / _CENT)),
+            **_total(report.before),
         },
-        "by": {
-            by: [{"name": line.name, **total_object(line.total, line.cents, line.wasted_cents)} for line in lines]
-            for by, lines in report.slices.items()
-        },
+        "by": {by: _lines(lines) for by, lines in report.slices.items()},
         "unit": report.unit,
         "steps": _steps(report.steps),
         "saved": _saved(facts.saved),
@@ -68,6 +69,7 @@ def as_object(report: Report) -> ReportDocument:
             "year": [_month(each) for each in report.year],
             "none_because": report.no_forecast,
         },
+        "progress": None if facts.progress is None else progress_section.as_object(facts.progress),
         "energy": report.energy,
         "missing": {
             "metered_since": facts.began,
@@ -78,6 +80,17 @@ def as_object(report: Report) -> ReportDocument:
             "cut": facts.cut,
         },
     }
+
+
+def _total(total: Total) -> TotalDocument:
+    return total_object(total, round(total.usd / _CENT), round(total.usd_wasted / _CENT))
+
+
+def _lines(lines: tuple[Line, ...]) -> list[GroupTotal]:
+    """In cents of dollars, which add up to the whole's."""
+    _, cents = shown({line.name: line.total.usd for line in lines}, _CENT)
+    _, wasted = shown({line.name: line.total.usd_wasted for line in lines}, _CENT)
+    return [{"name": line.name, **total_object(line.total, cents[line.name], wasted[line.name])} for line in lines]
 
 
 def _steps(steps: tuple[Step, ...]) -> list[StepTotal]:

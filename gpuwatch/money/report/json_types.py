@@ -6,11 +6,13 @@ Money is a text to the cent, so that the lines of each slicing add up to the who
 from datetime import date, datetime
 from typing import TypedDict
 
+from gpuwatch.model.currency import CurrencyDocument
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import State
 from gpuwatch.model.health import Health
 from gpuwatch.money.accounting.totals import Energy, TotalDocument
 from gpuwatch.money.blocked.blocked import Blocked
+from gpuwatch.money.report.progress_section import ProgressDocument
 from gpuwatch.money.report.report import Order
 
 
@@ -193,6 +195,7 @@ class ReportDocument(TypedDict):
     """A report on the days from `since` to before `until`; `over`: they have ended.
 
     `by` has the slicings. `steps` are hours, days or months, as `unit` says. `blocked` is of the last round.
+    `progress` is null while less than two weeks are metered.
     """
 
     title: str
@@ -202,6 +205,7 @@ class ReportDocument(TypedDict):
     timezone: str
     made_at: datetime
     over: bool
+    currency: CurrencyDocument | None
     total: TotalDocument
     before: EarlierTotal | None
     by: dict[str, list[GroupTotal]]
@@ -214,5 +218,6 @@ class ReportDocument(TypedDict):
     budgets: list[ReportBudget]
     forecast: ForecastDocument
     blocked: Blocked | None
+    progress: ProgressDocument | None
     energy: Energy
     missing: MissingDocument

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from fractions import Fraction
 
 from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saving
@@ -13,7 +13,6 @@ from gpuwatch.money.budgets.table import TOO_EARLY
 from gpuwatch.money.report.blocks import Part, Table, Words, percent
 from gpuwatch.money.report.report import Report
 
-_CENT = Fraction(1, 100)
 _HOW = (
     "An estimate: the hours from when gpuwatch stopped a machine to when it next ran, at the price frozen with the "
     "stop. It assumes that without the stop the machine would have run idle until it was started "
@@ -29,14 +28,14 @@ def saved(report: Report) -> Iterator[Part]:
     if savings.stops:
         stops = f"{savings.stops:,} stop{'s' if savings.stops != 1 else ''}"
         hours = f"{whole.ms / HOUR_MS:,.1f} machine-hours"
-        yield Words((f"{stops} saved {hours}, about {format_cents(round(whole.usd / _CENT))}.",))
+        yield Words((f"{stops} saved {hours}, about {format_usd(whole.usd)}.",))
         for by, parts in (("pool", savings.by_pool), ("owner", savings.by_owner)):
             yield _parts(by, parts, whole)
     notes = []
     if whole.unpriced_ms:
         notes.append(f"{whole.unpriced_ms / HOUR_MS:,.1f} of these hours have no known price.")
     if savings.stops and savings.still_known:
-        still = format_cents(round(whole.still_usd / _CENT))
+        still = format_usd(whole.still_usd)
         notes.append(f"What stopped machines' disks and addresses cost meanwhile, {still}, is taken off.")
     elif savings.stops:
         notes.append("What the stopped machines' disks cost meanwhile was not asked, and is not taken off.")
@@ -48,13 +47,13 @@ def saved(report: Report) -> Iterator[Part]:
 
 def _parts(by: str, parts: Mapping[str, Saving], whole: Saving) -> Table:
     """The largest first, the others in one row; all rows add up to the last."""
-    _, cents = shown({name: each.usd for name, each in parts.items()}, _CENT)
+    _, cents = shown({name: each.usd for name, each in parts.items()}, shown_in().cent)
     names = sorted(parts, key=lambda name: (-cents[name], -parts[name].ms, name))
     rows = [(name, f"{parts[name].ms / HOUR_MS:,.1f}", format_cents(cents[name])) for name in names[:_MOST]]
     if rest := names[_MOST:]:
         hours = sum(parts[name].ms for name in rest) / HOUR_MS
         rows.append((f"{len(rest):,} others", f"{hours:,.1f}", format_cents(sum(cents[name] for name in rest))))
-    rows.append(("all", f"{whole.ms / HOUR_MS:,.1f}", format_cents(round(whole.usd / _CENT))))
+    rows.append(("all", f"{whole.ms / HOUR_MS:,.1f}", format_usd(whole.usd)))
     heads = (by, "machine-hours", "saved")
     return Table(caption=f"Saved by {by}", heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True)
 
@@ -132,6 +131,8 @@ def energy(report: Report) -> Iterator[Part]:
         words.append(f"{used.host_kwh:,.1f} kWh of the hosts, by cost.energy.host_watts.")
     if used.facility_kwh is not None:
         words.append(f"{used.facility_kwh:,.1f} kWh with the building, by cost.energy.pue.")
+    if used.usd is not None:
+        words.append(f"{format_usd(used.usd)} of power, by cost.energy.usd_per_kwh; it is in no sum above.")
     if used.co2e_kg is not None:
         words.append(f"{used.co2e_kg:,.1f} kg of CO2e, by cost.energy.co2e_grams_per_kwh.")
     yield Words(tuple(words))

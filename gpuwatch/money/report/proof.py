@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from fractions import Fraction
 from operator import add
 
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import format_cents
 from gpuwatch.model.usage import GPU, HOUR_MS, JOULES, HourKey, Terms
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row, Total, grouping, shown
 from gpuwatch.money.report.cost import Report
-
-_CENT = Fraction(1, 100)
 
 
 @dataclass(slots=True)
@@ -60,7 +58,7 @@ def as_text(proof: Proof) -> str:
 def _group(proof: Proof, name: str, by_terms: dict[int, list[int]]) -> Iterator[str]:
     """One group's lines."""
     money = {str(number): _one(proof.terms[number], amounts).usd for number, amounts in by_terms.items()}
-    total, parts = shown(money, _CENT)
+    total, parts = shown(money, shown_in().cent)
     yield f"{name}: {format_cents(total)}"
     for number, amounts in sorted(by_terms.items()):
         terms = proof.terms[number]

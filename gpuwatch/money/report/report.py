@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
 from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.usage import Terms, Use
 from gpuwatch.money.accounting.savings import Saved
@@ -21,9 +22,9 @@ from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.period import Period
+from gpuwatch.money.report.progress import Progress
 
 SLICES = ("cloud", "pool", "owner", "account", "type", "region", "capacity", "node")
-_CENT = Fraction(1, 100)
 _DAY = timedelta(days=1)
 _FORMS = {"hour": "%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m"}
 _MOST_DAYS = 62  # beyond, steps are months
@@ -32,7 +33,7 @@ LEAD_DAYS = 14  # before a day's report, for its chart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One group of a slicing; its cents add up with those of the others to the whole's."""
+    """One group of a slicing; its cents, of the currency of texts, add up with those of the others to the whole's."""
 
     name: str
     total: Total
@@ -119,6 +120,7 @@ class Facts:
     inventory: Inventory | None = None
     blocked: Blocked | None = None  # as the inventory; None: no round is kept whole
     budgets: tuple[BudgetState, ...] = ()
+    progress: Progress | None = None  # None: less than two weeks are metered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +160,8 @@ def reported(facts: Facts) -> Report:
     slices = {by: lines(merged(parts, grouping(by, calendar))) for by in (*SLICES, *tags)}
     times = _by_time(facts.times)
     total = whole(each for _, each in parts)
-    whole_cents, _ = shown({"": total.usd}, _CENT)
-    wasted_cents, _ = shown({"": total.usd_wasted}, _CENT)
+    whole_cents, _ = shown({"": total.usd}, shown_in().cent)
+    wasted_cents, _ = shown({"": total.usd_wasted}, shown_in().cent)
     earlier = [each for begin, each in times.items() if before.since <= begin < before.until]
     within = {begin: each for begin, each in times.items() if period.since <= begin < period.until}
     month, year, trouble = _forecasts(facts, times, calendar)
@@ -196,8 +198,8 @@ def merged(parts: Iterable[tuple[Row, Total]], group: Callable[[Row], str]) -> d
 
 def lines(groups: Mapping[str, Total]) -> tuple[Line, ...]:
     """With their cents, what wasted the most first."""
-    _, cents = shown({name: each.usd for name, each in groups.items()}, _CENT)
-    _, wasted = shown({name: each.usd_wasted for name, each in groups.items()}, _CENT)
+    _, cents = shown({name: each.usd for name, each in groups.items()}, shown_in().cent)
+    _, wasted = shown({name: each.usd_wasted for name, each in groups.items()}, shown_in().cent)
     made = [Line(name=name, total=each, cents=cents[name], wasted_cents=wasted[name]) for name, each in groups.items()]
     return tuple(sorted(made, key=_worst_first))
 

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import format_cents, format_usd
+from gpuwatch.model.money import cents_of, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, shown, whole
 from gpuwatch.money.report import fleet_sections, held_section, money_sections
 from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, percent, usd
+from gpuwatch.money.report.progress_section import since_we_began
 from gpuwatch.money.report.report import Line, Report, Step
 
 _MOST_LINES = 10
 _SHOWN = frozenset({"pool", "owner", "node"})  # the others are in the JSON document
-_CENT = Fraction(1, 100)
 _TENTH_HOUR = Fraction(HOUR_MS, 10)
 OVER_TIME = "Cost over time"
 WASTE = "Wasted is what GPUs cost while they did nothing useful; shares of it are of the cost"
@@ -38,14 +39,14 @@ def headline(report: Report) -> str:
         sentence += f"; {usd(report.whole, report.wasted_cents)} of it ({percent(of_cost)}) was wasted"
     elif waste is not None:
         sentence += f"; {percent(waste)} of the GPU-hours were wasted"
-    return f"{sentence}. {_saved_words(report)}".strip()
+    return " ".join(filter(None, (f"{sentence}.", _saved_words(report), shown_in().note)))
 
 
 def _saved_words(report: Report) -> str:
     saved = report.facts.saved.whole
     if not saved.ms:
         return ""
-    return f"Stopping idle machines saved about {format_cents(round(saved.usd / _CENT))}."
+    return f"Stopping idle machines saved about {format_usd(saved.usd)}."
 
 
 def sections(report: Report) -> Iterator[Section]:
@@ -65,7 +66,7 @@ def figures(report: Report) -> Figures:
     made = [
         Figure("Cost", usd(total, report.cents), against(report)),
         Figure("Wasted", usd(total, report.wasted_cents), _wasted_part(total)),
-        Figure("Saved (estimate)", f"{format_cents(round(saved.whole.usd / _CENT))}{lacking}", stops),
+        Figure("Saved (estimate)", f"{format_usd(saved.whole.usd)}{lacking}", stops),
         Figure("Useful", "-" if waste is None else percent(1 - waste), f"of {total.gpu_ms / HOUR_MS:,.1f} GPU-hours"),
     ]
     seen = report.facts.inventory
@@ -90,7 +91,7 @@ def against(report: Report) -> str:
     if report.before is None:
         return f"nothing metered on {name}" if before.days == 1 else f"nothing metered in {name}"
     if not report.before.usd:
-        return f"$0.00 on {name}"
+        return f"{format_cents(0)} on {name}"
     change = float(report.whole.usd / report.before.usd) - 1
     return f"{change:+.1%} against {name}"
 
@@ -134,7 +135,7 @@ def _over_time(report: Report) -> Iterator[Part]:
 
 
 def _bar(step: Step) -> Bar:
-    cents, wasted = round(step.total.usd / _CENT), round(step.total.usd_wasted / _CENT)
+    cents, wasted = cents_of(step.total.usd), cents_of(step.total.usd_wasted)
     share = f", {percent(wasted / cents)} wasted" if cents else ""
     return Bar(label=step.label, useful=cents - wasted, wasted=wasted, written=usd(step.total, cents) + share)
 
@@ -146,6 +147,12 @@ def _waste(report: Report) -> Iterator[Part]:
         if by in _SHOWN or tag or (by == "cloud" and len(found) > 1):
             name = f"tag {by.removeprefix(TAG)}" if tag else {"node": "machine"}.get(by, by)
             yield _slice(f"By {name}", name, found, report)
+
+
+def _progress(report: Report) -> Iterator[Part]:
+    """The first weeks against the last ones."""
+    if report.facts.progress is not None:
+        yield from since_we_began(report.facts.progress)
 
 
 def _slice(caption: str, by: str, found: Sequence[Line], report: Report) -> Table:
@@ -187,6 +194,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     ("What holds savings back", held_section.blocked),
     ("Stopped machines", fleet_sections.standing),
     ("Saved", money_sections.saved),
+    ("Since metering began", _progress),
     ("What gpuwatch did", fleet_sections.actions),
     ("Health", fleet_sections.health),
     ("Budgets", money_sections.budgets),

@@ -1,8 +1,8 @@
 """Alerts to Prometheus Alertmanager, by its API v2: `POST /api/v2/alerts`.
 
 A notice is an alert `GpuwatchNotice` that lasts until the notice is withdrawn or carried out. What was done is a second
-alert, `GpuwatchDone`, of one hour; what a cloud is about to take is `GpuwatchInterruption`, of one hour. Alertmanager
-routes, groups, repeats and silences them like any other alert.
+alert, `GpuwatchDone`, of one hour, as are `GpuwatchInterruption` and `GpuwatchBudget`. Alertmanager routes, groups,
+repeats and silences them like any other alert.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +19,11 @@ from gpuwatch.notify.transports.base import Content, Delivery, DeliveryError
 from gpuwatch.notify.transports.web import WebTransport
 
 NOTICE = "GpuwatchNotice"
-_NAMES = {"notice": NOTICE, "done": "GpuwatchDone", "interruption": "GpuwatchInterruption", "test": "GpuwatchTest"}
+_NAMES = {"notice": NOTICE, "done": "GpuwatchDone", "interruption": "GpuwatchInterruption"}
+_NAMES |= {"budget": "GpuwatchBudget", "test": "GpuwatchTest"}
 # An alert without an end would resolve after `resolve_timeout`, as if its notice were withdrawn.
 _OPEN = timedelta(days=7)  # after the time of the stop
-_LASTS = {"done": timedelta(hours=1), "interruption": timedelta(hours=1), "test": timedelta(minutes=5)}
+_LASTS = dict.fromkeys(("done", "interruption", "budget"), timedelta(hours=1)) | {"test": timedelta(minutes=5)}
 
 Alert = dict[str, Any]
 
@@ -103,15 +104,16 @@ def alerts_of(
 
 
 def _alert(document: Mapping[str, Any], node: Mapping[str, Any], part: Content, until: datetime) -> Alert:
-    kind = document["event"]
+    kind, budget = document["event"], document.get("budget") or {}
     labels = {
         "alertname": _NAMES[kind],
-        "severity": "info",
+        "severity": "warning" if budget else "info",
         "kind": kind,
         "fleet": document["fleet"],
         "node": node["node"],
         "pool": node.get("pool"),
-        "owner": node.get("owner"),
+        "owner": node.get("owner") or budget.get("owner"),
+        "budget": budget.get("name"),
     }
     labels = {name: value for name, value in labels.items() if value}
     return {**_texts(document, node, part), "labels": labels, "startsAt": node["at"], "endsAt": until.isoformat()}

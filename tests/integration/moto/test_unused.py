@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,28 @@ def test_people_read_the_dearest_first_and_the_sum() -> None:
     )
 
     assert unused.as_text([a_volume(1), UNKNOWN, ADDRESS, stopped]).splitlines() == [
-        "$16.00  vol-2       gp3 200 GiB  volume of the stopped i-1    us-east-1 123456789012  data",
-        " $8.00  vol-1       gp3 100 GiB  volume, attached to nothing  us-east-1",
-        " $3.65  eipalloc-1               address, used by nothing     us-east-1",
-        "     ?  vol-9       gp9 100 GiB  volume, attached to nothing  us-east-1",
+        "$/MONTH  ID          TYPE         WHAT                         WHERE                   NAME",
+        " $16.00  vol-2       gp3 200 GiB  volume of the stopped i-1    us-east-1 123456789012  data",
+        "  $8.00  vol-1       gp3 100 GiB  volume, attached to nothing  us-east-1",
+        "  $3.65  eipalloc-1               address, used by nothing     us-east-1",
+        "      ?  vol-9       gp9 100 GiB  volume, attached to nothing  us-east-1",
         "4 left over, $27.65 a month, and 1 without a known price.",
-        "Prices of 2024-02-01: AWS list prices in us-east-1, aws.amazon.com/ebs/pricing and /vpc/pricing.",
+        "Prices of 2024-02-01: AWS list prices in us-east-1, aws.amazon.com/ebs/pricing",
+        "and /vpc/pricing.",
     ]
+
+
+def test_in_a_terminal_of_80_columns_no_line_is_cut_or_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real ids are long: names go first, then places; what is left out is said."""
+    monkeypatch.setenv("COLUMNS", "80")
+    stopped = a_volume(
+        2, kind=LeftoverKind.STOPPED_VOLUME, node_id="i-0123456789abcdef0", account="123456789012", name="a long name"
+    )
+    lines = unused.as_text([replace(stopped, id="vol-0123456789abcdef0"), ADDRESS]).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert "volume of the stopped i-0123456789abcdef0" in lines[1]
+    assert any("NAME" in line and "wider terminal" in line for line in lines)
 
 
 def test_nothing_left_is_said_in_a_sentence() -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 from gpuwatch.guard import Case
+from gpuwatch.guard.settings import OwnerLimits
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState, State
@@ -154,6 +155,19 @@ def a_spot_launch(case: Case, interruptible: Literal["never", "any"], **rules: o
     return replace(case, step=step, pool_rules=pool)
 
 
+def rationed(
+    case: Case, running: int, *, gpus: int | None = 8, max_nodes: int | None = None, max_gpus: int | None = None
+) -> Case:
+    """The case of i-1 of ann's, who has so many running nodes besides and alone, under a limit for each owner."""
+    kind, there = "g6.xlarge", case.observation.fleet.nodes
+    nodes = [replace(each, owner="ann", gpu_count=gpus, instance_type=kind) for each in there if each.id == "i-1"]
+    more = [a_node(f"i-ann-{number}", owner="ann", gpu_count=gpus, instance_type=kind) for number in range(running)]
+    fleet = replace(case.observation.fleet, nodes=(*nodes, *more))
+    node = None if case.node is None else replace(case.node, owner="ann", gpu_count=gpus)
+    limits = replace(case.limits, per_owner=OwnerLimits(max_nodes=max_nodes, max_gpus=max_gpus))
+    return replace(case, node=node, limits=limits, observation=replace(case.observation, fleet=fleet))
+
+
 SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("given back without the tag", "busy", lambda c: given_back(c, {}), "does not say true"),
     ("given back with another word", "busy", lambda c: given_back(c, {INTERRUPTIBLE_TAG: "yes"}), "does not say true"),
@@ -272,6 +286,11 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("a cloud's month, first launch", "month_budget", lambda c: spent_in("bj", launched_in(c, "bj", "us")), "ml"),
     ("a cloud's month, only cloud", "month_budget", lambda c: spent_in("bj", launched_in(c, "", "bj")), "budget ml"),
     ("a cloud's month, group", "month_budget", lambda c: spent_in("bj", a_growth(c, cloud="bj")), "budget ml"),
+    ("too many nodes", "owner_limit", lambda c: rationed(a_start(c), 1, max_nodes=1), "ann would have 2 nodes"),
+    ("too many GPUs", "owner_limit", lambda c: rationed(a_start(c), 2, max_gpus=16), "ann would have 24 GPUs"),
+    ("a launch for an owner", "owner_limit", lambda c: rationed(a_launch(c), 1, max_nodes=2), "ann would have 3 nodes"),
+    ("growth for an owner", "owner_limit", lambda c: rationed(a_growth(c), 2, max_gpus=24), "ann would have 48 GPUs"),
+    ("unknown GPUs", "owner_limit", lambda c: rationed(a_start(c), 1, gpus=None, max_gpus=99), "is not known"),
     ("an owner's month", "month_budget", lambda c: spent_in(None, launched_in(c, "bj", "us"), owner="ann"), "ml"),
     ("prepaid", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.PREPAID), "end of its term"),
     ("prepaid for good", "reserved_capacity", lambda c: terminating(c, capacity_type=CapacityType.PREPAID), "prepaid"),

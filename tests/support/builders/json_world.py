@@ -44,10 +44,17 @@ def made_in(folder: Path) -> Path:
     """The files, once for many commands; the newest round is of a morning, and a notice waits for its approval."""
     (folder / "gpuwatch.yaml").write_text(SETTINGS.replace("FOLDER", str(folder)), encoding="utf-8")
     (folder / "snoozes").mkdir()
-    (folder / "bill.csv").write_text("node,start,cost\ni-train-1,2026-03-20T00:00:00Z,12.5\n", encoding="utf-8")
+    columns = "resource_id", "usage_start_date", "unblended_cost", "usage_type"
+    titles = ",".join(f"line_item_{each}" for each in columns)
+    lines = ("i-train-1,2026-03-20T00:00:00Z,12.5,BoxUsage", "i-train-1,2026-03-20T00:00:00Z,1,DataTransfer-Out-Bytes")
+    (folder / "bill.csv").write_text("\n".join((titles, *lines, "")), encoding="utf-8")
     (folder / "load.csv").write_text("node,busy_from_s,busy_to_s\na,0,900\na,20000,26000\n", encoding="utf-8")
     days = (f"2026-01-{day:02}T00:00Z,{day}\n" for day in range(1, 31))
     (folder / "series.csv").write_text("".join(days), encoding="utf-8")
+    (folder / "vendors.csv").write_text(
+        "vendor,sla,latency_ms,price\nweight,5,2,3\nbest,99.99,5,\nworst,99,80,\naws,99.99,60,\ngcp,99.9,8,\n",
+        encoding="utf-8",
+    )
     (folder / "spot.csv").write_text("time,offer,nodes\n0,a,4\n3600,a,0\n7200,a,4\n86400,a,4\n", encoding="utf-8")
     (folder / "short.csv").write_text("2026-01-01T00:00Z,1\n", encoding="utf-8")
     ledger = Ledger.connect(LedgerSettings(path=str(folder / "ledger.db")))

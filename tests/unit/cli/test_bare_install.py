@@ -27,6 +27,7 @@ ARGUMENTS = {
     "recommend instance": ("--params", "7B"),
     "recommend ownership": ("--price", "250000", "--rent", "40"),
     "recommend spot": ("--csv", "spot.csv"),
+    "recommend vendors": ("--scores", "vendors.csv"),
     "snooze": ("--list",),
 }
 # These work on a GPU host, or from files alone, and so on a bare install.
@@ -50,6 +51,7 @@ NEED_NO_EXTRA = {
     "recommend instance",
     "recommend ownership",
     "recommend spot",
+    "recommend vendors",
     "snooze",
     "top",
     "version",
@@ -86,6 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "load.csv").write_text("node,gpu,time,utilization\na,0,0,90\na,0,60,0\na,0,120,0\n", encoding="utf-8")
     (folder / "bill.csv").write_text("line_item_usage_account_id\n1\n", encoding="utf-8")
     (folder / "spot.csv").write_text("time,offer,nodes\n0,a,4\n7200,a,4\n", encoding="utf-8")
+    (folder / "vendors.csv").write_text("vendor,sla,price\nweight,1,1\naws,99.9,\n", encoding="utf-8")
     (folder / "series.csv").write_text(
         "".join(f"2026-01-{day:02}T00:00Z,{day}\n" for day in range(1, 31)), encoding="utf-8"
     )

@@ -69,6 +69,22 @@ def test_the_table_adds_up(cost: Cost) -> None:
     )
 
 
+def test_in_another_currency_the_table_adds_up_to_the_cent_and_names_the_rate(place: Place, tmp_path: Path) -> None:
+    """$40 at $0.138 for a yuan; JSON stays in dollars and has the rate."""
+    config = tmp_path / "yuan.yaml"
+    prices = 'prices: {rates: {CNY: "0.138"}, rates_as_of: "2026-02-27"}'
+    config.write_text(f"ledger: {{path: {place.settings.path}}}\ncurrency: CNY\n{prices}\n")
+    asked = ["cost", "--month", "2026-03", "--config", str(config)]
+    text = CliRunner().invoke(commands, asked).output
+    document = json.loads(CliRunner().invoke(commands, [*asked, "--json"]).output)
+
+    assert "¥579.71" in text  # of 80 dollars; the groups are ¥289.86 and ¥289.85
+    assert ("¥289.86" in text, "¥289.85" in text, "$" in text) == (True, True, False)
+    assert "Money in CNY: one is 0.138 US dollars, the rate of 2026-02-27." in text
+    assert document["currency"] == {"code": "CNY", "usd": "0.138", "as_of": "2026-02-27"}
+    assert document["total"]["usd"] == "80.00"
+
+
 @pytest.mark.parametrize(
     ("by", "names"),
     [
@@ -91,6 +107,26 @@ def test_every_slicing_has_the_same_whole(cost: Cost, by: str, names: list[str])
     )
     assert sum(float(group["usd"]) for group in result["groups"]) == 80.0
     assert result["total"]["energy"]["host_kwh"] == 4.0
+
+
+def test_power_has_a_price_where_one_is_set(place: Place, tmp_path: Path) -> None:
+    """8 machine-hours at 500 W with a PUE of 1.2 are 4.8 kWh; at 25 cents they cost $1.20, which is in no sum."""
+    config = tmp_path / "power.yaml"
+    energy = "{host_watts: 500, pue: 1.2, usd_per_kwh: 0.25}"
+    config.write_text(f"ledger: {{path: {place.settings.path}}}\ncost: {{energy: {energy}}}\n")
+    asked = ["cost", "--month", "2026-03", "--config", str(config)]
+    total = json.loads(CliRunner().invoke(commands, [*asked, "--json"]).output)["total"]
+
+    assert (total["energy"]["usd"], total["usd"]) == ("1.20", "80.00")
+    assert "$1.20 of power by cost.energy.usd_per_kwh, in no sum above" in CliRunner().invoke(commands, asked).output
+
+
+def test_the_days_of_the_prices_are_named_and_old_ones_are_a_warning(cost: Cost) -> None:
+    """Those of the rows are of New Year's Day."""
+    document = json.loads(cost("--month", "2026-03", "--json").output)
+
+    assert (document["prices_from"], document["prices_to"]) == ("2026-01-01", "2026-01-01")
+    assert "Prices are of 2026-01-01." in cost("--month", "2026-03").output
 
 
 def test_a_day_is_that_of_the_time_zone(cost: Cost) -> None:

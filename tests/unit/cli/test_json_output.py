@@ -44,6 +44,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "recommend.rightsize": ("recommend rightsize --over 1d",),
     "recommend.ownership": ("recommend ownership --price 250000 --rent 40 --csv series.csv",),
     "recommend.spot": ("recommend spot --csv spot.csv", "recommend spot --csv spot.csv --work 1h --by 2h"),
+    "recommend.vendors": ("recommend vendors --scores vendors.csv",),
     "recommend.restarts": ("recommend restarts --trace load.csv --boot 3m --image 4m",),
     "backtest": ("backtest --trace load.csv --check-hours 0",),
     "demo": ("demo --headless --hours 0.2",),

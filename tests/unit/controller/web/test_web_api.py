@@ -363,3 +363,8 @@ def test_the_controller_tells_the_page_each_round() -> None:
     result = json.loads(seen.web.answer(asked).body)
 
     assert (result["fleet"], [row["id"] for row in result["nodes"]]) == ("lab", ["i-1"])
+
+
+def test_progress_is_null_until_two_weeks_are_metered(site: Site) -> None:
+    """It compares the first weeks with the last ones, as the report does."""
+    assert site.ask("/api/v1/progress").json == {"progress": None}

@@ -1,6 +1,7 @@
 """What `gpuwatch recommend instance` says of machines that cost many times the cheapest."""
 
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -44,3 +45,24 @@ def test_the_reason_is_the_factor_that_counts_most() -> None:
 def test_parameters_are_told_in_words(params: str, words: str) -> None:
     """Nobody counts zeros."""
     assert shown("--params", params).startswith(f"{words} parameters, to serve in bf16; ")
+
+
+def test_with_settings_offers_in_other_currencies_have_a_price_and_own_prices_count(tmp_path: Path) -> None:
+    """By prices.rates and prices.file, in the currency of the settings; without settings they are not known."""
+    own = tmp_path / "own.yaml"
+    deal = "{provider: aws, instance_type: g6.xlarge, percent_off: 50, capacity_type: any, source: a deal}"
+    own.write_text(f"prices:\n  - {deal}\n")
+    config = tmp_path / "gpuwatch.yaml"
+    config.write_text(f'currency: CNY\nprices: {{file: {own}, rates: {{CNY: "0.138"}}, rates_as_of: "2026-11-20"}}\n')
+    asked = ("--params", "1B", "--provider", "alibaba", "--provider", "aws", "--limit", "1000")
+    without, text = shown(*asked), shown(*asked, "--config", str(config))
+    row = re.compile(r"0\.\d+ +1 x g6\.xlarge, aws us-east-1 .*?([$¥])([\d,.]+)")
+    dollars, yuan = row.search(without), row.search(text)
+
+    assert "prices.rates has no rate for that" in without
+    assert "prices.rates has no rate for that" not in text
+    assert dollars is not None
+    assert yuan is not None
+    assert (dollars[1], yuan[1]) == ("$", "¥")
+    assert float(yuan[2]) == pytest.approx(float(dollars[2]) / 2 / 0.138, abs=0.05)
+    assert "Money in CNY: one is 0.138 US dollars, the rate of 2026-11-20." in text

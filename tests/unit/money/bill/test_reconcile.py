@@ -94,6 +94,9 @@ def test_an_aws_report(ledger: Ledger, tmp_path: Path, columns: Columns, *, pack
         ("i-9", 3): (10.5, "only in the bill"),
     }
     assert (result.bill.other_of_machines, result.bill.of_no_machine) == (Fraction(5, 4), Fraction(5, 2))
+    assert result.bill.by_kind == {"traffic": Fraction(5, 4), "disks": Fraction(5, 2)}
+    assert "By kind: $2.50 disks, $1.25 traffic." in as_text(result, 20)
+    assert as_object(result)["usd_by_kind"] == {"disks": "2.50", "traffic": "1.25"}
     assert [abs(each.usd) for each in result.found.differences] == [140, 120, 48, 24, Decimal("10.5")]
     assert result.found.equal == 2  # i-1 on the first day; i-3 on the second: in no bill, and of no known price
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 from functools import cache
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
@@ -13,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.currency import Currency, show_in
 from gpuwatch.money.report.blocks import Bars, Table
 from gpuwatch.money.report.html import as_html
 from gpuwatch.money.report.report import Report
@@ -49,6 +51,26 @@ def test_a_day_on_one_page(name: str) -> None:
         path.write_text(text, encoding="utf-8")
 
     assert text == path.read_text(encoding="utf-8")
+
+
+def test_in_another_currency_every_table_adds_up_and_json_stays_in_dollars() -> None:
+    """Of the yuan's own cents; the headline names the rate and its day."""
+    dollars = json.loads(FORMS["json"](saturday()))
+    show_in(Currency(code="CNY", usd=Decimal("0.138"), as_of=date(2026, 3, 27)))
+    report = a_report(the_fortnight())
+    yuan, text = json.loads(FORMS["json"](report)), FORMS["txt"](report)
+    sums = [
+        table for section in sections(report) for table in section.parts if isinstance(table, Table) and table.summed
+    ]
+
+    assert "$" not in text
+    assert headline(report).endswith("Money in CNY: one is 0.138 US dollars, the rate of 2026-03-27.")
+    for table in sums:
+        for column in (number for number, head in enumerate(table.heads) if head in {"cost", "wasted", "saved"}):
+            cells = [round(100 * float(re.sub(r"[^\d.]", "", row[column]) or 0)) for row in table.rows]
+            assert sum(cells[:-1]) == cells[-1], (table.caption, column)
+    assert yuan["currency"] == {"code": "CNY", "usd": "0.138", "as_of": "2026-03-27"}
+    assert {**yuan, "currency": None, "headline": ""} == {**dollars, "headline": ""}
 
 
 @pytest.mark.parametrize("mail", [False, True])

@@ -1,0 +1,97 @@
+"""The command that compares vendors by a person's own scores, and by what gpuwatch knows of them."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.recommend import paid_by_settings, recommend
+
+_DAYS = 90
+
+
+@recommend.command()
+@click.option(
+    "--scores",
+    "table",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="A CSV of vendors and criteria, with the rows weight, best and worst [docs/advice.md].",
+)
+@click.option("--gpu", default="H100", show_default=True, help="Model for the column `price`: its cheapest GPU-hour.")
+@config_option
+@json_option
+def vendors(*, table: Path, gpu: str, path: Path | None, as_json: bool) -> None:
+    """Compare vendors by your own scores and weights (SLA, support, latency) and by measured prices."""
+    from gpuwatch.money.advice import vendors as advice  # noqa: PLC0415  loaded by this command only
+
+    with explained():
+        try:
+            sheet = advice.read(table.read_text(encoding="utf-8-sig"), table.name)
+            measured: dict[str, dict[str, float]] = {}
+            sources: dict[str, str] = {}
+            columns = {each.name for each in sheet.criteria}
+            if advice.PRICE in columns:
+                measured[advice.PRICE] = _prices(gpu, path)
+                sources[advice.PRICE] = f"US dollars for the cheapest {gpu} for an hour on demand, by the price table"
+            if advice.USEFUL_HOUR in columns:
+                measured[advice.USEFUL_HOUR] = _useful_hours(path)
+                sources[advice.USEFUL_HOUR] = f"US dollars paid per useful GPU-hour in the last {_DAYS} days, metered"
+        except UnicodeDecodeError:
+            say(f"{table} is not UTF-8", err=True)
+            sys.exit(2)
+        except ValueError as error:
+            say(error, err=True)
+            sys.exit(2)
+        sheet = advice.filled(sheet, measured)
+        document = advice.as_object(sheet, tuple(sources))
+        say(json_text("recommend.vendors", document) if as_json else advice.as_text(sheet, sources))
+
+
+def _prices(gpu: str, path: Path | None) -> dict[str, float]:
+    """The cheapest hour of one GPU of that model on demand, by cloud, in US dollars.
+
+    Raises:
+        ValueError: no cloud has that model.
+
+    """
+    from gpuwatch.model.fleet import CapacityType  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  likewise
+    from gpuwatch.money.prices import catalogue  # noqa: PLC0415  likewise
+
+    paid, found = paid_by_settings(path), dict[str, float]()
+    offers = [each for each in catalogue.offers() if each.gpu_model.lower() == gpu.lower()]
+    if not offers:
+        models = {each.gpu_model for each in catalogue.offers()}
+        raise ValueError(f"--gpu: no machine with a GPU {gpu!r} is known. {meant(gpu, models)}")
+    for offer in offers:
+        usd = paid(offer) if paid is not None else offer.price_per_hour if offer.currency == "USD" else None
+        if usd is not None and offer.capacity_type is CapacityType.ON_DEMAND:
+            each = float(usd / offer.gpu_count)
+            found[offer.provider] = min(each, found.get(offer.provider, each))
+    return found
+
+
+def _useful_hours(path: Path | None) -> dict[str, float]:
+    """What a useful GPU-hour cost, by cloud, as metered."""
+    from datetime import timedelta  # noqa: PLC0415  loaded by this command only
+
+    from gpuwatch.ledger import Ledger  # noqa: PLC0415  likewise
+    from gpuwatch.model.usage import HOUR_MS, Use  # noqa: PLC0415  likewise
+    from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
+    from gpuwatch.money.accounting.totals import totals  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+    ledger, now = Ledger.connect(settings_of(path).ledger, read_only=True), SystemClock().now()
+    try:
+        rows = SpendBook(ledger).rows(int((now - timedelta(days=_DAYS)).timestamp()), int(now.timestamp()))
+    finally:
+        ledger.close()
+    found = totals(rows, lambda row: row.terms.provider or "")
+    return {
+        name: float(total.usd) / (total.gpu_ms_by_use[Use.USEFUL] / HOUR_MS)
+        for name, total in found.items()
+        if name and total.usd and total.gpu_ms_by_use[Use.USEFUL]
+    }

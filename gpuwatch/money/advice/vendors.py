@@ -1,0 +1,219 @@
+"""Vendors compared by a person's own scores, weighted, and by what gpuwatch knows of prices.
+
+Rules, all of them:
+
+1. A value counts as (value - worst) / (best - worst), cut to 0 to 1. Where the table gives neither, the lowest value of
+   the column counts 1 and any other lowest / value: that is for prices.
+2. The score is the sum of weight times that, over the sum of the weights: 0 to 1.
+3. What is not known counts 0 and is named.
+4. Weights are opinions. Each is doubled and left out in turn; where that changes the first place, it is said.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from gpuwatch.runtime.table import aligned
+
+WEIGHT, BEST, WORST = "weight", "best", "worst"
+PRICE, USEFUL_HOUR = "price", "useful_hour"  # columns that gpuwatch fills in where they are empty
+_MOST_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """One column: its weight, and the values that count 1 and 0; None for both: the lowest is best."""
+
+    name: str
+    weight: float
+    best: float | None
+    worst: float | None
+
+    def points(self, value: float | None, lowest: float | None) -> float:
+        """Rules 1 and 3."""
+        if value is None:
+            return 0.0
+        if self.best is None or self.worst is None:
+            return 1.0 if not value else min(1.0, (lowest or 0.0) / value)
+        return min(1.0, max(0.0, (value - self.worst) / (self.best - self.worst)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """Criteria, and each vendor's values by criterion; None is not known."""
+
+    criteria: tuple[Criterion, ...]
+    values: Mapping[str, Mapping[str, float | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A vendor with its score and the points of each criterion."""
+
+    vendor: str
+    score: float
+    points: Mapping[str, float]
+    values: Mapping[str, float | None]
+    unknown: tuple[str, ...]
+
+
+def read(text: str, name: str) -> Sheet:
+    """A CSV table: criteria as columns, the rows `weight`, `best`, `worst` (optional), then one row a vendor.
+
+    Raises:
+        ValueError: with the line, what is wrong with it, and what is expected.
+
+    """
+    rows = [(number, row) for number, row in enumerate(csv.reader(io.StringIO(text)), start=1) if any(row)]
+    if not rows or len(rows) > _MOST_ROWS or rows[0][1][0].strip() != "vendor" or not rows[0][1][1:]:
+        raise ValueError(f"{name}:1: expected the titles vendor and criteria, such as vendor,sla,latency_ms,support")
+    titles = [title.strip() for title in rows[0][1][1:]]
+    if len({*titles, ""}) <= len(titles):
+        raise ValueError(f"{name}:1: a title is empty, or stands twice")
+    table: dict[str, list[float | None]] = {}
+    for number, row in rows[1:]:
+        who = row[0].strip()
+        if not who or who in table or len(row) != len(titles) + 1:
+            raise ValueError(f"{name}:{number}: expected a name that is not there yet, and {len(titles)} values")
+        table[who] = [_number(cell, f"{name}:{number}") for cell in row[1:]]
+    weights = table.pop(WEIGHT, None)
+    best, worst = (table.pop(row, [None] * len(titles)) for row in (BEST, WORST))
+    if weights is None or any(each is None or each < 0 for each in weights) or not any(weights):
+        raise ValueError(f"{name}: expected a row `weight` with a number from 0 on for each criterion, not all 0")
+    if not table:
+        raise ValueError(f"{name}: expected a row for each vendor, such as aws,99.99,12,4")
+    criteria = tuple(
+        Criterion(name=title, weight=weight or 0.0, best=high, worst=low)
+        for title, weight, high, low in zip(titles, weights, best, worst, strict=True)
+    )
+    for each in criteria:
+        if (each.best is None) != (each.worst is None) or (each.best is not None and each.best == each.worst):
+            raise ValueError(f"{name}: {each.name}: expected two different numbers in the rows best and worst, or none")
+    return Sheet(criteria=criteria, values={who: dict(zip(titles, row, strict=True)) for who, row in table.items()})
+
+
+def _number(cell: str, where: str) -> float | None:
+    text = cell.strip().removesuffix("%").strip()
+    if not text:
+        return None
+    try:
+        value = float({"yes": "1", "no": "0"}.get(text.lower(), text))
+    except ValueError:
+        value = float("nan")
+    if not abs(value) < float("inf"):
+        raise ValueError(f"{where}: {cell!r} is not a number; write for example 99.95, yes or no")
+    return value
+
+
+def filled(sheet: Sheet, measured: Mapping[str, Mapping[str, float]]) -> Sheet:
+    """With what was measured (by criterion and vendor) where the table has the column and leaves it empty."""
+    values = {
+        vendor: {
+            name: value if value is not None else measured.get(name, {}).get(vendor) for name, value in row.items()
+        }
+        for vendor, row in sheet.values.items()
+    }
+    return Sheet(criteria=sheet.criteria, values=values)
+
+
+def ranked(sheet: Sheet) -> tuple[Place, ...]:
+    """Best first."""
+    lowest = {
+        each.name: min((v for row in sheet.values.values() if (v := row[each.name]) is not None), default=None)
+        for each in sheet.criteria
+    }
+    total = sum(each.weight for each in sheet.criteria)
+    made = []
+    for vendor, row in sheet.values.items():
+        points = {each.name: each.points(row[each.name], lowest[each.name]) for each in sheet.criteria}
+        score = sum(each.weight * points[each.name] for each in sheet.criteria) / total
+        unknown = tuple(name for name, value in row.items() if value is None)
+        made.append(Place(vendor=vendor, score=score, points=points, values=row, unknown=unknown))
+    return tuple(sorted(made, key=lambda place: (-place.score, place.vendor)))
+
+
+def turns(sheet: Sheet) -> Iterator[tuple[str, str, str]]:
+    """Rule 4: the criterion, what was done to its weight, and who is first then, where that is somebody else."""
+    first = ranked(sheet)[0].vendor
+    for each in sheet.criteria:
+        for word, factor in (("twice the weight", 2.0), ("no weight", 0.0)):
+            other = tuple(
+                Criterion(name=c.name, weight=c.weight * (factor if c is each else 1.0), best=c.best, worst=c.worst)
+                for c in sheet.criteria
+            )
+            if not any(c.weight for c in other):
+                continue
+            winner = ranked(Sheet(criteria=other, values=sheet.values))[0].vendor
+            if winner != first:
+                yield each.name, word, winner
+
+
+class VendorRow(TypedDict):
+    """A vendor: its score, and of each criterion the value (null: not known) and its points."""
+
+    vendor: str
+    score: float
+    values: dict[str, float | None]
+    points: dict[str, float]
+
+
+class VendorTurn(TypedDict):
+    """With that weight of that criterion another vendor is first."""
+
+    criterion: str
+    weight: str
+    first: str
+
+
+class VendorsDocument(TypedDict):
+    """Vendors, best first; `weights` are parts of 1. `measured` names the columns that gpuwatch filled in."""
+
+    vendors: list[VendorRow]
+    weights: dict[str, float]
+    measured: list[str]
+    turns: list[VendorTurn]
+
+
+def as_object(sheet: Sheet, measured: Sequence[str]) -> VendorsDocument:
+    """Everything."""
+    total = sum(each.weight for each in sheet.criteria)
+    return {
+        "vendors": [
+            {
+                "vendor": place.vendor,
+                "score": round(place.score, 4),
+                "values": dict(place.values),
+                "points": {name: round(points, 4) for name, points in place.points.items()},
+            }
+            for place in ranked(sheet)
+        ],
+        "weights": {each.name: round(each.weight / total, 4) for each in sheet.criteria},
+        "measured": list(measured),
+        "turns": [{"criterion": name, "weight": word, "first": winner} for name, word, winner in turns(sheet)],
+    }
+
+
+def as_text(sheet: Sheet, sources: Mapping[str, str]) -> str:
+    """A table with points, then what is not known, and how firm the first place is."""
+    total = sum(each.weight for each in sheet.criteria)
+    heads = ("score", "vendor", *(f"{each.name} {each.weight / total:.0%}" for each in sheet.criteria))
+    places = ranked(sheet)
+    rows = [heads, *(_row(place) for place in places)]
+    lines = aligned(rows, left={1}, spare={column: column for column in range(2, len(heads))})
+    lines += ["", "Each cell: the points from 0 to 1, and the value they are made of."]
+    lines += [f"{name}: {source}." for name, source in sources.items()]
+    lines += [f"{each.vendor}: not known, so 0 points: {', '.join(each.unknown)}." for each in places if each.unknown]
+    found = list(turns(sheet))
+    lines += [f"With {word} of {name}, {winner} is first." for name, word, winner in found]
+    if not found:
+        lines.append(f"{places[0].vendor} stays first with twice the weight, or no weight, of any one criterion.")
+    return "\n".join(lines)
+
+
+def _row(place: Place) -> tuple[str, ...]:
+    cells = []
+    for name, value in place.values.items():
+        cells.append("0.00 (?)" if value is None else f"{place.points[name]:.2f} ({value:g})")
+    return (f"{place.score:.3f}", place.vendor, *cells)

@@ -1,0 +1,164 @@
+"""Pure: the message about a budget that passed one of its thresholds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gpuwatch.model.budget import BudgetState, Crossing
+from gpuwatch.model.money import format_usd
+from gpuwatch.notify.formats import SCHEMA, wording_as_html, wording_as_text
+from gpuwatch.notify.wording import Item, Wording, printable, when
+
+_WORDS = {"actual": "spent", "forecast": "forecast"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetMessage:
+    """One budget with the thresholds that it passed since the message before; a `Content` of deliveries."""
+
+    state: BudgetState
+    crossings: tuple[Crossing, ...]
+    fleet: str
+    made_at: datetime
+    zone: ZoneInfo
+    page: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The highest threshold: of what is spent, before what is forecast. Short, so that a header is not folded."""
+        state, top = self.state, highest(self.crossings)
+        name, whole, by = (
+            printable(state.name),
+            format_usd(state.usd_per_month),
+            "" if top.on == "actual" else "forecast ",
+        )
+        usd, end = (state.spent_usd, " spent") if top.on == "actual" else (state.forecast_usd, "")
+        return f"gpuwatch: budget {name} {by}past {share(top)}: {format_usd(usd)} of {whole}{end}"
+
+    def text(self) -> str:
+        """The whole message."""
+        return wording_as_text(self._wording())
+
+    def chat(self, *, links: bool = True) -> str:
+        """The same: it has no snooze link."""
+        del links
+        return self.text()
+
+    def html(self, *, mail: bool) -> str:
+        """The same for a mail and a file."""
+        del mail
+        return wording_as_html(self._wording())
+
+    def parts(self) -> Sequence["BudgetMessage"]:
+        """One part."""
+        return (self,)
+
+    def document(self, key: str) -> dict[str, Any]:
+        """Keys are only ever added while `schema` stays the same."""
+        state = self.state
+        return {
+            "schema": SCHEMA,
+            "key": key,
+            "event": "budget",
+            "fleet": self.fleet,
+            "made_at": self.made_at.isoformat(),
+            "title": self.title,
+            "page": self.page,
+            "nodes": [],
+            "budget": {
+                "name": state.name,
+                "scope": str(state.scope),
+                "owner": state.scope.owner,
+                "month": state.month,
+                "usd_per_month": str(state.usd_per_month),
+                "spent_usd": _text(state.spent_usd),
+                "usd_per_hour": _text(state.usd_per_hour),
+                "forecast_usd": _text(state.forecast_usd),
+                "lower_usd": _text(state.lower_usd),
+                "upper_usd": _text(state.upper_usd),
+                "reaches_at": None if state.reaches_at is None else state.reaches_at.astimezone(UTC).isoformat(),
+                "unpriced_hours": state.unpriced_hours,
+                "thresholds": [asdict(each) | {"at": each.at.isoformat()} for each in self.crossings],
+            },
+        }
+
+    def _wording(self) -> Wording:
+        state = self.state
+        return Wording(
+            subject=self.title,
+            opening=_opening(state, self.crossings),
+            items=(Item(head=f"{printable(state.name)}: {printable(str(state.scope))}", facts=tuple(self._facts())),),
+            more=None,
+            hints_title="What now",
+            hints=(
+                "Who spends it: `gpuwatch cost --by owner`; what is idle: `gpuwatch status`.",
+                f"The whole budget: `gpuwatch budget`; its settings: `budgets.{printable(state.name)}`.",
+                "No machine is stopped because of this message.",
+            ),
+            footer=f"Sent by gpuwatch, fleet {printable(self.fleet)}, {when(self.made_at, self.zone)}.",
+            page=self.page,
+        )
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        state = self.state
+        whole = format_usd(state.usd_per_month)
+        if state.spent_usd is not None:
+            least = "at least " if state.unpriced_hours else ""
+            part = _percent(state.spent_usd / state.usd_per_month)
+            yield "Spent", f"{least}{format_usd(state.spent_usd)} of {whole} ({part}) in {state.month}"
+        if state.usd_per_hour is not None:
+            yield "Now", f"{format_usd(state.usd_per_hour)} an hour"
+        if state.forecast_usd is not None:
+            part = _percent(state.forecast_usd / state.usd_per_month)
+            bounds = ""
+            if state.lower_usd is not None and state.upper_usd is not None:
+                bounds = f", with 80 % between {format_usd(state.lower_usd)} and {format_usd(state.upper_usd)}"
+            yield "Forecast", f"{format_usd(state.forecast_usd)} ({part}) at the end of {state.month}{bounds}"
+        if state.reaches_at is not None:
+            yield "All spent", f"at the forecast's pace {when(state.reaches_at, self.zone)}"
+        if state.blocked is not None:
+            yield "In force", "no machine is added to it"
+        if state.hastening is not None:
+            yield "In force", f"idle machines wait {state.hastening.wait_seconds / 60:.0f} minutes at most"
+        if state.unpriced_hours:
+            yield (
+                "Not known",
+                f"{state.unpriced_hours:.1f} machine-hours have no price: the sums are the least it can be",
+            )
+        yield "Passed", "; ".join(f"{share(each)} {_WORDS[each.on]}" for each in self.crossings)
+
+
+def highest(crossings: Sequence[Crossing]) -> Crossing:
+    """What matters most of these: what is spent before what is forecast, then the larger part."""
+    return max(crossings, key=lambda each: (each.on == "actual", each.ratio))
+
+
+def share(crossing: Crossing) -> str:
+    """Its part of the budget, such as `80 %` or `99.5 %`."""
+    return f"{100 * crossing.ratio:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def _percent(ratio: Decimal) -> str:
+    return f"{100 * ratio:.1f} %"
+
+
+def _text(value: Decimal | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _opening(state: BudgetState, crossings: Sequence[Crossing]) -> str:
+    """One sentence for each way of counting, at its highest threshold."""
+    whole, sentences = format_usd(state.usd_per_month), list[str]()
+    tops: Mapping[str, Crossing] = {each.on: each for each in sorted(crossings, key=lambda each: each.ratio)}
+    if "actual" in tops:
+        spent = format_usd(state.spent_usd)
+        sentences.append(f"{spent} are spent in {state.month}, which is past {share(tops['actual'])} of {whole}.")
+    if "forecast" in tops:
+        ahead = format_usd(state.forecast_usd)
+        sentences.append(
+            f"{state.month} is forecast to end at {ahead}, which is past {share(tops['forecast'])} of {whole}."
+        )
+    return f"Budget {printable(state.name)}: {' '.join(sentences)}"
