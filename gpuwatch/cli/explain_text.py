@@ -28,6 +28,9 @@ _ON_CLUSTER = {
     Verb.UNCORDON: "uncordoned",
     Verb.QUARANTINE: "cordoned for its health",
     Verb.EVACUATE: "evacuated before its cloud takes it",
+    Verb.EVICT: "drained for its health",
+    Verb.MARK: "marked as in use",
+    Verb.UNMARK: "no longer marked as in use",
 }
 
 

@@ -52,7 +52,7 @@ from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.looked_again import looked_again
 from gpuwatch.model.promise import arguments_of, promise_of
-from gpuwatch.model.verbs import ENDS, OF_CLUSTER
+from gpuwatch.model.verbs import ASKED_LAST, ENDS, OF_CLUSTER
 from gpuwatch.policies import capacity
 
 log = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ def _act(
         # Should this process end before the answer is written down, this attempt may have been carried out, too.
         parts.ledger.settle(intent, Status.ASKED, "asked again", parts.clock.now())
     permit = _permit(parts, move.verb)
-    veto = _confirm(parts, observation, review, tried) if move.verb in LETS_GO | ENDS else None
+    veto = _confirm(parts, observation, review, tried) if move.verb in ASKED_LAST else None
     if veto is not None:
         status, detail = Status.FAILED if reached else Status.CANCELLED, f"vetoed at the last moment: {veto}"
     else:
@@ -186,7 +186,7 @@ def _act(
 def _permit(parts: ControllerContext, verb: Verb) -> Permit:
     """What goes with the call, made before anybody is asked: its age is that of the oldest answer."""
     ledger, epoch = parts.ledger, parts.ledger.epoch
-    seconds = parts.rules.limits.max_confirmation_age if verb in LETS_GO | ENDS else _DECIDED_SECONDS
+    seconds = parts.rules.limits.max_confirmation_age if verb in ASKED_LAST else _DECIDED_SECONDS
     return Permit.asked_now(parts.clock, seconds, lambda: ledger.leading() and ledger.epoch == epoch)
 
 
@@ -261,6 +261,8 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
     found = next((each for each in decision.steps if each.node_id == node_id), None)
     if found is None or found.verb is not review.step.verb:
         return "it is no longer in the pool" if found is None else found.reason.sentence
+    if (stays := cluster_calls.stays_now(review.step, found)) is not None:
+        return stays
     again = guard.judge(
         guard.case_of(
             found,

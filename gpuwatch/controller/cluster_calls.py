@@ -7,11 +7,11 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launches import Found
 from gpuwatch.kubernetes import Cluster
-from gpuwatch.model.decision import Intent, OpenIntent, Status, Verb
+from gpuwatch.model.decision import Intent, OpenIntent, Status, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import Drain, KubernetesNode
-from gpuwatch.policies.kubernetes import NODE, PODS, UID, UNDOES
 from gpuwatch.policies.kubernetes_evacuation import FIRST
+from gpuwatch.policies.kubernetes_steps import FOR, NODE, PODS, TAINT, UID, UNDOES
 
 _NO_CLUSTER = "no Kubernetes cluster is in the settings"
 _NAMED = 3  # pods in an outcome
@@ -37,6 +37,14 @@ def looked_at(parts: ControllerContext, node: Node, seen: KubernetesNode | None)
     return replace(node, kubernetes=known)
 
 
+def stays_now(asked: Step, again: Step) -> str | None:
+    """Why an eviction does not leave: a pod that was to go has to stay by now. What has gone meanwhile is no reason."""
+    if asked.verb is not Verb.EVICT:
+        return None
+    wanted, free = (set(each.arguments.get(PODS, "").split()) for each in (asked, again))
+    return None if wanted <= free else f"{_pods(len(wanted - free))} that were to go have to stay, or have gone"
+
+
 def asked(parts: ControllerContext, intent: Intent, permit: Permit) -> tuple[Status, str]:
     """The call that the intent's verb stands for.
 
@@ -49,17 +57,21 @@ def asked(parts: ControllerContext, intent: Intent, permit: Permit) -> tuple[Sta
         raise NotFoundError(_NO_CLUSTER)
     if intent.verb is Verb.EVACUATE and FIRST in intent.arguments:
         cluster.cordon(name, intent.key, permit=permit)
-    if intent.verb in {Verb.DRAIN, Verb.EVACUATE}:
+    if intent.verb in {Verb.DRAIN, Verb.EVACUATE, Verb.EVICT}:
         drain = cluster.drain(name, tuple(intent.arguments[PODS].split()), intent.key, permit=permit)
         return Status.SETTLED, drained(drain)
     try:
         if intent.verb is Verb.UNCORDON:
             cluster.uncordon(name, intent.arguments[UNDOES])
+        elif intent.verb is Verb.MARK:
+            cluster.mark(name, intent.arguments[FOR], intent.key, permit=permit)
+        elif intent.verb is Verb.UNMARK:
+            cluster.unmark(name, intent.arguments[UNDOES])
         else:
-            cluster.cordon(name, intent.key, permit=permit)
+            cluster.cordon(name, intent.key, permit=permit, taint=TAINT in intent.arguments)
     except NotFoundError as error:
         # It will not come back under that uid.
-        ended = Status.SETTLED if intent.verb is Verb.UNCORDON else Status.CANCELLED
+        ended = Status.SETTLED if intent.verb in {Verb.UNCORDON, Verb.UNMARK} else Status.CANCELLED
         return ended, f"there is nothing to {intent.verb.value}: {error}"
     return Status.ACCEPTED, f"the API server accepted the {intent.verb.value}"
 
@@ -115,7 +127,7 @@ def _cordoned(intent: Intent, known: KubernetesNode | None) -> str | None:
 
 def _uncordoned(intent: Intent, known: KubernetesNode | None) -> str | None:
     """The cordon that was to be undone is not there."""
-    if known is not None and known.cordoned_by == intent.arguments[UNDOES]:
+    if known is not None and intent.arguments[UNDOES] in {known.cordoned_by, known.tainted_by}:
         return None
     return "the API server shows it without that cordon"
 
@@ -127,5 +139,24 @@ def _left(intent: Intent, known: KubernetesNode | None) -> str | None:
     return f"the API server shows {sum(uid in there for uid in wanted)} of {len(wanted)} pods still there"
 
 
-_SHOWN = {Verb.CORDON: _cordoned, Verb.QUARANTINE: _cordoned, Verb.UNCORDON: _uncordoned, Verb.DRAIN: _left}
-_SHOWN[Verb.EVACUATE] = _left
+def _marked(intent: Intent, known: KubernetesNode | None) -> str | None:
+    """Our own mark on it."""
+    return "the API server shows the mark" if known is not None and known.marked_by == intent.key else None
+
+
+def _unmarked(intent: Intent, known: KubernetesNode | None) -> str | None:
+    """The mark that was to go is not there."""
+    stands = known is not None and known.marked_by == intent.arguments[UNDOES]
+    return None if stands else "the API server shows it without that mark"
+
+
+_SHOWN = {
+    Verb.CORDON: _cordoned,
+    Verb.QUARANTINE: _cordoned,
+    Verb.UNCORDON: _uncordoned,
+    Verb.DRAIN: _left,
+    Verb.EVACUATE: _left,
+    Verb.EVICT: _left,
+    Verb.MARK: _marked,
+    Verb.UNMARK: _unmarked,
+}

@@ -23,7 +23,7 @@ from gpuwatch.guard import workloads as workload_guard
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.money.prices.price_book import of_fleet
-from gpuwatch.policies import scaling
+from gpuwatch.policies import replacement, scaling
 from gpuwatch.policies.idle_timeout import demand
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.timeouts import timed
@@ -140,6 +140,7 @@ def _memory(parts: ControllerContext, fleet: Fleet) -> timedelta:
         waits += [rules.cooldown_out, rules.cooldown_in, rules.stabilisation]
         nodes = parts.rules.pool(pool).kubernetes
         waits += [nodes.drain_rest + 2 * nodes.drain_timeout, nodes.pods.rest]
+        waits += [replacement.WINDOW_SECONDS] if parts.rules.pool(pool).health.action == "replace" else []
     return timedelta(seconds=max(waits))
 
 

@@ -29,7 +29,8 @@ def with_foreign(parts: ControllerContext, ledger: LedgerView, nodes: Iterable[N
     """The view with those decisions on the fleet's machines, and on node objects, that this ledger lacks."""
     nodes = tuple(nodes)
     keys = {node.tags.get(DECISION_TAG, "") for node in nodes if node.enrolled}
-    keys |= {node.kubernetes.cordoned_by or "" for node in nodes if node.kubernetes is not None}
+    for known in (node.kubernetes for node in nodes if node.kubernetes is not None):
+        keys |= {known.cordoned_by or "", known.tainted_by or "", known.marked_by or ""}
     keys -= {""}
     return replace(ledger, foreign=parts.ledger.identity.foreign(keys)) if keys else ledger
 

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
-from gpuwatch.guard import activity, bill, consent, kubernetes, launches, owner_limits, ownership, rate_limits
+from gpuwatch.guard import (
+    activity,
+    bill,
+    consent,
+    kubernetes,
+    kubernetes_sick,
+    launches,
+    owner_limits,
+    ownership,
+    rate_limits,
+)
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
 from gpuwatch.guard.consent import untried
 from gpuwatch.guard.growth import instead, largest
@@ -53,8 +63,13 @@ _LET_GO = LETS_GO | {Verb.NOTICE}
 _TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT}) | PREPARES
 # The undoing of our own cordon gives back what was there before: nothing stands against it but that nothing is done.
 _UNDO = frozenset({Verb.UNCORDON})
-_SICK = frozenset({Verb.QUARANTINE})
+# The cordon of a node with a failing GPU, and the eviction of its pods: neither prepares a removal.
+_MOVES = frozenset({Verb.EVICT})
+_SICK = frozenset({Verb.QUARANTINE}) | _MOVES
+# The cordon and drain of a node that its cloud is about to take.
 _TAKEN = frozenset({Verb.EVACUATE})
+# What another autoscaler is told about its own nodes.
+_MARKS = frozenset({Verb.MARK, Verb.UNMARK})
 _MEMBER = frozenset({Verb.PROTECT, Verb.UNPROTECT})
 # The steps that are about no node.
 _GROUPS = frozenset({Verb.GROW})
@@ -65,18 +80,20 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "paused": (_ALL - _UNDO, ownership.paused),
     "not_enrolled": (_ALL - _UNDO, ownership.not_enrolled),
     "other_ledger": (_ALL - _NO_NODE - _UNDO, ownership.other_ledger),
-    "protected": (_LET_GO | ADDITIONS, ownership.protected),
-    "snoozed": (_LET_GO, ownership.snoozed),
+    "protected": (_LET_GO | ADDITIONS | _MOVES, ownership.protected),
+    "snoozed": (_LET_GO | _MOVES, ownership.snoozed),
     "unknown_pool": (_LET_GO | ADDITIONS | _SICK | _TAKEN, ownership.unknown_pool),
     "other_cloud": (_LET_GO | ADDITIONS | _SICK | _TAKEN, ownership.other_cloud),
     "residency": (ADDITIONS, launches.residency),
     "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
-    "cluster_unknown": (_LET_GO | _SICK | _TAKEN, kubernetes.cluster_unknown),
+    "cluster_unknown": (_LET_GO | _SICK | _MARKS | _TAKEN, kubernetes.cluster_unknown),
     "node_owner": (_LET_GO | _SICK | _TAKEN, kubernetes.node_owner),
     "kept_node": (_LET_GO | _SICK | _TAKEN, kubernetes.kept_node),
     "foreign_cordon": (_LET_GO | _SICK | _TAKEN, kubernetes.foreign_cordon),
     "not_ours": (_UNDO, kubernetes.not_ours),
-    "quarantine": (_SICK, kubernetes.quarantine),
+    "quarantine": (frozenset({Verb.QUARANTINE}), kubernetes_sick.quarantine),
+    "eviction": (_MOVES, kubernetes_sick.eviction),
+    "mark": (_MARKS, kubernetes_sick.mark),
     "cloud_notice": (_TAKEN, kubernetes.cloud_notice),
     "pods_stay": (_LET_GO, kubernetes.pods_stay),
     "not_drained": (REMOVALS | {Verb.UNPROTECT}, kubernetes.not_drained),
@@ -88,16 +105,16 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "data_loss": (_LET_GO, ownership.data_loss),
     "group": (_TERMINATES | {Verb.GROW}, ownership.group_rules),
     "scale_in_protection": (_TERMINATES | {Verb.NOTICE}, ownership.scale_in_protection),
-    "not_running": (_LET_GO | {Verb.START}, activity.state),
+    "not_running": (_LET_GO | _MOVES | {Verb.START}, activity.state),
     "start_consent": (frozenset({Verb.START}), launches.start_consent),
     "not_stopped_by_us": (_LET_GO, activity.not_stopped_by_us),
     "unknown": (_LET_GO, activity.unknown),
-    "stale": (_LET_GO | _SICK, activity.stale),
+    "stale": (_LET_GO | _SICK | _MARKS, activity.stale),
     "busy": (_LET_GO, activity.busy),
     "gpus_missing": (_LET_GO, activity.gpus_missing),
     "warm_up": (_LET_GO, activity.warm_up),
-    "low_coverage": (_LET_GO, activity.low_coverage),
-    "mass_idleness": (_LET_GO, activity.mass_idleness),
+    "low_coverage": (_LET_GO | _MOVES, activity.low_coverage),
+    "mass_idleness": (_LET_GO | _MOVES, activity.mass_idleness),
     "cooling_down": (_LET_GO | ADDITIONS, rate_limits.cooling_down),
     "in_flight": (_ALL, rate_limits.in_flight),
     "no_notice": (LETS_GO, consent.no_notice),

@@ -1,9 +1,6 @@
 """Rules on machines that are nodes of a Kubernetes cluster: who owns them, and what becomes of their pods."""
 
-import math
-
 from gpuwatch.guard.case import Case, Finding, allow, refuse
-from gpuwatch.model.decision import Verb
 from gpuwatch.policies import idle
 from gpuwatch.policies import kubernetes_obstacles as obstacles
 from gpuwatch.policies.kubernetes_evacuation import obstacle
@@ -73,33 +70,6 @@ def foreign_cordon(case: Case) -> Finding:
     return refuse(theirs, "Its owner runs `kubectl uncordon`; then a new notice comes first.")
 
 
-def quarantine(case: Case) -> Finding:
-    """Refuses to cordon a node for its health, unless its pool says so and few of the pool are cordoned.
-
-    With `pools.<name>.health.action: cordon` a node gets no new pods while its agent calls a GPU `failing`; the pods on
-    it stay. Many sick nodes at once are more likely a fault of a driver, or of what looks at it, and a cluster that
-    takes no pods hurts everybody. So `pools.<name>.health.max_cordoned_ratio` of the pool's running nodes, rounded up,
-    may be cordoned, also by others. Cordons that the same round allows count.
-
-    Repair the nodes, or raise the ratio.
-    """
-    rules, fleet = case.pool_rules.health, case.observation.fleet
-    why = obstacles.sick(case.machine)
-    if rules.action != "cordon" or why is None:
-        return refuse(
-            "No GPU of it is failing, or its pool does not cordon sick nodes.", f"Set pools.{case.pool}.health.action."
-        )
-    roster = fleet.roster(case.pool)
-    members = [node for node in roster.nodes if node.id in roster.members and node.kubernetes is not None]
-    cordoned = {node.id for node in members if node.kubernetes is not None and node.kubernetes.unschedulable}
-    cordoned |= {step.node_id for step in case.counts(frozenset({Verb.CORDON, Verb.QUARANTINE}))}
-    most = math.ceil(rules.max_cordoned_ratio * len(members))
-    if len(cordoned - {case.step.node_id}) + 1 > most:
-        key = f"pools.{case.pool}.health.max_cordoned_ratio"
-        return refuse(f"{len(cordoned)} nodes of the pool are cordoned already.", f"{key} allows {most}.")
-    return allow(why)
-
-
 def cloud_notice(case: Case) -> Finding:
     """Refuses to evacuate a Kubernetes node that its cloud is not about to take.
 
@@ -167,6 +137,7 @@ def not_ours(case: Case) -> Finding:
     known = case.machine.kubernetes
     if known is None:
         return refuse(_NO_NODE, "There is nothing to undo.")
-    if obstacles.ours(known, case.observation.ledger):
+    ledger = case.observation.ledger
+    if obstacles.ours(known, ledger) or obstacles.tainted(known, ledger):
         return allow("Its cordon is gpuwatch's own.")
     return refuse("Its cordon is not gpuwatch's own.", "The person who cordoned it uncordons it.")

@@ -97,8 +97,10 @@ class Cluster(Protocol):
         """
         ...
 
-    def cordon(self, name: str, key: str, *, permit: Permit) -> None:
+    def cordon(self, name: str, key: str, *, permit: Permit, taint: bool = False) -> None:
         """Let no new pod onto a node and write CORDONED_BY on it; nothing is to be done where our key is on it already.
+
+        With `taint` it also gets the taint UNHEALTHY, NoSchedule, with the key as its value. Other taints stay.
 
         Raises:
             PermitExpiredError: the permit did not hold when the call was about to leave.
@@ -111,7 +113,31 @@ class Cluster(Protocol):
         ...
 
     def uncordon(self, name: str, key: str) -> None:
-        """Undo the cordon that bears this key; any other stays as it is, and that is success.
+        """Undo the cordon that bears this key, and its taint; any other stays as it is, and that is success.
+
+        Raises:
+            NotFoundError: there is no such node.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted.
+
+        """
+        ...
+
+    def mark(self, name: str, owner: str, key: str, *, permit: Permit) -> None:
+        """Write the annotation by which the other autoscaler `owner` leaves a node alone, and MARKED_BY.
+
+        Raises:
+            PermitExpiredError: the permit did not hold when the call was about to leave.
+            ProtectedError: somebody else has marked it.
+            NotFoundError: there is no such node.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted.
+
+        """
+        ...
+
+    def unmark(self, name: str, key: str) -> None:
+        """Take away the mark that bears this key; any other stays as it is, and that is success.
 
         Raises:
             NotFoundError: there is no such node.

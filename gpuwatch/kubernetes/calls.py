@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+# By which annotation of a node each other autoscaler leaves it alone.
+MARKS = {"cluster-autoscaler": SCALE_DOWN_DISABLED, "karpenter": DO_NOT_DISRUPT}
 
 
 # What a controller does with a cluster: each beyond the first is a switch of its own in the chart.
@@ -46,7 +50,7 @@ RIGHTS: tuple[Right, ...] = (
     Right(group="batch", resource="cronjobs", verbs=_FOLLOW, why="owners of jobs"),
     Right(group="kubeflow.org", resource="notebooks", verbs=_FOLLOW, why="owners of pods", foreign=True),
     Right(group="ray.io", resource="rayclusters", verbs=_FOLLOW, why="owners of pods", foreign=True),
-    Right(group="", resource="nodes", verbs=("patch",), why="cordoned and uncordoned", use="nodes"),
+    Right(group="", resource="nodes", verbs=("patch",), why="cordoned, tainted, marked, and given back", use="nodes"),
     Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", use="nodes"),
     Right(
         group="apps", resource="deployments", verbs=("patch",), why="scaled to zero, after a notice", use="workloads"

@@ -7,25 +7,27 @@ done. An eviction names the pod's uid, so that a pod of the same name that came 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+import msgspec
+
 from gpuwatch.clouds.errors import (
     PermitExpiredError,
     ProtectedError,
 )
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.kubernetes.calls import NODES
+from gpuwatch.kubernetes.calls import MARKS, NODES
 from gpuwatch.kubernetes.client import MERGE, Api
 from gpuwatch.kubernetes.errors import CONFLICT, NOT_FOUND, TOO_MANY, Status, refusal, status_of
 from gpuwatch.kubernetes.facts import node_facts
-from gpuwatch.kubernetes.objects import NodeObject
+from gpuwatch.kubernetes.objects import NodeObject, Taint
 from gpuwatch.kubernetes.picture import kept_by
-from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, Drain, KubernetesNode, Pod
+from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, MARKED_BY, UNHEALTHY, Drain, KubernetesNode, Pod
 
 _GOOD = range(200, 300)
 _MANAGER = {"fieldManager": "gpuwatch"}  # who is named in the object's managedFields
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
-def cordon(api: Api, name: str, key: str, *, permit: Permit, now: datetime) -> None:
+def cordon(api: Api, name: str, key: str, *, permit: Permit, now: datetime, taint: bool) -> None:
     """See `Cluster.cordon`."""
     read = api.get(f"{NODES}/{name}", NodeObject)
     node = node_facts(read, ())
@@ -39,7 +41,11 @@ def cordon(api: Api, name: str, key: str, *, permit: Permit, now: datetime) -> N
     if keeps is not None:
         raise ProtectedError(f"the node {name} is kept: {keeps}", code="Kept")
     annotations = {CORDONED_BY: key, CORDONED_AT: f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
-    _patch(api, read, {"unschedulable": True}, annotations, permit)
+    spec: dict[str, object] = {"unschedulable": True}
+    if taint:
+        unhealthy = Taint(key=UNHEALTHY, value=key, effect="NoSchedule")
+        spec["taints"] = msgspec.to_builtins([*_other_taints(read), unhealthy])
+    _patch(api, read, spec, annotations, permit)
 
 
 def uncordon(api: Api, name: str, key: str) -> None:
@@ -49,7 +55,40 @@ def uncordon(api: Api, name: str, key: str) -> None:
     if node.annotations.get(CORDONED_BY) != key:
         return
     # Where somebody has let pods onto it since, our marks alone are left to take away.
-    _patch(api, read, {"unschedulable": None}, {CORDONED_BY: None, CORDONED_AT: None}, None)
+    spec: dict[str, object] = {"unschedulable": None}
+    if any(each.key == UNHEALTHY and each.value == key for each in _taints(read)):
+        spec["taints"] = msgspec.to_builtins(_other_taints(read)) or None
+    _patch(api, read, spec, {CORDONED_BY: None, CORDONED_AT: None}, None)
+
+
+def mark(api: Api, name: str, owner: str, key: str, *, permit: Permit) -> None:
+    """See `Cluster.mark`."""
+    read = api.get(f"{NODES}/{name}", NodeObject)
+    annotations = read.metadata.annotations or {}
+    if annotations.get(MARKED_BY) == key:
+        return
+    if MARKED_BY in annotations or MARKS[owner] in annotations:
+        raise ProtectedError(f"the node {name} is marked by somebody else", code="Marked")
+    _patch(api, read, {}, {MARKS[owner]: "true", MARKED_BY: key}, permit)
+
+
+def unmark(api: Api, name: str, key: str) -> None:
+    """See `Cluster.unmark`."""
+    read = api.get(f"{NODES}/{name}", NodeObject)
+    annotations = read.metadata.annotations or {}
+    if annotations.get(MARKED_BY) == key:
+        gone = dict.fromkeys(each for each in MARKS.values() if annotations.get(each) == "true")
+        _patch(api, read, {}, {**gone, MARKED_BY: None}, None)
+
+
+def _taints(read: NodeObject) -> list[Taint]:
+    """All of a node's."""
+    return (read.spec.taints if read.spec is not None else None) or []
+
+
+def _other_taints(read: NodeObject) -> list[Taint]:
+    """All but gpuwatch's own: a patch writes the whole list."""
+    return [each for each in _taints(read) if each.key != UNHEALTHY]
 
 
 def drain(api: Api, node: KubernetesNode, uids: frozenset[str], *, permit: Permit) -> Drain:

@@ -126,13 +126,21 @@ class ApiCluster:
         picture = self._picture(now.owner, now.namespaces({pod.namespace for pod in facts}))
         return picture.node(found, map(picture.pod, facts), ())
 
-    def cordon(self, name: str, key: str, *, permit: Permit) -> None:
+    def cordon(self, name: str, key: str, *, permit: Permit, taint: bool = False) -> None:
         """Let no new pod onto a node and write CORDONED_BY on it; errors as in `Cluster`."""
-        changes.cordon(self.api, name, key, permit=permit, now=self._clock.now())
+        changes.cordon(self.api, name, key, permit=permit, now=self._clock.now(), taint=taint)
 
     def uncordon(self, name: str, key: str) -> None:
         """Undo the cordon that bears this key; errors as in `Cluster`."""
         changes.uncordon(self.api, name, key)
+
+    def mark(self, name: str, owner: str, key: str, *, permit: Permit) -> None:
+        """Let another autoscaler leave a node alone; errors as in `Cluster`."""
+        changes.mark(self.api, name, owner, key, permit=permit)
+
+    def unmark(self, name: str, key: str) -> None:
+        """Take the mark with that key away; errors as in `Cluster`."""
+        changes.unmark(self.api, name, key)
 
     def drain(self, name: str, pods: tuple[str, ...], key: str, *, permit: Permit) -> Drain:
         """Ask these pods of a node that we have cordoned to go; errors as in `Cluster`."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from sys import intern
 
+from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from gpuwatch.kubernetes.objects import (
     Container,
     Described,
@@ -28,6 +29,7 @@ from gpuwatch.model.kubernetes import (
     IDLE_TIMEOUT,
     INTERRUPTIBLE,
     LOSES_LOCAL_DATA,
+    MARKED_BY,
     OWNER,
     PROTECT,
     SNOOZE_UNTIL,
@@ -39,14 +41,12 @@ from gpuwatch.model.kubernetes import (
 )
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
 MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet makes it, and no API can end it
 _KEPT = frozenset(
     {
         *(CORDONED_AT, CORDONED_BY, IDLE_ACTION, IDLE_TIMEOUT, INTERRUPTIBLE, LOSES_LOCAL_DATA, OWNER, PROTECT),
-        SNOOZE_UNTIL,
+        *(MARKED_BY, SNOOZE_UNTIL),
         *(SAFE_TO_EVICT, SCALE_DOWN_DISABLED, DO_NOT_DISRUPT),
     }
 )

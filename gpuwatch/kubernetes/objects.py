@@ -59,12 +59,13 @@ class Described(Struct):
     metadata: ObjectMeta
 
 
-class Taint(Struct):
+class Taint(Struct, rename="camel", omit_defaults=True):
     """What keeps pods away that do not tolerate it."""
 
     key: str = ""
     value: str | None = None
     effect: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(Struct, rename="camel"):

@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from gpuwatch.kubernetes.facts import (
-    DO_NOT_DISRUPT,
     SAFE_TO_EVICT,
-    SCALE_DOWN_DISABLED,
     NodeFacts,
     OwnerFacts,
     PodFacts,
@@ -26,10 +25,12 @@ from gpuwatch.model.kubernetes import (
     IDLE_TIMEOUT,
     INTERRUPTIBLE,
     LOSES_LOCAL_DATA,
+    MARKED_BY,
     OWNER,
     PREFIX,
     PROTECT,
     SNOOZE_UNTIL,
+    UNHEALTHY,
     KubernetesNode,
     NodeOwner,
     Pod,
@@ -164,7 +165,9 @@ class Picture:
 
     def node(self, node: NodeFacts, pods: Iterable[Pod], asked_labels: Collection[str]) -> KubernetesNode:
         """One node with its pods."""
-        cordoned_by = node.annotations.get(CORDONED_BY) if node.unschedulable else None
+        key = node.annotations.get(CORDONED_BY) or None
+        cordoned_by = key if node.unschedulable else None
+        tainted = any(each.key == UNHEALTHY and each.value == key for each in node.taints)
         return KubernetesNode(
             name=node.name,
             uid=node.uid,
@@ -172,8 +175,10 @@ class Picture:
             provider_id=node.provider_id,
             ready=node.ready,
             unschedulable=node.unschedulable,
-            cordoned_by=cordoned_by or None,
+            cordoned_by=cordoned_by,
             cordoned_at=time_of(node.annotations.get(CORDONED_AT)) if cordoned_by else None,
+            tainted_by=key if tainted else None,
+            marked_by=node.annotations.get(MARKED_BY) or None,
             owner=node_owner(node),
             keep=kept_by(node, self.now),
             gpus=node.gpus,

@@ -14,6 +14,10 @@ PREFIX = "gpuwatch.io/"
 # On a node: the key of the intent that cordoned it. Without it, a cordon is somebody else's and is never undone.
 CORDONED_BY = f"{PREFIX}cordoned-by"
 CORDONED_AT = f"{PREFIX}cordoned-at"
+# On a node: the key of the intent that wrote another autoscaler's mark there. Without it, a mark is somebody else's.
+MARKED_BY = f"{PREFIX}marked-by"
+# A taint of nodes with a failing GPU; its value is the key of the intent that cordoned them.
+UNHEALTHY = f"{PREFIX}unhealthy"
 # On a namespace or a workload: what may be done with its idle pods. Nothing is done without it.
 IDLE_ACTION = f"{PREFIX}idle-action"
 # On a namespace, a workload or a pod: anything but "false" protects it, and a time protects until then.
@@ -225,10 +229,12 @@ class KubernetesNode:
     """A node object, and the pods bound to it.
 
     `cordoned_by` is the key of our own intent that cordoned it; None where it is schedulable or somebody else's cordon.
-    `owner` is the autoscaler that its labels and annotations name. `gpus` is what its device plugin offers
-    (`allocatable`), None where nothing offers any. `keep` is why its own marks keep it (`scale-down-disabled`,
-    `do-not-disrupt`, PROTECT), as a clause. `system_uuid` is of its firmware, `addresses` are its names, too. Of its
-    `labels` are kept those that say what it is, and those that a pending pod asks for.
+    `tainted_by` is its key where it bears our taint UNHEALTHY, also after somebody else made it schedulable.
+    `marked_by` is the key of our own intent that wrote `keep` there. `owner` is the autoscaler that its labels and
+    annotations name. `gpus` is what its device plugin offers (`allocatable`), None where nothing offers any. `keep` is
+    why its own marks keep it (`scale-down-disabled`, `do-not-disrupt`, PROTECT), as a clause. `system_uuid` is of its
+    firmware, `addresses` are its names, too. Of its `labels` are kept those that say what it is, and those that a
+    pending pod asks for.
     """
 
     name: str
@@ -239,6 +245,8 @@ class KubernetesNode:
     unschedulable: bool = False
     cordoned_by: str | None = None
     cordoned_at: datetime | None = None
+    tainted_by: str | None = None
+    marked_by: str | None = None
     owner: NodeOwner | None = None
     keep: str | None = None
     gpus: float | None = None

@@ -26,6 +26,9 @@ class Verb(StrEnum):
     INTERRUPTION = "interruption"  # a record: the cloud is about to take the node, or says something else of it
     LOST = "lost"  # a record: the cloud has taken it
     SPARED = "spared"  # a record: the cloud has not, and the node counts again
+    EVICT = "evict"  # pods of such a node are asked to go, each by an eviction; the node stays
+    MARK = "mark"  # on a node of another autoscaler: that it must not go
+    UNMARK = "unmark"  # of a mark of our own
 
 
 REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
@@ -38,7 +41,9 @@ LETS_GO = REMOVALS | {Verb.UNPROTECT} | PREPARES
 ENDS = REMOVALS | {Verb.RELEASE}
 ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
 # What is asked of a cluster's API server, and of no cloud.
-OF_CLUSTER = PREPARES | {Verb.UNCORDON, Verb.QUARANTINE, Verb.EVACUATE}
+OF_CLUSTER = PREPARES | {Verb.UNCORDON, Verb.QUARANTINE, Verb.EVACUATE, Verb.EVICT, Verb.MARK, Verb.UNMARK}
+# What may end somebody's work: cloud, cluster and agent are asked a last time before it.
+ASKED_LAST = LETS_GO | ENDS | {Verb.EVICT}
 # What the cloud does by itself: written down, and nothing else. Nobody decides it.
 RECORDS = frozenset({Verb.INTERRUPTION, Verb.LOST, Verb.SPARED})
 

@@ -23,6 +23,7 @@ from gpuwatch.policies import (
     idle,
     kubernetes,
     notices,
+    replacement,
     scale_in_protection,
     scaling,
     schedule,
@@ -248,8 +249,11 @@ _SAFEST_FIRST = (
     Verb.START,
     Verb.HOLD,
     Verb.NOTICE,
+    Verb.MARK,
+    Verb.UNMARK,
     Verb.QUARANTINE,
     Verb.EVACUATE,
+    Verb.EVICT,
     Verb.CORDON,
     Verb.DRAIN,
     Verb.STOP,
@@ -288,9 +292,11 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     clamps = [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
     if going := capacity.taken(observation, pool):
         clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
-    target = None
-    if any(proposal.grows for proposal in proposals):
-        target = max(wanted, least)
+    target, grows = None, any(proposal.grows for proposal in proposals)
+    owed, short = (0, "") if grows else replacement.owed(observation, pool, rules.health)
+    clamps += [short] if short else []
+    if grows or owed:
+        target = max(wanted, least, capacity.now(observation, pool) + owed if owed else 0)
         if wanted < least:
             clamps.append(f"{wanted} nodes are wanted, the floor is {least}.")
         if most is not None and target > most:
@@ -315,7 +321,12 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     steps = [step if step.verb is hold else _in_date(step, observation) for step in (chosen | kept).values()]
     return Decision(
         pool=pool,
-        steps=kubernetes.stepped(steps, observation, rules),
+        steps=tuple(
+            [
+                replacement.noted(step, observation, rules.health)
+                for step in kubernetes.stepped(steps, observation, rules)
+            ]
+        ),
         clamps=tuple(clamps),
         target=target,
         advice=(

@@ -5,7 +5,10 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le
 
-from gpuwatch.model.setting import STRICT, Setting
+from gpuwatch.model.duration import Seconds
+from gpuwatch.model.setting import STRICT, Floor, Setting
+
+_DRAINS = frozenset({"drain", "replace"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,12 +18,21 @@ class HealthRules:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     action: Annotated[
-        Literal["tell", "cordon"],
+        Literal["tell", "cordon", "drain", "replace"],
         Setting(
-            "What happens to a Kubernetes node with a failing GPU. tell: metrics, alerts and the page say so. cordon: "
-            "it gets no new pods until it is well, and its pods stay."
+            "What happens to a node with a failing GPU. tell: metrics, alerts and the page say so. cordon: a "
+            "Kubernetes node gets no new pods until it is well, and its pods stay. drain: pods that may go are also "
+            "moved to other nodes. replace: also, a machine that is terminated as idle while its GPU is failing comes "
+            "back as a new one; it needs `idle.action: terminate`."
         ),
     ] = "tell"
+    taint: Annotated[
+        bool,
+        Setting(
+            "A cordon for its health also gives the node the taint gpuwatch.io/unhealthy (NoSchedule), for other "
+            "programs to see. Pods of DaemonSets that do not tolerate it cannot be made again there."
+        ),
+    ] = False
     max_cordoned_ratio: Annotated[
         float,
         Ge(0),
@@ -30,3 +42,38 @@ class HealthRules:
             "at once are more likely a fault of what looks at them."
         ),
     ] = 0.2
+    max_failing_ratio: Annotated[
+        float,
+        Ge(0),
+        Le(1),
+        Setting(
+            "While more than this share of the pool's running nodes (rounded up) has a failing GPU, none is drained or "
+            "replaced for it: a driver or its roll-out is more likely at fault than so many machines."
+        ),
+    ] = 0.2
+    drain_after: Annotated[
+        Seconds,
+        Ge(0),
+        Floor(60, or_none=True),
+        Setting("So long after the cordon of a sick node its first pods are asked to go."),
+    ] = 600.0
+    drain_busy: Annotated[
+        bool,
+        Setting(
+            "Also pods that work leave a sick node, if their people say gpuwatch.io/interruptible. Without it, pods go "
+            "only from a node that is proven idle."
+        ),
+    ] = False
+    max_replacements_per_day: Annotated[
+        int, Ge(0), Setting("So many machines of the pool come back within 24 h for sick ones, at most.")
+    ] = 2
+
+    @property
+    def cordons(self) -> bool:
+        """Whether a sick node gets no new pods."""
+        return self.action != "tell"
+
+    @property
+    def drains(self) -> bool:
+        """Whether pods are moved off a sick node."""
+        return self.action in _DRAINS

@@ -82,6 +82,11 @@ def ours(known: KubernetesNode, ledger: LedgerView) -> bool:
     return known.cordoned_by is not None and known.cordoned_by not in ledger.foreign
 
 
+def tainted(known: KubernetesNode, ledger: LedgerView) -> bool:
+    """Whether our own taint is left on a node onto which somebody else has let pods."""
+    return not known.unschedulable and known.tainted_by is not None and known.tainted_by not in ledger.foreign
+
+
 def foreign_cordon(node: Node, ledger: LedgerView) -> str | None:
     """Why its cordon is somebody else's. It is theirs to undo, and the node is theirs until then."""
     known = node.kubernetes
@@ -94,18 +99,20 @@ def foreign_cordon(node: Node, ledger: LedgerView) -> str | None:
     return "Somebody else has cordoned it." if known.unschedulable else None
 
 
-def pods(node: Node, rules: KubernetesRules, wait_seconds: float | None, now: datetime) -> str | None:
+def pods(
+    node: Node, rules: KubernetesRules, wait_seconds: float | None, now: datetime, *, busy_too: bool = False
+) -> str | None:
     """Why its pods must not be moved, or lost: GPU pods without proof or consent, and what a drain would destroy.
 
     `wait_seconds` is how long the pool's nodes are to be idle; None: not known, or they are not to be at all. A stopped
-    machine runs no pod.
+    machine runs no pod. With `busy_too` nobody needs to prove them idle; then their consent is INTERRUPTIBLE alone.
     """
     known = node.kubernetes
     if known is None or node.state is NodeState.STOPPED:
         return None
     found: dict[str, list[str]] = {}
     for pod in known.pods:
-        for why in _against(pod, node, rules, wait_seconds, now):
+        for why in _against(pod, node, rules, wait_seconds, now, busy_too=busy_too):
             found.setdefault(why, []).append(str(pod))
     for why, names in found.items():
         more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
@@ -114,21 +121,28 @@ def pods(node: Node, rules: KubernetesRules, wait_seconds: float | None, now: da
     return None
 
 
-def _against(pod: Pod, node: Node, rules: KubernetesRules, wait_seconds: float | None, now: datetime) -> Iterator[str]:
+def _against(
+    pod: Pod, node: Node, rules: KubernetesRules, wait_seconds: float | None, now: datetime, *, busy_too: bool
+) -> Iterator[str]:
     """What stands against moving one pod; words for one and, after the bar, for several."""
     if pod.ends_at is not None or pod.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED} or (pod.daemon and pod.gpus <= 0):
         return
     if pod.protected is not None:
         yield f"is protected ({pod.protected})|are protected ({pod.protected})"
     if pod.gpus > 0 and not pod.system:
-        if not pod.consents:
+        if busy_too and not pod.interruptible:
+            yield (
+                "holds GPUs, and nobody has said that it may be interrupted|"
+                "hold GPUs, and nobody has said that they may be interrupted"
+            )
+        if not busy_too and not pod.consents:
             yield (
                 "holds GPUs, and nobody has said that it may go once it is idle|"
                 "hold GPUs, and nobody has said that they may go once they are idle"
             )
         if pod.workload.snoozed_until is not None and pod.workload.snoozed_until > now:
             yield "is snoozed by its people|are snoozed by their people"
-        if (doubt := _unproven(pod, node, wait_seconds, now)) is not None:
+        if not busy_too and (doubt := _unproven(pod, node, wait_seconds, now)) is not None:
             yield doubt
     if pod.drained and pod.local_data is not None and not pod.loses_local_data:
         yield "would lose local data|would lose local data"

@@ -38,6 +38,13 @@ class KubernetesRules:
         Floor(600, or_none=True),
         Setting("After a cordon was undone, its node has no notice and no new cordon for this long."),
     ] = 3600.0
+    mark_busy: Annotated[
+        bool,
+        Setting(
+            "Where cluster-autoscaler or karpenter removes the pool's nodes: nodes that work, or that somebody keeps, "
+            "get the annotation by which it leaves them alone, until they are proven idle."
+        ),
+    ] = False
     bare_pods: Annotated[
         Literal["keep", "evict"],
         Setting(

@@ -33,6 +33,12 @@ def contradictions(pools: Mapping[str, PoolRules], calendars: Mapping[str, Seque
                 wrong=f"pools.{name}.max_nodes ({rules.max_nodes}) is below pools.{name}.min_nodes ({rules.min_nodes})",
                 right=f"a max_nodes of {rules.min_nodes} or more",
             )
+        if rules.health.action == "replace" and rules.idle.action != "terminate":
+            yield Contradiction(
+                keys=((*here, "health", "action"), (*here, "idle", "action")),
+                wrong=f"pools.{name}.health.action is replace, and pools.{name}.idle.action {rules.idle.action}",
+                right="idle.action: terminate (only what is terminated is replaced), or health.action: drain",
+            )
 
 
 def without_cluster(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:

@@ -43,6 +43,8 @@ def there(world: ClusterWorld) -> KubernetesNode:
 CHANGES: dict[str, Callable[[Cluster, Permit], object]] = {
     "cordon": lambda cluster, holds: cluster.cordon("none", "k", permit=holds),
     "uncordon": lambda cluster, _: cluster.uncordon("none", "k"),
+    "mark": lambda cluster, holds: cluster.mark("none", "karpenter", "k", permit=holds),
+    "unmark": lambda cluster, _: cluster.unmark("none", "k"),
     "drain": lambda cluster, holds: cluster.drain("none", (), "k", permit=holds),
 }
 
@@ -117,6 +119,51 @@ def test_a_cordon_with_another_key_stays(world: ClusterWorld) -> None:
     assert there(world).cordoned_by == "key-1"
 
 
+def test_a_taint_comes_and_goes_with_its_cordon(world: ClusterWorld) -> None:
+    """Its key is that of the cordon; a cordon without one leaves none."""
+    world.cluster.cordon(NODE, "key-1", permit=permit(world), taint=True)
+    assert there(world).tainted_by == "key-1"
+    world.cluster.uncordon(NODE, "key-1")
+    assert there(world).tainted_by is None
+    world.cluster.cordon(NODE, "key-2", permit=permit(world))
+    assert there(world).tainted_by is None
+
+
+def test_a_taint_is_taken_away_after_a_person_has_uncordoned(world: ClusterWorld) -> None:
+    """Pods may come at once, and the rest of what is ours goes when it is asked for."""
+    world.cluster.cordon(NODE, "key-1", permit=permit(world), taint=True)
+    world.uncordon(NODE)
+    known = there(world)
+    assert (known.unschedulable, known.cordoned_by, known.tainted_by) == (False, None, "key-1")
+    world.cluster.uncordon(NODE, "key-1")
+    assert there(world).tainted_by is None
+
+
+@pytest.mark.parametrize("owner", ["karpenter", "cluster-autoscaler"])
+def test_a_mark_bears_its_key_and_goes_without_a_trace(world: ClusterWorld, owner: str) -> None:
+    """Both may be asked for twice; another key takes nothing away."""
+    for _ in range(2):
+        world.cluster.mark(NODE, owner, "key-1", permit=permit(world))
+    marked = there(world)
+    assert marked.marked_by == "key-1"
+    assert marked.keep is not None
+    world.cluster.unmark(NODE, "key-2")
+    assert there(world).marked_by == "key-1"
+    for _ in range(2):
+        world.cluster.unmark(NODE, "key-1")
+    assert (there(world).marked_by, there(world).keep) == (None, None)
+
+
+def test_a_persons_mark_is_neither_written_over_nor_taken_away(world: ClusterWorld) -> None:
+    """It is theirs."""
+    world.keep(NODE)
+    with pytest.raises(ProtectedError):
+        world.cluster.mark(NODE, "karpenter", "key-1", permit=permit(world))
+    world.cluster.unmark(NODE, "key-1")
+    known = there(world)
+    assert (known.marked_by, known.keep is None) == (None, False)
+
+
 def test_a_drain_asks_those_that_it_names_and_no_others(world: ClusterWorld) -> None:
     """Pods of DaemonSets stay, and so does what came since."""
     named = world.add_pod("web-1", NODE)
@@ -177,6 +224,9 @@ def test_nothing_is_drained_without_our_cordon(world: ClusterWorld) -> None:
 def test_without_a_permit_nothing_is_sent(world: ClusterWorld) -> None:
     """Neither a cordon nor an eviction."""
     uid = world.add_pod("web-1", NODE)
+    with pytest.raises(PermitExpiredError):
+        world.cluster.mark(NODE, "karpenter", "key-1", permit=expired(world))
+    assert there(world).marked_by is None
     with pytest.raises(PermitExpiredError):
         world.cluster.cordon(NODE, "key-1", permit=expired(world))
     assert not there(world).unschedulable

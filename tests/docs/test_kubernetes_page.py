@@ -61,7 +61,14 @@ def test_it_names_every_annotation_that_people_write() -> None:
     """And no other of gpuwatch's."""
     people = {nouns.IDLE_ACTION, nouns.INTERRUPTIBLE, nouns.LOSES_LOCAL_DATA, nouns.OWNER, nouns.PROTECT}
     people |= {nouns.SNOOZE_UNTIL, nouns.IDLE_TIMEOUT}
-    ours = {nouns.CORDONED_BY, nouns.STOP_AT, nouns.RELEASED_BY, nouns.REPLICAS_BEFORE}
+    ours = {
+        nouns.CORDONED_BY,
+        nouns.MARKED_BY,
+        nouns.UNHEALTHY,
+        nouns.STOP_AT,
+        nouns.RELEASED_BY,
+        nouns.REPLICAS_BEFORE,
+    }
     table = set(re.findall(r"^\| `(gpuwatch\.io/[a-z-]+):", PAGE, re.MULTILINE))
 
     assert table == people
@@ -71,7 +78,7 @@ def test_it_names_every_annotation_that_people_write() -> None:
 def test_it_names_every_right() -> None:
     """What it changes is an own row of the table for each switch of the chart."""
     rows = {
-        "nodes": "| `act: true` as well | patch nodes (cordon, uncordon) and create evictions |",
+        "nodes": "| `act: true` as well | patch nodes (cordon, taint, marks) and create evictions |",
         "workloads": "| `podActions.enabled: true` as well | patch Deployments, ReplicaSets, StatefulSets, Jobs and "
         "Notebooks; create Events and evictions |",
         "bare-pods": "| `podActions.barePods: true` as well | get and patch pods |",

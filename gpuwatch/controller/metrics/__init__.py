@@ -17,6 +17,7 @@ from gpuwatch.controller.metrics import fleet as of_fleet
 from gpuwatch.controller.metrics import interruptions as of_interruptions
 from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.metrics import money as of_money
+from gpuwatch.controller.metrics import replacement as of_replacement
 from gpuwatch.controller.metrics import rounds as of_rounds
 from gpuwatch.controller.metrics.state import Certificates, MetricsState
 from gpuwatch.controller.timings import Timings
@@ -36,6 +37,7 @@ COLLECTED = (
     *of_money.FAMILIES,
     *of_kubernetes.FAMILIES,
     *of_interruptions.FAMILIES,
+    *of_replacement.FAMILIES,
 )
 BY_NAME: dict[str, Family] = {
     family.name: family for family in (*(family for family, _ in COLLECTED), *process_families("the controller"))

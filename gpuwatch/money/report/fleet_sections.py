@@ -13,6 +13,7 @@ from gpuwatch.model.health import Health
 from gpuwatch.model.money import format_usd
 from gpuwatch.money.report.blocks import Part, Table, Words
 from gpuwatch.money.report.report import ActionRecord, Report
+from gpuwatch.policies.replacement import Loss
 
 _MOST = 10
 _NOTHING_KNOWN = "No round of these days is kept whole, so it is not known any more which machines stood."
@@ -28,6 +29,7 @@ _DONE = {
     (Verb.UNCORDON, Status.SETTLED): "Kubernetes nodes uncordoned",
     (Verb.QUARANTINE, Status.SETTLED): "Kubernetes nodes cordoned for their health",
     (Verb.LOST, Status.SETTLED): "taken by their cloud",
+    (Verb.EVICT, Status.SETTLED): "evictions of pods from sick nodes",
 }
 
 
@@ -127,8 +129,30 @@ def actions(report: Report) -> Iterator[Part]:
         yield Table(caption="What people ordered", heads=order_heads, rows=orders, left=frozenset(range(4)))
 
 
+def _replaced(report: Report) -> Iterator[Part]:
+    """Sick machines that were terminated, and how long until others came, by cloud and type."""
+    kinds: dict[tuple[str, str], list[Loss]] = {}
+    for each in report.facts.actions.sick:
+        kinds.setdefault((each.cloud or "-", each.instance_type or "-"), []).append(each)
+    if not kinds:
+        return
+    rows = []
+    for (cloud, kind), losses in sorted(kinds.items()):
+        gone = [(loss.gone_at - loss.failing_since).total_seconds() for loss in losses]
+        came = [loss.seconds for loss in losses if loss.seconds is not None]
+        rows.append((cloud, kind, str(len(losses)), _hours(gone), str(len(came)), _hours(came)))
+    heads = ("cloud", "type", "terminated", "hours from failing", "replaced", "hours from failing")
+    yield Table(caption="Machines with a failing GPU", heads=heads, rows=tuple(rows), left=frozenset({0, 1}))
+
+
+def _hours(seconds: list[float]) -> str:
+    """Their mean."""
+    return f"{sum(seconds) / len(seconds) / 3600:.1f}" if seconds else "-"
+
+
 def health(report: Report) -> Iterator[Part]:
-    """GPUs that are not healthy."""
+    """GPUs that are not healthy, and sick machines that went."""
+    yield from _replaced(report)
     seen = report.facts.inventory
     if seen is None or not seen.health:
         return

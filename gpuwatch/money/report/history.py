@@ -11,13 +11,15 @@ from sqlalchemy import func, select
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.tables import BACKTESTS, CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SPEND, STOPPED
-from gpuwatch.model.decision import FINAL, Reason, Status, Verb
+from gpuwatch.model.decision import ADDITIONS, FINAL, Done, Reason, Status, Verb
 from gpuwatch.model.usage import USES, milliseconds
 from gpuwatch.money.accounting.savings import Ran, Turn
 from gpuwatch.money.report.progress import Event
 from gpuwatch.money.report.report import ActionRecord, Actions, Order, Rounds
+from gpuwatch.policies.replacement import losses
 
 _TURNS = (Verb.STOP, Verb.START, Verb.TERMINATE)
+_CAPACITY = sorted(verb.value for verb in ADDITIONS | {Verb.TERMINATE})
 _NAMED_AT_MOST = 500  # of a database's variables; beyond, all nodes are read
 _BILLED = func.sum(sum((SPEND.c[f"node_{use}_ms"] for use in USES[1:]), SPEND.c[f"node_{USES[0]}_ms"]))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,6 +54,16 @@ class ActionHistory:
             counted = db.execute(counts.group_by(INTENTS.c.verb, OUTCOMES.c.status)).all()
             rows = db.execute(full.where(*within).order_by(OUTCOMES.c.id.desc()).limit(newest)).all()
             orders = db.execute(ordered.limit(newest)).all()
+            changes = db.execute(
+                select(INTENTS, OUTCOMES.c.at.label("ended"))
+                .select_from(joined)
+                .where(
+                    OUTCOMES.c.at >= text(since),
+                    OUTCOMES.c.at < text(until),
+                    OUTCOMES.c.status == Status.SETTLED.value,
+                    INTENTS.c.verb.in_(_CAPACITY),
+                )
+            ).all()
         return Actions(
             counts={(Verb(verb), Status(status)): int(count) for verb, status, count in sorted(counted)},
             newest=tuple(
@@ -70,6 +82,18 @@ class ActionHistory:
             orders=tuple(
                 Order(at=datetime.fromisoformat(row.at), verb=row.verb, pool=row.pool, who=row.who, reason=row.reason)
                 for row in orders
+            ),
+            sick=losses(
+                Done(
+                    key=row.key,
+                    verb=Verb(row.verb),
+                    node_id=row.node_id,
+                    pool=row.pool,
+                    status=Status.SETTLED,
+                    at=datetime.fromisoformat(row.ended),
+                    arguments=msgspec.json.decode(row.arguments, type=dict[str, str]),
+                )
+                for row in changes
             ),
         )
 

@@ -146,6 +146,7 @@ def _actions(actions: Actions) -> ActionsDocument:
             for each in actions.newest
         ],
         "orders": list(actions.orders),
+        "sick_machines": list(actions.sick),
     }
 
 

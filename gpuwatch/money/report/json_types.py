@@ -14,6 +14,7 @@ from gpuwatch.money.accounting.totals import Energy, TotalDocument
 from gpuwatch.money.blocked.blocked import Blocked
 from gpuwatch.money.report.progress_section import ProgressDocument
 from gpuwatch.money.report.report import Order
+from gpuwatch.policies.replacement import Loss
 
 
 class EarlierTotal(TotalDocument):
@@ -87,6 +88,7 @@ class ActionsDocument(TypedDict):
     counts: list[CountDocument]
     newest: list[ActionDocument]
     orders: list[Order]
+    sick_machines: list[Loss]
 
 
 class IdleDocument(TypedDict):

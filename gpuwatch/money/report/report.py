@@ -23,6 +23,7 @@ from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.progress import Progress
+from gpuwatch.policies.replacement import Loss
 
 SLICES = ("cloud", "pool", "owner", "account", "type", "region", "capacity", "node")
 _DAY = timedelta(days=1)
@@ -77,11 +78,15 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actions:
-    """What gpuwatch did: how many by verb and final status, the newest of them, and what people ordered."""
+    """What gpuwatch did: how many by verb and final status, the newest of them, and what people ordered.
+
+    `sick` are the machines that were terminated while a GPU was failing, in pools that replace them.
+    """
 
     counts: Mapping[tuple[Verb, Status], int] = field(default_factory=dict)
     newest: tuple[ActionRecord, ...] = ()
     orders: tuple[Order, ...] = ()
+    sick: tuple[Loss, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from gpuwatch.clouds.errors import NotFoundError, PermitExpiredError, ProtectedE
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
-from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, LOSES_LOCAL_DATA, KubernetesNode
+from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, LOSES_LOCAL_DATA, MARKED_BY, KubernetesNode
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.kubernetes import budget_object, node_object, pod_object
 from tests.support.real.kubernetes import ControlPlane
@@ -58,6 +58,51 @@ def test_a_cordon_bears_the_key_of_its_decision(plane: ControlPlane, cluster: Co
 
     marks = plane.admin.get("Node", "gpu-1")["metadata"].get("annotations") or {}
     assert not {CORDONED_BY, CORDONED_AT} & marks.keys()
+
+
+def test_a_taint_stands_beside_others_and_goes_alone(plane: ControlPlane, cluster: ConnectedCluster) -> None:
+    """A patch writes the whole list: what others put there is the same before, between and after, to its last field."""
+    key = "gpuwatch-0123456789abcdef-1234567-89abcdef"
+    theirs = [
+        {"key": "nvidia.com/gpu", "effect": "NoSchedule", "value": "present"},
+        {"key": "team", "effect": "NoExecute", "timeAdded": "2026-11-23T20:00:00Z"},
+    ]
+    own = "node.kubernetes.io/"  # what the API server itself adds
+    plane.admin.create(node_object("gpu-1", taints=theirs))
+
+    cluster.cordon("gpu-1", key, permit=permit(), taint=True)
+    ours = {"key": "gpuwatch.io/unhealthy", "effect": "NoSchedule", "value": key}
+    taints = plane.admin.get("Node", "gpu-1")["spec"]["taints"]
+    assert [each for each in taints if not each["key"].startswith(own)] == [*theirs, ours]
+    assert node_of(cluster).tainted_by == key
+
+    cluster.uncordon("gpu-1", key)
+    left = plane.admin.get("Node", "gpu-1")["spec"]["taints"]
+    assert [each for each in left if not each["key"].startswith(own)] == theirs
+
+
+@pytest.mark.parametrize(
+    ("owner", "annotation"),
+    [
+        ("karpenter", "karpenter.sh/do-not-disrupt"),
+        ("cluster-autoscaler", "cluster-autoscaler.kubernetes.io/scale-down-disabled"),
+    ],
+)
+def test_a_mark_is_the_annotation_that_the_other_autoscaler_reads(
+    plane: ControlPlane, cluster: ConnectedCluster, owner: str, annotation: str
+) -> None:
+    """And it goes with its key; a value that a person has put there since stays."""
+    plane.admin.create(node_object("gpu-1"))
+    cluster.mark("gpu-1", owner, _KEY, permit=permit())
+    marks = plane.admin.get("Node", "gpu-1")["metadata"]["annotations"]
+    assert marks == {annotation: "true", MARKED_BY: _KEY}
+    cluster.unmark("gpu-1", _KEY)
+    assert not plane.admin.get("Node", "gpu-1")["metadata"].get("annotations")
+
+    cluster.mark("gpu-1", owner, _KEY, permit=permit())
+    plane.admin.patch("Node", "gpu-1", {"metadata": {"annotations": {annotation: "false"}}})
+    cluster.unmark("gpu-1", _KEY)
+    assert plane.admin.get("Node", "gpu-1")["metadata"]["annotations"] == {annotation: "false"}
 
 
 def test_a_cordon_of_somebody_else_stays(plane: ControlPlane, cluster: ConnectedCluster) -> None:

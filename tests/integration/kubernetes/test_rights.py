@@ -128,6 +128,8 @@ def exercise(cluster: ApiCluster) -> tuple[ClusterView, KubernetesNode | None]:
         cluster.cordon("gpu-1", "key-1", permit=permit)
         cluster.drain("gpu-1", tuple(pod.uid for pod in asked.to_drain), "key-1", permit=permit)
         cluster.uncordon("gpu-1", "key-1")
+        cluster.mark("gpu-1", "karpenter", "key-1", permit=permit)
+        cluster.unmark("gpu-1", "key-1")
         for target in targets_in(seen):
             end(cluster, target)
     return seen, asked

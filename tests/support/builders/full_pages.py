@@ -23,12 +23,14 @@ from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.silence import Silence
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
+from gpuwatch.policies.replacement import CLOUD, FAILING_SINCE, KIND
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.dashboard_agent import Patient
 from tests.support.builders.dashboard_story import two_budgets, with_a_wish
 from tests.support.builders.desk import an_intent
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
+from tests.support.builders.past_steps import a_done
 from tests.support.builders.served_page import populate
 from tests.support.builders.workload_rounds import with_a_workload
 
@@ -99,7 +101,7 @@ def controller_pages(accept: str) -> list[str]:
             an_intent(desk.ledger, node_id="i-protected")
         done = one_round(parts, seen)
         assert done is not None
-        told = with_a_silent_region(with_a_wish(with_an_interruption(done)))
+        told = with_a_replacement(with_a_silent_region(with_a_wish(with_an_interruption(done))))
         metrics._state.last = with_a_workload(told)
         of_interruptions.count(metrics._state, INTERRUPTED)
         of_kubernetes.count(metrics._state, metrics._state.last)
@@ -128,6 +130,19 @@ def with_an_interruption(done: Round) -> Round:
     )
     ledger = replace(seen.ledger, recent=(*seen.ledger.recent, known))
     return replace(done, observation=replace(seen, ledger=ledger))
+
+
+def with_a_replacement(done: Round) -> Round:
+    """A sick machine was terminated, and another came."""
+    now, ledger = done.observation.now, done.observation.ledger
+    since = {FAILING_SINCE: (now - timedelta(hours=3)).isoformat(), KIND: "p4d.24xlarge", CLOUD: "aws"}
+    recent = (
+        replace(a_done("i-sick"), verb=Verb.TERMINATE, at=now - timedelta(hours=1), arguments=since),
+        replace(a_done("new:default:1"), verb=Verb.LAUNCH, at=now),
+    )
+    return replace(
+        done, observation=replace(done.observation, ledger=replace(ledger, recent=(*ledger.recent, *recent)))
+    )
 
 
 def a_cluster() -> Shown:

@@ -14,6 +14,7 @@ from gpuwatch.model.orders import Pause
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes_steps import PODS
 from tests.support.builders.clusters import CLUSTER, OURS, a_cordon, a_gpu_pod, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, RULES, a_verdict
 from tests.support.builders.guard_cases import asleep, with_group, with_idle, with_ledger, with_node
@@ -134,6 +135,41 @@ def evacuating(case: Case, minutes: float | None = 2.0) -> Case:
     return replace(case, step=replace(case.step, verb=Verb.EVACUATE))
 
 
+def evicting(case: Case, *pods: Pod, busy: bool = False, consent: bool = True, **health: object) -> Case:
+    """The case as the eviction of pods from a sick node under gpuwatch's cordon: idle for long, or working."""
+    state = State.BUSY if busy else State.IDLE
+    verdict = a_verdict(state=state, held=7200.0)
+    gpus = tuple(replace(gpu, health=GpuHealth(state=Health.FAILING, since=NOW)) for gpu in verdict.gpus)
+    asked = pods or (a_gpu_pod(interruptible=consent),)
+    known = replace(_CORDONED, pods=asked, cordoned_at=NOW - timedelta(hours=1))
+    case = with_node(on_cluster(case, known), signal=NodeReport(verdict=replace(verdict, gpus=gpus)))
+    rules = replace(case.pool_rules, health=HealthRules(**{"action": "drain", **health}))  # type: ignore[arg-type]
+    arguments = {PODS: " ".join(pod.uid for pod in asked)}
+    return replace(case, step=replace(case.step, verb=Verb.EVICT, arguments=arguments), pool_rules=rules)
+
+
+def marking(case: Case, state: State = State.BUSY, verb: Verb = Verb.MARK, **known: object) -> Case:
+    """The case as Karpenter's mark on a node of its pool, or its end."""
+    node = replace(a_kubernetes_node(owner="karpenter"), **known)  # type: ignore[arg-type]
+    signal = NodeReport(verdict=a_verdict(state=state, held=7200.0))
+    case = with_node(on_cluster(case, node), signal=signal)
+    rules = KubernetesRules(node_owner="karpenter", mark_busy=True)
+    return replace(case, step=replace(case.step, verb=verb), pool_rules=replace(case.pool_rules, kubernetes=rules))
+
+
+def _well(case: Case) -> Case:
+    """The case of a node whose GPUs are well."""
+    return with_node(case, signal=NodeReport(verdict=a_verdict(held=7200.0)))
+
+
+def _not_ours(case: Case) -> Case:
+    """The case under a person's cordon."""
+    known = case.machine.kubernetes
+    return with_node(case, kubernetes=None if known is None else replace(known, cordoned_by=None))
+
+
+_MARKED = {"marked_by": "k", "keep": "its annotation karpenter.sh/do-not-disrupt keeps it"}
+
 SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("silent cluster", "cluster_unknown", lambda c: on_cluster(c, trouble="It is silent."), "It is silent."),
     ("silent, cordoning", "cluster_unknown", _silent, "silent"),
@@ -180,6 +216,33 @@ SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("after the deadline", "cloud_notice", lambda c: evacuating(c, -1.0), "Its deadline was"),
     ("evacuation of nobody's nodes", "node_owner", lambda c: with_owner(evacuating(c), "nobody"), "does not say who"),
     ("paused evacuation", "paused", lambda c: paused(evacuating(c)), "ann"),
+    ("well, evicting", "eviction", lambda c: _well(evicting(c)), "health.action"),
+    ("evicting where only a cordon is wanted", "eviction", lambda c: evicting(c, action="cordon"), "health.action"),
+    ("evicting without our cordon", "eviction", lambda c: _not_ours(evicting(c)), "The cordon comes first"),
+    ("evicting from a node that works", "eviction", lambda c: evicting(c, busy=True), "It is busy"),
+    (
+        "evicting a busy pod that nobody let go",
+        "eviction",
+        lambda c: evicting(c, busy=True, consent=False, drain_busy=True),
+        "interrupted",
+    ),
+    ("evicting a protected pod", "eviction", lambda c: evicting(c, a_pod(protected="a mark")), "a mark"),
+    ("evicting too soon", "eviction", lambda c: evicting(c, drain_after=7200.0), "in 1h"),
+    ("evicting from many", "eviction", lambda c: evicting(c, max_failing_ratio=0.0), "failing GPU"),
+    (
+        "evicting with a GPU missing",
+        "eviction",
+        lambda c: with_node(evicting(c), gpu_count=8),
+        "GPUs",
+    ),
+    ("evicting, snoozed", "snoozed", lambda c: with_node(evicting(c), snoozed="tonight by ann"), "ann"),
+    ("evicting, paused", "paused", lambda c: paused(evicting(c)), "ann"),
+    ("marking where nothing is to be marked", "mark", lambda c: replace(marking(c), pool_rules=OURS), "mark_busy"),
+    ("marking an idle node", "mark", lambda c: marking(c, State.IDLE), "not in use"),
+    ("marking twice", "mark", lambda c: marking(c, keep="a person keeps it"), "already"),
+    ("unmarking somebody's", "mark", lambda c: marking(c, State.IDLE, Verb.UNMARK, keep="a person keeps it"), "own"),
+    ("unmarking a busy node", "mark", lambda c: marking(c, State.BUSY, Verb.UNMARK, **_MARKED), "proven idle"),
+    ("unmarking in doubt", "mark", lambda c: marking(c, State.UNKNOWN, Verb.UNMARK, **_MARKED), "nobody knows"),
     ("paused cordon", "paused", lambda c: paused(cordoning(c)), "ann"),
 ]
 FAIR_KUBERNETES: list[tuple[str, Callable[[Case], Case]]] = [
@@ -190,6 +253,11 @@ FAIR_KUBERNETES: list[tuple[str, Callable[[Case], Case]]] = [
     ("cordon of a member", ending),
     ("cordon a sick node", sickly),
     ("evacuate a working node", evacuating),
+    ("evict from a sick node that is idle", evicting),
+    ("evict what works where all agree", lambda c: evicting(c, busy=True, drain_busy=True)),
+    ("mark a busy node", marking),
+    ("mark a snoozed node", lambda c: with_node(marking(c, State.IDLE), snoozed="tonight by ann")),
+    ("unmark an idle node", lambda c: marking(c, State.IDLE, Verb.UNMARK, **_MARKED)),
     ("uncordon", uncordoning),
     ("uncordon in a pause", lambda c: paused(uncordoning(c))),
     ("uncordon what is not enrolled", lambda c: with_node(uncordoning(c), enrolled=False)),

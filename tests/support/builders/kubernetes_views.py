@@ -33,11 +33,19 @@ class Shown:
         """The same."""
         return next((node for node in self.shows.nodes if node.name == name), None)
 
-    def cordon(self, name: str, key: str, *, permit: Permit) -> None:
+    def cordon(self, name: str, key: str, *, permit: Permit, taint: bool = False) -> None:
         """Nothing is changed in these tests."""
         raise NotImplementedError
 
     def uncordon(self, name: str, key: str) -> None:
+        """Likewise."""
+        raise NotImplementedError
+
+    def mark(self, name: str, owner: str, key: str, *, permit: Permit) -> None:
+        """Likewise."""
+        raise NotImplementedError
+
+    def unmark(self, name: str, key: str) -> None:
         """Likewise."""
         raise NotImplementedError
 

@@ -68,7 +68,7 @@ class FakeCluster:
         self._pass()
         return self.nodes.get(name)
 
-    def cordon(self, name: str, key: str, *, permit: Permit) -> None:
+    def cordon(self, name: str, key: str, *, permit: Permit, taint: bool = False) -> None:
         """Once for each key; never over somebody else's."""
         self._ask("cordon", name)
         node = self._there(name)
@@ -80,18 +80,42 @@ class FakeCluster:
             raise ProtectedError(f"the node {name} is kept: {node.keep}", code="Kept")
         permit.check()
         self._did("cordon", node, key)
-        self.put(replace(node, unschedulable=True, cordoned_by=key, cordoned_at=self.clock.now()))
+        tainted = key if taint else node.tainted_by
+        self.put(replace(node, unschedulable=True, cordoned_by=key, cordoned_at=self.clock.now(), tainted_by=tainted))
         self._answer("cordon", name)
 
     def uncordon(self, name: str, key: str) -> None:
         """Of the cordon with that key alone."""
         self._ask("uncordon", name)
         node = self._there(name)
-        if node.cordoned_by != key:
+        if key not in {node.cordoned_by, node.tainted_by}:
             return
         self._did("uncordon", node, key)
-        self.put(replace(node, unschedulable=False, cordoned_by=None, cordoned_at=None))
+        self.put(replace(node, unschedulable=False, cordoned_by=None, cordoned_at=None, tainted_by=None))
         self._answer("uncordon", name)
+
+    def mark(self, name: str, owner: str, key: str, *, permit: Permit) -> None:
+        """Once for each key; never over somebody else's."""
+        self._ask("mark", name)
+        node = self._there(name)
+        if node.marked_by == key:
+            return
+        if node.keep is not None or node.marked_by is not None:
+            raise ProtectedError(f"the node {name} is marked by somebody else", code="Marked")
+        permit.check()
+        self._did("mark", node, key)
+        self.put(replace(node, keep=f"the annotation of {owner} keeps it", marked_by=key))
+        self._answer("mark", name)
+
+    def unmark(self, name: str, key: str) -> None:
+        """Of the mark with that key alone."""
+        self._ask("unmark", name)
+        node = self._there(name)
+        if node.marked_by != key:
+            return
+        self._did("unmark", node, key)
+        self.put(replace(node, keep=None, marked_by=None))
+        self._answer("unmark", name)
 
     def drain(self, name: str, pods: tuple[str, ...], key: str, *, permit: Permit) -> Drain:
         """Each pod is asked once; a budget's refusal is an answer."""

@@ -43,6 +43,9 @@ class ClusterWorld(Protocol):
     def cordon(self, name: str) -> None:
         """`kubectl cordon`."""
 
+    def uncordon(self, name: str) -> None:
+        """`kubectl uncordon`."""
+
     def keep(self, name: str) -> None:
         """`karpenter.sh/do-not-disrupt: "true"` on the node."""
 
@@ -81,6 +84,11 @@ class FakeWorld:
     def cordon(self, name: str) -> None:
         """Without a mark."""
         self.cluster.put(replace(self.cluster.nodes[name], unschedulable=True))
+
+    def uncordon(self, name: str) -> None:
+        """Annotations and taints stay."""
+        known = self.cluster.nodes[name]
+        self.cluster.put(replace(known, unschedulable=False, cordoned_by=None, cordoned_at=None))
 
     def keep(self, name: str) -> None:
         """As the client words it."""

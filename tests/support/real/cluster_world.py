@@ -47,6 +47,10 @@ class RealWorld:
         """As kubectl does it."""
         self.plane.admin.patch("Node", name, {"spec": {"unschedulable": True}})
 
+    def uncordon(self, name: str) -> None:
+        """As kubectl does it."""
+        self.plane.admin.patch("Node", name, {"spec": {"unschedulable": None}})
+
     def keep(self, name: str) -> None:
         """A mark of Karpenter's."""
         mark = {"karpenter.sh/do-not-disrupt": "true"}

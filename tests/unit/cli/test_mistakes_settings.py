@@ -45,6 +45,11 @@ FILES: dict[str, tuple[str | bytes, ...]] = {
     "a number in words": ("limits: {max_stops_per_hour: three}\n", '"three" is not a whole number'),
     "a half": ("limits: {max_stops_per_hour: 3.5}\n", "3.5 is not a whole number"),
     "least above most": ("pools: {t: {min_nodes: 5, max_nodes: 2}}\n", "max_nodes (2) is below", "5 or more"),
+    "replaced, not terminated": (
+        "pools: {t: {health: {action: replace}}}\n",
+        "idle.action stop",
+        "idle.action: terminate",
+    ),
     "pools as a list": ("pools: [training]\n", "pools: a list is not a section"),
     "an empty name": ('fleet: ""\n', 'fleet: "" is empty'),
     "a text for a list": ("cloud: {regions: us-east-1}\n", '"us-east-1" is not a list', "[one, another]"),

@@ -7,13 +7,13 @@ import pytest
 
 from gpuwatch.model.decision import Done, Observation, Reason, Status, Step, Verb
 from gpuwatch.model.fleet import Fleet, NodeReport, NodeState, State
-from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod, PodPhase
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.kubernetes import NODE, PODS, UID, UNDOES, stepped
+from gpuwatch.policies.kubernetes import stepped
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes_steps import NODE, PODS, UID, UNDOES
 from tests.support.builders.clusters import (
     CLUSTER,
     OURS,
@@ -24,7 +24,7 @@ from tests.support.builders.clusters import (
     a_pod,
     a_workload,
 )
-from tests.support.builders.fleet import NOW, RULES, a_node, a_notice, a_verdict, an_observation
+from tests.support.builders.fleet import NOW, RULES, a_node, a_notice, an_observation
 
 NODE_1 = a_kubernetes_node()
 MINUTE = timedelta(minutes=1)
@@ -334,54 +334,3 @@ def test_a_machine_on_its_way_down_keeps_its_cordon_until_kubernetes_knows(
     """And gets it off then: whoever starts it again finds it as it was."""
     known = replace(a_cordon(NODE_1), ready=ready)
     assert told(known, Verb.HOLD, machine=state, code="not_running").verb is verb
-
-
-def a_sick_report(state: State = State.BUSY) -> NodeReport:
-    """An agent that calls its GPU failing."""
-    verdict = a_verdict(state=state)
-    gpus = tuple(replace(gpu, health=GpuHealth(state=Health.FAILING, since=NOW)) for gpu in verdict.gpus)
-    return NodeReport(verdict=replace(verdict, gpus=gpus))
-
-
-def test_a_sick_node_gets_no_new_pods_and_keeps_those_that_it_has() -> None:
-    """Also one that works: it is cordoned once, never drained, and given back once it is well."""
-    ill = a_sick_report()
-    known = with_pods(a_gpu_pod(interruptible=False))
-    step = told(known, Verb.HOLD, code="busy", signal=ill)
-    assert (step.verb, step.arguments[NODE]) == (Verb.QUARANTINE, "node-1")
-    assert "GPU 0 is failing" in step.reason.sentence
-
-    late = a_cordon(known, at=NOW - timedelta(days=3))
-    assert told(late, Verb.HOLD, code="busy", signal=ill).verb is Verb.HOLD
-    assert told(late, Verb.WITHDRAW, code="busy", signal=ill).verb is Verb.WITHDRAW
-    assert told(late, Verb.HOLD, code="busy", signal=NodeReport(verdict=a_verdict(state=State.BUSY))).verb is (
-        Verb.UNCORDON
-    )
-
-
-def test_a_silent_agent_does_not_heal_its_node() -> None:
-    """What was cordoned for its health stays so until somebody says that it is well."""
-    ledger = {"recent": (done(Verb.QUARANTINE, 40),)}
-    late = a_cordon(NODE_1, at=NOW - 40 * MINUTE)
-    assert told(late, Verb.HOLD, code="unknown", ledger=ledger, signal=NodeReport(failure="silence")).verb is Verb.HOLD
-
-
-def test_a_sick_node_that_somebody_uncordoned_is_not_cordoned_again_at_once() -> None:
-    """A person's word."""
-    ledger = {"recent": (done(Verb.QUARANTINE, 30),)}
-    assert told(NODE_1, Verb.HOLD, code="busy", ledger=ledger, signal=a_sick_report()).verb is Verb.HOLD
-
-
-def test_a_sick_node_that_becomes_idle_goes_as_any_other() -> None:
-    """However long it has been cordoned: notice, drain in its time from the notice's end on, and the end."""
-    ill, long_ago = a_sick_report(State.IDLE), NOW - timedelta(days=3)
-    empty, full = a_cordon(NODE_1, at=long_ago), a_cordon(with_pods(a_pod()), at=long_ago)
-    assert told(empty, Verb.NOTICE, signal=ill).verb is Verb.NOTICE
-    fresh = {"notices": (a_notice(age=660.0, action="terminate"),)}
-    assert told(full, signal=ill, ledger=fresh).verb is Verb.DRAIN
-    assert told(empty, signal=ill, ledger=fresh).verb is Verb.TERMINATE
-    old = {"notices": (a_notice(age=3600.0, action="terminate"),)}
-    assert told(full, signal=ill, ledger=old).verb is Verb.HOLD
-    unconsented = a_cordon(with_pods(a_gpu_pod(interruptible=False)), at=long_ago)
-    assert told(unconsented, signal=ill, ledger=fresh).verb is Verb.WITHDRAW
-    assert told(unconsented, Verb.NOTICE, signal=ill).verb is Verb.HOLD

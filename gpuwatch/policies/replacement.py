@@ -1,0 +1,168 @@
+"""PURE: a machine that was terminated while its GPU was failing comes back as a new one, once.
+
+Rules, all of them:
+
+1. Only in a pool with `health.action: replace`, and only for what gpuwatch itself has terminated, with all that every
+   removal needs: proven idle, notice, limits. The termination's record says since when its GPU was failing.
+2. Whatever has come to the pool since a loss, or is on its way, is its replacement, for whatever reason it came: two
+   never come for one. What failed to come is tried again, until the loss is a day old.
+3. Within a day at most `health.max_replacements_per_day` come. None comes while too many of the pool are sick, the
+   losses of the day included: a new machine with the same fault would follow.
+4. Where the load decides how many nodes there are (`scaling`), it alone does: a new node comes if one is needed.
+5. A replacement is an addition like any other: the guard's limits, budgets and `max_nodes` hold.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gpuwatch.model.decision import ADDITIONS, Done, Observation, Status, Step, Verb
+from gpuwatch.model.fleet import Node
+from gpuwatch.model.health import Health
+from gpuwatch.policies import capacity
+from gpuwatch.policies import kubernetes_obstacles as obstacles
+from gpuwatch.policies.health_settings import HealthRules
+
+WINDOW_SECONDS = 86400.0
+# The arguments of the termination of a sick machine: since when a GPU of it was failing, and what kind of machine.
+FAILING_SINCE, KIND, CLOUD = "failing_since", "instance_type", "cloud"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A sick machine that was terminated: since when it was failing, when it had gone, and when another came for it.
+
+    `came_at` None: none has come yet, or none was to come.
+    """
+
+    node_id: str
+    pool: str
+    cloud: str
+    instance_type: str
+    failing_since: datetime
+    gone_at: datetime
+    came_at: datetime | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """From "failing" to "replaced"."""
+        return None if self.came_at is None else (self.came_at - self.failing_since).total_seconds()
+
+
+def losses(dones: Iterable[Done]) -> tuple[Loss, ...]:
+    """Every sick machine that was terminated, oldest first, each with the first node that came to its pool since."""
+    ordered = sorted((each for each in dones if each.status is Status.SETTLED), key=lambda each: each.at)
+    came = [
+        (each.pool, each.at)
+        for each in ordered
+        if each.verb in ADDITIONS
+        for _ in range(capacity.adds_of(each.verb, each.arguments))
+    ]
+    found = []
+    for done in ordered:
+        if done.verb is not Verb.TERMINATE or FAILING_SINCE not in done.arguments:
+            continue
+        match = next(((pool, at) for pool, at in came if pool == done.pool and at >= done.at), None)
+        if match is not None:
+            came.remove(match)
+        found.append(
+            Loss(
+                node_id=done.node_id,
+                pool=done.pool,
+                cloud=done.arguments.get(CLOUD, ""),
+                instance_type=done.arguments.get(KIND, ""),
+                failing_since=datetime.fromisoformat(done.arguments[FAILING_SINCE]),
+                gone_at=done.at,
+                came_at=None if match is None else match[1],
+            )
+        )
+    return tuple(found)
+
+
+def noted(step: Step, observation: Observation, rules: HealthRules) -> Step:
+    """The step; of the termination of a sick machine with what its replacement needs to be known of it."""
+    node = observation.fleet.find(step.node_id) if step.verb is Verb.TERMINATE and rules.action == "replace" else None
+    if node is None or obstacles.sick(node) is None:
+        return step
+    since = failing_since(node) or observation.now
+    about = {FAILING_SINCE: since.isoformat(), KIND: node.instance_type, CLOUD: node.cloud or ""}
+    return Step(
+        node_id=step.node_id,
+        verb=step.verb,
+        reason=step.reason,
+        change=step.change,
+        arguments={**step.arguments, **about},
+    )
+
+
+def failing_since(node: Node) -> datetime | None:
+    """Since when the first of its GPUs is failing; None: none is, or nobody knows since when."""
+    gpus = () if node.verdict is None else node.verdict.gpus
+    health = [gpu.health for gpu in gpus if gpu.health is not None and gpu.health.state is Health.FAILING]
+    return min((each.since for each in health if each.since is not None), default=None)
+
+
+def owed(observation: Observation, pool: str, rules: HealthRules) -> tuple[int, str]:
+    """How many machines are to come for sick ones, and a sentence on what keeps others from coming."""
+    if rules.action != "replace":
+        return 0, ""
+    gone = sorted(_gone(observation, pool))
+    missing = _unmatched(gone, sorted(_came(observation, pool)))
+    if not missing:
+        return 0, ""
+    members = observation.fleet.roster(pool).members
+    ailing = sum(
+        obstacles.sick(node) is not None for node in observation.fleet.roster(pool).nodes if node.id in members
+    )
+    there = len(members) + len(gone)
+    if ailing + len(gone) > math.ceil(rules.max_failing_ratio * there):
+        return 0, (
+            f"{ailing + len(gone)} of {there} nodes were failing within a day: none is replaced before people have "
+            "looked for a common cause."
+        )
+    left = max(0, rules.max_replacements_per_day - (len(gone) - missing))
+    if missing > left:
+        return left, f"{missing} sick nodes are to be replaced; health.max_replacements_per_day allows {left} more."
+    return missing, ""
+
+
+def _gone(observation: Observation, pool: str) -> list[datetime]:
+    """When sick machines of the pool were terminated."""
+    since = observation.now - timedelta(seconds=WINDOW_SECONDS)
+    return [
+        done.at
+        for done in observation.ledger.recent
+        if done.pool == pool
+        and done.verb is Verb.TERMINATE
+        and done.status is Status.SETTLED
+        and FAILING_SINCE in done.arguments
+        and since < done.at <= observation.now
+    ]
+
+
+def _came(observation: Observation, pool: str) -> list[datetime]:
+    """When each node came to the pool, or may have: once for each.
+
+    An open addition that may be tried again is still to come: it is asked for again under its own intent.
+    """
+    found: list[datetime] = []
+    for done in observation.ledger.recent:
+        if done.pool == pool and done.verb in ADDITIONS and done.reached:
+            found += [done.at] * capacity.adds_of(done.verb, done.arguments)
+    for entry in observation.ledger.open_intents:
+        if entry.intent.pool == pool and entry.intent.verb in ADDITIONS and not entry.resumable:
+            found += [observation.now] * capacity.adds_of(entry.intent.verb, entry.intent.arguments)
+    return found
+
+
+def _unmatched(gone: list[datetime], came: list[datetime]) -> int:
+    """Rule 2: the losses after which nothing came that is not another's replacement."""
+    missing, left = 0, list(came)
+    for lost in gone:
+        match = next((at for at in left if at >= lost), None)
+        if match is None:
+            missing += 1
+        else:
+            left.remove(match)
+    return missing
