@@ -2,8 +2,9 @@
 
 from dashboards.source.boards import node_link
 from dashboards.source.parts import COLOURS, ORANGE, Column, Query, Row, coloured, override, series, table
-from dashboards.source.queries import IN_POOL, led, told
+from dashboards.source.queries import IN_POOL, differs, led, told
 
+_NO_USE = differs("use", "useful")
 _POD = "kube_cluster, pool, node, namespace, pod, kind, workload, owner, activity"
 
 
@@ -72,6 +73,24 @@ KUBERNETES = Row(
             "none",
             width=12,
             decimals=0,
+        ),
+        table(
+            "Cost by namespace, requested and used",
+            "What was billed within the time range for GPUs that a namespace's pods request, and the part of it in "
+            "which these GPUs were of no use. (unallocated): no pod requests them.",
+            [
+                f"sum by (namespace) (increase({told('kube_billed_usd_total', IN_POOL)}[$__range])) > 0",
+                f"sum by (namespace) (increase({told('kube_billed_usd_total', IN_POOL, _NO_USE)}[$__range]))",
+                f"sum by (namespace) (increase({told('kube_billed_gpu_seconds_total', IN_POOL)}[$__range]))",
+            ],
+            [
+                Column(source="namespace", title="Namespace"),
+                Column(source="Value #A", title="Cost", unit="currencyUSD"),
+                Column(source="Value #B", title="Of no use", unit="currencyUSD"),
+                Column(source="Value #C", title="GPU time", unit="s"),
+            ],
+            width=24,
+            sort="Cost",
         ),
         table(
             "Pods that hold GPUs without use",

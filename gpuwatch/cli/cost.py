@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     default="pool",
     show_default=True,
     metavar="WHAT",
-    help="pool, cloud, provider, owner, account, node, type, region, capacity, day or tag:KEY.",
+    help="pool, cloud, provider, owner, account, node, type, region, capacity, day, tag:KEY; in Kubernetes namespace, "
+    "workload or workload-owner.",
 )
 @click.option("--explain", is_flag=True, help="Make all totals again from single rows; exit status 1 if one differs.")
 @click.option("--unused", is_flag=True, help="Ask the cloud also for what no running machine uses, by the month.")

@@ -176,7 +176,9 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from signal_settings.contradictions(signals)
     yield from ledger_settings.contradictions(settings.ledger, settings.interval)
     yield from cost_settings.contradictions(settings.cost)
-    yield from budget_settings.contradictions(settings.budgets, settings.cost.tags)
+    yield from budget_settings.contradictions(
+        settings.budgets, settings.cost.tags, cluster=settings.kubernetes.configured
+    )
     yield from notify_settings.report_contradictions(settings.report)
     yield from notify_settings.contradictions(
         settings.notify, settings.budgets, require_notification=settings.limits.require_notification
@@ -188,6 +190,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     )
     if not settings.kubernetes.configured:
         yield from validation.without_cluster(settings.pools)
+    yield from validation.scaled_by_pods(settings.pools, cluster=settings.kubernetes.configured)
     yield from price_settings.contradictions(settings.prices)
     yield from price_settings.of_shown(settings.prices, settings.currency)
     yield from secrets.contradictions(settings, named.secret_stores(settings.named_clouds).forms)

@@ -1,7 +1,7 @@
 """What a controller is made of and what a round leaves: the nouns that `controller`, `settling` and `acting` share."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Decision, Done, Intent, LedgerView, Observation, Outcome, Proposal, Review
 from gpuwatch.model.money import Price, PriceKey
-from gpuwatch.money.accounting.store import Meter
+from gpuwatch.money.accounting.totals import Row
 from gpuwatch.policies.idle_pods import WorkloadStep
 from gpuwatch.policies.step_cache import StepCache
 from gpuwatch.policies.workload_use import WorkloadUse
@@ -66,7 +66,7 @@ class ControllerContext:
     rules: Rulebook
     cluster: Cluster | None = None  # None: no Kubernetes cluster is in the settings
     prices: Callable[[PriceKey, datetime], Price | None] = lambda _hire, _now: None
-    meter: Meter | None = None  # None: what is billed is not written down
+    meter: Callable[[Observation], Iterable[Row]] | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
     memory: Memory = field(default_factory=Memory)
     timings: Timings = field(default_factory=Timings)

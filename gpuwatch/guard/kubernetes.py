@@ -102,7 +102,8 @@ def pods_stay(case: Case) -> Finding:
     _, wait = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
     stays = obstacles.pods(case.machine, case.pool_rules.kubernetes, wait, case.observation.now)
     if stays is None:
-        return allow("No pod on it has to stay.")
+        refused = None if case.machine.kubernetes is None else obstacles.refused(case.machine.kubernetes)
+        return allow("No pod on it has to stay." if refused is None else f"No pod on it has to stay. {refused}")
     return refuse(stays, "Let them end, or let their people consent by annotation (docs/kubernetes.md).")
 
 

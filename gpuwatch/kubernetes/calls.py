@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
+DISRUPTION_BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 # By which annotation of a node each other autoscaler leaves it alone.
@@ -50,6 +51,12 @@ RIGHTS: tuple[Right, ...] = (
     Right(group="batch", resource="cronjobs", verbs=_FOLLOW, why="owners of jobs"),
     Right(group="kubeflow.org", resource="notebooks", verbs=_FOLLOW, why="owners of pods", foreign=True),
     Right(group="ray.io", resource="rayclusters", verbs=_FOLLOW, why="owners of pods", foreign=True),
+    Right(
+        group="policy",
+        resource="poddisruptionbudgets",
+        verbs=("list", "watch"),
+        why="followed: which of them would refuse an eviction",
+    ),
     Right(group="", resource="nodes", verbs=("patch",), why="cordoned, tainted, marked, and given back", use="nodes"),
     Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", use="nodes"),
     Right(

@@ -7,7 +7,7 @@ they hold at that moment: 500 nodes and 5,000 pods cost a round about 0.1 s and 
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -16,10 +16,11 @@ from gpuwatch.clouds.errors import CloudUnavailableError, NotFoundError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes import Access, access, changes
 from gpuwatch.kubernetes.asked import AskedNow
-from gpuwatch.kubernetes.calls import NAMESPACES, NODES, PODS, Use
+from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, Use
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
+from gpuwatch.kubernetes.disruptions import BudgetFacts, budget_facts
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts, owner_facts, pod_facts
-from gpuwatch.kubernetes.objects import Described, NodeObject, PodObject
+from gpuwatch.kubernetes.objects import BudgetObject, Described, NodeObject, PodObject
 from gpuwatch.kubernetes.owners import Owners
 from gpuwatch.kubernetes.picture import OwnersOf, Picture, asked_labels, pending
 from gpuwatch.kubernetes.settings import KubernetesSettings
@@ -33,6 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 _NODE = msgspec.json.Decoder(NodeObject)
 _POD = msgspec.json.Decoder(PodObject)
+_BUDGET = msgspec.json.Decoder(BudgetObject)
 _DESCRIBED = msgspec.json.Decoder(Described)
 _PLAIN = ("application/json", "application/json")
 _FIRST_LISTS_SECONDS = 30.0  # of a large cluster, page by page
@@ -69,6 +71,14 @@ class ApiCluster:
             silence_seconds=silence,
         )
         self.workloads = ApiWorkloads(api=api, now=clock.now, pods_in=self._pods_in)
+        self._budgets: Watch[BudgetFacts] = Watch(
+            api,
+            clock,
+            DISRUPTION_BUDGETS,
+            lambda item: budget_facts(_BUDGET.decode(item)),
+            accept=_PLAIN,
+            silence_seconds=silence,
+        )
         self._starting = threading.Lock()
         self._started = False
 
@@ -152,7 +162,7 @@ class ApiCluster:
 
     def close(self) -> None:
         """Follow nothing any more."""
-        for watch in (self._nodes, self._pods, self._namespaces):
+        for watch in (self._nodes, self._pods, self._namespaces, self._budgets):
             watch.close()
         self.owners.close()
 
@@ -166,12 +176,13 @@ class ApiCluster:
             if first:
                 for watch in watches:
                     watch.start()
+                self._budgets.start()
         if not first:
             self.owners.follow((pod.owner for pod in self._pods.kept.all()), 0.0)
             return
         until = self._clock.monotonic() + _FIRST_LISTS_SECONDS
-        for watch in watches:
-            watch.wait(max(0.0, until - self._clock.monotonic()))
+        for each in (*watches, self._budgets):
+            each.wait(max(0.0, until - self._clock.monotonic()))
         self.owners.follow((pod.owner for pod in self._pods.kept.all()), max(0.0, until - self._clock.monotonic()))
 
     def _view(self) -> ClusterView:
@@ -216,7 +227,15 @@ class ApiCluster:
             namespaces=namespaces,
             system_namespaces=frozenset(self.settings.system_namespaces),
             cluster=self.name,
+            budgets=self._by_namespace(),
         )
+
+    def _by_namespace(self) -> Mapping[str, Sequence[BudgetFacts]]:
+        """The disruption budgets; none while they are not known: the whole does not depend on them."""
+        found: defaultdict[str, list[BudgetFacts]] = defaultdict(list)
+        for each in self._budgets.kept.all() if self._budgets.silent_seconds <= self.settings.max_silence else ():
+            found[each.namespace].append(each)
+        return found
 
     def _pods_on(self, name: str) -> Iterator[PodFacts]:
         """The pods of a node that have not ended, asked now."""

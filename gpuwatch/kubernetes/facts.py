@@ -6,7 +6,7 @@ for more. A claim by Dynamic Resource Allocation counts as one GPU each, whateve
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from sys import intern
@@ -76,6 +76,8 @@ class PodFacts:
     unschedulable: str | None
     placement: Placement | None
     annotations: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class OwnerFacts:
 def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
     """Of a pod; None: it has ended, and holds nothing any more."""
     meta, spec, status = pod.metadata, pod.spec or PodSpec(), pod.status
+    conditions = (status.conditions if status is not None else None) or ()
     phase = _phase(status.phase if status is not None else "")
     if phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
         return None
@@ -133,6 +136,8 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         unschedulable=_unschedulable(pod) if waits else None,
         placement=_placement(spec) if waits else None,
         annotations=kept(meta),
+        labels={intern(key): intern(value) for key, value in meta.labels.items()} if meta.labels else _NOTHING,
+        ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
     )
 
 
@@ -251,10 +256,10 @@ def _gpus(key: str, value: str, gpu_resources: Sequence[str]) -> float | None:
 
 
 def _unschedulable(pod: PodObject) -> str | None:
-    """The scheduler's own sentence."""
+    """The scheduler's own sentence on a pod that it has tried; one with scheduling gates it has not."""
     conditions = (pod.status.conditions if pod.status is not None else None) or ()
     for each in conditions:
-        if each.type == "PodScheduled" and each.status == "False":
+        if each.type == "PodScheduled" and each.status == "False" and each.reason != "SchedulingGated":
             return each.message or each.reason
     return None
 

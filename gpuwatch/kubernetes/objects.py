@@ -212,6 +212,36 @@ class PodObject(Struct):
     status: PodStatus | None = None
 
 
+class LabelSelector(Struct, rename="camel", frozen=True):
+    """The pods that something is of: all of it has to hold."""
+
+    match_labels: Texts | None = None
+    match_expressions: list[Term] | None = None
+
+
+class BudgetSpec(Struct, rename="camel"):
+    """Of a PodDisruptionBudget."""
+
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class BudgetStatus(Struct, rename="camel"):
+    """Likewise, as its controller has counted."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+
+
+class BudgetObject(Struct):
+    """policy/v1 PodDisruptionBudget."""
+
+    metadata: ObjectMeta
+    spec: BudgetSpec | None = None
+    status: BudgetStatus | None = None
+
+
 class ApiResource(Struct):
     """A kind that the API server knows, with the name of its path."""
 

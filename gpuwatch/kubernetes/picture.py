@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
+from gpuwatch.kubernetes.disruptions import BudgetFacts, refusal
 from gpuwatch.kubernetes.facts import (
     SAFE_TO_EVICT,
     NodeFacts,
@@ -73,6 +74,7 @@ class Picture:
     namespaces: Mapping[str, OwnerFacts]
     system_namespaces: Collection[str]
     cluster: str
+    budgets: Mapping[str, Sequence[BudgetFacts]] = field(default_factory=dict)  # by namespace
     _tops: dict[tuple[str, str], "_Top"] = field(default_factory=dict)
 
     def pod(self, pod: PodFacts) -> Pod:
@@ -106,6 +108,7 @@ class Picture:
             protected=self._protected(pod) or workload.protected,
             unschedulable=pod.unschedulable,
             placement=pod.placement,
+            refused_by=refusal(pod, self.budgets.get(pod.namespace, ())),
         )
 
     def _protected(self, pod: PodFacts) -> str | None:

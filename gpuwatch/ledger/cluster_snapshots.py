@@ -1,10 +1,37 @@
-"""A cluster within a round's body: each node object once, and no pod that nothing rests on."""
+"""A cluster within a round's body: each node object once, none that its base has, no pod that nothing rests on."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
+
+_LEAST_SHARED = 0.75  # of the node objects: with fewer, a body of its own costs little more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The node objects of a whole body, as they are kept, by machine; `hour` is its time's, `2026-01-01T00`."""
+
+    nodes: Mapping[str, KubernetesNode]
+    hour: str
+    round_id: int = 0
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], hour: str) -> Self:
+        """Of the machines of a round."""
+        found = {node.id: _slim(node.kubernetes) for node in nodes if node.kubernetes is not None}
+        return cls(nodes=found, hour=hour)
+
+    def numbered(self, round_id: int) -> Self:
+        """The same, of that round."""
+        return replace(self, round_id=round_id)
+
+    def shared(self, new: "Base") -> frozenset[str] | None:
+        """The machines with the same node objects as then; None: so few that a body does not rest on this."""
+        same = frozenset(name for name, known in new.nodes.items() if self.nodes.get(name) == known)
+        return same if new.nodes and len(same) >= _LEAST_SHARED * len(new.nodes) else None
 
 
 def stored_node(node: Node) -> Node:

@@ -17,6 +17,7 @@ from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger import active_times, chain, retention, scale_in_protection, snapshots, views
 from gpuwatch.ledger.attempts import runs_again
 from gpuwatch.ledger.audit_log import AuditLog
+from gpuwatch.ledger.bodies import Bodies
 from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.identity import Identity
 from gpuwatch.ledger.index_writer import mark
@@ -61,6 +62,7 @@ class Ledger:
         self.messages = SentMessages(store)
         self.trail = AuditLog(store)
         self.uses = UseHistory(store)
+        self._bodies = Bodies(store)
         self._id = store.id
 
     @classmethod
@@ -134,11 +136,11 @@ class Ledger:
         with self.store.reading() as db:
             left = {row.pool: row.body for row in db.execute(select(GAPS))}
         digests = {pool: snapshots.digest(each) for pool, each in (left | known).items()}
-        body = snapshots.encode(observation, rulebook, proposals, decisions, reviews, digests)
         at = text(observation.now)
+        body = self._bodies.made(observation, rulebook, (proposals, decisions, reviews, digests), at)
         about = {
             "at": at,
-            "body_sha256": sha256(body),
+            "body_sha256": sha256(body.content),
             "epoch": self.store.epoch or 0,
             "controller": self.store.controller,
             "nodes": len(observation.fleet.nodes),
@@ -153,8 +155,7 @@ class Ledger:
         with self.store.writing() as writer:
             active_times.note(writer, observation, rulebook, self.store.controller)
             round_id = writer.append("round", about)
-            row = {"round_id": round_id, "at": at, "codec": snapshots.PIECES, "body": body}
-            writer.db.execute(BODIES.insert(), row)
+            self._bodies.insert(writer.db, round_id, at, body)
             if wishes:
                 writer.db.execute(WISHES.insert(), wishes)
             if known:
@@ -164,6 +165,7 @@ class Ledger:
             scale_in_protection.see(writer.db, observation)
             uses = self.uses.note(writer.db, observation)
         self.uses.keep(uses)
+        self._bodies.written(round_id, body)
         return round_id
 
     def round(self, round_id: int) -> PastRound:
@@ -173,16 +175,7 @@ class Ledger:
             LedgerError: no round has that id, or compaction has dropped what it saw.
 
         """
-        query = select(ROUNDS.c.at, BODIES.c.codec, BODIES.c.body).outerjoin(BODIES).where(ROUNDS.c.id == round_id)
-        with self.store.reading() as db:
-            row = db.execute(query).one_or_none()
-        if row is None:
-            raise LedgerError(f"round {round_id} is not in this ledger; `gpuwatch rounds` lists them")
-        if row.body is None:
-            raise LedgerError(
-                f"round {round_id} is no longer kept whole (ledger.retention, ledger.quiet_round_retention)"
-            )
-        return snapshots.decode(round_id, datetime.fromisoformat(row.at), row.codec, row.body)
+        return self._bodies.round(round_id)
 
     def observation(self, round_id: int) -> Observation:
         """What a past round saw; raises as `round`."""

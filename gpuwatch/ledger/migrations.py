@@ -86,6 +86,17 @@ def from_6(db: Connection) -> None:
             db.exec_driver_sql(f"ALTER TABLE {SPEND_TERMS.name} ADD COLUMN {name} TEXT")
 
 
+def from_7(db: Connection) -> None:
+    """Schema 7: what was billed was not divided among the pods of a cluster, and each body was whole.
+
+    Of the past nobody can say who held which GPUs. In a ledger that comes from schema 1 the table of bodies is new.
+    """
+    METADATA.create_all(db)
+    if "base" not in {column["name"] for column in inspect(db).get_columns(BODIES.name)}:
+        db.exec_driver_sql(f"ALTER TABLE {BODIES.name} ADD COLUMN base BIGINT")
+        db.exec_driver_sql(f"CREATE INDEX bodies_by_base ON {BODIES.name} (base)")
+
+
 def _rows(db: Connection, query: str) -> Any:  # noqa: ANN401  rows of tables that no longer have a description
     """Rows of the old tables, a few at a time."""
     return db.execute(text(query), execution_options={"yield_per": 100})

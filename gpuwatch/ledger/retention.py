@@ -35,11 +35,13 @@ def _due(db: Connection, now: datetime, settings: LedgerSettings) -> Iterator[in
     """Rounds with bodies older than their retention."""
     acted = exists().where(INTENTS.c.round_id == BODIES.c.round_id)
     query = select(BODIES.c.round_id, BODIES.c.at, acted.label("acted")).order_by(BODIES.c.at, BODIES.c.round_id)
+    based = set(db.scalars(select(BODIES.c.base).where(BODIES.c.base.is_not(None)).distinct()))
     quiet_since, kept_since = (
         text(now - timedelta(seconds=age)) for age in (settings.quiet_round_retention, settings.retention)
     )
     hour = ""
     for row in db.execute(query.where(BODIES.c.at < quiet_since)):
         first_of_hour, hour = row.at[:_HOUR] != hour, row.at[:_HOUR]
-        if row.at < kept_since or not (row.acted or first_of_hour):
+        due = row.at < kept_since or not (row.acted or first_of_hour)
+        if due and row.round_id not in based:  # others rest on it, and go first
             yield row.round_id

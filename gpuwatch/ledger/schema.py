@@ -20,6 +20,7 @@ _MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     4: migrations.from_4,
     5: migrations.from_5,
     6: migrations.from_6,
+    7: migrations.from_7,
 }
 
 

@@ -2,15 +2,15 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.ledger.cluster_snapshots import stored_node, stored_view, whole_view
+from gpuwatch.ledger.cluster_snapshots import Base, stored_node, stored_view, whole_view
 from gpuwatch.ledger.records import LedgerError, PastRound, with_present_code
 from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step
 from gpuwatch.model.evidence_text import newest_reset
@@ -18,7 +18,9 @@ from gpuwatch.model.fleet import DEFAULT_POOL, Evidence, Fleet, Node, State
 
 V1 = 1  # of schema 1: zlib over JSON of the observation, and of the reviews, each after its length
 V2 = 2  # as PIECES, with the field names in _FORMER_NAMES
+ON_BASE = 4  # as PIECES; machines that the last piece does not name have the node objects of its base
 PIECES = 3  # zlib over MessagePack pieces, each after its length: the observation without nodes, the rules, nodes, …
+_IN_PIECES = frozenset({V2, PIECES, ON_BASE})
 _NODES_PER_PIECE = 100
 _LENGTH_BYTES = 4
 _SAID = 3  # pieces after the nodes: proposals, decisions, reviews; then the digests of the gaps
@@ -61,6 +63,24 @@ _FORMER_IDLE = {
 _ITS_NODES = Evidence(name="=", says=State.UNKNOWN, observed=None, limit=None, unit="", source="its node's evidence")
 
 
+Said = tuple[Sequence[Proposal], Sequence[Decision], Sequence[Review], Mapping[str, str]]  # what `encode` takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """The round that a body rests on, and the machines of which that one alone has the node objects."""
+
+    base: int
+    shared: frozenset[str]
+
+
+class _LastPiece(msgspec.Struct):
+    """Of ON_BASE: the round that it rests on, and the places of machines that do not."""
+
+    base: int
+    own: list[int]
+
+
 def encode(
     observation: Observation,
     rulebook: Rulebook | None,
@@ -68,10 +88,20 @@ def encode(
     decisions: Sequence[Decision],
     reviews: Sequence[Review],
     gaps: Mapping[str, str] | None = None,
+    *,
+    rest: Rest | None = None,
 ) -> bytes:
-    """A round's body in PIECES; `gaps` are the digests of what pools know of their gaps after it."""
+    """A round's body; `gaps` are the digests of what pools know of their gaps after it. With a `rest` it is ON_BASE."""
     squeeze = zlib.compressobj(_LEVEL)
-    pieces = [*_pieces(observation, rulebook, proposals, decisions, reviews), msgspec.msgpack.encode(dict(gaps or {}))]
+    pieces = [
+        *_pieces(
+            observation, rulebook, proposals, decisions, reviews, rest.shared if rest is not None else frozenset()
+        ),
+        msgspec.msgpack.encode(dict(gaps or {})),
+    ]
+    if rest is not None:
+        own = [place for place, node in enumerate(observation.fleet.nodes) if node.id not in rest.shared]
+        pieces.append(msgspec.msgpack.encode(_LastPiece(base=rest.base, own=own)))
     return b"".join([*(squeeze.compress(_framed(piece)) for piece in pieces), squeeze.flush()])
 
 
@@ -82,7 +112,7 @@ def digest(gaps: bytes) -> str:
 
 def wishes(round_id: int, codec: int, body: bytes) -> Iterator[tuple[str, str, int]]:
     """Pool, policy and number of each wish in a round; raises as `decode`."""
-    if codec not in {V2, PIECES}:
+    if codec not in _IN_PIECES:
         return
     try:
         pieces = _unframed(zlib.decompress(body))
@@ -98,7 +128,7 @@ def wishes(round_id: int, codec: int, body: bytes) -> Iterator[tuple[str, str, i
 
 def gaps(codec: int, body: bytes) -> dict[str, str] | None:
     """The digests of what pools knew after a round; None of a round of an older gpuwatch."""
-    if codec not in {V2, PIECES}:
+    if codec not in _IN_PIECES:
         return None
     pieces = _unframed(zlib.decompress(body))
     for _ in iter(lambda: next(pieces), b""):
@@ -107,18 +137,20 @@ def gaps(codec: int, body: bytes) -> dict[str, str] | None:
     return msgspec.msgpack.decode(parts[_SAID], type=dict[str, str]) if len(parts) > _SAID else None
 
 
-def decode(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
-    """The round of a body.
+def decode(
+    round_id: int, at: datetime, codec: int, body: bytes, base_of: Callable[[int], Base] | None = None
+) -> PastRound:
+    """The round of a body; `base_of` gives what bodies ON_BASE rest on.
 
     Raises:
-        LedgerError: a later gpuwatch wrote it, or it is damaged.
+        LedgerError: a later gpuwatch wrote it, it is damaged, or what it rests on is gone.
 
     """
     try:
         if codec == V1:
             return _decode_v1(round_id, at, body)
-        if codec in {V2, PIECES}:
-            return _decode_pieces(round_id, at, codec, body)
+        if codec in _IN_PIECES:
+            return _decode_pieces(round_id, at, codec, body, base_of)
     except (zlib.error, msgspec.MsgspecError, StopIteration) as error:
         raise _unreadable(round_id, error) from error
     raise LedgerError(
@@ -141,6 +173,7 @@ def _pieces(
     proposals: Sequence[Proposal],
     decisions: Sequence[Decision],
     reviews: Sequence[Review],
+    shared: Collection[str],
 ) -> Iterator[bytes]:
     """MessagePack, one piece at a time."""
     encode_ = msgspec.msgpack.Encoder().encode
@@ -149,7 +182,8 @@ def _pieces(
     yield encode_(replace(observation, fleet=replace(fleet, nodes=(), cluster=stored_view(fleet.cluster, nodes))))
     yield encode_(None if rulebook is None else {**msgspec.to_builtins(rulebook), _PROFILES: True})
     for first in range(0, len(nodes), _NODES_PER_PIECE):
-        yield encode_([_stored(node) for node in nodes[first : first + _NODES_PER_PIECE]])
+        part = nodes[first : first + _NODES_PER_PIECE]
+        yield encode_([_stored(replace(node, kubernetes=None) if node.id in shared else node) for node in part])
     yield b""
     yield encode_([replace(each, steps=_steps(each.steps, _without, fleet)) for each in proposals])
     yield encode_([replace(each, steps=_steps(each.steps, _without, fleet)) for each in decisions])
@@ -194,18 +228,38 @@ def _with_present_code(step: Step) -> Step:
     return step if reason is step.reason else replace(step, reason=reason)
 
 
-def _decode_pieces(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
-    """Of codec V2 or PIECES."""
+def nodes(round_id: int, codec: int, body: bytes) -> list[Node]:
+    """The machines of a whole body; raises as `decode`."""
+    if codec != PIECES:
+        raise LedgerError(f"round {round_id} is in codec {codec}, and later ones rest on it; restore the ledger")
+    try:
+        pieces = _unframed(zlib.decompress(body))
+        next(pieces)
+        next(pieces)
+        found: list[Node] = []
+        for piece in iter(lambda: next(pieces), b""):
+            found.extend(msgspec.msgpack.decode(piece, type=list[Node]))
+    except (zlib.error, msgspec.MsgspecError, StopIteration) as error:
+        raise _unreadable(round_id, error) from error
+    return found
+
+
+def _decode_pieces(
+    round_id: int, at: datetime, codec: int, body: bytes, base_of: Callable[[int], Base] | None
+) -> PastRound:
+    """Of codec V2, PIECES or ON_BASE."""
     pieces = _unframed(zlib.decompress(body))
     observation = msgspec.msgpack.decode(_piece(next(pieces), codec, _rename_in_observation), type=Observation)
     rulebook = _decode_rulebook(next(pieces), codec)
-    nodes: list[Node] = []
+    machines: list[Node] = []
     for piece in iter(lambda: next(pieces), b""):
-        nodes.extend(msgspec.msgpack.decode(piece, type=list[Node]))
-    fleet = replace(observation.fleet, nodes=tuple(nodes), cluster=whole_view(observation.fleet.cluster, nodes))
+        machines.extend(msgspec.msgpack.decode(piece, type=list[Node]))
     proposals = _decode_proposals(next(pieces), codec)
     decisions = msgspec.msgpack.decode(next(pieces), type=tuple[Decision, ...])
     reviews = msgspec.msgpack.decode(next(pieces), type=tuple[Review, ...])
+    if codec == ON_BASE:
+        machines = _rested(round_id, machines, list(pieces)[-1], base_of)
+    fleet = replace(observation.fleet, nodes=tuple(machines), cluster=whole_view(observation.fleet.cluster, machines))
     return PastRound(
         id=round_id,
         at=at,
@@ -215,6 +269,18 @@ def _decode_pieces(round_id: int, at: datetime, codec: int, body: bytes) -> Past
         decisions=tuple(replace(each, steps=_steps(each.steps, _with, fleet)) for each in decisions),
         reviews=tuple(replace(each, step=_with(each.step, fleet)) for each in reviews),
     )
+
+
+def _rested(round_id: int, machines: list[Node], piece: bytes, base_of: Callable[[int], Base] | None) -> list[Node]:
+    """The machines with the node objects of the base, but for those with their own."""
+    rest = msgspec.msgpack.decode(piece, type=_LastPiece)
+    if base_of is None:
+        raise LedgerError(f"round {round_id} rests on round {rest.base}, which is not at hand")
+    base, own = base_of(rest.base), frozenset(rest.own)
+    return [
+        node if place in own else replace(node, kubernetes=base.nodes.get(node.id))
+        for place, node in enumerate(machines)
+    ]
 
 
 def _decode_rulebook(piece: bytes, codec: int) -> Rulebook | None:

@@ -8,9 +8,9 @@ transaction.
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
 
-from gpuwatch.model.usage import AMOUNTS
+from gpuwatch.model.usage import AMOUNTS, GPU, JOULES
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 METADATA = MetaData()
 _ID = BigInteger().with_variant(Integer, "sqlite")  # SQLite's own row number is called INTEGER
@@ -171,6 +171,7 @@ HEAD = Table(
     _text("leader"),
 )
 
+# `base` is the round whose body this one rests on, and which stays as long; NULL: none.
 BODIES = Table(
     "bodies",
     METADATA,
@@ -178,7 +179,9 @@ BODIES = Table(
     _text("at"),
     Column("codec", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("base", _ID),
     Index("bodies_by_time", "at", "round_id"),
+    Index("bodies_by_base", "base"),
 )
 OPEN_INTENTS = Table("open_intents", METADATA, Column("key", Text, ForeignKey("intents.key"), primary_key=True))
 NOTICES = Table("notices", METADATA, Column("node_id", Text, primary_key=True), _text("key"), _text("at"))
@@ -251,6 +254,28 @@ SPEND = Table(
     Column("terms", Integer, ForeignKey("spend_terms.id"), primary_key=True, autoincrement=False),
     Column("span", Integer, primary_key=True, autoincrement=False),
     *(Column(name, BigInteger, nullable=False) for name in AMOUNTS),
+)
+# Who held GPUs of a Kubernetes cluster; `digest` is the SHA-256 of the other columns.
+SPEND_HOLDERS = Table(
+    "spend_holders",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("digest", Text, nullable=False, unique=True),
+    _text("cluster"),
+    _text("namespace"),
+    _text("kind"),
+    _text("name"),
+    Column("owner", Text),
+)
+# The milliseconds of GPUs in `spend` that are of a cluster's nodes, by who held them; keys and uses as there.
+SPEND_HELD = Table(
+    "spend_held",
+    METADATA,
+    Column("begin", BigInteger, primary_key=True, autoincrement=False),
+    Column("holder", Integer, ForeignKey("spend_holders.id"), primary_key=True, autoincrement=False),
+    Column("terms", Integer, ForeignKey("spend_terms.id"), primary_key=True, autoincrement=False),
+    Column("span", Integer, primary_key=True, autoincrement=False),
+    *(Column(name, BigInteger, nullable=False) for name in AMOUNTS[GPU:JOULES]),
 )
 # One row: up to when each node is metered, and the sums of all rows of `spend` whose day is not sealed.
 SPEND_MARKS = Table(

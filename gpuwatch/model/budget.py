@@ -14,20 +14,34 @@ When = Literal["never", "actual", "forecast"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The machines that count: what is named must all be so; a scope that names nothing is everything."""
+    """The machines that count: what is named must all be so; a scope that names nothing is everything.
+
+    With a `namespace` what its pods hold of them counts, and no machine is in the scope as a whole.
+    """
 
     pool: str | None = None
     owner: str | None = None
     account: str | None = None
     tag: tuple[str, str] | None = None
     cloud: str | None = None
+    namespace: str | None = None
 
     def takes(
-        self, pool: str, owner: str | None, account: str | None, tags: Mapping[str, str], cloud: str | None
+        self,
+        pool: str,
+        owner: str | None,
+        account: str | None,
+        tags: Mapping[str, str],
+        cloud: str | None,
+        namespace: str | None = None,
     ) -> bool:
-        """Whether spending under these labels counts; a cloud that is not known (None) is no cloud's."""
+        """Whether spending under these labels counts; a cloud that is not known (None) is no cloud's.
+
+        `namespace` is that of the pods that hold what was billed; None: it is of whole machines.
+        """
         return (
             self.pool in {None, pool}
+            and self.namespace == namespace
             and self.cloud in {None, cloud}
             and self.owner in {None, owner}
             and self.account in {None, account}
@@ -41,6 +55,7 @@ class Scope:
     def __str__(self) -> str:
         """For people."""
         named = {"cloud": self.cloud, "pool": self.pool, "owner": self.owner, "account": self.account}
+        named["namespace"] = self.namespace
         parts = [f"{name} {value}" for name, value in named.items() if value is not None]
         return ", ".join([*parts, *(["tag " + "=".join(self.tag)] if self.tag else [])]) or "everything"
 

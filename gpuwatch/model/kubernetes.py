@@ -148,6 +148,7 @@ class Pod:
     protected: str | None = None
     unschedulable: str | None = None  # the scheduler's own sentence about why it is pending
     placement: Placement | None = None
+    refused_by: str | None = None  # which PodDisruptionBudget would refuse its eviction now, as a clause
 
     def __str__(self) -> str:
         """`team-a/train-0`."""
@@ -265,6 +266,13 @@ class KubernetesNode:
     def requested_gpus(self) -> float:
         """How many of its GPUs are requested."""
         return sum(pod.gpus for pod in self.gpu_pods)
+
+    def shared_gpus(self, of_machine: int | None) -> float:
+        """How many GPUs its cost is divided by: its machine's, those offered or those requested, whichever is most.
+
+        Time-slicing offers more than there are, and a plugin offers fewer while one of them is failing.
+        """
+        return max(float(of_machine or 0), self.gpus or 0.0, sum(pod.gpus for pod in self.pods))
 
     @property
     def to_drain(self) -> tuple[Pod, ...]:

@@ -55,6 +55,30 @@ class Terms:
     provider: str | None = None
 
 
+# In the place of a namespace: GPUs that no pod requests, and time in which nobody knows which pod had them.
+UNALLOCATED = "(unallocated)"
+NOT_SEEN = "(not known)"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who held GPUs of a Kubernetes cluster: a workload, or UNALLOCATED or NOT_SEEN as `namespace`.
+
+    `owner` is the person or team that the workload, or its namespace, names.
+    """
+
+    cluster: str
+    namespace: str
+    kind: str = ""
+    name: str = ""
+    owner: str | None = None
+
+    @property
+    def workload(self) -> str:
+        """`Notebook team-a/alice`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.kind else self.namespace
+
+
 @dataclass(frozen=True, slots=True)
 class HourKey:
     """Of a row: it begins then and spans so many seconds; `terms` is their number."""

@@ -44,6 +44,7 @@ from gpuwatch.policies.kubernetes_steps import (
     say,
 )
 
+_TOWARDS_A_DRAIN = frozenset({Verb.NOTICE, Verb.CORDON, Verb.DRAIN})
 _CLOCK_SLACK_SECONDS = 60.0  # a cordon of the future has no end by our clock
 _SHOWS = timedelta(minutes=2)  # a view of the cluster may be older than the answer that showed the cordon
 _GONE = frozenset({NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED})
@@ -53,13 +54,21 @@ def stepped(steps: list[Step], observation: Observation, rules: Rules) -> tuple[
     """The steps; where a node is one of a cluster, what comes before its step, or what undoes what came before."""
     if observation.fleet.cluster is None and rules.kubernetes.node_owner == "nobody":
         return tuple(steps)
-    return tuple(
-        [
-            evacuated(step, observation, rules.kubernetes)
-            or _with_own(_stepped(step, observation, rules), observation, rules)
-            for step in steps
-        ]
-    )
+    found = [
+        evacuated(step, observation, rules.kubernetes)
+        or _with_own(_stepped(step, observation, rules), observation, rules)
+        for step in steps
+    ]
+    return tuple([_foretold(step, observation) for step in found])
+
+
+def _foretold(step: Step, observation: Observation) -> Step:
+    """The step, with the PodDisruptionBudgets that would refuse its drain now: people read of them before it begins."""
+    node = observation.fleet.find(step.node_id) if step.verb in _TOWARDS_A_DRAIN else None
+    why = None if node is None or node.kubernetes is None else obstacles.refused(node.kubernetes)
+    if why is None:
+        return step
+    return replace(step, reason=replace(step.reason, sentence=f"{step.reason.sentence} {why}"))
 
 
 def _with_own(step: Step, observation: Observation, rules: Rules) -> Step:

@@ -181,3 +181,19 @@ def paused(observation: Observation, pool: str) -> str | None:
         if pause.pool in {None, pool} and (pause.until is None or pause.until > observation.now):
             return "The pool is paused." if pause.pool is not None else "Everything is paused."
     return None
+
+
+def refused(known: KubernetesNode) -> str | None:
+    """Which PodDisruptionBudgets would refuse to move pods of it now, as a sentence; None: none, or nobody knows."""
+    found: dict[str, list[str]] = {}
+    for pod in known.to_drain:
+        if pod.refused_by is not None and pod.ends_at is None:
+            found.setdefault(pod.refused_by, []).append(str(pod))
+    told = "; ".join(f"{_some(names)} ({why})" for why, names in list(found.items())[:_NAMED])
+    more = "" if len(found) <= _NAMED else f"; and others for {len(found) - _NAMED} more reasons"
+    return f"Kubernetes would now refuse to evict {told}{more}." if found else None
+
+
+def _some(names: list[str]) -> str:
+    more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
+    return f"{', '.join(sorted(names)[:_NAMED])}{more}"

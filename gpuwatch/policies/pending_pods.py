@@ -4,8 +4,8 @@ Rules, all of them:
 
 1. A pod fits a node if the node's labels have all of its selector, and all of one of its alternatives; if it bears
    every taint that keeps pods away; and if the node offers as many GPUs as it wants.
-2. Taints that Kubernetes sets by itself (`node.kubernetes.io/`) and a cordon count for nothing: another node of the
-   pool would not have them.
+2. A cordon, and taints that Kubernetes, a cloud's controller, an autoscaler or gpuwatch set by themselves, count for
+   nothing: another node of the pool would not have them.
 3. A pod is demand of each pool of which it fits a node. Whether the node is free is the scheduler's to say.
 4. A pool without a node object has no labels to go by: nothing is known to wait for it.
 """
@@ -16,7 +16,10 @@ from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Requirement, Taint, Toleration
 
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
-_BY_ITSELF = "node.kubernetes.io/"
+_BY_ITSELF = (
+    *("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "gpuwatch.io/"),
+    *("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/"),
+)
 
 
 def fits(pod: Pod, node: KubernetesNode) -> bool:
@@ -31,6 +34,11 @@ def fits(pod: Pod, node: KubernetesNode) -> bool:
     ):
         return False
     return all(_borne(taint, placement.tolerations) for taint in node.taints)
+
+
+def closed(node: KubernetesNode) -> bool:
+    """Whether a taint of rule 2 keeps new pods off this very node, as it is now."""
+    return any(taint.effect in _KEEPS_AWAY and taint.key.startswith(_BY_ITSELF) for taint in node.taints)
 
 
 def waiting(fleet: Fleet, pool: str) -> tuple[Pod, ...]:

@@ -8,7 +8,7 @@ Rules, all of them:
    nobody knows which of both it is.
 3. Else one stalled makes it stalled, else one parked makes it parked; a pod is idle if each of its GPUs is.
 4. It has been so for as long as the GPU that began last, and never for longer than the pod exists.
-5. It costs the part of its node's price that its GPUs are of the node's.
+5. It costs the part of its node's price that its GPUs are of the node's (`KubernetesNode.shared_gpus`).
 """
 
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ def _together(gpus: list[GpuVerdict]) -> State:
 def _cost(observation: Observation, node: Node, pod: Pod) -> Decimal | None:
     """Rule 5; None without a price, or where it is not known how many GPUs the node has."""
     price = observation.price(node)
-    offered = node.gpu_count or (None if node.kubernetes is None else node.kubernetes.gpus)
-    if price is None or not offered:
+    shared = 0.0 if node.kubernetes is None else node.kubernetes.shared_gpus(node.gpu_count)
+    if price is None or not shared:
         return None
-    return price.usd_per_hour * min(Decimal(1), Decimal(str(pod.gpus)) / Decimal(str(offered)))
+    return price.usd_per_hour * (Decimal(str(pod.gpus)) / Decimal(str(shared)))

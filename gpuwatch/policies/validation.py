@@ -6,6 +6,7 @@ from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.model.similar_names import folded, meant
 from gpuwatch.policies import PoolRules, scaling, schedule
+from gpuwatch.policies.scaling.settings import PENDING
 from gpuwatch.policies.spot import settings
 
 Path = tuple[str, ...]
@@ -53,6 +54,32 @@ def without_cluster(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
             )
 
 
+def scaled_by_pods(pools: Mapping[str, PoolRules], *, cluster: bool) -> Iterator[Contradiction]:
+    """Pools that scale by waiting pods without a cluster, or that another autoscaler scales by them."""
+    for at, name, rules in _by_pods(pools):
+        owner = ("pools", name, "kubernetes", "node_owner")
+        if not cluster:
+            yield Contradiction(
+                keys=((*at, "signal"),),
+                wrong=f"{'.'.join(at)}.signal is {PENDING}, and no cluster is in the settings",
+                right="the section kubernetes with in_cluster: true or a kubeconfig",
+            )
+        if rules.kubernetes.node_owner in {"cluster-autoscaler", "karpenter"}:
+            yield Contradiction(
+                keys=((*at, "signal"), owner),
+                wrong=f"{'.'.join(at)}.signal is {PENDING}, and {'.'.join(owner)} is {rules.kubernetes.node_owner}, "
+                "which adds nodes for the same pods",
+                right="node_owner: gpuwatch, and the pool taken out of the other autoscaler; or another signal",
+            )
+
+
+def _by_pods(pools: Mapping[str, PoolRules]) -> Iterator[tuple[Path, str, PoolRules]]:
+    for name, rules in pools.items():
+        for metric, each in rules.scaling.metrics.items():
+            if each.signal == PENDING:
+                yield ("pools", name, "scaling", "metrics", metric), name, rules
+
+
 def unknown(pools: Mapping[str, PoolRules], written: Iterable[tuple[Path, str]]) -> Iterator[Contradiction]:
     """Pools, by the keys that name them, that the settings do not have."""
     known = {DEFAULT_POOL, *pools}
@@ -86,6 +113,14 @@ def warnings(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
     """Choices that are allowed and known to mislead."""
     for name, rules in pools.items():
         yield from scaling.warnings(rules.scaling, ("pools", name, "scaling"))
+    for at, name, rules in _by_pods(pools):
+        if rules.min_nodes < 1:
+            yield Contradiction(
+                keys=(at,),
+                wrong=f"{'.'.join(at)} is unknown while the pool has no node in the cluster: no labels show which pods "
+                "would fit, and nothing brings the pool back",
+                right=f"pools.{name}.min_nodes of at least 1, or a total by promql as well",
+            )
 
 
 def undecided(pools: Mapping[str, PoolRules]) -> tuple[str, ...]:

@@ -288,6 +288,8 @@ class WorkloadLife(RuleBasedStateMachine):
         self.befalls, self.cut, self.desk.enforce = None, ("", False), True
         for node in list(self.fleet.nodes_.values()):
             self.fleet.show(node.id, State.BUSY)
+        for name in KINDS:
+            self.change_pods(name, lambda pod: replace(pod, phase=PodPhase.RUNNING))
         self.rounds(45)
         view = self.desk.ledger.view(self.desk.clock.now())
         assert (view.notices, view.open_intents) == ((), ())

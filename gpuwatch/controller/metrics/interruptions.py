@@ -76,7 +76,7 @@ FAMILIES = (
         _standing,
     ),
     gauge(
-        "interruptions_last_hour",
+        "interruptions_recent",
         ("pool", "offer"),
         "Nodes that their cloud announced to take within the hour; absent without any.",
         "ledger",

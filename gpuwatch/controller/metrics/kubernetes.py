@@ -4,7 +4,7 @@ A cluster that is not configured has no series.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 
 from gpuwatch.controller.context import Round
@@ -12,10 +12,26 @@ from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
+from gpuwatch.money.accounting.totals import Row, by_use, totals
 from gpuwatch.policies import pending_pods, pod_use
 from gpuwatch.policies.idle_pods import GPUS, HOW
 from gpuwatch.policies.pod_use import PodUse
 from gpuwatch.policies.workload_words import named
+
+
+def count_billed(state: MetricsState, held: Iterable[Row]) -> None:
+    """Add what one round has billed of a cluster's nodes, by who held their GPUs."""
+    for labels, total in totals(held, _held_by).items():
+        for use, seconds, usd in by_use(total):
+            if seconds:
+                state.count("kube_billed_gpu_seconds", (*labels, use), seconds)
+            if usd:
+                state.count("kube_billed_usd", (*labels, use), usd)
+
+
+def _held_by(row: Row) -> tuple[str, str, str]:
+    holder = row.holder
+    return ("", row.terms.pool, "") if holder is None else (holder.cluster, row.terms.pool, holder.namespace)
 
 
 def _of_cluster(value: Callable[[ClusterView], float]) -> Series:
@@ -212,6 +228,18 @@ FAMILIES = (
         "What the GPUs cost that a namespace's pods request, by what is done with them.",
         ROUND,
         _spending,
+    ),
+    counter(
+        "kube_billed_gpu_seconds_total",
+        ("kube_cluster", "pool", "namespace", "use"),
+        "Time for which a cluster's GPUs were billed, by the namespace that requests them, and by what they did.",
+        "ledger",
+    ),
+    counter(
+        "kube_billed_usd_total",
+        ("kube_cluster", "pool", "namespace", "use"),
+        "What that cost (`gpuwatch cost --by namespace`); namespace (unallocated): no pod requests them.",
+        "ledger",
     ),
     gauge(
         "kube_unused_pod_seconds",

@@ -3,25 +3,23 @@
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 
+from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, counter, gauge, info
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.usage import Use
-from gpuwatch.money.accounting.totals import Row, Total, totals
+from gpuwatch.money.accounting.totals import Row, by_use, totals
 
 
 def count(state: MetricsState, billed: Iterable[Row]) -> None:
-    """Add what one round has billed."""
-    for (pool, cloud), total in totals(billed, lambda row: (row.terms.pool, row.terms.cloud or "")).items():
-        for use, seconds, usd in _by_use(total):
+    """Add what one round has billed; rows by holder are other divisions of the same money."""
+    rows = tuple(billed)
+    machines = [row for row in rows if row.holder is None]
+    of_kubernetes.count_billed(state, (row for row in rows if row.holder is not None))
+    for (pool, cloud), total in totals(machines, lambda row: (row.terms.pool, row.terms.cloud or "")).items():
+        for use, seconds, usd in by_use(total):
             if seconds:
                 state.count("billed_gpu_seconds", (pool, use, cloud), seconds)
             if usd:
                 state.count("billed_usd", (pool, use, cloud), usd)
-
-
-def _by_use(total: Total) -> Iterator[tuple[Use, float, float]]:
-    for (use, ms), usd in zip(total.gpu_ms_by_use.items(), total.usd_by_use, strict=True):
-        yield use, ms / 1000, float(usd)
 
 
 def _of_budgets(value: Callable[[BudgetState], Decimal | float | None]) -> Series:

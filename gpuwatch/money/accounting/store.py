@@ -6,32 +6,31 @@ sealed: the SHA-256 of its rows becomes a record of the chain, and it changes no
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
 from operator import add
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Dialect, Row, Select, bindparam, func, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Row, Select, func, select
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.chain import Writer, text
 from gpuwatch.ledger.tables import SPEND, SPEND_DAYS, SPEND_MARKS
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_time
-from gpuwatch.model.usage import AMOUNTS, GPU, HourKey, Terms, milliseconds
+from gpuwatch.model.usage import AMOUNTS, GPU, Holder, HourKey, Terms, milliseconds
+from gpuwatch.money.accounting import held_store
+from gpuwatch.money.accounting.holders import held, rows_by_holder
 from gpuwatch.money.accounting.metering import Marks, Metering, meter
 from gpuwatch.money.accounting.slices import Bucket, Calendar
 from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, terms_texts
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.accounting.totals import Row as Spent
+from gpuwatch.money.accounting.upsert import upsert
 
-_INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-_COLUMNS = ("begin", "node_id", "terms", "span", *AMOUNTS)
 _DAY_S = 86_400
 _SUMS = tuple(func.sum(SPEND.c[name]).label(name) for name in AMOUNTS)
 _NODE_MS = func.sum(sum((SPEND.c[name] for name in AMOUNTS[1:GPU]), SPEND.c[AMOUNTS[0]])).label("node_ms")
@@ -40,14 +39,19 @@ _ROWS_AT_ONCE = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What SPEND_MARKS holds. `open` are the sums of all rows of days that are not sealed."""
+    """What SPEND_MARKS holds: `open` and `held` are the sums of all rows of days that are not sealed.
+
+    `clusters` are those of the machines that were nodes of one when they were seen last.
+    """
 
     marks: Marks
     open: tuple[int, ...] = (0,) * len(AMOUNTS)
+    held: tuple[int, ...] = (0,) * len(held_store.HELD)
+    clusters: Mapping[str, str] = field(default_factory=dict)
 
 
 class Meter:
-    """Bills every round of one controller by the same rules; gives what each added, by terms."""
+    """Bills every round of one controller by the same rules; gives what each added, by terms and again by holder."""
 
     def __init__(self, ledger: Ledger, rules: Metering) -> None:
         """Of an open ledger."""
@@ -74,7 +78,8 @@ class SpendBook:
         self._snapshot: Connection | None = None
         self._known: tuple[int | None, dict[Terms, int]] = (None, {})  # with the epoch in which they were all
         self._met: dict[int, Terms] = {}  # by `billed`
-        self.latest: tuple[Spent, ...] = ()  # what the last metering added, by terms
+        self._holders: tuple[int | None, dict[Holder, int]] = (None, {})  # likewise
+        self.latest: tuple[Spent, ...] = ()  # what the last metering added, by terms, and then again by holder
 
     def meter(self, observation: Observation, rules: Metering) -> int:
         """Bill what has passed since the marks, and seal a day that is due; gives how many rows changed.
@@ -93,14 +98,25 @@ class SpendBook:
             marks, rows = meter(before, observation, rules, numbers.of, calendar, now - self._keep_ms)
             insert_terms(writer.db, numbers.added)
             _upsert(writer.db, rows)
+            page = page or Page(marks=marks)
+            parts, clusters = held(rows, observation, marks.nodes, page.clusters)
+            holders = self._all_holders(writer.db)
+            held_store.write(writer.db, parts, holders)
             added = [sum(column) for column in zip(*rows.values(), strict=True)] or [0] * len(AMOUNTS)
-            opened = page.open if page is not None else Page(marks=marks).open
-            made = Page(marks=marks, open=tuple(map(sum, zip(opened, added, strict=True))))
+            made = Page(
+                marks=marks,
+                open=tuple(map(sum, zip(page.open, added, strict=True))),
+                held=held_store.more(page.held, parts),
+                clusters=clusters,
+            )
             made = self._seal(writer, made, calendar, observation.now)
             writer.db.execute(SPEND_MARKS.delete())
             writer.db.execute(SPEND_MARKS.insert(), {"id": 1, "body": msgspec.msgpack.encode(made)})
-        self._known = (self._store.epoch, numbers.known)
+        self._known, self._holders = (self._store.epoch, numbers.known), (self._store.epoch, holders)
         self.latest = _by_terms(rows, numbers.known)
+        if parts:
+            by_number = {number: terms for terms, number in numbers.known.items()}
+            self.latest += tuple(held_store.added(parts, by_number))
         return len(rows)
 
     def billed(self, since: int, until: int) -> list[Billed]:
@@ -114,6 +130,11 @@ class SpendBook:
             Billed(begin=row.begin, span=row.span, terms=self._met[row.terms], node_ms=int(row.node_ms))
             for row in found
         ]
+
+    def billed_by_namespace(self, since: int, until: int) -> list[Billed]:
+        """The part of `billed` that pods of a cluster held, by their namespaces."""
+        with self._reading() as db:
+            return held_store.billed(db, since, until, all_terms(db))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -142,12 +163,29 @@ class SpendBook:
             for row in found
         ]
 
+    def rows_by_holder(self, since: int, until: int) -> list[Spent]:
+        """The same sums as `rows`, by who held the GPUs in a Kubernetes cluster; those of no cluster have no holder."""
+        query = _between(select(SPEND.c.terms, *_SUMS), since, until).group_by(SPEND.c.terms)
+        with self._reading() as db:
+            terms, parts = all_terms(db), held_store.sums_by_terms(db, since, until)
+            found = db.execute(query).all()
+        return [
+            made
+            for row in found
+            for made in rows_by_holder(terms[row.terms], [int(each) for each in row[1:]], parts.get(row.terms, {}))
+        ]
+
     def each(self, since: int, until: int) -> Iterator[tuple[HourKey, Terms, list[int]]]:
         """The rows themselves, in order, a few at a time."""
         with self._reading() as db:
             terms = all_terms(db)
             for row in _stream(db, _between(select(SPEND), since, until)):
                 yield HourKey(row.begin, row.node_id, row.terms, row.span), terms[row.terms], list(row[4:])
+
+    def each_held(self, since: int, until: int) -> Iterator[tuple[int, Holder, list[int]]]:
+        """The rows by holder themselves: the number of their terms, who held, GPU-milliseconds by use."""
+        with self._reading() as db:
+            yield from held_store.each(db, since, until)
 
     def began(self) -> int | None:
         """When metering began, in ms since 1970; None: it has not."""
@@ -178,12 +216,13 @@ class SpendBook:
             for day in days:
                 if since < day.until and day.begin < until:
                     rows = list(db.execute(_between(select(SPEND), day.begin, day.until)))
-                    found = _digest(rows, terms)
+                    found = _digest(rows, terms, held_store.sealed_texts(db, day.begin, day.until, terms))
                     if found != day.sha256:
                         counts = f"{len(rows)} rows, {day.row_count} when it was sealed"
                         yield f"the day that began {format_time(day.begin)} was changed since it was sealed: {counts}"
             sums = db.execute(_between(select(*_SUMS), sealed, None)).one()
-            if page is not None and tuple(int(each or 0) for each in sums) != page.open:
+            opened = held_store.opened(db, sealed)
+            if page is not None and (tuple(int(each or 0) for each in sums), opened) != (page.open, page.held):
                 rows_since = f"the rows since {format_time(sealed)}"
                 yield f"{rows_since} do not add up to what was metered: some were changed or are gone"
 
@@ -211,6 +250,13 @@ class SpendBook:
             known = {replace(terms, price_as_of=None): number for number, terms in all_terms(db).items()}
         return dict(known)
 
+    def _all_holders(self, db: Connection) -> dict[Holder, int]:
+        """All there are, kept likewise."""
+        epoch, known = self._holders
+        if epoch is None or epoch != self._store.epoch:
+            known = {holder: number for number, holder in held_store.all_holders(db).items()}
+        return dict(known)
+
     def _seal(self, writer: Writer, page: Page, calendar: Calendar, now: datetime) -> Page:
         """Sum up and seal the oldest day that is due, one a round."""
         db, due = writer.db, milliseconds(now) - self._keep_ms
@@ -221,12 +267,18 @@ class SpendBook:
         if day is None or day.end * 1000 > due:
             return page
         day = Bucket(max(day.begin, page.marks.sealed // 1000), day.end)  # the time zone may have been another one
-        sums = _sum_up(db, day)
+        sums, parts = _sum_up(db, day), held_store.sum_up(db, day.begin, day.end)
         rows = list(db.execute(_between(select(SPEND), day.begin, day.end)))
         about = {"at": text(now), "begin": day.begin, "until": day.end, "row_count": len(rows)}
-        writer.append("spend_day", {**about, "sha256": _digest(rows, terms_texts(db))})
-        left = tuple(mine - its for mine, its in zip(page.open, sums, strict=True))
-        return Page(marks=replace(page.marks, sealed=day.end * 1000), open=left)
+        terms = terms_texts(db)
+        digest = _digest(rows, terms, held_store.sealed_texts(db, day.begin, day.end, terms))
+        writer.append("spend_day", {**about, "sha256": digest})
+        return replace(
+            page,
+            marks=replace(page.marks, sealed=day.end * 1000),
+            open=tuple(mine - its for mine, its in zip(page.open, sums, strict=True)),
+            held=tuple(mine - its for mine, its in zip(page.held, parts, strict=True)),
+        )
 
 
 def _sum_up(db: Connection, day: Bucket) -> list[int]:
@@ -269,36 +321,14 @@ def _by_terms(rows: dict[HourKey, list[int]], numbers: dict[Terms, int]) -> tupl
 
 def _upsert(db: Connection, rows: dict[HourKey, list[int]]) -> None:
     """Add to the rows that are there, make the others."""
-    if not rows:
-        return
-    sql, order = _upserting(db.dialect)
-    if order is None:
-        db.execute(sql, [dict(zip(_COLUMNS, _values(key, each), strict=True)) for key, each in rows.items()])
-        return
-    # By place: that SQLAlchemy names 40 values of each row takes as long as writing them.
-    places = [_COLUMNS.index(name) for name in order]
-    in_order = places == list(range(len(_COLUMNS)))
-    values = [_values(key, each) for key, each in rows.items()]
-    db.exec_driver_sql(str(sql), values if in_order else [tuple([row[at] for at in places]) for row in values])
+    upsert(db, SPEND, [(key.begin, key.node_id, key.terms, key.span, *amounts) for key, amounts in rows.items()])
 
 
-def _values(key: HourKey, amounts: list[int]) -> tuple[int | str, ...]:
-    return (key.begin, key.node_id, key.terms, key.span, *amounts)
-
-
-@lru_cache(maxsize=4)
-def _upserting(dialect: Dialect) -> tuple[Any, Sequence[str] | None]:
-    """The statement, and the order of its values where a database takes them by place."""
-    statement = _INSERT[dialect.name](SPEND).values({name: bindparam(name) for name in _COLUMNS})
-    more = {name: SPEND.c[name] + statement.excluded[name] for name in AMOUNTS}
-    statement = statement.on_conflict_do_update(index_elements=list(SPEND.primary_key), set_=more)
-    compiled = statement.compile(dialect=dialect)
-    return (str(compiled), compiled.positiontup) if dialect.positional else (statement, None)
-
-
-def _digest(rows: Sequence[Row[Any]], terms: dict[int, str]) -> str:
-    """SHA-256 of a day: each row with all of its terms, in the order of their keys."""
+def _digest(rows: Sequence[Row[Any]], terms: dict[int, str], parts: Iterator[bytes]) -> str:
+    """SHA-256 of a day: each row with all of its terms, in the order of their keys; then those by holder."""
     made = hashlib.sha256()
     for row in sorted(rows, key=lambda row: (row.node_id, row.terms, row.begin, row.span)):
         made.update(msgspec.json.encode([*row, terms.get(row.terms)]))
+    for each in parts:
+        made.update(each)
     return made.hexdigest()

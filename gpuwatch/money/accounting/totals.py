@@ -1,12 +1,12 @@
 """PURE: what rows of spending add up to, exactly; rounded only when shown, so that what is shown adds up as well."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import TypedDict, TypeVar
 
-from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, USES, Terms, Use
+from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, USES, Holder, Terms, Use
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 
@@ -14,20 +14,22 @@ _KNOWN_WASTE = tuple(USES.index(use) for use in (Use.IDLE, Use.PARKED, Use.STALL
 _USEFUL = USES.index(Use.USEFUL)
 _CENT = Decimal("0.01")
 _JOULES_PER_KWH = 3_600_000
-Name = TypeVar("Name", str, tuple[str, str])  # of a group
+Name = TypeVar("Name", str, tuple[str, str], tuple[str, str, str])  # of a group
 TAG = "tag:"
 NONE = "(none)"  # what has no owner, account or tag
+NO_CLUSTER = "(no cluster)"  # GPUs that are of no node of a Kubernetes cluster
 NOT_KNOWN = "(not known)"  # the cloud of what was billed before the ledger kept it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Amounts under one set of terms; where given, of an hour or a day (seconds since 1970) and of a node."""
+    """Amounts under one set of terms; where given, of an hour or a day (seconds since 1970), of a node, of a holder."""
 
     terms: Terms
     amounts: Sequence[int]
     begin: int | None = None
     node_id: str | None = None
+    holder: Holder | None = None
 
 
 @dataclass(slots=True)
@@ -119,6 +121,14 @@ BY: dict[str, Callable[[Row], str | None]] = {
 }
 
 
+# Slicings of rows by holder; what machines outside a cluster cost is NO_CLUSTER.
+BY_HOLDER: dict[str, Callable[[Holder], str | None]] = {
+    "namespace": lambda holder: holder.namespace,
+    "workload": lambda holder: holder.workload,
+    "workload-owner": lambda holder: holder.owner if holder.kind else holder.namespace,
+}
+
+
 def grouping(by: str, calendar: Calendar) -> Callable[[Row], str]:
     """The function that names the group of a row.
 
@@ -131,8 +141,11 @@ def grouping(by: str, calendar: Calendar) -> Callable[[Row], str]:
     if by.startswith(TAG) and len(by) > len(TAG):
         name = by.removeprefix(TAG)
         return lambda row: dict(row.terms.tags).get(name, NONE)
+    if by in BY_HOLDER:
+        named = BY_HOLDER[by]
+        return lambda row: NO_CLUSTER if row.holder is None else named(row.holder) or NONE
     if by not in BY:
-        raise ValueError(f"{by!r} is no way to slice; there are {', '.join(BY)}, day and {TAG}KEY")
+        raise ValueError(f"{by!r} is no way to slice; there are {', '.join((*BY, *BY_HOLDER))}, day and {TAG}KEY")
     return lambda row: BY[by](row) or NONE
 
 
@@ -142,6 +155,12 @@ def totals(rows: Iterable[Row], group: Callable[[Row], Name]) -> dict[Name, Tota
     for row in rows:
         found.setdefault(group(row), Total()).add(row)
     return dict(sorted(found.items()))
+
+
+def by_use(total: Total) -> Iterator[tuple[Use, float, float]]:
+    """Seconds of GPUs and dollars by use."""
+    for (use, ms), usd in zip(total.gpu_ms_by_use.items(), total.usd_by_use, strict=True):
+        yield use, ms / 1000, float(usd)
 
 
 def whole(groups: Iterable[Total]) -> Total:
@@ -170,12 +189,16 @@ def shown(parts: Mapping[str, Fraction], step: Fraction) -> tuple[int, dict[str,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billed:
-    """For how long machines were billed under the same terms in one hour or day, which begins then (s since 1970)."""
+    """For how long machines were billed under the same terms in one hour or day, which begins then (s since 1970).
+
+    With a `namespace`: what its pods hold of them.
+    """
 
     begin: int
     span: int
     terms: Terms
-    node_ms: int
+    node_ms: int | Fraction  # a namespace may hold a part of a machine
+    namespace: str | None = None
 
 
 def plain_usd(cents: int) -> str:

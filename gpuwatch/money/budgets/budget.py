@@ -71,7 +71,7 @@ class Past:
     """
 
     usd: Fraction
-    unpriced_ms: int
+    unpriced_ms: int | Fraction
     ahead: MonthEnd | None  # its sums are of the whole month; None: less than a day is on record
     unnamed_ms: int = 0
 
@@ -79,12 +79,12 @@ class Past:
 def counted(budget: Budget, rows: Iterable[Billed]) -> list[Billed]:
     """The rows in a budget's scope."""
     scope = budget.scope
-    return [row for row in rows if _takes(scope, row.terms)]
+    return [row for row in rows if _takes(scope, row.terms, row.namespace)]
 
 
-def _takes(scope: Scope, terms: Terms) -> bool:
+def _takes(scope: Scope, terms: Terms, namespace: str | None) -> bool:
     tags = dict(terms.tags) if scope.tag else {}
-    return scope.takes(terms.pool, terms.owner, terms.account, tags, terms.cloud)
+    return scope.takes(terms.pool, terms.owner, terms.account, tags, terms.cloud, namespace)
 
 
 def unnamed(budget: Budget, rows: Iterable[Billed], month: Month) -> int:
@@ -92,7 +92,11 @@ def unnamed(budget: Budget, rows: Iterable[Billed], month: Month) -> int:
     begin, scope = int(month.begin.timestamp()), replace(budget.scope, cloud=None)
     if budget.cloud is None:
         return 0
-    return sum(row.node_ms for row in rows if row.begin >= begin and not row.terms.cloud and _takes(scope, row.terms))
+    return sum(
+        round(row.node_ms)
+        for row in rows
+        if row.begin >= begin and not row.terms.cloud and _takes(scope, row.terms, row.namespace)
+    )
 
 
 def past(rows: Iterable[Billed], month: Month, ahead: MonthEnd | None, unnamed_ms: int = 0) -> Past:
@@ -113,8 +117,8 @@ def state(
     """The budget now, without crossings. `lately` are the rows in its scope from the edge on."""
     usd, unpriced_ms = _sums(lately, month)
     spent, scope = _cents(known.usd + usd), budget.scope
-    prices = [price for node, price in running if scope.covers(node)]
-    rate = sum((price.usd_per_hour for price in prices if price is not None), Decimal(0))
+    parts = [(part, price) for node, price in running if (part := _part(scope, node))]
+    rate = sum((part * price.usd_per_hour for part, price in parts if price is not None), Decimal(0))
     made = BudgetState(
         name=name,
         scope=scope,
@@ -125,12 +129,22 @@ def state(
         thresholds=tuple(map(float, budget.ratios)),
         spent_usd=spent,
         usd_per_hour=rate,
-        unpriced_now=prices.count(None),
-        unpriced_hours=(known.unpriced_ms + unpriced_ms) / HOUR_MS,
+        unpriced_now=sum(price is None for _, price in parts),
+        unpriced_hours=float(known.unpriced_ms + unpriced_ms) / HOUR_MS,
         notes=tuple(_notes(month, known)),
     )
     made = _with_forecast(made, known.ahead)
     return _with_effects(replace(made, reaches_at=_reaches(made, month)), budget)
+
+
+def _part(scope: Scope, node: Node) -> Decimal:
+    """What of a machine is in a scope: all or nothing, or what pods of a namespace request of it."""
+    whole = replace(scope, namespace=None).covers(node)
+    if scope.namespace is None or not whole or node.kubernetes is None:
+        return Decimal(whole and scope.namespace is None)
+    shared = node.kubernetes.shared_gpus(node.gpu_count)
+    gpus = sum(pod.gpus for pod in node.kubernetes.pods if pod.namespace == scope.namespace)
+    return Decimal(str(gpus)) / Decimal(str(shared)) if shared else Decimal(0)
 
 
 def crossed(state: BudgetState, budget: Budget, before: BudgetState | None, now: datetime) -> BudgetState:
@@ -178,7 +192,7 @@ def forecast(budget: Budget, rows: Sequence[Billed], month: Month) -> MonthEnd |
     start = edge - days * DAY_SECONDS
     sums = [0.0] * days
     for row in rows:
-        usd = float(row.terms.usd_per_hour or 0) * row.node_ms / HOUR_MS
+        usd = float(row.terms.usd_per_hour or 0) * float(row.node_ms) / HOUR_MS
         for day in range(max(0, (row.begin - start) // DAY_SECONDS), days):
             first = start + day * DAY_SECONDS
             both = min(row.begin + row.span, first + DAY_SECONDS) - max(row.begin, first)
@@ -253,9 +267,9 @@ def _notes(month: Month, known: Past) -> list[str]:
     return notes
 
 
-def _sums(rows: Iterable[Billed], month: Month) -> tuple[Fraction, int]:
+def _sums(rows: Iterable[Billed], month: Month) -> tuple[Fraction, int | Fraction]:
     """The cost of this month's rows with a known price, and the time of machines without one."""
-    begin, by_price = int(month.begin.timestamp()), dict[Decimal | None, int]()
+    begin, by_price = int(month.begin.timestamp()), dict[Decimal | None, int | Fraction]()
     for row in rows:
         if row.begin < begin:
             continue

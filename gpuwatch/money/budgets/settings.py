@@ -17,7 +17,7 @@ _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,2})?) ?%")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a month of a cloud, pool, owner, account, tag, or of everything, may cost."""
+    """What a month of a cloud, pool, owner, account, tag or namespace, or of everything, may cost."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
@@ -36,6 +36,13 @@ class Budget:
         Annotated[str, MinLen(1)] | None,
         Setting(
             "Only machines with this tag, as KEY=VALUE; the key must be one of cost.tags. None: machines with any tags."
+        ),
+    ] = None
+    namespace: Annotated[
+        Annotated[str, MinLen(1)] | None,
+        Setting(
+            "Only what pods of this Kubernetes namespace request counts, used or not. None: whole machines. It neither "
+            "blocks growth nor shortens a wait, which are of machines."
         ),
     ] = None
     thresholds: Annotated[
@@ -69,7 +76,14 @@ class Budget:
         """The machines that count."""
         key, _, value = (self.tag or "").partition("=")
         tag = None if self.tag is None else (key, value)
-        return Scope(cloud=self.cloud, pool=self.pool, owner=self.owner, account=self.account, tag=tag)
+        return Scope(
+            cloud=self.cloud,
+            pool=self.pool,
+            owner=self.owner,
+            account=self.account,
+            tag=tag,
+            namespace=self.namespace,
+        )
 
     @property
     def ratios(self) -> tuple[Decimal, ...]:
@@ -83,9 +97,15 @@ def _ratio(text: str) -> Decimal | None:
     return Decimal(found[1]) / 100 if found is not None and Decimal(found[1]) > 0 else None
 
 
-def contradictions(budgets: Mapping[str, Budget], tags: Collection[str]) -> Iterator[Contradiction]:
-    """What no single key's bounds can check; `tags` are those that are kept with what machines cost."""
+def contradictions(
+    budgets: Mapping[str, Budget], tags: Collection[str], *, cluster: bool = True
+) -> Iterator[Contradiction]:
+    """What no single key's bounds can check; `tags` are those that are kept with what machines cost.
+
+    `cluster` is whether the settings have a Kubernetes cluster.
+    """
     for name, budget in budgets.items():
+        yield from _of_namespace(name, budget, cluster=cluster)
         wrong = [each for each in budget.thresholds if _ratio(each) is None]
         if wrong:
             yield Contradiction(
@@ -107,4 +127,23 @@ def contradictions(budgets: Mapping[str, Budget], tags: Collection[str]) -> Iter
                 keys=(("budgets", name, "tag"), ("cost", "tags")),
                 wrong=f"the tag {key!r} of budgets.{name} is not among cost.tags: it is not kept with what is spent",
                 right=f"{key} in cost.tags, or one of {', '.join(tags) or 'the tags that you list there'}",
+            )
+
+
+def _of_namespace(name: str, budget: Budget, *, cluster: bool) -> Iterator[Contradiction]:
+    """A namespace is of a cluster, and no machine is of a namespace."""
+    if budget.namespace is None:
+        return
+    if not cluster:
+        yield Contradiction(
+            keys=(("budgets", name, "namespace"), ("kubernetes",)),
+            wrong=f"budgets.{name}.namespace is of a Kubernetes cluster, and no cluster is configured",
+            right="the section kubernetes with in_cluster: true or a kubeconfig, or a budget without namespace",
+        )
+    for effect in ("block_growth", "shorten_idle_timeout"):
+        if getattr(budget, effect) != "never":
+            yield Contradiction(
+                keys=(("budgets", name, effect), ("budgets", name, "namespace")),
+                wrong=f"budgets.{name}.{effect} acts on machines, and budgets.{name}.namespace is of pods",
+                right=f"{effect}: never, or a budget of a pool",
             )

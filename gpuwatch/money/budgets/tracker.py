@@ -92,7 +92,7 @@ class Budgeting:
         self._asked, self._paused = now, pause
         month = replace(month, began=self._began)
         self._forecast(month)
-        rows = self._spend.billed(int(month.edge.timestamp()), _LATEST)
+        rows = self._billed(int(month.edge.timestamp()), _LATEST)
         running, made = priced(observation), []
         for name, budget in self.budgets.items():
             found = state(name, budget, month, self._past[name], counted(budget, rows), running)
@@ -110,8 +110,8 @@ class Budgeting:
         if again or self._old[0] != late:
             began = self._spend.began()
             self._began = None if began is None else datetime.fromtimestamp(began / 1000, UTC)
-            self._old = late, self._spend.billed(edge - _FIRST_DAYS * DAY_SECONDS, late)
-        self._rows = [*self._old[1], *self._spend.billed(late, edge)]
+            self._old = late, self._billed(edge - _FIRST_DAYS * DAY_SECONDS, late)
+        self._rows = [*self._old[1], *self._billed(late, edge)]
         if again or self._until is None or self._until[1] != month.name:
             self._past = {}
         self._past = {
@@ -125,6 +125,13 @@ class Budgeting:
         }
         self._due = list(self.budgets)
         self._until = (month.edge, month.name)
+
+    def _billed(self, since: int, until: int) -> list[Billed]:
+        """Rows of machines, and where a budget is of a namespace those of namespaces."""
+        rows = self._spend.billed(since, until)
+        if any(budget.namespace is not None for budget in self.budgets.values()):
+            rows += self._spend.billed_by_namespace(since, until)
+        return rows
 
     def _forecast(self, month: Month) -> None:
         """Make one forecast that is due, and all that are missing."""

@@ -13,6 +13,7 @@ from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import (
+    BY_HOLDER,
     Energy,
     Total,
     TotalDocument,
@@ -33,6 +34,11 @@ _LEAST_ASKED = ("silent", "unknown", "down", "stalled", "parked")
 _OLD_DAYS = 90
 _MANY_MS = 1000 * HOUR_MS  # from there on tenths of an hour, below hundredths
 _WASTE = "no use: billed GPU-hours without useful activity, of all billed GPU-hours; of cost: wasted, of the cost"
+
+_HOLDERS = (
+    "Billed is what pods request, useful what they use of it; (unallocated): no pod requests it; (not known): nobody "
+    "saw which pods had it; (no cluster): of machines outside Kubernetes. Energy is divided as GPU-hours are."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +62,10 @@ def spent(spend: SpendBook, period: Period, by: str) -> Report:
 
     """
     group = grouping(by, Calendar(period.zone))
-    rows = spend.rows(period.since, period.until, by_node=by == "node", by_time=by == "day")
+    if by in BY_HOLDER:
+        rows = spend.rows_by_holder(period.since, period.until)
+    else:
+        rows = spend.rows(period.since, period.until, by_node=by == "node", by_time=by == "day")
     groups = totals(rows, group)
     days = [row.terms.price_as_of for row in rows if row.terms.price_as_of is not None]
     return Report(
@@ -143,6 +152,8 @@ def as_text(report: Report, factors: EnergySettings) -> str:
         "",
     ]
     lines.append(f"{_WASTE}; silent: no round observed that time; unknown: the use of that time is not known.")
+    if report.by in BY_HOLDER:
+        lines.append(_HOLDERS)
     lines += notes(report.whole)
     lines += _age(report)
     if report.cut:

@@ -60,6 +60,7 @@ def gathered(
             now=now,
             nodes=spend.rows(period.since, period.until, by_node=True),
             times=times,
+            held=spend.rows_by_holder(period.since, period.until),
             began=began,
             cut=spend.cut(period.since, period.until),
             unseen=_unseen(history, times, began, min(until, now), period),

@@ -1,16 +1,19 @@
 """`gpuwatch cost --explain`: every total made again from the ledger's single rows, and the rows proved."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import add
 
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import format_cents
-from gpuwatch.model.usage import GPU, HOUR_MS, JOULES, HourKey, Terms
+from gpuwatch.model.usage import GPU, HOUR_MS, JOULES, Holder, HourKey, Terms
+from gpuwatch.money.accounting.holders import rows_by_holder
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.accounting.totals import Row, Total, grouping, shown
+from gpuwatch.money.accounting.totals import BY_HOLDER, Row, Total, grouping, shown
 from gpuwatch.money.report.cost import Report
+
+_MACHINES = ""  # the one group of all rows, before they are divided by holder
 
 
 @dataclass(slots=True)
@@ -30,15 +33,38 @@ def proved(spend: SpendBook, report: Report) -> Proof:
         made.rows += 1
         made.wrong += _impossible(key, terms, amounts)
         made.terms[key.terms] = terms
-        name = group(Row(terms=terms, amounts=(), begin=key.begin, node_id=key.node_id))
-        by_terms = made.amounts.setdefault(name, {})
-        before = by_terms.get(key.terms)
-        by_terms[key.terms] = amounts if before is None else list(map(add, before, amounts))
+        row = Row(terms=terms, amounts=(), begin=key.begin, node_id=key.node_id)
+        _sum(made, _MACHINES if report.by in BY_HOLDER else group(row), key.terms, amounts)
+    if report.by in BY_HOLDER:
+        _divide(made, spend, report, group)
     made.wrong += spend.wrong(report.period.since, report.period.until)
     for name in sorted(report.groups.keys() | made.amounts.keys()):
         if _total(made, name) != report.groups.get(name, Total()):
             made.wrong.append(f"the rows of {name} do not add up to what is shown")
     return made
+
+
+def _divide(made: Proof, spend: SpendBook, report: Report, group: Callable[[Row], str]) -> None:
+    """What machines were billed, by who held their GPUs; both out of single rows."""
+    parts: dict[int, dict[Holder, list[int]]] = {}
+    for number, holder, amounts in spend.each_held(report.period.since, report.period.until):
+        made.rows += 1
+        before = parts.setdefault(number, {}).get(holder)
+        parts[number][holder] = amounts if before is None else list(map(add, before, amounts))
+    machines = made.amounts.pop(_MACHINES, {})
+    for number, amounts in machines.items():
+        terms = made.terms[number]
+        for row in rows_by_holder(terms, amounts, parts.pop(number, {})):
+            _sum(made, group(row), number, row.amounts)
+            if min(row.amounts) < 0:
+                made.wrong.append(f"GPUs of {terms.instance_type} were held for longer than they were billed")
+    made.wrong += [f"GPUs were held under the terms {number}, and no machine was billed" for number in sorted(parts)]
+
+
+def _sum(made: Proof, name: str, number: int, amounts: Sequence[int]) -> None:
+    by_terms = made.amounts.setdefault(name, {})
+    before = by_terms.get(number)
+    by_terms[number] = list(amounts) if before is None else list(map(add, before, amounts))
 
 
 def as_text(proof: Proof) -> str:

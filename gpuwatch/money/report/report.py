@@ -16,7 +16,7 @@ from gpuwatch.model.usage import Terms, Use
 from gpuwatch.money.accounting.savings import Saved
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
-from gpuwatch.money.accounting.totals import TAG, Energy, Row, Total, energy, grouping, shown, whole
+from gpuwatch.money.accounting.totals import BY_HOLDER, TAG, Energy, Row, Total, energy, grouping, shown, totals, whole
 from gpuwatch.money.blocked.blocked import Blocked
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
@@ -114,6 +114,7 @@ class Facts:
     now: datetime
     nodes: Sequence[Row]
     times: Sequence[Row]
+    held: Sequence[Row] = ()  # the period's rows by who held the GPUs in a Kubernetes cluster; empty without one
     began: datetime | None = None
     cut: bool = False
     unseen: frozenset[date] = frozenset()  # days without a row in which there was no round either
@@ -163,6 +164,8 @@ def reported(facts: Facts) -> Report:
     parts = _by_labels(facts.nodes)
     tags = [f"{TAG}{name}" for name in facts.tags if any(name in dict(row.terms.tags) for row, _ in parts)]
     slices = {by: lines(merged(parts, grouping(by, calendar))) for by in (*SLICES, *tags)}
+    if any(row.holder is not None for row in facts.held):
+        slices |= {by: lines(totals(facts.held, grouping(by, calendar))) for by in BY_HOLDER}
     times = _by_time(facts.times)
     total = whole(each for _, each in parts)
     whole_cents, _ = shown({"": total.usd}, shown_in().cent)

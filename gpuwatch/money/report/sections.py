@@ -14,7 +14,7 @@ from gpuwatch.money.report.progress_section import since_we_began
 from gpuwatch.money.report.report import Line, Report, Step
 
 _MOST_LINES = 10
-_SHOWN = frozenset({"pool", "owner", "node"})  # the others are in the JSON document
+_SHOWN = frozenset({"pool", "owner", "node", "namespace", "workload"})  # the others are in the JSON document
 _TENTH_HOUR = Fraction(HOUR_MS, 10)
 OVER_TIME = "Cost over time"
 WASTE = "Wasted is what GPUs cost while they did nothing useful; shares of it are of the cost"

@@ -45,14 +45,18 @@ def demand_of(observation: Observation, pool: str, rules: IdleRules, scaling: Sc
 
 
 def hints_of(observation: Observation, pool: str, rules: IdleRules) -> dict[str, float]:
-    """The pool's numbers of work that waits, and its hints, as facts; what is not known is left out."""
+    """The pool's numbers of work that waits, its hints, and GPUs that pods wait for; what is not known is left out."""
     names = {_PREFIX + name: name for name in rules.demand} | {_HINT + name: name for name in rules.hints}
     found = {name: observation.measure(pool, key) for key, name in names.items()}
-    return {
+    hints = {
         f"hint {name}": facts.count(each.value)
         for name, each in found.items()
         if each is not None and each.doubt is None and each.value is not None and math.isfinite(each.value)
     }
+    if pending_pods.known(observation.fleet, pool):
+        gpus = sum(pod.gpus for pod in pending_pods.waiting(observation.fleet, pool))
+        hints.setdefault("hint kubernetes_pending", facts.count(gpus))
+    return hints
 
 
 def _above(measure: MetricValue | None, limit: float) -> bool | None:

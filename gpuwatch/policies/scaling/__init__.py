@@ -24,7 +24,15 @@ from gpuwatch.model.decision import ADDITIONS, REMOVALS, Advice, Observation, Pr
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.measurement import MetricQuery
 from gpuwatch.policies import capacity
-from gpuwatch.policies.scaling.settings import MISLEADING_MEMORY_RATIO, Metric, ScalingRules, contradictions, warnings
+from gpuwatch.policies.scaling import pending
+from gpuwatch.policies.scaling.settings import (
+    MISLEADING_MEMORY_RATIO,
+    PENDING,
+    Metric,
+    ScalingRules,
+    contradictions,
+    warnings,
+)
 from gpuwatch.policies.scaling.votes import judge, strength
 
 __all__ = ["Metric", "ScalingRules", "contradictions", "propose", "queries", "warnings"]
@@ -34,7 +42,11 @@ POLICY = "scaling"
 
 def queries(pool: str, rules: ScalingRules) -> tuple[MetricQuery, ...]:
     """What has to be measured for a pool, each number once."""
-    asked = {_asked(name, metric): metric.expression for name, metric in sorted(rules.metrics.items())}
+    asked = {
+        _asked(name, metric): metric.expression
+        for name, metric in sorted(rules.metrics.items())
+        if metric.signal != PENDING
+    }
     return tuple(MetricQuery(pool=pool, name=name, expression=expression) for name, expression in asked.items())
 
 
@@ -46,7 +58,9 @@ def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up
     out_at, in_at = (_last(observation, pool, verbs) for verbs in (ADDITIONS, REMOVALS))
     changed = max(filter(None, (out_at, in_at)), default=None)
     ballots = [
-        judge(
+        pending.judge(observation, pool, has.count, warm_up=warm_up, name=name)
+        if metric.signal == PENDING
+        else judge(
             metric,
             observation.measure(pool, _asked(name, metric)),
             has,
@@ -60,6 +74,8 @@ def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up
     largest = max((ballot.wants for ballot in ballots if ballot.wants is not None), default=has.count)
     unknown = any(ballot.wants is None for ballot in ballots)
     advice = tuple(_advice(observation, pool, rules))
+    if any(metric.signal == PENDING for metric in rules.metrics.values()):
+        advice += tuple(pending.advice(observation, pool, warm_up))
 
     if unknown and largest <= has.count:
         members = len(observation.fleet.roster(pool).members)

@@ -13,8 +13,10 @@ from gpuwatch.policies.scaling import promql
 
 MISLEADING_MEMORY_RATIO = 0.85
 
-Signal = Literal["gpu_utilization", "gpu_memory", "sm_activity", "cpu_utilization", "promql"]
-DEVICE_SIGNALS = tuple(name for name in get_args(Signal) if name != "promql")  # means over GPUs or hosts, 0 to 1
+Signal = Literal["gpu_utilization", "gpu_memory", "sm_activity", "cpu_utilization", "kubernetes_pending", "promql"]
+PENDING = "kubernetes_pending"
+# Means over GPUs or hosts, 0 to 1.
+DEVICE_SIGNALS = tuple(name for name in get_args(Signal) if name not in {"promql", PENDING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,10 @@ class Metric:
 
     signal: Annotated[
         Signal,
-        Setting("What is looked at: a mean of the pool's GPUs or processors from 0 to 1, or a PromQL expression."),
+        Setting(
+            "What is looked at: a mean of the pool's GPUs or processors from 0 to 1, a PromQL expression, or the pods "
+            "that wait for GPUs (kubernetes_pending), which needs neither target nor steps."
+        ),
     ] = "gpu_utilization"
     expression: Annotated[
         Annotated[str, MinLen(1)] | None, Setting("The PromQL expression of one number, where signal: promql.")
@@ -152,16 +157,20 @@ def _misfits(name: str, metric: Metric) -> Iterator[tuple[str, str, str]]:
     wrong = promql.trouble(metric.expression) if asks and metric.expression is not None else None
     if wrong is not None:
         yield "expression", wrong, 'a PromQL expression of one number, such as sum(queue_length{queue="gpu"})'
-    if asks and name in DEVICE_SIGNALS:
+    if asks and name in {*DEVICE_SIGNALS, PENDING}:
         yield "", "has the name of another signal, and its signal is promql", "another name"
-    if (metric.target is None) is (not metric.steps):
+    if metric.signal == PENDING:
+        for key in ("target", "steps"):
+            if getattr(metric, key):
+                yield key, f"is set, and {PENDING} follows the pods that wait", f"{PENDING} alone"
+    elif (metric.target is None) is (not metric.steps):
         given = "neither a target nor steps" if metric.target is None else "both a target and steps"
         yield "target", f"cannot stand as it is: there are {given}", "one of target and steps"
     if metric.per_node and not asks:
         yield "per_node", f"is true, and {metric.signal} is a mean", "signal: promql with a total, or no per_node"
     if metric.per_node and metric.steps:
         yield "per_node", "is true, and steps compare the number as it is", "a target, or no per_node"
-    if not asks and metric.target is not None and metric.target > 1:
+    if metric.signal in DEVICE_SIGNALS and metric.target is not None and metric.target > 1:
         right = f"a ratio from 0 to 1, such as {min(1.0, metric.target / 100):g}"
         yield "target", f"is {metric.target:g}, and {metric.signal} never exceeds 1", right
 
@@ -176,7 +185,7 @@ def _wrong_steps(metric: Metric) -> Iterator[tuple[str, str, str]]:
             wrong, _, right = str(error).partition("; write ")
             yield "steps", f"cannot be used: {wrong}", right or "`above …: add …` or `below …: remove …`"
     for each in found:
-        if metric.signal != "promql" and not 0 <= each.bound <= 1:
+        if metric.signal in DEVICE_SIGNALS and not 0 <= each.bound <= 1:
             yield "steps", f"has a bound of {each.bound:g}, and {metric.signal} is from 0 to 1", "a ratio from 0 to 1"
     lowest = min((each.bound for each in found if each.side == "above"), default=None)
     highest = max((each.bound for each in found if each.side == "below"), default=None)
@@ -213,6 +222,8 @@ _MISLEADING_AT_ZERO = (
 def warnings(rules: ScalingRules, path: tuple[str, ...]) -> Iterator[Contradiction]:
     """Where a chosen number is known to mislead; nothing here is refused."""
     for name, metric in rules.metrics.items():
+        if metric.signal == PENDING:
+            continue
         promql = _MISLEADING_TOTAL if metric.per_node else _MISLEADING_AT_ZERO
         wrong, right = _MISLEADS.get(metric.signal, promql)
         at = (*path, "metrics", name)

@@ -13,6 +13,7 @@ from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.kubernetes import IDLE_ACTION, OWNER, PROTECT, ClusterView, KubernetesNode, Pod
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.kubernetes import (
+    budget_object,
     custom_kind,
     custom_object,
     deployment_object,
@@ -221,6 +222,26 @@ def test_the_rights_of_the_table_are_enough(plane: ControlPlane, connect: Connec
 
     assert view.trouble is None
     assert [node.requested_gpus for node in view.nodes] == [1.0]
+
+
+def test_a_budget_that_would_refuse_is_seen_and_one_that_may_not_be_read_is_no_trouble(
+    plane: ControlPlane, connect: Connect
+) -> None:
+    """As its controller counts, so the pod says; without the right nothing is said, and nothing else changes."""
+    team = plane.namespace()
+    plane.admin.create(
+        node_object("gpu-1"),
+        budget_object(team, "serve", app="serve", allowed=0),
+        pod_object(team, "serve-0", node="gpu-1", gpus=1, labels={"app": "serve"}),
+    )
+    blind = connect(plane.kubeconfig(plane.service_account("default", role("poddisruptionbudgets")).token))
+    cluster = connect(plane.kubeconfig())
+    refused = "allows no eviction now: 1 are healthy, and 1 have to be"
+
+    assert first_pod(cluster).refused_by == f"the PodDisruptionBudget {team}/serve {refused}"
+    assert (first_pod(blind).refused_by, blind.view().trouble) == (None, None)
+    plane.admin.patch("PodDisruptionBudget", "serve", {"status": {"disruptionsAllowed": 1}}, team, "/status")
+    eventually(lambda: first_pod(cluster).refused_by is None, lambda: first_pod(cluster))
 
 
 @pytest.mark.parametrize("resource", ["nodes", "pods", "namespaces"])

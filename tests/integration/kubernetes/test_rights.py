@@ -189,7 +189,9 @@ def test_the_controller_uses_its_whole_role_and_nothing_else(plane: ControlPlane
     sorted(
         each
         for each in granted(role())
-        if "/" not in each.what or each.what in {"pods/eviction", "batch/jobs"} or each == DEPLOYMENTS
+        if "/" not in each.what
+        or each.what in {"pods/eviction", "batch/jobs", "policy/poddisruptionbudgets"}
+        or each == DEPLOYMENTS
     ),
     ids=lambda each: f"{each.verb} {each.what}",
 )

@@ -57,7 +57,8 @@ class Story:
         ledger = Ledger.in_memory()
         parts, world = staged(self.options, rows, horizon, ledger)
         self._own(parts)
-        parts = replace(parts, meter=Meter(ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets)
+        meter = Meter(ledger, Metering(zone=ZoneInfo("UTC")))
+        parts = replace(parts, meter=lambda seen: meter(in_kubernetes(seen)), budgets=two_budgets)
         parts = replace(parts, cloud=timed(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
         leader = ControllerMetrics("enforce", "demo", parts.clock, timings=parts.timings, rules=parts.rules)
         waiting = ControllerMetrics("enforce", "demo", parts.clock)
@@ -140,7 +141,12 @@ def with_a_wish(done: Round) -> Round:
 
 
 def with_kubernetes(done: Round) -> Round:
-    """That round, were every machine a node with one pod that holds all its GPUs; another pod waits."""
+    """That round, were its machines nodes."""
+    return replace(done, observation=in_kubernetes(done.observation))
+
+
+def in_kubernetes(seen: Observation) -> Observation:
+    """The same, were every machine a node with one pod that holds all its GPUs; another pod waits."""
     began = STORY_BEGINS - timedelta(days=1)
     nodes = [
         shown_node(
@@ -151,11 +157,10 @@ def with_kubernetes(done: Round) -> Round:
             ),
             gpus=float(node.known_gpus),
         )
-        for node in done.observation.fleet.nodes
+        for node in seen.fleet.nodes
     ]
     view = shown_cluster(*nodes, pending=(shown_pod("waits", gpus=1.0),))
-    seen = replace(done.observation, fleet=with_cluster(done.observation.fleet, view))
-    return replace(done, observation=seen)
+    return replace(seen, fleet=with_cluster(seen.fleet, view))
 
 
 def two_budgets(observation: Observation) -> tuple[BudgetState, ...]:

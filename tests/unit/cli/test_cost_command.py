@@ -51,6 +51,18 @@ def cost(place: Place, tmp_path: Path) -> Cost:
     return run
 
 
+@pytest.mark.parametrize("by", ["namespace", "workload", "workload-owner"])
+def test_by_holder_machines_without_a_cluster_stand_apart(cost: Cost, by: str) -> None:
+    """Nothing is missing from the total, and the proof agrees."""
+    found = cost("--month", "2026-03", "--by", by, "--explain")
+    document = json.loads(cost("--month", "2026-03", "--by", by, "--json").output)
+
+    assert found.exit_code == 0
+    assert "(no cluster)" in found.output
+    assert "Billed is what pods request, useful what they use of it" in found.output
+    assert [(each["name"], each["usd"]) for each in document["groups"]] == [("(no cluster)", "80.00")]
+
+
 def test_the_table_adds_up(cost: Cost) -> None:
     """By pool, the dearest first, the whole below, with what the words mean."""
     rows = cost("--month", "2026-03").output.splitlines()

@@ -120,6 +120,15 @@ def test_where_a_pending_pod_may_go_is_kept() -> None:
     assert facts_of(pod_object("team", "p", node="n", gpus=1, **asks)).placement is None
 
 
+def test_a_pod_with_gates_was_not_tried() -> None:
+    """Its condition has the same status and another reason: no node is missing for it."""
+    pod = pod_object("team", "p", gpus=1)
+    told = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "Scheduling is blocked."}
+    pod["status"]["conditions"] = [told]
+
+    assert facts_of(pod).unschedulable is None
+
+
 def test_a_node_offers_what_its_device_plugin_says() -> None:
     """None where nothing offers GPUs, which is not zero GPUs."""
 

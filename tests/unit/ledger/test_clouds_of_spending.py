@@ -1,6 +1,5 @@
 """Ledgers of schema 6, which did not know the cloud of what was billed: nothing is lost, and nothing is made up."""
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -9,16 +8,16 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import create_engine, insert, inspect
+from sqlalchemy import create_engine, inspect
 
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
-from gpuwatch.ledger.tables import METADATA
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import grouping, totals
 from tests.support.builders.fleet import NOW
 from tests.support.builders.money import a_busy_node, a_round
+from tests.support.old_ledgers import copied, written
 from tests.support.real.postgresql import Place, postgresql
 
 ALWAYS = (0, 2**40)
@@ -26,36 +25,7 @@ UTC = ZoneInfo("UTC")
 TWO_DAYS = 172_800.0
 # Written by the gpuwatch of then: two machines over five days, of which three are sealed; two rounds, an open stop, a
 # notice in force, a pause.
-WRITTEN = Path(__file__).parents[2] / "captures" / "ledger_schema_6.sql"
-LATER = {"spend_terms": {"cloud", "provider"}}  # columns that came with schema 7
-
-
-def written(path: Path) -> Path:
-    """The file as it was left."""
-    db = sqlite3.connect(path)
-    db.executescript(WRITTEN.read_text("utf-8"))
-    db.close()
-    return path
-
-
-def copied(path: Path, url: str) -> None:
-    """The same ledger in PostgreSQL: its tables as they were, with every row of the file."""
-    ledger = Ledger.connect(LedgerSettings(url=url))
-    ledger.close()
-    db, there = sqlite3.connect(written(path)), create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
-    db.row_factory = sqlite3.Row
-    with there.begin() as copy:
-        for table in reversed(METADATA.sorted_tables):
-            copy.execute(table.delete())
-        for name, columns in LATER.items():
-            for column in columns:
-                copy.exec_driver_sql(f"ALTER TABLE {name} DROP COLUMN {column}")
-        for table in METADATA.sorted_tables:
-            rows = [dict(row) for row in db.execute(f"SELECT * FROM {table.name}")]  # noqa: S608  its own names
-            if rows:
-                copy.execute(insert(table), rows)
-    there.dispose()
-    db.close()
+SCHEMA = 6
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
@@ -63,10 +33,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A ledger of schema 6 in each database."""
     path = tmp_path / "ledger.db"
     if request.param == "sqlite":
-        made = Place(LedgerSettings(path=str(written(path)), hourly_spend_retention=TWO_DAYS))
+        made = Place(LedgerSettings(path=str(written(path, SCHEMA)), hourly_spend_retention=TWO_DAYS))
     else:
         url = postgresql().database()
-        copied(path, url)
+        copied(path, url, SCHEMA)
         made = Place(LedgerSettings(url=url, hourly_spend_retention=TWO_DAYS))
     yield made
     made.close()
@@ -89,7 +59,7 @@ def test_what_was_billed_stays_and_its_cloud_is_not_known(place: Place) -> None:
     assert list(book.wrong(*ALWAYS)) == []
     assert (ledger.audit().links, ledger.audit().broken) == (10, None)
     assert ([each.intent.node_id for each in view.open_intents], len(view.notices), len(view.pauses)) == (["i-1"], 1, 1)
-    assert place.execute("SELECT value FROM meta WHERE name = 'schema_version'") == [("7",)]
+    assert place.execute("SELECT value FROM meta WHERE name = 'schema_version'") == [("8",)]
 
 
 def test_billing_goes_on_with_the_cloud_and_no_moment_is_billed_twice(place: Place) -> None:
@@ -109,7 +79,7 @@ def test_billing_goes_on_with_the_cloud_and_no_moment_is_billed_twice(place: Pla
 
 def test_a_migrated_ledger_has_the_columns_of_a_new_one(tmp_path: Path) -> None:
     """In the same order, so that both can be copied into each other."""
-    written(tmp_path / "old.db")
+    written(tmp_path / "old.db", SCHEMA)
     shapes = []
     for name in ("old.db", "new.db"):
         Ledger.open(tmp_path / name).close()
@@ -123,8 +93,8 @@ def test_a_migrated_ledger_has_the_columns_of_a_new_one(tmp_path: Path) -> None:
 
 def test_readers_leave_a_ledger_of_schema_6_as_it_is(tmp_path: Path) -> None:
     """They say what to do."""
-    path = written(tmp_path / "ledger.db")
-    with pytest.raises(LedgerError, match="schema version 6, this gpuwatch knows 7; start `gpuwatch controller` once"):
+    path = written(tmp_path / "ledger.db", SCHEMA)
+    with pytest.raises(LedgerError, match="schema version 6, this gpuwatch knows 8; start `gpuwatch controller` once"):
         Ledger.connect(LedgerSettings(path=str(path)), read_only=True)
 
 

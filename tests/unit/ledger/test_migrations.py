@@ -125,7 +125,7 @@ def test_a_migration_that_dies_leaves_the_old_file(old: Path, monkeypatch: pytes
     assert content(old) == before
 
     Ledger.open(old).close()
-    assert content(old)["meta"] == [("ledger_id", "0123456789ab"), ("schema_version", "7")]
+    assert content(old)["meta"] == [("ledger_id", "0123456789ab"), ("schema_version", "8")]
 
 
 @pytest.fixture(params=["2 sqlite", pytest.param("2 postgresql", marks=pytest.mark.component("pg_ctl")), "3 sqlite"])
@@ -159,14 +159,14 @@ def test_everything_of_later_schemas_is_there_afterwards(later: Place) -> None:
     assert ([entry.intent.node_id for entry in view.open_intents], len(view.pauses)) == (["i-1"], 1)
     assert view.backtests == (a_backtest(),)
     assert (ledger.audit().links, ledger.audit().broken) == (5, None)
-    assert later.execute("SELECT value FROM meta WHERE name = 'schema_version'") == [("7",)]
+    assert later.execute("SELECT value FROM meta WHERE name = 'schema_version'") == [("8",)]
 
 
 def test_only_a_controller_migrates(old: Path) -> None:
     """Readers and people's orders leave an old file alone and say what to do."""
     before = content(old)
     for how in ({"read_only": True}, {"controls_only": True}):
-        with pytest.raises(LedgerError, match="schema version 1, this gpuwatch knows 7; start `gpuwatch controller`"):
+        with pytest.raises(LedgerError, match="schema version 1, this gpuwatch knows 8; start `gpuwatch controller`"):
             Ledger.connect(LedgerSettings(path=str(old)), **how)
 
     assert content(old) == before

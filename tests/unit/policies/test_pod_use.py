@@ -127,7 +127,7 @@ def test_people_are_told_of_the_most_expensive_first() -> None:
     """Each costs its part of the node's price; those that have rested for less than an hour are not named."""
     names = ("small", "large", "brief", "works")
     small, large, brief, works = (
-        shown_pod(name, "gpu-1", gpus=gpus) for name, gpus in zip(names, (1, 4, 1, 2), strict=True)
+        shown_pod(name, "gpu-1", gpus=gpus) for name, gpus in zip(names, (1, 4, 1, 1), strict=True)
     )
     node = a_host(
         (State.PARKED, 2 * HOUR, (str(small),)),

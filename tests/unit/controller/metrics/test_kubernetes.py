@@ -1,17 +1,33 @@
 """What the controller tells Prometheus of a Kubernetes cluster."""
 
 from dataclasses import replace
+from decimal import Decimal
 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.round import step
 from gpuwatch.model.kubernetes import ClusterView
+from gpuwatch.model.usage import GPU, UNALLOCATED, Holder, Terms
+from gpuwatch.money.accounting.totals import Row
+from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
 from tests.support.builders.money import a_price
 from tests.support.builders.workload_desk import a_workload_desk
 
+TERMS = Terms(
+    pool="default",
+    owner=None,
+    account=None,
+    region="r",
+    instance_type="t",
+    capacity_type="on_demand",
+    gpus=4,
+    usd_per_hour=Decimal(8),
+    price_as_of=None,
+    price_source=None,
+)
 Samples = dict[tuple[str, ...], float]
 
 
@@ -39,7 +55,7 @@ VIEW = shown_cluster(
         "i-1",
         shown_pod("rests", "gpu-1", gpus=1.0),
         shown_pod("driver", "gpu-1", gpus=1.0, system=True),
-        gpus=1.0,
+        gpus=2.0,
         unschedulable=True,
     ),
     shown_node("gpu-2", "i-elsewhere"),
@@ -54,15 +70,15 @@ def test_requested_and_used_gpus_stand_side_by_side() -> None:
         ("up", "k"): 1.0,
         ("silence_seconds", "k"): 3.0,
         ("unjoined_nodes", "k"): 1.0,
-        ("allocatable_gpus", "k", "default"): 1.0,
+        ("allocatable_gpus", "k", "default"): 2.0,
         ("requested_gpus", "k", "default"): 1.0,
         ("pending_gpus", "k", "default"): 1.0,
         ("pending_gpus", "k", ""): 8.0,
         ("cordoned_nodes", "k", "default"): 1.0,
         ("gpu_pods", "idle", "k", "team", "default"): 1.0,
-        ("gpu_pods_usd_per_hour", "idle", "k", "team", "default"): 8.0,
+        ("gpu_pods_usd_per_hour", "idle", "k", "team", "default"): 4.0,
         ("unused_pod_seconds", "idle", "Deployment", "k", "team", "i-1", "ann", "rests", "default", "serve"): 7200.0,
-        ("unused_pod_usd_per_hour", "idle", "Deployment", "k", "team", "i-1", "ann", "rests", "default", "serve"): 8.0,
+        ("unused_pod_usd_per_hour", "idle", "Deployment", "k", "team", "i-1", "ann", "rests", "default", "serve"): 4.0,
     }
 
 
@@ -75,6 +91,30 @@ def test_a_cluster_in_trouble_is_down_and_its_pods_are_unknown() -> None:
     assert found["gpu_pods", "unknown", "k", "team", "default"] == 1.0
     assert not [each for each in found if each[0].startswith("unused")]
     assert ("pending_gpus", "k", "default") not in found
+
+
+def test_what_was_billed_is_counted_by_who_requests_it() -> None:
+    """Seconds and dollars by namespace and use; machines are counted apart from them, so that no dollar is twice."""
+    holders = (Holder("k", "team", "Deployment", "serve"), Holder("k", UNALLOCATED))
+    uses = [7_200_000, 0, 0, 0, 0, 0, 0]
+    rows = [Row(terms=TERMS, amounts=[0] * GPU + uses + [0, 0], holder=holder) for holder in (None, *holders)]
+    metrics = ControllerMetrics("enforce", "ml", ManualClock())
+    metrics.billed(rows)
+    found = {
+        (sample.name, sample.labels.get("namespace")): sample.value
+        for family in parse(metrics.page().body.decode())
+        for sample in family.samples
+        if "_billed_" in sample.name
+    }
+
+    assert found == {
+        ("gpuwatch_billed_gpu_seconds_total", None): 7200.0,
+        ("gpuwatch_billed_usd_total", None): 4.0,
+        ("gpuwatch_kube_billed_gpu_seconds_total", "team"): 7200.0,
+        ("gpuwatch_kube_billed_usd_total", "team"): 4.0,
+        ("gpuwatch_kube_billed_gpu_seconds_total", UNALLOCATED): 7200.0,
+        ("gpuwatch_kube_billed_usd_total", UNALLOCATED): 4.0,
+    }
 
 
 def test_without_a_cluster_there_is_no_series() -> None:

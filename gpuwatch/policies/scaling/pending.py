@@ -1,0 +1,159 @@
+"""PURE: how many nodes a pool should have for the pods that wait for GPUs: the signal `kubernetes_pending`.
+
+Rules, all of them:
+
+1. A pod waits once the scheduler has found no node for it (`Pod.unschedulable`), and it fits a kind of node that the
+   pool has (`policies.pending_pods`). One with scheduling gates does not.
+2. The largest first, each is put where it could go: on free GPUs of nodes that hold pods, then of nodes that hold
+   none, then of nodes on their way. For the others come new nodes, each with as many GPUs as the pool's largest node.
+3. Where new ones are needed, the pool should have all that it has and these. Otherwise it should have every node that
+   holds GPU pods, of which nobody knows that it holds none, or that pods were put on. The others are not wanted;
+   whether they go is the idle policy's to say.
+4. Where the view of the cluster is not to be relied on, or no node of the pool is a node object, it is unknown.
+
+So pods that wait for another reason than GPUs bring the nodes of rule 2 once, and no more of them: what came has free
+GPUs, and the pod is put there. That is advice to people.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpuwatch.model.decision import REMOVALS, Advice, Observation, Reason
+from gpuwatch.model.fleet import Node
+from gpuwatch.model.kubernetes import KubernetesNode, Pod
+from gpuwatch.policies import capacity, pending_pods
+from gpuwatch.policies.scaling.votes import Recommendation
+
+_NAMED = 2
+_PARTS = 1e-6  # of a GPU, by which sums of MIG parts may differ
+
+
+@dataclass(slots=True)
+class _Room:
+    """A node with free GPUs. `known` None: it is on its way, or new."""
+
+    free: float
+    known: KubernetesNode | None = None
+    held: bool = True  # by pods, or it is on its way
+    mature: bool = False
+    pods: int = 0
+
+    def takes(self, pod: Pod) -> bool:
+        """Whether the pod could go there."""
+        fits = self.known is None or pending_pods.fits(pod, self.known)
+        return fits and pod.gpus <= self.free + _PARTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Where the pods would go; `kept_off` are those that the scheduler keeps off nodes with room for them."""
+
+    waiting: tuple[Pod, ...]
+    wants: int
+    new: int
+    size: float
+    kept_off: tuple[tuple[Pod, str], ...] = ()
+
+
+def judge(observation: Observation, pool: str, count: int, *, warm_up: float, name: str) -> Recommendation:
+    """The pool's size by rules 1 to 4; `count` is how many nodes it has or is getting."""
+    doubt = _doubt(observation, pool)
+    if doubt is not None:
+        return Recommendation(wants=None, sentence=f"{name} is unknown: {doubt}")
+    plan = _plan(observation, pool, count, warm_up)
+    if not plan.waiting:
+        sentence = f"{name}: no pod waits for GPUs, {plan.wants} of {count} nodes hold pods or are on their way"
+        return Recommendation(wants=plan.wants, sentence=sentence)
+    gpus = sum(pod.gpus for pod in plan.waiting)
+    there = f"{plan.new} new nodes of {plan.size:g} GPUs" if plan.new else "nodes that are there or on their way"
+    said = f"{name}: {_named(plan.waiting)} wait for {gpus:g} GPUs, which takes {there}: {count} → {plan.wants} nodes"
+    return Recommendation(wants=plan.wants, sentence=said)
+
+
+def advice(observation: Observation, pool: str, warm_up: float) -> Iterator[Advice]:
+    """Pods that wait for another reason than GPUs, and keep a node while they do."""
+    if _doubt(observation, pool) is not None:
+        return
+    plan = _plan(observation, pool, capacity.now(observation, pool), warm_up)
+    for pod, node in plan.kept_off[:_NAMED]:
+        sentence = (
+            f"The pod {pod} waits although {node} has GPUs free for it: {(pod.unschedulable or '').rstrip('.')}. No "
+            "node is added for it; while it waits, the pool keeps one."
+        )
+        yield Advice(target=pool, reason=Reason(code="pending_for_another_reason", sentence=sentence))
+
+
+def _doubt(observation: Observation, pool: str) -> str | None:
+    cluster = observation.fleet.cluster
+    if cluster is None:
+        return "there is no cluster"
+    if cluster.trouble is not None:
+        return cluster.trouble.rstrip(".")
+    if not pending_pods.known(observation.fleet, pool):
+        return "no node of the pool is in the cluster"
+    return None
+
+
+def _plan(observation: Observation, pool: str, count: int, warm_up: float) -> _Plan:
+    """Rules 2 and 3."""
+    waiting = [pod for pod in pending_pods.waiting(observation.fleet, pool) if pod.unschedulable is not None]
+    waiting.sort(key=lambda pod: (-pod.gpus, str(pod)))
+    rooms, size, closed = _rooms(observation, pool, warm_up)
+    empty = sum(not room.held for room in rooms) + closed
+    there, kept_off = len(rooms), []
+    for pod in waiting:
+        room = next((each for each in rooms if each.takes(pod)), None)
+        if room is None:
+            room = _Room(free=size)
+            rooms.append(room)
+        elif room.mature and room.known is not None:
+            kept_off.append((pod, room.known.name))
+        room.free, room.pods = room.free - pod.gpus, room.pods + 1
+    wanted = sum(not room.held and room.pods > 0 for room in rooms)
+    new = len(rooms) - there
+    return _Plan(
+        waiting=tuple(waiting),
+        wants=count + new if new else max(0, count - empty) + wanted,
+        new=new,
+        size=size,
+        kept_off=tuple(kept_off),
+    )
+
+
+def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_Room], float, int]:
+    """Nodes with free GPUs in the order of rule 2; how many GPUs a new one has; and how many take no pod, nor hold one.
+
+    The latter are cordoned, or have a taint that says that something is wrong with them.
+    """
+    roster = observation.fleet.roster(pool)
+    found: list[_Room] = []
+    closed = 0
+    young = len(capacity.coming(observation, pool))
+    size = max((node.kubernetes.gpus or 0.0 for node in roster.nodes if node.kubernetes is not None), default=0.0)
+    leaving = {each.intent.node_id for each in observation.ledger.open_intents if each.intent.verb in REMOVALS}
+    for node in roster.nodes:
+        if node.id not in roster.members or node.id in leaving:
+            continue
+        known, mature = node.kubernetes, not _young(node, observation.now, warm_up)
+        if known is None or not known.ready or not known.gpus:
+            young += not mature
+        elif known.unschedulable or pending_pods.closed(known):
+            closed += not known.gpu_pods
+        else:
+            free = known.gpus - sum(pod.gpus for pod in known.pods)
+            found.append(_Room(free=free, known=known, held=bool(known.gpu_pods), mature=mature))
+    found.sort(key=lambda room: not room.held)
+    return [*found, *(_Room(free=size) for _ in range(young))], size, closed
+
+
+def _young(node: Node, now: datetime, warm_up: float) -> bool:
+    """Whether it may still be on its way into the cluster."""
+    return node.launched_at is None or (now - node.launched_at).total_seconds() < warm_up
+
+
+def _named(pods: tuple[Pod, ...]) -> str:
+    """The first of them by name."""
+    more = len(pods) - _NAMED
+    names = ", ".join(str(pod) for pod in pods[:_NAMED])
+    return f"{len(pods)} pods ({names}{f' and {more} more' if more > 0 else ''})"
