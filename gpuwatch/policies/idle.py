@@ -6,6 +6,7 @@ Rules, all of them:
    and never below a minute) on the node's own monotonic clock.
 2. A candidate first gets a notice. It is stopped after the grace period, if it was idle all that time.
    It counts towards a wait that was learned. Where nobody is there, it has a shorter grace, 0 included.
+   Where somebody is, or where nobody looked, a learned wait is half an hour at least: people read and think.
    What the notice promised holds, whatever the settings say by then (gpuwatch.policies.notices).
 3. A notice is withdrawn as soon as its node is known not to be idle. While its use is unknown, the notice waits. It is
    also withdrawn if somebody protects or snoozes the node; after that, a new notice comes first.
@@ -33,6 +34,7 @@ from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Rest
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
 _SLACK_SECONDS = 5.0
+ATTENDED_WAIT_SECONDS = 1800.0  # a learned wait is no shorter where a session is open, or none was looked for
 OLD_NODE_WAIT_SECONDS = 300.0  # a node past `max_age` waits no longer than this once it is idle
 
 _NEW_NOTICE = "Once that is over and it still has no use, a new notice."
@@ -74,15 +76,17 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
 
     break_even: the wait that costs as much as a restart, never more than twice the optimum (ski rental).
     learned: the same where nothing is known of the node's gap yet; what was learned includes the grace after the
-    notice, at least the round between, as their rental is paid too.
+    notice, at least the round between, as their rental is paid too. Sessions make it half an hour at least.
     """
     if not isinstance(rules.timeout, str):
         return rules.timeout
     found, cost = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
+    attended = rules.timeout == "learned" and node.activity.state is State.IDLE and not _empty(node)
+    least = ATTENDED_WAIT_SECONDS if attended else MINIMUM_WAIT_SECONDS
     if found is not None:
         ahead = max(grace_seconds(node, rules), observation.interval_seconds)
-        return max(MINIMUM_WAIT_SECONDS, found.seconds - ahead)
-    return None if cost is None else max(MINIMUM_WAIT_SECONDS, cost.seconds)
+        return max(least, found.seconds - ahead)
+    return None if cost is None else max(least, cost.seconds)
 
 
 def _found(node: Node, observation: Observation, rules: IdleRules) -> Wait | None:
@@ -201,9 +205,14 @@ def grace_seconds(node: Node, rules: IdleRules) -> float:
 
 
 def _unattended(node: Node) -> bool:
-    """Whether nobody is there: no owner is known, and the agent looked for sessions and found none."""
+    """Whether nobody is there: no owner is known, and no session is open."""
+    return node.owner is None and _empty(node)
+
+
+def _empty(node: Node) -> bool:
+    """Whether the agent looked for sessions and found none."""
     people = [each for each in node.activity.evidence if each.name == "people"]
-    return node.owner is None and bool(people) and all(_nobody(each) for each in people)
+    return bool(people) and all(_nobody(each) for each in people)
 
 
 def _nobody(people: Evidence) -> bool:

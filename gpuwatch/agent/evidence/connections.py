@@ -2,6 +2,10 @@
 
 A process that waits for its peers, serves somebody, or asks a server elsewhere may use little CPU, disk and network.
 Only connections of people's programs count, not the machine's own: logs, monitoring, SSH.
+
+A server without a program of people (the kernel's for files and disks, a package's) occupies the node while machines
+elsewhere are connected, and for four hours after. NFS clients (version 3) close a connection that they did not use for
+five minutes, and open it again (xs_idle timeout, net/sunrpc/xprtsock.c); pools of database clients do likewise.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,18 +20,24 @@ from gpuwatch.agent.evidence.sock_diag import Sock, Sockets, read_sockets
 from gpuwatch.agent.evidence.socket_owners import Holders, SocketOwners
 from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
+from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Evidence, State, WorkOwner
 from gpuwatch.runtime.printable import legible
 
 _SPAN_SECONDS = 60.0
 _SETTING = "agent.evidence.connections.busy_bytes_per_second"
 _HOST = "the host's own network"  # beside the names of namespaces
-_NFS_PORT = 2049
-_NFS_SERVER = "nfsd"
+_SERVED_SECONDS = 4 * 3600.0
+# Servers in the kernel: the port that they listen on, and how the names of their threads begin. No process holds their
+# connections. iscsi_np: drivers/target/iscsi; nvmet: drivers/nvme/target/tcp.c; ksmbd: fs/smb/server.
+_KERNEL_SERVERS = {2049: ("nfsd",), 445: ("ksmbd",), 3260: ("iscsi_np",), 4420: ("nvmet", "kworker/R-nvmet")}
 
 
 class Connections:
-    """Busy while people's programs move more than the limit, mean of a minute; or, unmeasured, while they serve."""
+    """Busy while people's programs move more than the limit, mean of a minute; or, unmeasured, while they serve.
+
+    Occupied while a server that no program of people shows has clients elsewhere, however silent.
+    """
 
     name = "connections"
     source = "sock_diag(7), else /proc/net/tcp; /proc/<pid>/net/dev of people's containers"
@@ -40,6 +50,7 @@ class Connections:
         self._moved = 0  # by people's connections, as far as it was seen
         self._namespaces: Mapping[str, Namespace] = {}
         self._most: WorkOwner | None = None  # who moved most, when something was moved last
+        self._served: tuple[float, WorkOwner, int] | None = None  # when clients were seen last, of whom, how many
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all connections and containers."""
@@ -55,6 +66,7 @@ class Connections:
         theirs = [each for each in found.leaving if each.cookie in holders and _is_peoples(each, holders, view)]
         grown = self._grown.since(found.leaving) if found.bytes_known else {}
         self._note_most(theirs, holders, grown, containers)
+        self._note_served(found, theirs, holders, now)
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
         self._namespaces = containers
         counted = {_HOST: self._moved} | {name: each.moved for name, each in containers.items()}
@@ -65,8 +77,30 @@ class Connections:
         if judged.says is State.BUSY:
             return (replace(judged, note=self._busy_note(found, theirs), owner=self._most, setting=_SETTING),)
         if judged.says is State.IDLE:
-            return (replace(judged, note=_silent_note(theirs, containers)),)
+            return (self._silent(judged, theirs, now),)
         return (judged,)
+
+    def _silent(self, judged: Evidence, theirs: Sequence[Sock], now: Moment) -> Evidence:
+        """Idle, or occupied while a server has, or lately had, clients."""
+        if self._served is None or now.monotonic_seconds - self._served[0] > _SERVED_SECONDS:
+            return replace(judged, note=_silent_note(theirs, self._namespaces))
+        since, owner, clients = self._served
+        ago = now.monotonic_seconds - since
+        when = f", {format_duration(ago)} ago" if ago else ""
+        note = f"serves {_count(clients, 'client')}{when}, silent"
+        return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
+
+    def _note_served(self, found: Sockets, theirs: Sequence[Sock], holders: Mapping[int, Holders], now: Moment) -> None:
+        """Remember the clients of servers; a program of people occupies the node by itself."""
+        serving = [
+            each
+            for each in theirs
+            if found.accepted(each)
+            and (_is_packaged(holders[each.cookie]) or _kernel_server(each.local[1], now.processes) is not None)
+        ]
+        if serving:
+            owner = _owner(serving[0], holders[serving[0].cookie].processes)
+            self._served = now.monotonic_seconds, owner, len(serving)
 
     def _note_most(
         self,
@@ -128,24 +162,30 @@ class Grown:
 
 
 def _is_peoples(each: Sock, holders: Mapping[int, Holders], view: ProcessView | None) -> bool:
-    """People's; or of a server that serves people elsewhere: a package's that no list names, the kernel's for NFS."""
-    if holders[each.cookie].kind is Kind.PEOPLE:
-        return True
-    if any(process.rule == PACKAGED for process in holders[each.cookie].processes):
-        return True
-    return each.local[1] == _NFS_PORT and view is not None and _is_nfs_server(view)
+    """People's; or of a server that serves people elsewhere: a package's that no list names, or one of the kernel's."""
+    held = holders[each.cookie]
+    return held.kind is Kind.PEOPLE or _is_packaged(held) or _kernel_server(each.local[1], view) is not None
 
 
-def _is_nfs_server(view: ProcessView) -> bool:
-    return any(each.kind is Kind.KERNEL and each.name == _NFS_SERVER for each in view.processes.values())
+def _is_packaged(held: Holders) -> bool:
+    return any(process.rule == PACKAGED for process in held.processes)
+
+
+def _kernel_server(port: int, view: ProcessView | None) -> str | None:
+    """The kernel's server of a port, by its threads; None: it does not run."""
+    names = _KERNEL_SERVERS.get(port)
+    if names is None or view is None:
+        return None
+    runs = any(each.kind is Kind.KERNEL and each.name.startswith(names) for each in view.processes.values())
+    return names[0] if runs else None
 
 
 def _owner(connection: Sock, processes: Sequence[Process]) -> WorkOwner:
     """The one process that holds it; of several that may, only their user."""
     if len(processes) == 1:
         return _of_process(processes[0])
-    if connection.local[1] == _NFS_PORT:
-        return WorkOwner(process=_NFS_SERVER)
+    if (names := _KERNEL_SERVERS.get(connection.local[1])) is not None:
+        return WorkOwner(process=names[0])
     return WorkOwner(user=legible(user_name(connection.uid), 64))
 
 

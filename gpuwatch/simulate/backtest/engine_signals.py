@@ -50,6 +50,16 @@ _EVIDENCE = {
     )
     for state in (State.BUSY, State.PARKED, State.IDLE)
 }
+# Recordings show no people: nobody is at their nodes, as in `compare.Terms`.
+_NOBODY = Evidence(
+    name="people",
+    says=State.IDLE,
+    observed=None,
+    limit=None,
+    unit="seconds since input",
+    source="the recording",
+    note="it shows no people",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +197,8 @@ class HistorySource:
             activity = Activity(state=state, since=at - timedelta(seconds=held), held_seconds=0.0, doubt=_LOST)
         else:
             since = at - timedelta(seconds=held)
-            activity = Activity(state=state, since=since, held_seconds=held, evidence=(_EVIDENCE[state],))
+            evidence = (_EVIDENCE[state], _NOBODY) if state is State.IDLE else (_EVIDENCE[state],)
+            activity = Activity(state=state, since=since, held_seconds=held, evidence=evidence)
         return NodeVerdict(
             schema=VERDICT_SCHEMA,
             node_id=host.node_id,

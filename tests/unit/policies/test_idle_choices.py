@@ -37,13 +37,14 @@ def the_wait(rules: IdleRules, price: Price | None, found: Wait | None = None) -
     return wait_seconds(a_node("i-1"), replace(an_observation(), prices=prices, waits=waits), rules)
 
 
-def test_a_learned_wait_takes_the_grace_into_account_and_falls_back_to_break_even() -> None:
-    """The notice is waiting as well; below a minute nobody is told; what is not known yet waits as break_even does."""
+def test_a_learned_wait_is_half_an_hour_at_least_where_no_session_was_looked_for() -> None:
+    """Other exporters show nothing of people; a longer wait stays, and other timeouts are as written."""
     rules = replace(EVEN, timeout="learned", grace_period=120.0)
 
-    assert the_wait(rules, None) == 600.0
-    assert the_wait(rules, None, Wait(seconds=900.0, why="a test")) == 780.0
-    assert the_wait(rules, None, Wait(seconds=0.0, why="a test")) == 60.0
+    assert the_wait(rules, None) == 1800.0
+    assert the_wait(rules, None, Wait(seconds=0.0, why="a test")) == 1800.0
+    assert the_wait(rules, None, Wait(seconds=2400.0, why="a test")) == 2280.0
+    assert the_wait(EVEN, None) == 600.0
 
 
 def test_break_even_waits_as_long_as_a_restart_takes() -> None:

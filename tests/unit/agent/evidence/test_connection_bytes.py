@@ -12,6 +12,7 @@ from gpuwatch.agent.evidence.service_traffic import ServiceTraffic
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
 from gpuwatch.agent.evidence.socket_owners import SocketOwners
+from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.fleet import State
 from tests.support.fakes.connected_host import ConnectedHost
@@ -136,6 +137,68 @@ def test_the_kernels_nfs_server_serves_people(
     if says is State.BUSY:
         assert found.owner is not None
         assert found.owner.process == "nfsd"
+
+
+def test_a_silent_client_of_a_server_occupies_the_node_and_is_remembered(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has mounted from here hangs when the node stops; a client that has gone may come back for four hours."""
+    host.runs(7, Kind.KERNEL, name="nfsd", uid=0)
+    made_by = group(host, "/", 7)
+    tells(monkeypatch, connection(1, 501, 0, port=NFS_PORT, cgroup=made_by))
+    host.look()
+    silent = host.look(60)
+    tells(monkeypatch)
+    gone, forgotten = host.look(4 * 3600.0), host.look(1)
+
+    assert [each.says for each in (silent, gone, forgotten)] == [State.OCCUPIED, State.OCCUPIED, State.IDLE]
+    assert (silent.note, gone.note) == ("serves 1 client, silent", "serves 1 client, 4h ago, silent")
+    assert silent.owner is not None
+    assert silent.owner.process == "nfsd"
+
+
+@pytest.mark.parametrize(
+    ("thread", "port", "says"),
+    [
+        ("nfsd", 2049, State.OCCUPIED),
+        ("ksmbd:12", 445, State.OCCUPIED),
+        ("iscsi_np", 3260, State.OCCUPIED),
+        ("nvmet_tcp_wq", 4420, State.OCCUPIED),
+        ("kworker/R-nvmet", 4420, State.OCCUPIED),
+        ("nfsd", 445, State.IDLE),
+        ("kworker/0:1", 3260, State.IDLE),
+        (None, 5432, State.OCCUPIED),
+    ],
+)
+def test_servers_of_files_disks_and_packages_have_clients(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, thread: str | None, port: int, says: State
+) -> None:
+    """The kernel's are known by port and thread; a package's server, such as a database, by its unit."""
+    if thread is None:
+        host.runs(7, Kind.SERVICE, 501, name="postgres")
+        host.running[7] = replace(host.running[7], rule=PACKAGED)
+    else:
+        host.runs(7, Kind.KERNEL, name=thread, uid=0)
+    made_by = group(host, "/", 7)
+    found = Sockets(
+        leaving=(connection(1, 501, 0, port=port, cgroup=made_by),), listening=frozenset({port}), bytes_known=True
+    )
+    monkeypatch.setattr("gpuwatch.agent.evidence.connections.read_sockets", lambda _: found)
+    host.look()
+
+    assert host.look(60).says is says
+
+
+def test_a_packages_program_that_asks_elsewhere_does_not_occupy(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only clients do: an agent of some monitoring keeps a connection of its own."""
+    host.runs(7, Kind.SERVICE, 501, name="shipper")
+    host.running[7] = replace(host.running[7], rule=PACKAGED)
+    tells(monkeypatch, connection(1, 501, 0, port=50123))
+    host.look()
+
+    assert host.look(60).says is State.IDLE
 
 
 def test_whom_nobody_may_look_into_is_known_by_group_or_user(

@@ -151,9 +151,24 @@ def test_a_learned_wait_holds_its_notice_and_never_less_than_the_round_after_it(
         seen = at(node, *evidence)
         return idle.wait_seconds(seen, replace(an_observation(seen), waits=waits, interval_seconds=60.0), rules)
 
-    assert before(600.0) == 300.0
     assert before(600.0, nobody()) == 540.0
     assert before(30.0, nobody()) == 60.0
+    rules = replace(rules, unattended_grace_period=300.0)
+    assert before(600.0, nobody()) == 300.0
+
+
+def test_a_learned_wait_is_half_an_hour_at_least_where_somebody_is_logged_in() -> None:
+    """A silent session may be somebody who reads; an owner who is away is told, and the wait stays."""
+    rules = replace(RULES.idle, timeout="learned", grace_period=300.0)
+    waits = {"i-1": Wait(seconds=0.0, why="")}
+    away, reads = at(a_node("i-1", held=400.0), nobody()), at(a_node("i-1", held=400.0), nobody(observed=2700.0))
+
+    def before(node: Node) -> float | None:
+        return idle.wait_seconds(node, replace(an_observation(node), waits=waits), rules)
+
+    assert before(replace(away, owner=None)) == 60.0
+    assert before(replace(away, owner="alice")) == 60.0
+    assert before(reads) == 1800.0
 
 
 def test_a_notice_stays_while_a_learned_wait_grows() -> None:
