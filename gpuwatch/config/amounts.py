@@ -18,7 +18,7 @@ def in_dollars(values: dict[str, Any], origin: Origin) -> None:
     prices = values.get("prices")
     written = prices.get("rates") if isinstance(prices, Mapping) else None
     rates = written if isinstance(written, Mapping) else {}
-    for group, path in list(_groups(values, ())):
+    for group, path in list(groups(values, ())):
         for name, value in list(group.items()):
             key = origin.key((*path, name))
             if key is None or key.kind not in NUMERIC or "usd" not in name or not isinstance(value, str):
@@ -36,12 +36,12 @@ def in_dollars(values: dict[str, Any], origin: Origin) -> None:
             group[name] = str(Decimal(found["number"].replace(",", "")) * rate)
 
 
-def _groups(values: Any, path: Path) -> Iterator[tuple[dict[str, Any], Path]]:  # noqa: ANN401  a file holds anything
+def groups(values: Any, path: Path) -> Iterator[tuple[dict[str, Any], Path]]:  # noqa: ANN401  a file holds anything
     """Every mapping of the file, with its path."""
     if isinstance(values, dict):
         yield values, path
         for name, value in values.items():
-            yield from _groups(value, (*path, str(name)))
+            yield from groups(value, (*path, str(name)))
 
 
 def _rate(value: object) -> Decimal | None:

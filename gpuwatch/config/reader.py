@@ -136,7 +136,17 @@ class _File(YamlConfigSettingsSource):
     def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  wider than a path in the parent
         values = yaml_file.read(file_path, self._origin)
         amounts.in_dollars(values, self._origin)
+        _choices_as_text(values, self._origin)
         return values
+
+
+def _choices_as_text(values: dict[str, Any], origin: Origin) -> None:
+    """`tls_min: 1.3` is a number for YAML; nobody should have to know that."""
+    for group, path in amounts.groups(values, ()):
+        for name, value in group.items():
+            key = origin.key((*path, name)) if isinstance(value, float) else None
+            if key is not None and str(value) in key.choices:
+                group[name] = str(value)
 
 
 class _Environment(EnvSettingsSource):
@@ -309,8 +319,7 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
     if key.kind is Kind.DURATION and "longer than a century" in error["msg"]:
         origin.add(path, f"{shown} is longer than a century", right + _WRITTEN[key.kind])
         return
-    is_choice = error["type"] == "literal_error" and f"'{error['input']}'" in error["msg"]
-    if (key.kind is Kind.TEXT or is_choice) and isinstance(error["input"], int | float):
+    if key.kind is Kind.TEXT and isinstance(error["input"], int | float):
         right = f'{right}; write "{shown}" with quotes'
     elif error["type"] not in _WRONG:
         right += _WRITTEN.get(key.kind, "")

@@ -266,11 +266,11 @@ def _residency(name: str, rules: PoolRules) -> Iterator[Contradiction]:
     for path, region in asked:
         if region and rules.allows(region):
             continue
-        wrong = f"is {region!r}, which is" if region else "is missing, and the default may be"
+        wrong = f"is {region!r}, which is not among" if region else "is missing, and must be one of"
         if rules.regions:
             yield Contradiction(
                 keys=((*path, "region"), (*here, "regions")),
-                wrong=f"{'.'.join(path)}.region {wrong} not among pools.{name}.regions ({', '.join(rules.regions)})",
+                wrong=f"{'.'.join(path)}.region {wrong} pools.{name}.regions ({', '.join(rules.regions)})",
                 right="one of the pool's regions",
             )
 

@@ -210,7 +210,7 @@ def test_the_role_never_deletes_and_reads_no_secret() -> None:
         ),
         ({"podActions": {"barePods": True}}, set()),
     ],
-    ids=str,
+    ids=["none", "act", "podActions", "barePods alone"],
 )
 def test_each_switch_gives_its_own_rights(told: Mapping[str, Any], changes: set[str], tmp_path: Path) -> None:
     """Nodes and workloads apart; a kind that the cluster lacks needs none."""

@@ -78,7 +78,7 @@ JUDGED_HERE = frozenset(
 )
 PASSING = frozenset({"not_running", "not_stopped_by_us", "no_notice", "in_flight", "start_consent", "launch_unseen"})
 PASSING |= {"not_drained", "not_ours", "quarantine", "eviction", "mark", "cloud_silent", "residency", "interruptible"}
-PASSING |= {"max_nodes", "growth_rate", "hourly_cost_limit", "month_budget", "owner_limit"}
+PASSING |= {"cloud_notice", "max_nodes", "growth_rate", "hourly_cost_limit", "month_budget", "owner_limit"}
 _BY_STEP = {"queued": Obstacle.DEMAND, "window_ahead": Obstacle.DEMAND, "no_price": Obstacle.NO_PRICE}
 _WAITED = LETS_GO | {Verb.NOTICE}
 _WAIT_OVER = frozenset({"grace", "min_nodes", "queued", "window_ahead", "kept"})

@@ -204,7 +204,7 @@ _MISLEADS = {
         "sm_activity, or requests or a queue's length by promql",
     ),
     "cpu_utilization": (
-        "is the load of the processors: busy GPUs look idle while the processors rest to it",
+        "is the load of the processors: while they rest, busy GPUs look idle to it",
         "sm_activity as well, which keeps the pool from shrinking while GPUs work",
     ),
     "sm_activity": ("is a mean of the pool, which hides hot nodes", "a max() by promql as well, where nodes differ"),

@@ -131,7 +131,7 @@ def contradictions(
     if offers and len(of_spot) == len(offers) and shares(_NODES, mix)[1]:
         yield Contradiction(
             keys=((*here, "capacity"), (*here, "offers")),
-            wrong="a part of the nodes is to be on demand, and no offer is",
+            wrong="a part of the nodes is to run on demand, and no offer has capacity: on_demand",
             right="an offer with capacity: on_demand, or capacity with on_demand_base: 0 and spot_share: 1",
         )
     if mix.over_provision:

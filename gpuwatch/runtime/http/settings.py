@@ -39,7 +39,7 @@ class ServerSettings:
     ] = None
     tls_min: Annotated[
         Literal["1.2", "1.3"],
-        Setting("The oldest version of TLS that is served, in quotes; 1.3 refuses older clients."),
+        Setting("The oldest version of TLS that is served; 1.3 refuses older clients."),
     ] = "1.2"
     tls_client_names: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],

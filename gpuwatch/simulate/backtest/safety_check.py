@@ -89,7 +89,13 @@ def check(  # noqa: PLR0913  what a play is made of
 
 def _rules_of(policy: Policy, restart: float) -> PoolRules:
     """A policy that is a wait alone, as a pool that meets as much as it can."""
-    idle = IdleRules(timeout=policy.timeout, restart_cost=restart, grace_period=0.0, instance_store="discard")
+    idle = IdleRules(
+        timeout=policy.timeout,
+        restart_cost=restart,
+        grace_period=0.0,
+        unattended_grace_period=0.0,
+        instance_store="discard",
+    )
     return PoolRules(warm_up=_WARM_UP_SECONDS, idle=idle)
 
 

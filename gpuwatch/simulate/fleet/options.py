@@ -53,7 +53,10 @@ class Options:
 
         A recorded node has nobody at it, so its held memory may be reclaimed like idleness.
         """
-        idle = IdleRules(timeout=self.timeout, grace_period=self.grace_period, instance_store="discard")
+        grace = self.grace_period
+        idle = IdleRules(
+            timeout=self.timeout, grace_period=grace, unattended_grace_period=grace, instance_store="discard"
+        )
         parked = self.parked or (None if self.trace is None else "stop")
         if parked is not None:
             idle = replace(idle, parked=parked, parked_timeout=self.timeout, owner_grace_period=self.grace_period)

@@ -27,7 +27,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """A busy machine, one that gpuwatch stopped and one that somebody else stopped, after rounds with a gap."""
-    desk = Desk(clock=ManualClock(wall=SystemClock().now()), prices={"g6.xlarge": PRICE})
+    noon = SystemClock().now().replace(hour=12)  # all of it on one day
+    desk = Desk(clock=ManualClock(wall=noon), prices={"g6.xlarge": PRICE})
     desk.fleet.put(a_node("i-busy", State.BUSY, 60.0))
     desk.fleet.put(a_node("i-due", held=7200.0))
     desk.fleet.put(replace(a_node("i-theirs"), state=NodeState.STOPPED, signal=NodeReport()))

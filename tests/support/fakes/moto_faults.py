@@ -11,7 +11,6 @@ Nothing leaves the process: every request of `session` is answered by moto, or t
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from types import TracebackType
@@ -30,47 +29,26 @@ from moto.ec2.models import ec2_backends
 
 from gpuwatch.runtime.clock import Clock
 from tests.support.fakes import moto_groups
-from tests.support.fakes.moto_wire import Crash, answer_of, crash, disconnect, error_of, fields_of, node_ids_of
+from tests.support.fakes.moto_wire import (
+    END_MEMBER,
+    LAUNCHING,
+    PASSING_STATES,
+    WRONG_STATES,
+    Call,
+    Crash,
+    Fault,
+    answer_of,
+    crash,
+    disconnect,
+    error_of,
+    fields_of,
+    node_ids_of,
+)
 
 __all__ = ["REGION", "Call", "Crash", "MotoFaults"]
 
 REGION = "us-east-1"
 _LOADER = create_loader()  # one for all sessions: parsing EC2's model takes longer than most tests
-
-_END_MEMBER = "TerminateInstanceInAutoScalingGroup"
-
-# What EC2 refuses by state and moto accepts: action -> the states it cannot act from.
-_WRONG_STATES = {
-    "StopInstances": {"pending", "shutting-down", "terminated"},
-    "StartInstances": {"stopping", "shutting-down", "terminated"},
-}
-# The state that EC2 shows for a while after an action: action -> its name and code.
-_PASSING_STATES = {
-    "RunInstances": ("pending", 0),
-    "StartInstances": ("pending", 0),
-    "StopInstances": ("stopping", 64),
-    "TerminateInstances": ("shutting-down", 32),
-    _END_MEMBER: ("shutting-down", 32),
-}
-_LAUNCHING = {"RunInstances", "StartInstances"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request that was sent, and whether EC2 carried it out."""
-
-    action: str
-    node_ids: tuple[str, ...]
-    done: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    """What the caller gets, instead of the effect or after it; None lets a call pass."""
-
-    answer: Callable[[AWSPreparedRequest], AWSResponse] | None
-    after_effect: bool = False
-    twice: bool = False
 
 
 class MotoFaults:
@@ -84,7 +62,7 @@ class MotoFaults:
         self._clock = clock
         self._templates: set[str] = set()
         self._spot: set[str] = set()  # those of spot machines, which moto launches on demand
-        self._plans: defaultdict[str, deque[_Fault]] = defaultdict(deque)
+        self._plans: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self._lagging: dict[str, tuple[int, tuple[str, int]]] = {}  # id -> describes left, the state to come
         self._tokens: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {}  # token -> fields, answer, ids
         self._moto = mock_aws()
@@ -247,7 +225,7 @@ class MotoFaults:
 
     def deliver_twice(self, action: str) -> None:
         """The network hands the same request to AWS a second time."""
-        self._plans[action].append(_Fault(None, twice=True))
+        self._plans[action].append(Fault(None, twice=True))
 
     def crash_before(self, action: str) -> None:
         """The caller dies before EC2 hears of it."""
@@ -259,7 +237,7 @@ class MotoFaults:
 
     def let_pass(self, action: str, *, times: int = 1) -> None:
         """Spare that many calls, so that the next fault strikes a later one."""
-        self._plans[action].extend([_Fault(None)] * times)
+        self._plans[action].extend([Fault(None)] * times)
 
     def done(self, action: str) -> list[Call]:
         """The calls of an action that EC2 carried out."""
@@ -275,14 +253,14 @@ class MotoFaults:
         times: int = 1,
         after_effect: bool = False,
     ) -> None:
-        self._plans[action].extend([_Fault(answer, after_effect)] * times)
+        self._plans[action].extend([Fault(answer, after_effect)] * times)
 
     def _send(self, event_name: str, request: AWSPreparedRequest, **_: object) -> AWSResponse:
         """Answer one request in moto's place."""
         action = event_name.rpartition(".")[2]
         self.on_call(action)
         node_ids = node_ids_of(request)
-        fault = self._plans[action].popleft() if self._plans[action] else _Fault(None)
+        fault = self._plans[action].popleft() if self._plans[action] else Fault(None)
         if fault.answer is not None and not fault.after_effect:
             self.calls.append(Call(action=action, node_ids=node_ids, done=False))
             return fault.answer(request)
@@ -325,7 +303,7 @@ class MotoFaults:
         for node_id in node_ids:
             if action == "CreateTags" and node_id.startswith("i-") and self._state_or_none(node_id) is None:
                 return "InvalidInstanceID.NotFound", f"{node_id} does not exist"
-            if self._state_or_none(node_id) in _WRONG_STATES.get(action, ()):
+            if self._state_or_none(node_id) in WRONG_STATES.get(action, ()):
                 return "IncorrectInstanceState", f"{node_id} is not in a state for it"
         if action == "TerminateInstances" and all(map(self._state_or_none, node_ids)):
             return self._protection(node_ids)
@@ -351,7 +329,7 @@ class MotoFaults:
         self, event_name: str, action: str, fields: dict[str, str], request: AWSPreparedRequest
     ) -> AWSResponse:
         """The effect."""
-        if action == _END_MEMBER:
+        if action == END_MEMBER:
             answer = moto_groups.end_member(fields)
             self._instance(fields["InstanceId"]).terminate()
             if not self.lag_describes:
@@ -376,14 +354,14 @@ class MotoFaults:
 
     def _mend(self, action: str, node_id: str, before: str | None) -> None:
         """Set what moto leaves out, where the action changed the machine's state."""
-        if action not in _PASSING_STATES or self.state(node_id) == before:
+        if action not in PASSING_STATES or self.state(node_id) == before:
             return
         instance = self._instance(node_id)
-        if action in _LAUNCHING:
+        if action in LAUNCHING:
             instance.launch_time = self._clock.now().replace(tzinfo=None)
         if self.lag_describes:
             self._lagging[node_id] = (self.lag_describes, (instance._state.name, instance._state.code))
-            instance._state.name, instance._state.code = _PASSING_STATES[action]
+            instance._state.name, instance._state.code = PASSING_STATES[action]
 
     def _let_time_pass(self, node_ids: tuple[str, ...]) -> None:
         """A describe shows a passing state `lag_describes` times, and then the state to come."""

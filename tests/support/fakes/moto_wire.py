@@ -1,5 +1,7 @@
 """AWS's query protocol as it is on the wire: what a request asks, and answers in moto's place."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import parse_qs
 
@@ -7,6 +9,41 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ConnectionClosedError
 from moto.core.botocore_stubber import MockRawResponse
+
+END_MEMBER = "TerminateInstanceInAutoScalingGroup"
+
+# What EC2 refuses by state and moto accepts: action -> the states it cannot act from.
+WRONG_STATES = {
+    "StopInstances": {"pending", "shutting-down", "terminated"},
+    "StartInstances": {"stopping", "shutting-down", "terminated"},
+}
+# The state that EC2 shows for a while after an action: action -> its name and code.
+PASSING_STATES = {
+    "RunInstances": ("pending", 0),
+    "StartInstances": ("pending", 0),
+    "StopInstances": ("stopping", 64),
+    "TerminateInstances": ("shutting-down", 32),
+    END_MEMBER: ("shutting-down", 32),
+}
+LAUNCHING = {"RunInstances", "StartInstances"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request that was sent, and whether EC2 carried it out."""
+
+    action: str
+    node_ids: tuple[str, ...]
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What the caller gets, instead of the effect or after it; None lets a call pass."""
+
+    answer: Callable[[AWSPreparedRequest], AWSResponse] | None
+    after_effect: bool = False
+    twice: bool = False
 
 
 class Crash(BaseException):

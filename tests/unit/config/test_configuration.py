@@ -80,6 +80,14 @@ def test_words_of_old_yaml_are_texts(file: Path) -> None:
 # The environment
 
 
+@pytest.mark.parametrize("written", ["1.3", '"1.3"'])
+def test_a_choice_that_looks_like_a_number_needs_no_quotes(file: Path, written: str) -> None:
+    """1.3 is a number for YAML, and a version for everybody else."""
+    text = f"agent: {{tls_min: {written}, tls_certificate: a.pem, tls_key: a.key}}"
+
+    assert read(file, text).agent.tls_min == "1.3"
+
+
 def test_the_environment_wins_over_the_file(file: Path) -> None:
     """An override changes its own key and leaves its neighbours to the file."""
     found = read(

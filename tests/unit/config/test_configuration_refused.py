@@ -84,10 +84,10 @@ REFUSED = {
         "FILE:1: ledger.path: 7 is not a text",
         'a text that is not empty; write "7" with quotes',
     ),
-    "a choice without quotes": (
-        "controller: {tls_min: 1.3}",
-        "FILE:1: controller.tls_min: 1.3 is not one of the choices",
-        'one of 1.2, 1.3; write "1.3" with quotes',
+    "a choice that is a number": (
+        "controller: {tls_min: 1.1}",
+        "FILE:1: controller.tls_min: 1.1 is not one of the choices",
+        "one of 1.2, 1.3",
     ),
     "empty text": ("ledger: {path: ''}", 'FILE:1: ledger.path: "" is empty', "a text that is not empty"),
     "no value": ("mode:", "FILE:1: mode: null is not one of the choices", "one of observe, enforce"),
@@ -177,12 +177,12 @@ REFUSED = {
     ),
     "an owner of nodes without a cluster": (
         "pools: {a: {kubernetes: {node_owner: gpuwatch}}}",
-        "FILE:1: pools.a.kubernetes.node_owner is about a cluster, and none is in the settings",
+        "FILE:1: pools.a.kubernetes.node_owner needs a cluster, and the settings have none",
         "the section kubernetes with in_cluster: true or a kubeconfig",
     ),
     "pods without a cluster": (
         "pools: {a: {kubernetes: {pods: {action: as-annotated}}}}",
-        "FILE:1: pools.a.kubernetes.pods is about a cluster, and none is in the settings",
+        "FILE:1: pools.a.kubernetes.pods needs a cluster, and the settings have none",
         "the section kubernetes with in_cluster: true or a kubeconfig",
     ),
     "pods that are never known to be idle for so long": (

@@ -105,7 +105,7 @@ def test_a_variable_sets_one_clouds_key(tmp_path: Path) -> None:
         ),
         (
             "pools: {a: {regions: [us-east-1], launch: {template: lt-1}}}",
-            ["pools.a.launch.region is missing, and the default may be not among pools.a.regions (us-east-1)"],
+            ["pools.a.launch.region is missing, and must be one of pools.a.regions (us-east-1)"],
         ),
         (
             "pools: {a: {regions: [eu-*], offers: {x: {template: lt-1, instance_type: g6.xlarge, region: us-east-1}}}}",

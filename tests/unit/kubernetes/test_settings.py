@@ -50,4 +50,9 @@ def test_without_a_cluster_no_client_is_loaded() -> None:
 
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
-    assert printed.split() == ["gpuwatch.kubernetes.join", "gpuwatch.kubernetes.settings", "False"]
+    assert printed.split() == [
+        "gpuwatch.kubernetes.calls",
+        "gpuwatch.kubernetes.join",
+        "gpuwatch.kubernetes.settings",
+        "False",
+    ]

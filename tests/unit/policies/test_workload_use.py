@@ -6,7 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from gpuwatch.model.fleet import Evidence, LastBusy, Node, NodeReport, State, Tally
+from gpuwatch.model.fleet import Evidence, LastBusy, Node, NodeReport, State
+from gpuwatch.model.tally import Tally
 from gpuwatch.policies.workload_use import quiet_seconds, workloads
 from tests.support.builders.clusters import a_workload
 from tests.support.builders.fleet import NOW, a_node
