@@ -1,12 +1,13 @@
 """Plays spot recordings under the mixed policy and jobs with deadlines, and prints each figure beside its goal.
 
-`python -m benchmarks.spot [DIRECTORY] [--starts N] [--live-days N]`. Four tables: the policy's rules alone, minute by
-minute; the controller itself (its rounds, guard and ledger over a cloud that is played) on the first days of each
-recording; eight policies for comparison; jobs. The recordings are not part of the repository; DIRECTORY is
-$GPUWATCH_TRACES, else ../shared/traces, and spot_availability.csv.gz in it is read (`trace, zone, t_s, nodes_up`: how
-many of the nodes wanted there were up). Boot 4 minutes, notice 2, spot at 0.40 of on demand; a move of a job takes 10
-minutes. The bound is every spot node that exists, used at once, with free moves; the omniscient job is a dynamic
-programme that knows the recording. `even` places nodes where the pool has fewest.
+`python -m benchmarks.spot [DIRECTORY] [--starts N] [--live-days N] [--batch-starts N]`. Five tables: the policy's rules
+alone, minute by minute; the controller itself (its rounds, guard and ledger over a cloud that is played) on the first
+days of each recording; eight policies for comparison; jobs; the controller with a pool that has such a job. The
+recordings are not part of the repository; DIRECTORY is $GPUWATCH_TRACES, else ../shared/traces, and
+spot_availability.csv.gz in it is read (`trace, zone, t_s, nodes_up`: how many of the nodes wanted there were up). Boot
+4 minutes, notice 2, spot at 0.40 of on demand; a move of a job takes 10 minutes. The bound is every spot node that
+exists, used at once, with free moves; the omniscient job is a dynamic programme that knows the recording. `even` places
+nodes where the pool has fewest.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from gpuwatch.runtime.table import aligned
 from gpuwatch.simulate.spot import job
 from gpuwatch.simulate.spot.fleet import Played, Terms, bound, play
 from gpuwatch.simulate.spot.live import play_live
+from gpuwatch.simulate.spot.live_batch import play_batch
 from gpuwatch.simulate.spot.recording import STEP_SECONDS, Recording
 
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "traces"
@@ -168,6 +170,37 @@ def _jobs(found: dict[str, Recording], starts: int) -> Iterator[tuple[str, ...]]
             )
 
 
+def _batches(found: dict[str, Recording], starts: int) -> Iterator[tuple[str, ...]]:
+    """The controller with `interruptible: batch` and one node, on the same windows as the rule of one job."""
+    yield ("work of the time", "controller", "rule alone", "missed", "jobs")
+    rooms = [[count > 0 for count in room] for recording in found.values() for room in recording.nodes.values()]
+    boot_and_lost = Terms(lost_minutes=6)
+    for share in _SHARES:
+        terms = job.JobTerms(work_minutes=_WORK_MINUTES, allowed_minutes=round(_WORK_MINUTES / share))
+        windows = [window for room in rooms for window in _windows(room, terms.allowed_minutes, starts)]
+        least = [job.optimum_hours(window, terms) for window in windows]
+        alone = [job.play([window], terms, job.RULES["wait for spot"]) for window in windows]
+        live = [
+            play_batch(
+                Recording(minutes=len(window), nodes={"a": [int(each) for each in window]}),
+                1,
+                terms,
+                boot_and_lost,
+                MixRules(give_back_notice=60.0),
+            )
+            for window in windows
+        ]
+        yield (
+            f"{share:.2f}",
+            *(
+                f"{fmean(each.cost_hours / best for each, best in zip(played, least, strict=True)):.3f}"
+                for played in (live, alone)
+            ),
+            str(sum(each.missed for each in live)),
+            str(len(windows)),
+        )
+
+
 def _windows(room: list[bool], minutes: int, starts: int) -> Iterator[list[bool]]:
     last = len(room) - minutes
     for number in range(starts if last > 0 else 0):
@@ -181,6 +214,9 @@ def main() -> int:
     parser.add_argument("directory", nargs="?", type=Path, default=Path(os.environ.get("GPUWATCH_TRACES", _DEFAULT)))
     parser.add_argument("--live-days", type=float, default=1.0, help="days that the controller itself plays (1)")
     parser.add_argument("--starts", type=int, default=8, help="of jobs, in each zone (8)")
+    parser.add_argument(
+        "--batch-starts", type=int, default=1, help="of jobs that the controller plays, in each zone (1)"
+    )
     arguments = parser.parse_args()
     if not (arguments.directory / _FILE).is_file():
         print(f"{arguments.directory / _FILE} is not there; set GPUWATCH_TRACES")
@@ -190,6 +226,7 @@ def main() -> int:
     print("\n".join(["", *aligned(list(_live(found, arguments.live_days)))]))
     print("\n".join(["", *aligned(list(_policies(found)))]))
     print("\n".join(["", *aligned(list(_jobs(found, arguments.starts)), left=(1,))]))
+    print("\n".join(["", *aligned(list(_batches(found, arguments.batch_starts)))]))
     return 0
 
 

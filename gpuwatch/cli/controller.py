@@ -28,6 +28,7 @@ from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import show_in
 from gpuwatch.model.fleet import Fleet
+from gpuwatch.money.accounting.batches import Batches
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.money.budgets.tracker import Budgeting
 from gpuwatch.money.prices.open import open_book
@@ -107,6 +108,9 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
                 zone=ZoneInfo(settings.cost.timezone),
                 logs_crossings=not read_only,
             ).states,
+            batches=Batches(
+                ledger, {name: each.batch for name, each in settings.rulebook.pools.items() if each.batch.work}
+            ),
             prices=open_book(
                 settings.prices,
                 clouds=settings.named_clouds,

@@ -1,7 +1,7 @@
 """What a controller is made of and what a round leaves: the nouns that `controller`, `settling` and `acting` share."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -13,6 +13,7 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.kubernetes import Cluster
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.protocol import RoundLedger
+from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Decision, Done, Intent, LedgerView, Observation, Outcome, Proposal, Review
 from gpuwatch.model.money import Price, PriceKey
@@ -68,6 +69,7 @@ class ControllerContext:
     prices: Callable[[PriceKey, datetime], Price | None] = lambda _hire, _now: None
     meter: Callable[[Observation], Iterable[Row]] | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
+    batches: Callable[[Observation], Mapping[str, BatchPast]] = lambda _: {}  # how far work with a deadline is
     memory: Memory = field(default_factory=Memory)
     timings: Timings = field(default_factory=Timings)
     interval_seconds: float = 60.0  # from the start of one round to the next, as set

@@ -142,7 +142,7 @@ def node_page(
             *(
                 f"{each.policy}: {each.reason.sentence}"
                 for each in done.proposals
-                if each.pool == node.pool and each.policy != "idle"
+                if each.pool == node.pool and each.policy != "idle" and each.reason.sentence not in decided.clamps
             ),
             *decided.clamps,
             *(f"advice: {each.reason.sentence}" for each in decided.advice if each.target in {node.id, node.pool}),

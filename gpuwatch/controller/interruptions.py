@@ -47,11 +47,10 @@ def with_notices(fleet: Fleet, ledger: LedgerView, now: datetime) -> Fleet:
 
 def _notice(node: Node, recorded: Mapping[str, Interruption], now: datetime) -> CloudNotice | None:
     """The notice by which a node is no capacity; a word about an earlier life of the machine is no word about it."""
-    reported = None if node.verdict is None else node.verdict.cloud_notices
     known = recorded.get(node.id)
-    if reported is None and known is None:
-        return None
-    return standing(reported, None if known is None or not _same_life(node, known) else known.notice, now)
+    before = None if known is None or not _same_life(node, known) else known.notice
+    told = None if node.verdict is None else node.verdict.cloud_notices
+    return standing(told, node.announced, before, now)
 
 
 def _same_life(node: Node, known: Interruption) -> bool:

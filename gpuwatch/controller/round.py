@@ -110,7 +110,7 @@ def observe(parts: ControllerContext) -> Observation:
         offers=offers_past(parts, fleet, ledger, [pool for pool, rule in rules.items() if rule.offers], now),
         interval_seconds=parts.interval_seconds,
     )
-    return replace(seen, budgets=parts.budgets(seen))
+    return replace(seen, budgets=parts.budgets(seen), batches=parts.batches(seen))
 
 
 def _timed(parts: ControllerContext, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:

@@ -6,6 +6,7 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
+from gpuwatch.policies.spot.settings import INTERRUPTIBLE
 
 _HOUR = timedelta(hours=1)
 _MOST_ENDED = 3  # machines that may end within an hour before they were nodes
@@ -109,7 +110,7 @@ def interruptible(case: Case) -> Finding:
     Set `pools.<name>.interruptible: any` if the work may be interrupted, or name offers on demand.
     """
     spot = case.step.arguments.get(CAPACITY) == SPOT
-    if not spot or case.pool_rules.interruptible == "any":
+    if not spot or case.pool_rules.interruptible in INTERRUPTIBLE:
         return allow("It is not spot." if not spot else "The pool's work may be interrupted.")
     return refuse(
         "It is spot, and the pool's work must not be interrupted.",

@@ -5,7 +5,7 @@ Rules, all of them:
 1. A notice that the machine will be taken (spot, a deletion, the end of its host) counts from an hour before its
    deadline to ten minutes after it. One without a deadline counts from its first sight.
 2. Advice (rebalance), and maintenance after which the same machine goes on (a reboot, a pause, a move), take nothing.
-3. What the agent says now counts. While it gives no answer, the newest record holds.
+3. What the agent and the cloud's lists say now counts. While one of them gives no answer, the newest record holds.
 4. A machine that is still there ten minutes after its deadline counts as every other one.
 """
 
@@ -99,11 +99,22 @@ class Interruption:
 
 
 def standing(
-    reported: tuple[CloudNotice, ...] | None, recorded: CloudNotice | None, now: datetime
+    reported: tuple[CloudNotice, ...] | None,
+    announced: tuple[CloudNotice, ...] | None,
+    recorded: CloudNotice | None,
+    now: datetime,
 ) -> CloudNotice | None:
-    """The notice by which a machine is no capacity now; None: it is. `reported` is None where nobody could ask."""
-    known = (recorded,) if reported is None and recorded is not None else reported or ()
-    return min((each for each in known[:_MOST] if each.takes(now)), key=lambda each: each.at, default=None)
+    """The notice by which a machine is no capacity now; None: it is.
+
+    `reported` is by its agent, and `announced` by its cloud's lists; either is None where there was no answer.
+    """
+    known = list((reported or ())[:_MOST])
+    # Of one kind the agent knows more: when the work was saved.
+    known += [each for each in (announced or ())[:_MOST] if each.kind not in {of.kind for of in reported or ()}]
+    doubt = reported is None or announced is None
+    if recorded is not None and doubt and all(each.kind != recorded.kind for each in known):
+        known.append(recorded)
+    return min((each for each in known if each.takes(now)), key=lambda each: each.at, default=None)
 
 
 def arguments_of(notice: CloudNotice) -> dict[str, str]:

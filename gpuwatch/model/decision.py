@@ -12,6 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 
+from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.fleet import Evidence, Fleet, Node
@@ -377,6 +378,7 @@ class Observation:
     queued: Mapping[str, float] = field(default_factory=dict)  # by pool: for how many seconds work has waited for it
     budgets: tuple[BudgetState, ...] = ()
     offers: Mapping[str, OffersPast] = field(default_factory=dict)  # by pool, of those with offers
+    batches: Mapping[str, BatchPast] = field(default_factory=dict)  # by pool, of those whose work has a deadline
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
     def price(self, node: Node) -> Price | None:

@@ -204,7 +204,8 @@ class Node:
     that. `cloud` is the name of its cloud in the settings, "" where they name none. In the state UNKNOWN `unseen` is
     why its cloud does not show it now, and `last_shown` the state that it showed last, where that is known.
     `kubernetes` is the node object of the cluster that it is a node of; None: it is in none that gpuwatch knows.
-    `cloud_notice` is why it is no capacity any more though it may still run: its cloud is about to take it.
+    `announced` is what its cloud's lists say of its end, None where they gave no answer about that. `cloud_notice` is
+    why it is no capacity any more though it may still run: its cloud is about to take it.
     """
 
     id: str
@@ -234,6 +235,7 @@ class Node:
     unseen: str | None = None
     last_shown: NodeState | None = None
     kubernetes: KubernetesNode | None = None
+    announced: tuple[CloudNotice, ...] | None = ()
     cloud_notice: CloudNotice | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)

@@ -15,11 +15,12 @@ from annotated_types import Ge, MinLen
 
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.fleet import Node
 from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import (
+    batch,
     capacity,
     elsewhere,
+    floors,
     idle,
     kubernetes,
     notices,
@@ -41,6 +42,7 @@ from gpuwatch.policies.profiles import ProfileName
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot import back
+from gpuwatch.policies.spot.batch import BatchRules
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 from gpuwatch.policies.step_cache import StepCache
@@ -126,10 +128,13 @@ class PoolRules:
     interruptible: Annotated[
         Literal["never", "batch", "any"],
         Setting(
-            "Whether its work may be interrupted by the cloud. never: the pool has no spot offers. batch (jobs with a "
-            "deadline) is not accepted yet; see docs/policies/spot.md."
+            "Whether its work may be interrupted by the cloud. never: the pool has no spot offers. batch: it has a "
+            "deadline (`batch`); see docs/policies/spot.md."
         ),
     ] = "never"
+    batch: Annotated[
+        BatchRules, Setting("The work and its deadline, where `interruptible` is batch; see docs/policies/spot.md.")
+    ] = field(default_factory=BatchRules)
     kubernetes: Annotated[
         KubernetesRules, Setting("What holds for those of its nodes that are in a Kubernetes cluster.")
     ] = field(default_factory=KubernetesRules)
@@ -144,7 +149,8 @@ class PoolRules:
     @property
     def sources(self) -> Sources:
         """Where its launches come from."""
-        return Offers(offers=self.offers, mix=self.capacity) if self.offers else self.launch
+        job = self.batch if self.batch.work else None
+        return Offers(offers=self.offers, mix=self.capacity, batch=job) if self.offers else self.launch
 
     @property
     def launches(self) -> bool:
@@ -205,6 +211,14 @@ def _schedule(observation: Observation, pool: str, rules: PoolRules) -> Proposal
     return schedule.propose(observation, pool, rules.schedule) if rules.schedule else None
 
 
+def _batch(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:
+    """The nodes of work with a deadline, until it is done.
+
+    Set up by `pools.<name>.batch`.
+    """
+    return batch.propose(observation, pool, rules)
+
+
 def _shield(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
     """An Auto Scaling group's own scale-in takes idle members only.
 
@@ -236,6 +250,7 @@ POLICIES: dict[str, Policy] = {
     "idle": _idle,
     "scaling": _scaling,
     "schedule": _schedule,
+    "batch": _batch,
     "shield": _shield,
     "bounds": _bounds,
 }
@@ -289,7 +304,8 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     wanted = max((proposal.desired_nodes for proposal in proposals if proposal.desired_nodes is not None), default=0)
     least = max((proposal.min_nodes for proposal in proposals if proposal.min_nodes is not None), default=0)
     most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
-    clamps = [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
+    clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
+    clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
     if going := capacity.taken(observation, pool):
         clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
     target, grows = None, any(proposal.grows for proposal in proposals)
@@ -315,7 +331,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
 
     # A wish keeps as many nodes as it wants, whatever else would remove them.
-    kept, clamp = _kept(observation, pool, list(chosen.values()), max(wanted, least), rules)
+    kept, clamp = floors.kept(observation, pool, list(chosen.values()), max(wanted, least), rules)
     clamps += [clamp] if clamp else []
     hold = Verb.HOLD
     steps = [step if step.verb is hold else _in_date(step, observation) for step in (chosen | kept).values()]
@@ -346,34 +362,6 @@ def _nothing(pool: str, rules: PoolRules) -> str:
     )
 
 
-def _kept(
-    observation: Observation, pool: str, steps: list[Step], floor: int, rules: PoolRules
-) -> tuple[dict[str, Step], str]:
-    """The removals that the floor turns into holds: first of the nodes kept anyway, then of those idle the shortest.
-
-    Nodes on demand that stand in for spot go before all others. Only sound nodes satisfy the floor; where there are too
-    few of them, whatever runs may be wanted.
-    """
-    roster = observation.fleet.roster(pool)
-    changes = [step for step in steps if step.verb is not Verb.HOLD]
-    removals = [step for step in changes if step.verb in LETS_GO and step.node_id in roster.members]
-    spare = len(roster.sound) - floor
-    lost = [step for step in removals if step.node_id in roster.sound]
-    if not removals or (spare >= 0 and len(lost) <= spare):
-        return {}, ""
-    removals = lost if spare >= 0 else removals
-    nodes = {node.id: node for node in roster.nodes}
-    removals.sort(
-        key=lambda step: (_spoken_for(nodes[step.node_id]), -nodes[step.node_id].activity.held_seconds, step.node_id),
-    )
-    keep_warm = back.first(removals, observation, pool, floor, rules)[max(0, spare) :]
-    unsound = len(roster.members) - len(roster.sound)
-    others = f"; {unsound} that run are unknown, failing or stalled and do not count" if unsound else ""
-    kept = f"{len(keep_warm)} leave the floor of {floor} running nodes{others}"
-    clamp = f"{len(removals)} removals were proposed, {kept}."
-    return {step.node_id: _held(step, clamp) for step in keep_warm}, clamp
-
-
 def _in_date(step: Step, observation: Observation) -> Step:
     """The step; if it is a removal and its notice is out of date, the withdrawal of the notice. A new one follows."""
     notice = observation.ledger.notice(step.node_id) if step.verb in LETS_GO else None
@@ -382,14 +370,3 @@ def _in_date(step: Step, observation: Observation) -> Step:
         return step
     reason = replace(step.reason, code="notice_over", sentence=f"{old}.")
     return replace(step, verb=Verb.WITHDRAW, reason=reason, change="A new notice follows if it still has no use.")
-
-
-def _spoken_for(node: Node) -> bool:
-    """Whether somebody keeps the node: it must not take the place of one that may go."""
-    return any(each is not None for each in (node.protected, node.snoozed, node.managed_by))
-
-
-def _held(step: Step, clamp: str) -> Step:
-    """The step turned into a hold by a clamp."""
-    reason = replace(step.reason, code="min_nodes", sentence=f"{step.reason.sentence} {clamp}")
-    return replace(step, verb=Verb.HOLD, reason=reason, change="A lower min_nodes, or another running node.")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.model.similar_names import folded, meant
-from gpuwatch.policies import PoolRules, scaling, schedule
+from gpuwatch.policies import PoolRules, batch, scaling, schedule
 from gpuwatch.policies.scaling.settings import PENDING
 from gpuwatch.policies.spot import settings
 
@@ -21,6 +21,7 @@ def contradictions(pools: Mapping[str, PoolRules], calendars: Mapping[str, Seque
         yield from scaling.contradictions(rules.scaling, (*here, "scaling"))
         yield from schedule.contradictions(rules.schedule, calendars, (*here, "schedule"))
         yield from settings.contradictions(rules.offers, rules.capacity, rules.interruptible, here)
+        yield from batch.contradictions(rules, here)
         if rules.approval and rules.kubernetes.pods.action != "report":
             yield Contradiction(
                 keys=((*here, "approval"), (*here, "kubernetes", "pods", "action")),
@@ -113,6 +114,7 @@ def warnings(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
     """Choices that are allowed and known to mislead."""
     for name, rules in pools.items():
         yield from scaling.warnings(rules.scaling, ("pools", name, "scaling"))
+        yield from batch.warnings(rules, ("pools", name))
     for at, name, rules in _by_pods(pools):
         if rules.min_nodes < 1:
             yield Contradiction(

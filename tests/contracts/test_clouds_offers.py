@@ -5,6 +5,9 @@ The rest of the contract of `test_clouds.py`; the arguments are those that a rou
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -22,7 +25,9 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
+from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules
 from tests.support.builders.fleet import RULES
 from tests.support.fakes.cloud_worlds import WORLDS, World, a_world, seen
@@ -65,11 +70,19 @@ class Deaf:
         self.now = world.clock.now
 
 
-def a_round(world: World, ledger: Ledger, nodes: int = 1) -> Round:
+def a_round(world: World, ledger: Ledger, nodes: int = 1, **more: Any) -> Round:  # noqa: ANN401  settings of a pool, prices
     """One round of a controller whose pool wants so many nodes."""
+    prices = more.pop("prices", lambda _hire, _now: None)
     pool = replace(RULES, offers=offers(world), interruptible="any", schedule={"always": Window(min_nodes=nodes)})
-    rules = Rulebook(pools={"train": pool}, limits=Limits(), enforce=True)
-    parts = LiveParts(clock=world.clock, cloud=world.cloud, signals=Deaf(world), ledger=ledger, rules=rules)  # type: ignore[arg-type]
+    rules = Rulebook(pools={"train": replace(pool, **more)}, limits=Limits(), enforce=True)
+    parts = LiveParts(
+        clock=world.clock,
+        cloud=world.cloud,
+        signals=Deaf(world),  # type: ignore[arg-type]
+        ledger=ledger,
+        rules=rules,
+        prices=prices,
+    )
     return step(parts)
 
 
@@ -92,6 +105,38 @@ def test_what_an_offer_asks_for_is_what_the_cloud_shows(world: World, name: str,
     assert [each for each, rules in known.items() if rules.has(node)] == [name]
     world.settle(node_id)
     assert [each.capacity_type for each in world.cloud.nodes()] == [kind]
+
+
+def test_what_is_reserved_comes_before_on_demand(world: World) -> None:
+    """It is shown as reserved, and known as that offer's: a stop would end nothing that it costs."""
+    if world.words.reserved_template is None:
+        pytest.skip("its templates name no reservation")
+    sure = offers(world)["sure"]
+    known = {"sure": sure, "held": replace(sure, capacity="reserved", template=world.words.reserved_template)}
+
+    done = a_round(world, Ledger.in_memory(), offers=known)
+
+    assert [act.review.step.arguments["offer"] for act in done.acts] == ["held"]
+    (node,) = world.cloud.nodes()
+    assert node.capacity_type is CapacityType.RESERVED
+    assert [name for name, each in known.items() if each.has(node)] == ["held"]
+
+
+@pytest.mark.parametrize(
+    ("spot_usd", "kind"), [("0.79", CapacityType.SPOT), ("0.81", CapacityType.ON_DEMAND), (None, CapacityType.SPOT)]
+)
+def test_spot_that_is_too_dear_is_not_asked_for(world: World, spot_usd: str | None, kind: CapacityType) -> None:
+    """By `max_price_ratio` of what on demand costs, and by the price that is asked for the offer's place and type."""
+    known = offers(world)
+    usd = {known["spot"].price_key: spot_usd, known["sure"].price_key: "1.0"}
+
+    def price(key: PriceKey, now: datetime) -> Price | None:
+        found = usd.get(key)
+        return None if found is None else Price(usd_per_hour=Decimal(found), as_of=now.date(), source="a test")
+
+    a_round(world, Ledger.in_memory(), capacity=MixRules(max_price_ratio=0.8), prices=price)
+
+    assert [node.capacity_type for node in world.cloud.nodes()] == [kind]
 
 
 def test_a_key_is_one_machine_of_its_offer(world: World) -> None:

@@ -116,5 +116,6 @@ SLOW = frozenset(
         "simulate/backtest/test_backtest_engine",
         "simulate/backtest/test_gap_replay",
         "simulate/backtest/test_rounds_source",
+        "simulate/spot/test_spot_batch",
     ]
 )

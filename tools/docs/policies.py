@@ -6,7 +6,7 @@ from pathlib import Path
 from gpuwatch.policies import POLICIES
 
 _FOLDER = Path(__file__).parent.parent.parent / "docs/policies"
-_PAGES = {"shield": "scale-in-protection"}  # pages that are not named as their policy
+_PAGES = {"shield": "scale-in-protection", "batch": "spot"}  # pages that are not named as their policy
 
 _PAGE = """\
 # Policies

@@ -15,6 +15,7 @@ from gpuwatch.clouds.alibaba.pages import List, at, by_token, first, tags_of
 from gpuwatch.clouds.alibaba.regions import Region
 from gpuwatch.clouds.alibaba.types import gpus_of
 from gpuwatch.clouds.tags import claims
+from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.fleet import Node, NodeState
 
 DESCRIBE = List(call="ecs:DescribeInstances", path=("Instances", "Instance"), identity="InstanceId")
@@ -175,6 +176,7 @@ class Translator:
             cannot_stop=_cannot_stop(instance),
             cannot_terminate=_cannot_terminate(instance, group),
             still_billed=billing.still_billed(described),
+            announced=_announced(described, now),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=now),
         )
@@ -190,6 +192,14 @@ class Translator:
         if not member.state.startswith(_SERVING):
             return f"Auto Scaling group {group.name} ({member.state})"
         return managed_by(instance.tags, group=group.tags)
+
+
+def _announced(described: Mapping[str, Any], now: datetime) -> tuple[CloudNotice, ...]:
+    """Its automatic release (AutoReleaseTime), which somebody has set. A term that ends may be renewed until then."""
+    end = _time(described.get("AutoReleaseTime"))
+    if end is None:
+        return ()
+    return (CloudNotice(kind=NoticeKind.TERMINATION.value, action="auto_release", deadline=end, seen_at=now),)
 
 
 def _leaving(member: Member | None, state: NodeState) -> NodeState:

@@ -14,6 +14,7 @@ from gpuwatch.clouds.aws import quotas as aws_quotas
 from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.instances import Instance, Translator
+from gpuwatch.clouds.aws.notices import Notices
 from gpuwatch.clouds.aws.regions import Region, Regions
 from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
@@ -55,6 +56,7 @@ class AwsCloud(WithViews[Region]):
         self._clock = clock
         self._page_size = page_size
         self._translator = Translator(fleet=fleet, clock=clock)
+        self._notices = Notices(clock)
         self._homes: dict[str, Region] = {}  # by the id of a node
         self._views: Views[Region] = Views(clock, cloud="EC2")
         with asking("credentials"):
@@ -280,7 +282,7 @@ class AwsCloud(WithViews[Region]):
         groups: dict[str, Group] = {}
         if any(instance.group_name for instance in alive):
             groups = {group.name: group for group in aws_groups.listed(place)}
-        nodes = list(self._translator.nodes(place, alive, groups))
+        nodes = list(self._translator.nodes(place, alive, groups, self._notices))
         return self._views.keep(place, nodes, [instance.id for instance in instances])
 
     def _groups(self, place: Region) -> list[NodeGroup]:

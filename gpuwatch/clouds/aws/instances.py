@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.aws.groups import Group
+from gpuwatch.clouds.aws.notices import Notices
 from gpuwatch.clouds.aws.owners import GROUP_TAG, managed_by
 from gpuwatch.clouds.aws.regions import ClientPool, Region
 from gpuwatch.clouds.aws.spot import Requests, cannot_stop, cannot_terminate, requests_of
@@ -198,13 +199,25 @@ class Translator:
                 name,
             )
 
-    def nodes(self, place: Region, instances: Iterable[Instance], groups: Mapping[str, Group]) -> Iterator[Node]:
-        """The GPU machines among the instances; `groups` are those of the place, by name."""
+    def nodes(
+        self,
+        place: Region,
+        instances: Iterable[Instance],
+        groups: Mapping[str, Group],
+        notices: Notices | None = None,
+    ) -> Iterator[Node]:
+        """The GPU machines among the instances; `groups` are those of the place, by name.
+
+        `notices` says what EC2 will end; None: nobody asks for that.
+        """
         instances = list(instances)
         self.learn(place, (instance.type for instance in instances))
         requests = requests_of(place, (instance.described for instance in instances))
+        described = [instance.described for instance in instances]
+        announced = {} if notices is None else notices.of(place, described, requests)
         for instance in instances:
             node = self._node(place, instance, groups.get(instance.group_name or ""), requests)
+            node = replace(node, announced=announced.get(instance.id, ()))
             if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled):
                 yield node
 

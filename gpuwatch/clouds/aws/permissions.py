@@ -25,6 +25,8 @@ _READS: Mapping[str, Callable[[Any], object]] = {
     "DescribeLaunchTemplateVersions": lambda ec2: ec2.describe_launch_template_versions(
         Versions=["$Latest"], DryRun=True
     ),
+    "DescribeInstanceStatus": lambda ec2: ec2.describe_instance_status(MaxResults=5, DryRun=True),
+    "DescribeCapacityReservations": lambda ec2: ec2.describe_capacity_reservations(MaxResults=5, DryRun=True),
     "DescribeSpotInstanceRequests": lambda ec2: ec2.describe_spot_instance_requests(MaxResults=5, DryRun=True),
     "DescribeVolumes": lambda ec2: ec2.describe_volumes(DryRun=True),
     "DescribeAddresses": lambda ec2: ec2.describe_addresses(DryRun=True),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import CloudError
@@ -16,11 +17,16 @@ _OVER = frozenset({"cancelled", "closed", "failed"})  # such a request launches 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpotRequest:
-    """One spot request: its `type` (one-time, persistent) and state in EC2's words, or why they are not known."""
+    """One spot request: its `type` (one-time, persistent) and state in EC2's words, or why they are not known.
+
+    `status` is the code of its last change, `status_at` when that was.
+    """
 
     type: str | None = None
     state: str | None = None
     doubt: str | None = None
+    status: str | None = None
+    status_at: datetime | None = None
 
 
 Requests = Mapping[str, SpotRequest]
@@ -46,7 +52,12 @@ def _described(place: Region, ids: list[str]) -> dict[str, SpotRequest]:
     pages = place.reading.ec2.get_paginator("describe_spot_instance_requests")
     with place.asking("DescribeSpotInstanceRequests"):
         return {
-            request["SpotInstanceRequestId"]: SpotRequest(type=request["Type"], state=request["State"])
+            request["SpotInstanceRequestId"]: SpotRequest(
+                type=request["Type"],
+                state=request["State"],
+                status=request.get("Status", {}).get("Code"),
+                status_at=request.get("Status", {}).get("UpdateTime"),
+            )
             for page in pages.paginate(Filters=[{"Name": "spot-instance-request-id", "Values": ids}])
             for request in page["SpotInstanceRequests"]
         }

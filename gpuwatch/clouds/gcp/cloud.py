@@ -324,7 +324,7 @@ class GcpCloud:
     def _place(self, arguments: Mapping[str, str]) -> tuple[Listing, str]:
         """Project and region of a launch; the first ones where none are named."""
         account, region = arguments.get("account"), arguments.get("region")
-        zone = arguments.get("subnet", "").partition("/")[0]
+        zone = arguments.get("zone") or arguments.get("subnet", "").partition("/")[0]
         region = region or (region_of(zone) if zone else self._regions[0])
         listing = next((each for each in self._all if account in {None, "", each.client.project}), None)
         if listing is None or not self._wanted(region) or region == ALL:

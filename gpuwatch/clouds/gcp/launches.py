@@ -80,15 +80,23 @@ def template_path(arguments: Mapping[str, str]) -> str:
 
 
 def place_of(client: Client, arguments: Mapping[str, str], template: Template, region: str) -> Place:
-    """The zone that the arguments name ("us-central1-a", or "us-central1-a/subnet"), or the first that has the type.
+    """The zone that the arguments name, or the first that has the type.
+
+    An offer names it as `zone`; `subnet` is then a subnet. Else `subnet` is "us-central1-a" or "us-central1-a/subnet".
 
     Raises:
-        CloudError: no zone of the region offers the type; or no answer.
+        CloudError: no zone of the region offers the type; `zone`, `subnet` and the region do not fit; or no answer.
 
     """
-    named = arguments.get("subnet", "")
-    if named:
-        zone, _, subnet = named.partition("/")
+    named, wanted = arguments.get("subnet", ""), arguments.get("zone")
+    if named or wanted:
+        zone, slash, subnet = named.partition("/")
+        if wanted is not None and not slash and zone != wanted:
+            zone, subnet = wanted, zone
+        if wanted not in {None, zone}:
+            raise CloudError(f"zone is {wanted}, and subnet {named} is in another", code="TwoZones")
+        if wanted is not None and region_of(wanted) != region:
+            raise CloudError(f"zone {wanted} is not in {region}", code="TwoRegions")
         return Place(zone=zone, subnet=subnet or None)
     kind = arguments.get("instance_type") or template.machine_type
     zones = zones_with(client, region, kind)

@@ -8,6 +8,7 @@ from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.groups import Group
 from gpuwatch.clouds.gcp.labels import tags_of
 from gpuwatch.clouds.gcp.machine_types import MachineTypes, gpus_among, region_of
+from gpuwatch.clouds.gcp.notices import announced
 from gpuwatch.clouds.gcp.owners import managed_by
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
@@ -143,6 +144,7 @@ class Translator:
             group=None if group is None else group.id,
             cannot_terminate="its deletion protection is on" if instance.deletion_protected else None,
             still_billed=_still_billed(instance, capacity),
+            announced=announced(described, self._clock.now()),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )

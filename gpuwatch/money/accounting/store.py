@@ -175,11 +175,13 @@ class SpendBook:
             for made in rows_by_holder(terms[row.terms], [int(each) for each in row[1:]], parts.get(row.terms, {}))
         ]
 
-    def each(self, since: int, until: int) -> Iterator[tuple[HourKey, Terms, list[int]]]:
-        """The rows themselves, in order, a few at a time."""
+    def each(self, since: int, until: int, *, pool: str | None = None) -> Iterator[tuple[HourKey, Terms, list[int]]]:
+        """The rows themselves, in order, a few at a time; those of one pool, if asked."""
         with self._reading() as db:
-            terms = all_terms(db)
-            for row in _stream(db, _between(select(SPEND), since, until)):
+            terms, query = all_terms(db), _between(select(SPEND), since, until)
+            if pool is not None:
+                query = query.where(SPEND.c.terms.in_([number for number, each in terms.items() if each.pool == pool]))
+            for row in _stream(db, query):
                 yield HourKey(row.begin, row.node_id, row.terms, row.span), terms[row.terms], list(row[4:])
 
     def each_held(self, since: int, until: int) -> Iterator[tuple[int, Holder, list[int]]]:

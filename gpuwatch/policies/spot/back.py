@@ -5,8 +5,8 @@ Rules, all of them:
 1. Nodes on demand beyond the pool's shares stand in for spot. While any of them may go, so many spot nodes as `surge`
    says are launched on top of what is wanted; of no offer that rests, and never on demand.
 2. A node may be removed if it is idle, by the idle policy's own wait, notice and grace; or if its people consent:
-   `interruptible: any` on the pool, and the tag `gpuwatch:interruptible: true` on the machine. Both are needed, and
-   either ends it. Only then may a node go that works, after a notice of `give_back_notice`.
+   `interruptible: any` or `batch` on the pool, and the tag `gpuwatch:interruptible: true` on the machine. Both are
+   needed, and either ends it. Only then may a node go that works, after a notice of `give_back_notice`.
 3. Nodes of a Kubernetes cluster and members of groups go once they are idle, whatever their tags say.
 4. So many go as spot nodes work in their places: what is left is never less than is wanted.
 5. A node that is younger than the pool's warm-up, or than `back_to_spot_after`, stays, and no spot is launched for it.
@@ -24,7 +24,7 @@ from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.launches import Need, Sources, launches
 from gpuwatch.policies.spot.mix import Has, MixRules, goal, shares
 from gpuwatch.policies.spot.records import CAPACITY, SPOT
-from gpuwatch.policies.spot.settings import OfferRules, Offers
+from gpuwatch.policies.spot.settings import INTERRUPTIBLE, OfferRules, Offers
 
 CODE = "back_to_spot"  # of the reasons of all its steps
 _REMOVES = frozenset({"stop", "terminate"})
@@ -66,7 +66,7 @@ class Rules(Protocol):
 
 def against(node: Node, rules: Rules) -> str | None:
     """Why a node that works is not given back, as a sentence; None: its people consent."""
-    if rules.interruptible != "any":
+    if rules.interruptible not in INTERRUPTIBLE:
         return "The pool's work must not be interrupted."
     if node.capacity_type is not CapacityType.ON_DEMAND or not _spot(rules):
         return "It does not stand in for spot."
@@ -81,8 +81,9 @@ def stand_ins(observation: Observation, pool: str, wanted: int, rules: Rules) ->
     """How many nodes on demand are there in the place of spot."""
     if not _spot(rules):
         return 0
-    _, fixed = shares(wanted, rules.capacity)
-    return max(0, _has(observation, pool, rules).on_demand - fixed)
+    has = nodes_now(observation, pool, rules)
+    _, fixed = shares(wanted, _mix(observation, pool, rules, has))
+    return max(0, has.on_demand - fixed)
 
 
 def ahead(observation: Observation, pool: str, wanted: int | None, rules: Rules, decided: Sequence[Step]) -> list[Step]:
@@ -107,10 +108,14 @@ def stepped(steps: Sequence[Step], observation: Observation, pool: str, wanted: 
     """Rules 2 to 5: the steps; nodes with consent give their places to the spot nodes that work."""
     if wanted is None or not _spot(rules) or rules.idle.action not in _REMOVES:
         return list(steps)
-    has = _has(observation, pool, rules)
+    has = nodes_now(observation, pool, rules)
     leave = {step.node_id for step in steps if step.verb in LETS_GO}
     firm = _firm(observation, pool)
-    spare = has.on_demand - goal(wanted, has, rules.capacity).on_demand - sum(node.id in leave for node in firm)
+    spare = (
+        has.on_demand
+        - goal(wanted, has, _mix(observation, pool, rules, has)).on_demand
+        - sum(node.id in leave for node in firm)
+    )
     able = [node for node in firm if node.id not in leave and _old(node, observation, rules)]
     able = [node for node in able if _consents(node, rules)]
     able.sort(key=lambda node: (observation.ledger.notice(node.id) is None, -_started(node), node.id))
@@ -146,7 +151,7 @@ def _firm(observation: Observation, pool: str) -> list[Node]:
     ]
 
 
-def _has(observation: Observation, pool: str, rules: Rules) -> Has:
+def nodes_now(observation: Observation, pool: str, rules: Rules) -> Has:
     """The pool's nodes now. A spot node works once work can be given to it."""
     nodes, sound = _there(observation, pool), observation.fleet.roster(pool).sound
     spot = [node for node in nodes if node.capacity_type is CapacityType.SPOT]
@@ -158,6 +163,13 @@ def _has(observation: Observation, pool: str, rules: Rules) -> Has:
         spot_coming=len(spot) - working + coming,
         on_demand=len(nodes) - len(spot) + len(names) - coming,
     )
+
+
+def _mix(observation: Observation, pool: str, rules: Rules, has: Has) -> MixRules:
+    """How the nodes divide now; a deadline decides it again in each round."""
+    if not isinstance(rules.sources, Offers):
+        return rules.capacity
+    return rules.sources.mix_now(observation, pool, spot=has.spot_working + has.spot_coming, firm=has.on_demand)
 
 
 def _old(node: Node, observation: Observation, rules: Rules) -> bool:

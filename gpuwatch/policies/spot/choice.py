@@ -44,11 +44,12 @@ def chosen(
     spot = spot_nodes + sum(offers.offers[name].capacity == SPOT for name in coming if name in offers.offers)
     firm = len(nodes) + len(coming) - spot
     waited = _waited(observation, known)
+    mix = offers.mix_now(observation, pool, spot=spot, firm=firm)
     found: list[str] = []
     while len(found) < missing:
         order = _spot(observation, offers, known, own)
         seconds = inf if waited is None and not order else waited or 0.0
-        plan = goal(wanted, Has(spot_working=spot, spot_coming=0, on_demand=firm, missing_seconds=seconds), offers.mix)
+        plan = goal(wanted, Has(spot_working=spot, spot_coming=0, on_demand=firm, missing_seconds=seconds), mix)
         if plan.spot_missing and order:
             name, spot = order[0], spot + 1
         elif firm < plan.on_demand and (other := _firm(observation, offers, known, own)) is not None:

@@ -6,6 +6,7 @@ Rules: on demand comes at the interruption notice, not at the loss, and goes onl
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
@@ -99,7 +100,7 @@ def goal(wanted: int, has: Has, rules: MixRules) -> Goal:
     spot, fixed = shares(wanted, rules)
     here = has.spot_working + has.spot_coming
     missing = max(0, spot - here)
-    late = has.missing_seconds >= rules.fallback_after
+    late = rules.fallback_after < inf and has.missing_seconds >= rules.fallback_after
     fallback = max(0, has.on_demand - fixed)
     ordered = missing if late else min(missing, fallback)
     # What stands in for a spot node stays until that node works.

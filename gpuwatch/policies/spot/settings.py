@@ -7,9 +7,14 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, MinLen
 
-from gpuwatch.model.fleet import CapacityType, Node
+from gpuwatch.model.batch import BatchPast
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.money import PriceKey
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.policies.spot import batch
+from gpuwatch.policies.spot.batch import BatchRules
+from gpuwatch.policies.spot.deadline import Job
 from gpuwatch.policies.spot.mix import MixRules, shares
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 
@@ -18,6 +23,7 @@ _TYPES = {
     "on_demand": CapacityType.ON_DEMAND,
     "reserved": CapacityType.RESERVED,
 }
+INTERRUPTIBLE = frozenset({"any", "batch"})  # pools that may have spot
 _NODES = 1000  # a pool as large as any: what its shares come to
 
 
@@ -44,7 +50,10 @@ class OfferRules:
     ] = None
     zone: Annotated[
         Annotated[str, MinLen(1)] | None,
-        Setting("The zone that its subnet or template launches in: by it its nodes and its price are known."),
+        Setting(
+            "The zone that its subnet or template launches in: by it its nodes and its price are known. On Google "
+            "Cloud machines are launched there."
+        ),
     ] = None
     account: Annotated[str | None, Setting("The account to launch in, by its number. None: the first.")] = None
     subnet: Annotated[Annotated[str, MinLen(1)] | None, Setting("The subnet. None: the template's own.")] = None
@@ -69,6 +78,7 @@ class OfferRules:
             "version": self.version,
             "cloud": self.cloud,
             "region": self.region,
+            "zone": self.zone,
             "account": self.account,
             "instance_type": self.instance_type,
             "subnet": self.subnet,
@@ -90,10 +100,26 @@ class Offers:
 
     offers: Mapping[str, OfferRules]
     mix: MixRules
+    batch: BatchRules | None = None
 
     def of(self, *, spot: bool) -> dict[str, OfferRules]:
         """Those of spot, or all others."""
         return {name: each for name, each in self.offers.items() if (each.capacity == SPOT) is spot}
+
+    def mix_now(self, observation: Observation, pool: str, *, spot: int, firm: int) -> MixRules:
+        """How its nodes divide now; `spot` nodes and others (`firm`) are there or coming. See `batch` for deadlines."""
+        job = None if self.batch is None else self.job(observation, pool, spot=spot, firm=firm)
+        return self.mix if job is None else batch.mix_of(self.mix, batch.mode(job))
+
+    def job(self, observation: Observation, pool: str, *, spot: int, firm: int) -> Job | None:
+        """The pool's work with a deadline, where nodes are wanted for it now."""
+        known = observation.batches.get(pool, BatchPast())
+        if self.batch is None or not batch.wanted(self.batch, known, observation.now):
+            return None
+        nodes = [each for each in observation.fleet.roster(pool).nodes if each.enrolled and each.cloud_notice is None]
+        there = [each.launched_at for each in nodes if each.state in {NodeState.PENDING, NodeState.RUNNING}]
+        young = len(there) < spot + firm or batch.young(there, self.batch, observation.now)
+        return batch.job(self.batch, known, observation.now, spot=spot, firm=firm, young=young)
 
 
 def contradictions(
@@ -109,12 +135,6 @@ def contradictions(
                     right="a launch template" if key == "template" else "the machine type that its template makes",
                 )
     of_spot = [name for name, each in offers.items() if each.capacity == SPOT]
-    if interruptible == "batch":
-        yield Contradiction(
-            keys=((*here, "interruptible"),),
-            wrong="batch is for jobs with a deadline, and how much of their work is left is not known to gpuwatch yet",
-            right="interruptible: any; `gpuwatch recommend spot --work 12h --by 18h` plays such a job",
-        )
     if of_spot and interruptible == "never":
         yield Contradiction(
             keys=((*here, "offers", of_spot[0], "capacity"), (*here, "interruptible")),

@@ -36,6 +36,7 @@ from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.spot.batch import Useful
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules
 from gpuwatch.runtime.clock import ManualClock
@@ -43,7 +44,7 @@ from gpuwatch.simulate.memory_ledger import InMemoryLedger
 from gpuwatch.simulate.spot.recording import STEP_SECONDS, Recording
 from gpuwatch.simulate.spot.sums import Played, Sums, Terms
 
-_BEGINS = datetime(2026, 1, 5, tzinfo=UTC)
+BEGINS = datetime(2026, 1, 5, tzinfo=UTC)
 _TYPE, _SURE = "gpu", "on demand"
 _COMPACT_MINUTES = 1440
 
@@ -52,15 +53,15 @@ def play_live(
     recording: Recording, wanted: int, rules: MixRules, terms: Terms, name: str, limits: Limits | None = None
 ) -> Played:
     """One policy over the whole recording, decided by the controller; None: limits that never count."""
-    clock = ManualClock(wall=_BEGINS)
-    market = _Market(recording=recording, terms=terms, clock=clock)
+    clock = ManualClock(wall=BEGINS)
+    market = Market(recording=recording, terms=terms, clock=clock)
     ledger = InMemoryLedger(name)
     parts = ControllerContext(
         clock=clock,
         cloud=market,
         signals=market,
         ledger=ledger,
-        rules=_rulebook(recording, wanted, rules, limits or _no_limits(wanted)),
+        rules=rulebook(recording, wanted, rules, limits or no_limits(wanted)),
         prices=market.price,
     )
     sums = Sums(recording, wanted, terms)
@@ -77,7 +78,7 @@ def play_live(
     return sums.played(name)
 
 
-def _rulebook(recording: Recording, wanted: int, mix: MixRules, limits: Limits) -> Rulebook:
+def rulebook(recording: Recording, wanted: int, mix: MixRules, limits: Limits) -> Rulebook:
     """One pool with an offer for each of the recording's, and one on demand."""
     offers = {
         name: OfferRules(capacity="spot", template="spot", instance_type=_TYPE, zone=name)
@@ -96,7 +97,8 @@ def _rulebook(recording: Recording, wanted: int, mix: MixRules, limits: Limits) 
     return Rulebook(pools={DEFAULT_POOL: pool}, limits=limits, enforce=True)
 
 
-def _no_limits(wanted: int) -> Limits:
+def no_limits(wanted: int) -> Limits:
+    """Limits that never count."""
     most = 100 * max(1, wanted)
     return Limits(
         max_additions_per_round=most,
@@ -108,7 +110,7 @@ def _no_limits(wanted: int) -> Limits:
 
 
 @dataclass(slots=True)
-class _Market:
+class Market:
     """The cloud, and the agents on its machines."""
 
     recording: Recording
@@ -136,6 +138,20 @@ class _Market:
     def working(self) -> int:
         """How many nodes have booted, with or without a notice."""
         return sum(self._booted(node_id) for node_id in self._nodes)
+
+    def useful(self, begin: datetime, until: datetime) -> list[Useful]:
+        """The work of a minute, node by node."""
+        seconds = (until - begin).total_seconds()
+        return [
+            Useful(begin=begin, until=until, node_id=node_id, seconds=seconds)
+            for node_id in self._nodes
+            if self._booted(node_id)
+        ]
+
+    @property
+    def launches(self) -> int:
+        """How many machines came."""
+        return len(self._launched)
 
     def on_demand(self) -> int:
         """How many nodes are on demand."""
@@ -288,6 +304,6 @@ class _Market:
         self._gone[node_id] = replace(self._nodes.pop(node_id), state=NodeState.TERMINATED)
 
     def _notice(self, ends: int) -> CloudNotice:
-        at = _BEGINS + timedelta(seconds=float(ends * STEP_SECONDS))
+        at = BEGINS + timedelta(seconds=float(ends * STEP_SECONDS))
         seen = at - timedelta(seconds=float(self.terms.notice_minutes * STEP_SECONDS))
         return CloudNotice(kind=NoticeKind.SPOT_INTERRUPTION, action="terminate", deadline=at, seen_at=seen)

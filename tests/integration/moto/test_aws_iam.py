@@ -67,7 +67,7 @@ def sent() -> dict[str, set[str]]:
         ec2.add_template(TEMPLATE)
         group_id = ec2.add_group("train", MINE, size=2)
         ec2.add_group("empty", MINE, size=0)
-        node_id, stopped = ec2.launch(MINE), ec2.launch(MINE)
+        node_id, stopped, _ = ec2.launch(MINE), ec2.launch(MINE), ec2.launch_in_block({})
         ec2.launch_spot({}, "one-time")
         ec2.add_image("old", made="2020-01-01T00:00:00.000Z")
         events: Any = ec2.session.events

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -318,3 +319,20 @@ EMPTY_TYPES = (
     '<DescribeInstanceTypesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>1</requestId>'
     "<instanceTypeSet/></DescribeInstanceTypesResponse>"
 )
+
+
+def test_the_list_says_what_ec2_will_end(ec2: OddFaults) -> None:
+    """A scheduled retirement; one call a region and round, and none more where the permission is missing."""
+    node_id, other = ec2.launch(MINE), ec2.launch(MINE)
+    ec2.events[node_id] = ("instance-retirement", datetime(2026, 3, 3, 12, tzinfo=UTC))
+    cloud = a_cloud(ec2, ManualClock())
+
+    nodes = shown(cloud)
+
+    assert [(each.kind, each.action, each.at) for each in nodes[node_id].announced or ()] == [
+        ("maintenance", "instance-retirement", datetime(2026, 3, 3, 12, tzinfo=UTC))
+    ]
+    assert nodes[other].announced == ()
+    assert len(ec2.done("DescribeInstanceStatus")) == 1
+    ec2.refuse("DescribeInstanceStatus", "UnauthorizedOperation", status=403)
+    assert {each.announced for each in shown(cloud).values()} == {None}

@@ -51,7 +51,7 @@ ACTIONS = {
     "protect": "SetInstanceProtection",
     "tag": "CreateTags",
 }
-TEMPLATE, CPU_TEMPLATE, SPOT_TEMPLATE = "gpu-node", "cpu-node", "spot-node"
+TEMPLATE, CPU_TEMPLATE, SPOT_TEMPLATE, RESERVED_TEMPLATE = "gpu-node", "cpu-node", "spot-node", "reserved-node"
 ACCOUNT = "123456789012"
 NOWHERE = "i-0123456789abcdef0"
 _WORLDS_OF_PROVIDERS = ROOT / "tests/support/clouds"
@@ -69,6 +69,7 @@ class Words:
     template: str = TEMPLATE  # of a machine with a GPU
     cpu_template: str = CPU_TEMPLATE
     spot_template: str = SPOT_TEMPLATE  # of a spot machine with a GPU
+    reserved_template: str | None = RESERVED_TEMPLATE  # of one in a reservation; None: its templates name none
     no_template: str = "lt-0123456789abcdef0"
     nowhere: str = NOWHERE  # the id of no machine
     no_group: str = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:0:autoScalingGroupName/nobody"
@@ -144,6 +145,7 @@ class SimulatedWorld:
         self.simulated.add_template(CPU_TEMPLATE, self._machine("", {}, gpus=False))
         spot = replace(self._machine("", {}), capacity_type=CapacityType.SPOT)
         self.simulated.add_template(SPOT_TEMPLATE, spot)
+        self.simulated.add_template(RESERVED_TEMPLATE, replace(spot, capacity_type=CapacityType.RESERVED))
 
     def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
         """A machine that runs."""
@@ -238,7 +240,8 @@ class AwsWorld:
         self.cloud: Cloud = AwsCloud(fleet=FLEET, clock=clock, regions=[REGION], session=ec2.session)
         ec2.add_template(TEMPLATE)
         ec2.add_template(CPU_TEMPLATE, instance_type="m5.large")
-        ec2.add_template(SPOT_TEMPLATE, spot=True)
+        ec2.add_template(SPOT_TEMPLATE, lifecycle="spot")
+        ec2.add_template(RESERVED_TEMPLATE, lifecycle="interruptible-capacity-reservation")
 
     def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
         """A machine that runs."""

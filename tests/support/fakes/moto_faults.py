@@ -28,7 +28,7 @@ from moto.core.models import botocore_stubber
 from moto.ec2.models import ec2_backends
 
 from gpuwatch.runtime.clock import Clock
-from tests.support.fakes import moto_groups
+from tests.support.fakes import moto_groups, moto_notices
 from tests.support.fakes.moto_wire import (
     END_MEMBER,
     LAUNCHING,
@@ -59,9 +59,10 @@ class MotoFaults:
         self.lag_describes = lag_describes
         self.calls: list[Call] = []
         self.on_call: Callable[[str], object] = lambda _action: None  # while AWS answers a call
+        self.events: moto_notices.Events = {}  # what EC2 announces of machines
         self._clock = clock
         self._templates: set[str] = set()
-        self._spot: set[str] = set()  # those of spot machines, which moto launches on demand
+        self._lifecycles: dict[str, str] = {}  # of their machines, which moto launches on demand
         self._plans: defaultdict[str, deque[Fault]] = defaultdict(deque)
         self._lagging: dict[str, tuple[int, tuple[str, int]]] = {}  # id -> describes left, the state to come
         self._tokens: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {}  # token -> fields, answer, ids
@@ -139,15 +140,15 @@ class MotoFaults:
         region: str = REGION,
         account: str | None = None,
         instance_type: str = "g5.xlarge",
-        spot: bool = False,
+        lifecycle: str | None = None,
     ) -> str:
         """A launch template; gives its id."""
         data: Any = {"ImageId": "ami-00000000", "InstanceType": instance_type}
-        data |= {"InstanceMarketOptions": {"MarketType": "spot"}} if spot else {}
+        data |= {"InstanceMarketOptions": {"MarketType": "spot"}} if lifecycle == "spot" else {}
         answer = self._ec2(region, account).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
         template = str(answer["LaunchTemplate"]["LaunchTemplateId"])
         self._templates |= {name, template}
-        self._spot |= {name, template} if spot else set()
+        self._lifecycles |= {} if lifecycle is None else {name: lifecycle, template: lifecycle}
         return template
 
     def add_group(self, name: str, tags: Mapping[str, str], *, size: int, region: str = REGION, **more: Any) -> str:  # noqa: ANN401  CreateAutoScalingGroup takes anything
@@ -280,6 +281,9 @@ class MotoFaults:
         refused = self._refusal(action, node_ids, fields)
         if refused is not None:
             return answer_of(request, 400, error_of(request, *refused))
+        announced = moto_notices.page(action, self.events, fields)
+        if announced is not None:
+            return answer_of(request, 200, announced)
         if action == "RunInstances" and fields["ClientToken"] in self._tokens:
             return answer_of(request, 200, self._tokens[fields["ClientToken"]][1])
         before = {node_id: self._state_or_none(node_id) for node_id in node_ids}
@@ -289,9 +293,10 @@ class MotoFaults:
             if action == "RunInstances":
                 node_ids = tuple(self._instances().keys() - there)
                 answer = self._remember(fields, node_ids, request, answer)
-                if self._spot & {fields.get(f"LaunchTemplate.LaunchTemplate{name}") for name in ("Id", "Name")}:
+                named = (fields.get(f"LaunchTemplate.LaunchTemplate{name}", "") for name in ("Id", "Name"))
+                for lifecycle in {self._lifecycles[each] for each in named if each in self._lifecycles}:
                     for node_id in node_ids:
-                        self._instance(node_id).lifecycle = "spot"
+                        self._instance(node_id).lifecycle = lifecycle
             for node_id in node_ids:
                 self._mend(action, node_id, before.get(node_id))
         return answer

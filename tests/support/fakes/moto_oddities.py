@@ -36,6 +36,12 @@ class OddFaults(MotoFaults):
         self.calls.clear()
         return node_id
 
+    def launch_in_block(self, tags: Mapping[str, str]) -> str:
+        """A machine of a Capacity Block, which moto launches on demand."""
+        node_id = self.launch(tags)
+        self._instance(node_id).lifecycle = "capacity-block"
+        return node_id
+
     def _send(self, event_name: str, request: AWSPreparedRequest, **more: object) -> AWSResponse:
         if self._silent is not None and f".{self._silent}" in str(request.url):
             return disconnect(request)

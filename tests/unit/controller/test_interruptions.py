@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.controller.round import decide
 from gpuwatch.guard import Limits
-from gpuwatch.model.cloud_notice import LOST_GPU_SECONDS
+from gpuwatch.model.cloud_notice import LOST_GPU_SECONDS, CloudNotice
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeState, State
 from tests.support.builders.desk import REASON
@@ -125,6 +125,25 @@ def test_what_an_agent_said_before_its_silence_holds() -> None:
         done = desk.round()
     assert done.observation.fleet.find(node).cloud_notice is None  # type: ignore[union-attr]
     assert desk.asked() == ["spot-b"]
+
+
+def test_a_notice_of_the_clouds_lists_is_one_where_no_agent_answers() -> None:
+    """Replaced once; while the list gives no answer it stands, and a list without it takes it back."""
+    desk = a_settled_market()
+    (node,) = desk.fleet.alive("spot-a")
+    desk.fleet.mute.add(node)
+    now = desk.clock.now()
+    notice = CloudNotice(kind="termination", action="block", deadline=now + timedelta(minutes=30), seen_at=now)
+    seen = []
+    for announced in ((notice,), None, (notice,), ()):
+        desk.fleet.put(replace(desk.fleet.nodes_[node], announced=announced))
+        seen.append(desk.round().observation.fleet.find(node))
+    desk.fleet.mute.clear()
+    seen.append(desk.round().observation.fleet.find(node))
+
+    assert [each is not None and each.cloud_notice is not None for each in seen] == [True, True, True, True, False]
+    assert desk.asked() == ["spot-b"]
+    assert verbs(desk, node) == ["interruption", "spared"]
 
 
 def test_a_machine_that_was_started_again_has_a_life_of_its_own() -> None:

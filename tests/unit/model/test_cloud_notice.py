@@ -52,12 +52,24 @@ def test_the_agents_word_of_now_is_the_truth() -> None:
     """Silence leaves what is on record; an answer without notices takes it back; of several the soonest counts."""
     soon, later = a_cloud_notice(2), a_cloud_notice(30, "termination")
 
-    assert standing(None, None, NOW) is None
-    assert standing(None, soon, NOW) == soon
-    assert standing((), soon, NOW) is None
-    assert standing((later, soon), None, NOW) == soon
-    assert standing((later,), soon, NOW) == later
-    assert standing(None, soon, NOW + timedelta(minutes=13)) is None
+    assert standing(None, (), None, NOW) is None
+    assert standing(None, (), soon, NOW) == soon
+    assert standing((), (), soon, NOW) is None
+    assert standing((later, soon), (), None, NOW) == soon
+    assert standing((later,), (), soon, NOW) == later
+    assert standing(None, (), soon, NOW + timedelta(minutes=13)) is None
+
+
+def test_the_clouds_lists_say_what_no_agent_says() -> None:
+    """Of one kind the agent knows more; where a list gives no answer, the record holds; a new time replaces an old."""
+    soon, later, moved = a_cloud_notice(2), a_cloud_notice(30, "termination"), a_cloud_notice(20)
+
+    assert standing(None, (soon,), None, NOW) == soon
+    assert standing((), (soon,), None, NOW) == soon
+    assert standing((moved,), (soon,), None, NOW) == moved
+    assert standing((later,), (soon,), None, NOW) == soon
+    assert standing((), None, soon, NOW) == soon
+    assert standing(None, (moved,), soon, NOW) == moved
 
 
 TIMES = st.none() | st.timedeltas(timedelta(days=-3), timedelta(days=30)).map(lambda each: NOW + each)

@@ -87,6 +87,30 @@ def test_a_launch_goes_to_the_zone_that_the_pool_names(world: GcpWorld, subnet: 
     assert seen(world, world.cloud.launch(arguments, "key")).zone == zone
 
 
+@pytest.mark.parametrize("subnet", [None, "us-central1-b", "us-central1-b/gpu-net", "gpu-net"])
+def test_a_launch_goes_to_the_zone_of_its_offer(world: GcpWorld, subnet: str | None) -> None:
+    """Where the offer names a subnet, that one is in it."""
+    arguments = {**ARGUMENTS, "zone": "us-central1-b"} | ({} if subnet is None else {"subnet": subnet})
+
+    assert seen(world, world.cloud.launch(arguments, "key")).zone == "us-central1-b"
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"subnet": "us-central1-a/gpu-net"}, "TwoZones"),
+        ({"zone": "europe-west4-a", "region": "us-central1"}, "TwoRegions"),
+    ],
+)
+def test_an_offer_in_two_places_launches_nothing(world: GcpWorld, more: dict[str, str], code: str) -> None:
+    """Neither is guessed: a node elsewhere would not be known as the offer's, and may be out of the pool's regions."""
+    with pytest.raises(CloudError) as caught:
+        world.cloud.launch({**ARGUMENTS, "zone": "us-central1-b", **more}, "key")
+
+    assert caught.value.code == code
+    assert not world.project.machines
+
+
 def test_a_launch_is_found_in_every_zone_after_a_restart(world: GcpWorld) -> None:
     """The key was used in one zone: it launches nothing in another."""
     node_id = world.cloud.launch({**ARGUMENTS, "subnet": "us-central1-b"}, "key")

@@ -135,7 +135,7 @@ def run(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]
     version = int(query.get("LaunchTemplateVersion", "1"))
     kind = query.get("InstanceType") or found[0].types[version - 1]
     machine = state.add_machine(region, kind, tags(query), now, name=query["InstanceName"])
-    machine.spot = found[0].spot
+    machine.spot, machine.reservation = found[0].spot, found[0].reservation
     state.launched[token] = (written, machine.id)
     return {"InstanceIdSets": {"InstanceIdSet": [machine.id]}}
 

@@ -93,6 +93,7 @@ class Template:
     types: list[str]
     image: str = ""  # of the first version
     spot: str = "NoSpot"
+    reservation: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from tests.support.clouds.alibaba.state import ACCOUNT, CHANGE_SECONDS, Disk, Ma
 from tests.support.clouds.fault_worlds import patience
 from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.server import CloudServer, serving
-from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, SPOT_TEMPLATE, TEMPLATE, Words
+from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, RESERVED_TEMPLATE, SPOT_TEMPLATE, TEMPLATE, Words
 
 REGION, OTHER_REGION = "cn-shanghai", "cn-beijing"
 GPU_TYPE, CPU_TYPE = "ecs.gn7i-c8g1.2xlarge", "ecs.g7.large"
@@ -88,14 +88,15 @@ class AlibabaWorld:
         self.clock, self.server, self.fake, self.words = clock, server, fake, WORDS
         self._regions = regions
         self.cloud: Cloud = self.another(regions)
-        for name, kind, spot in (
-            (TEMPLATE, GPU_TYPE, "NoSpot"),
-            (CPU_TEMPLATE, CPU_TYPE, "NoSpot"),
-            (SPOT_TEMPLATE, GPU_TYPE, "SpotWithPriceLimit"),
+        for name, kind, paid in (
+            (TEMPLATE, GPU_TYPE, {}),
+            (CPU_TEMPLATE, CPU_TYPE, {}),
+            (SPOT_TEMPLATE, GPU_TYPE, {"spot": "SpotWithPriceLimit"}),
+            (RESERVED_TEMPLATE, GPU_TYPE, {"reservation": "crp-1"}),
         ):
             for region in self.regions:
                 own = f"lt-{region}-{name}"
-                self.fake.state.templates[own] = Template(id=own, name=name, region=region, types=[kind], spot=spot)
+                self.fake.state.templates[own] = Template(id=own, name=name, region=region, types=[kind], **paid)
 
     def anew(self) -> AlibabaCloud:
         """The same regions, in a process that has just begun."""

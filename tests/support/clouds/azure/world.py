@@ -94,7 +94,10 @@ class AzureWorld:
         self.templates = {
             "gpu-node": self._template("gpu-node", sizes.GPU),
             "cpu-node": self._template("cpu-node", sizes.CPU),
-            "spot-node": self._template("spot-node", sizes.GPU, spot=True),
+            "spot-node": self._template("spot-node", sizes.GPU, priority="Spot", evictionPolicy="Delete"),
+            "reserved-node": self._template(
+                "reserved-node", sizes.GPU, capacityReservation={"capacityReservationGroup": {"id": f"/x/{RG}/held"}}
+            ),
         }
         self.cloud: Cloud = self.connect()
 
@@ -230,9 +233,9 @@ class AzureWorld:
         """The connection breaks after the effect."""
         self.server.plan.strike(Fault.RESET_AFTER, when(operation=OPERATIONS[call][0]))
 
-    def _template(self, name: str, size: str, *, spot: bool = False) -> TemplateSettings:
+    def _template(self, name: str, size: str, **properties: object) -> TemplateSettings:
         path, body = self.folder / f"{name}.json", a_body(size)
-        body["properties"] |= {"priority": "Spot", "evictionPolicy": "Delete"} if spot else {}
+        body["properties"] |= properties
         path.write_text(json.dumps(body))
         return TemplateSettings(body=str(path), resource_group=RG)
 

@@ -27,6 +27,8 @@ TYPES: Mapping[str, tuple[str, int, int]] = {
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+# Of an instance as of its template.
+_AS_WRITTEN = ("guestAccelerators", "description", "metadata", "reservationAffinity")
 
 
 class RefusedError(Exception):
@@ -133,7 +135,7 @@ class Project:
             "disks": [{"type": "PERSISTENT", "boot": True, "index": 0, "source": disk}, *scratch],
             "networkInterfaces": [{"name": "nic0", "networkIP": f"10.128.0.{len(self.machines) % 250 + 2}"}],
             "metadata": {"kind": "compute#metadata", "items": []},
-            **{key: properties[key] for key in ("guestAccelerators", "description", "metadata") if key in properties},
+            **{key: properties[key] for key in _AS_WRITTEN if key in properties},
         }
         if properties.get("scheduling"):
             told["scheduling"] = {**told["scheduling"], **properties["scheduling"]}

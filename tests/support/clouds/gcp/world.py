@@ -28,7 +28,7 @@ from tests.support.clouds.server import CloudServer, serving
 from tests.support.fakes.cloud_worlds import FLEET, Words
 
 REGION, ZONE, PROJECT = "us-central1", "us-central1-a", "gpu-lab"
-TEMPLATE, CPU_TEMPLATE, SPOT_TEMPLATE = "gpu-node", "cpu-node", "spot-node"
+TEMPLATE, CPU_TEMPLATE, SPOT_TEMPLATE, RESERVED_TEMPLATE = "gpu-node", "cpu-node", "spot-node", "reserved-node"
 _API = "compute.instances."
 CALLS = {
     "stop": f"{_API}stop",
@@ -50,8 +50,14 @@ REFUSALS: Mapping[type[CloudError], tuple[int, str, str]] = {
 
 
 def add_templates(project: Project) -> None:
-    """Of a machine with a GPU, of one without, and of a spot machine."""
-    for name, kind in ((TEMPLATE, "g2-standard-4"), (CPU_TEMPLATE, "e2-standard-2"), (SPOT_TEMPLATE, "g2-standard-4")):
+    """Of a machine with a GPU, of one without, of a spot machine, and of one in a reservation."""
+    held = {"consumeReservationType": "SPECIFIC_RESERVATION", "key": "googleapis.com/reservation-name", "values": ["r"]}
+    paid: dict[str, dict[str, object]] = {
+        SPOT_TEMPLATE: {"scheduling": {"provisioningModel": "SPOT"}},
+        RESERVED_TEMPLATE: {"reservationAffinity": held},
+    }
+    for name in (TEMPLATE, CPU_TEMPLATE, SPOT_TEMPLATE, RESERVED_TEMPLATE):
+        kind = "e2-standard-2" if name == CPU_TEMPLATE else "g2-standard-4"
         path = f"global/instanceTemplates/{name}"
         project.templates[path] = {
             "kind": "compute#instanceTemplate",
@@ -61,7 +67,7 @@ def add_templates(project: Project) -> None:
             "properties": {
                 "machineType": kind,
                 "labels": {"team": "vision"} if name == "labelled" else {},
-                **({"scheduling": {"provisioningModel": "SPOT"}} if name == SPOT_TEMPLATE else {}),
+                **paid.get(name, {}),
             },
         }
 

@@ -50,6 +50,7 @@ WORDS = Words(
     machine_type=GPU_TYPE,
     larger_type="GN10Xp.20XLARGE320",
     no_template="lt-notthere",
+    reserved_template=None,
     nowhere="ins-notthere",
     no_group="asg-notthere",
     volume_type="CLOUD_PREMIUM",

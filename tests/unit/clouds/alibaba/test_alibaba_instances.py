@@ -85,3 +85,14 @@ def test_no_odd_member_hides_the_other_machines_or_looks_sound(changed: dict[str
             assert described["Status"] in {"Running", "Stopped", "Stopping", "Starting", "Pending"}
             assert node.launched_at is not None
             assert node.zone
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"), [("2026-01-05T00:30Z", [30.0]), ("2026-01-05T00:30:00Z", [30.0]), ("", []), ("soon", [])]
+)
+def test_an_automatic_release_is_a_notice(text: str, minutes: list[float]) -> None:
+    """Somebody has set it; it ends the machine."""
+    (node,) = nodes({**WHOLE, "AutoReleaseTime": text})
+
+    assert [(each.at - NOW).total_seconds() / 60 for each in node.announced or ()] == minutes
+    assert all(each.ends for each in node.announced or ())

@@ -24,6 +24,7 @@ def test_a_launch_names_its_offer_and_only_what_was_written() -> None:
         "template": "lt-s",
         "version": "$Default",
         "instance_type": "g6.xlarge",
+        "zone": SPOT_A.zone,
         "subnet": "subnet-a",
         "offer": "spot-a",
         "capacity": "spot",
@@ -52,7 +53,6 @@ def test_a_node_is_of_the_offer_that_it_may_be_from() -> None:
         ({"sure": replace(SURE, template=None)}, None, "never", "offers.sure.template"),
         ({"sure": replace(SURE, instance_type=None)}, None, "never", "offers.sure.instance_type"),
         (OFFERS, MixRules(over_provision=1), "any", "capacity.over_provision"),
-        (OFFERS, None, "batch", "interruptible"),
     ],
     ids=[
         "never interrupted",
@@ -62,7 +62,6 @@ def test_a_node_is_of_the_offer_that_it_may_be_from() -> None:
         "no template",
         "no type",
         "a spare",
-        "a deadline",
     ],
 )
 def test_what_is_wrong_together_is_named(

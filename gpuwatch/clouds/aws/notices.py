@@ -1,0 +1,126 @@
+"""What EC2's lists say of the end of machines: scheduled events, spot requests, Capacity Blocks.
+
+An agent sees most of it within seconds on its own machine (`agent/metadata/aws.py`). These lists also know machines
+with a silent agent, or with one that is read through a Prometheus, and the end of a Capacity Block, which no metadata
+shows.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from gpuwatch.clouds import AuthFailedError, CloudError
+from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.spot import Requests
+from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
+from gpuwatch.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.literals import EventCodeType
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+log = logging.getLogger(__name__)
+
+# Of InstanceStatusEvent.Code those after which the machine does not go on; reboots and maintenance leave it.
+_ENDING: "Sequence[EventCodeType]" = ("instance-retirement", "instance-stop")
+_OVER = ("[Completed]", "[Canceled]")  # at the begin of an event's description
+# Status.Code of a spot request within the two minutes of an interruption notice ("Spot request status codes").
+_MARKED = {"marked-for-termination": "terminate", "marked-for-stop": "stop"}
+_SPOT_NOTICE = timedelta(minutes=2)
+# "Capacity Blocks for ML": instances are terminated from 30 minutes before the end on.
+_BLOCK, _BLOCK_ENDS_BEFORE = "capacity-block", timedelta(minutes=30)
+_ASK_AGAIN_SECONDS = 600.0  # after a call that is not allowed: the permission is younger than many a policy
+
+Found = dict[str, list[CloudNotice]]
+
+
+class Notices:
+    """By place: what is about to end there. No answer is a doubt, and no reason to leave a machine out."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Nothing has been asked."""
+        self._clock = clock
+        self._denied: dict[tuple[str, str], float] = {}  # place and call: when to ask again, of the monotonic clock
+
+    def of(
+        self, place: Region, instances: "Sequence[InstanceTypeDef]", requests: Requests
+    ) -> dict[str, tuple[CloudNotice, ...] | None]:
+        """The notices of each of these instances by its id; None: nobody knows whether it has any."""
+        now = self._clock.now()
+        events = self._asked(place, "DescribeInstanceStatus", lambda: _events(place, now)) if instances else {}
+        blocks = [each for each in instances if each.get("InstanceLifecycle") == _BLOCK]
+        ends = (
+            self._asked(place, "DescribeCapacityReservations", lambda: _block_ends(place, blocks, now))
+            if blocks
+            else {}
+        )
+        in_blocks = {each["InstanceId"] for each in blocks}
+        found: dict[str, tuple[CloudNotice, ...] | None] = {}
+        for instance in instances:
+            name = instance["InstanceId"]
+            known = [*_of_spot(instance, requests, now), *(events or {}).get(name, ()), *(ends or {}).get(name, ())]
+            doubt = events is None or (ends is None and name in in_blocks)
+            found[name] = None if doubt and not known else tuple(known)
+        return found
+
+    def _asked(self, place: Region, call: str, ask: Callable[[], Found]) -> Found | None:
+        """An answer; None: there was none. What is not allowed is said once, and asked for again after a while."""
+        key = (place.name, call)
+        if self._denied.get(key, 0.0) > self._clock.monotonic():
+            return None
+        try:
+            found = ask()
+        except CloudError as error:
+            if isinstance(error, AuthFailedError):
+                if key not in self._denied:
+                    log.warning("What EC2 will end in %s is known by agents alone: %s", place.name, error)
+                self._denied[key] = self._clock.monotonic() + _ASK_AGAIN_SECONDS
+            return None
+        self._denied.pop(key, None)
+        return found
+
+
+def _events(place: Region, now: datetime) -> Found:
+    """Scheduled events that end a machine. Source: DescribeInstanceStatus by event.code, to its last page."""
+    found: Found = {}
+    pages = place.reading.ec2.get_paginator("describe_instance_status")
+    with place.asking("DescribeInstanceStatus"):
+        for page in pages.paginate(Filters=[{"Name": "event.code", "Values": list(_ENDING)}]):
+            for status in page["InstanceStatuses"]:
+                for event in status.get("Events", ()):
+                    code, begins = event.get("Code", ""), event.get("NotBefore")
+                    if code in _ENDING and begins is not None and not event.get("Description", "").startswith(_OVER):
+                        notice = _notice(NoticeKind.MAINTENANCE, code, begins, now)
+                        found.setdefault(status["InstanceId"], []).append(notice)
+    return found
+
+
+def _block_ends(place: Region, instances: "Iterable[InstanceTypeDef]", now: datetime) -> Found:
+    """When the blocks of these instances end. Source: DescribeCapacityReservations by end-date-type."""
+    ends: dict[str, datetime] = {}
+    pages = place.reading.ec2.get_paginator("describe_capacity_reservations")
+    with place.asking("DescribeCapacityReservations"):
+        for page in pages.paginate(Filters=[{"Name": "end-date-type", "Values": ["limited"]}]):
+            for each in page["CapacityReservations"]:
+                if each.get("EndDate") is not None:
+                    ends[each["CapacityReservationId"]] = each["EndDate"]
+    found: Found = {}
+    for instance in instances:
+        end = ends.get(instance.get("CapacityReservationId", ""))
+        if end is not None:
+            notice = _notice(NoticeKind.TERMINATION, "capacity-block-end", end - _BLOCK_ENDS_BEFORE, now)
+            found[instance["InstanceId"]] = [notice]
+    return found
+
+
+def _of_spot(instance: "InstanceTypeDef", requests: Requests, now: datetime) -> Iterator[CloudNotice]:
+    """The interruption of a spot instance, by its request; one that hibernates has no two minutes."""
+    request = requests.get(instance.get("SpotInstanceRequestId", ""))
+    if request is not None and request.status in _MARKED and request.status_at is not None:
+        action, ends = _MARKED[request.status], request.status_at + _SPOT_NOTICE
+        yield _notice(NoticeKind.SPOT_INTERRUPTION, action, ends, now)
+
+
+def _notice(kind: NoticeKind, action: str, deadline: datetime, now: datetime) -> CloudNotice:
+    return CloudNotice(kind=kind.value, action=action, deadline=deadline.astimezone(UTC), seen_at=now)
