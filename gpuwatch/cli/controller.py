@@ -22,6 +22,7 @@ from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.recall import recall
 from gpuwatch.controller.round import ControllerContext, Round, step
+from gpuwatch.controller.slurm.scontrol import Scontrol
 from gpuwatch.controller.timings import Timings, timed
 from gpuwatch.controller.web.serve import Observers, make_observers, make_server
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
@@ -120,6 +121,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
             timings=timings,
             interval_seconds=settings.interval,
             cluster=cluster,
+            slurm=Scontrol(settings.slurm) if settings.slurm.configured else None,
         )
     finally:
         ledger.close()

@@ -21,7 +21,7 @@ _FEW_SIGNALS, _FEW_ENTRIES = 4, 3  # that the short text shows
 # How far the evidence of a state is above what says idle; the signals that decided come first.
 _RANK = {state: rank for rank, state in enumerate(State)}
 
-# What comes next for a Kubernetes node: "It is …".
+# What comes next for a node of Kubernetes or Slurm: "It is …".
 _ON_CLUSTER = {
     Verb.CORDON: "cordoned",
     Verb.DRAIN: "drained",
@@ -31,6 +31,8 @@ _ON_CLUSTER = {
     Verb.EVICT: "drained for its health",
     Verb.MARK: "marked as in use",
     Verb.UNMARK: "no longer marked as in use",
+    Verb.SLURM_DRAIN: "drained in Slurm for its health",
+    Verb.SLURM_RESUME: "resumed in Slurm",
 }
 
 

@@ -15,6 +15,8 @@ from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.config import agent_alone
 from gpuwatch.controller.observe import settings as signal_settings
 from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.slurm import settings as slurm_settings
+from gpuwatch.controller.slurm.settings import SlurmSettings
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.kubernetes import settings as kubernetes_settings
@@ -72,6 +74,7 @@ class Settings:
         Setting("Several clouds by names of your choice, in place of the section `cloud`; all in one fleet."),
     ] = field(default_factory=dict)
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    slurm: SlurmSettings = field(default_factory=SlurmSettings)
     signals: ObserveSettings = field(default_factory=ObserveSettings)
     pools: Annotated[
         dict[str, PoolRules],
@@ -185,6 +188,8 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     )
     yield from _of_clouds(settings)
     yield from kubernetes_settings.contradictions(settings.kubernetes)
+    yield from slurm_settings.contradictions(settings.slurm)
+    yield from validation.unknown(settings.pools, ((("slurm", "pools"), each) for each in settings.slurm.pools))
     yield from validation.unknown(
         settings.pools, ((("kubernetes", "pools"), each) for each in settings.kubernetes.pools)
     )

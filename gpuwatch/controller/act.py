@@ -28,6 +28,7 @@ from gpuwatch.controller import cluster_calls, workload_calls
 from gpuwatch.controller.context import Act, ControllerContext, Missing
 from gpuwatch.controller.offers import NextOffers
 from gpuwatch.controller.settle import given_up
+from gpuwatch.controller.slurm import calls as slurm_calls
 from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.ledger import LeadLostError
 from gpuwatch.model.decision import (
@@ -52,7 +53,7 @@ from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.looked_again import looked_again
 from gpuwatch.model.promise import arguments_of, promise_of
-from gpuwatch.model.verbs import ASKED_LAST, ENDS, OF_CLUSTER
+from gpuwatch.model.verbs import ASKED_LAST, ENDS, OF_CLUSTER, OF_SLURM
 from gpuwatch.policies import capacity
 
 log = logging.getLogger(__name__)
@@ -89,13 +90,14 @@ def execute(
     workload_calls.close_gone(parts, observation, round_id)
     _drop_unenrolled(parts, observation, round_id)
     tried: tuple[Step, ...] = ()
-    denied, broken = 0, False
+    denied, broken, slurm_broken = 0, False, False
     offers = NextOffers(parts, observation, reviews)
     waiting = deque(review for review in reviews if review.allowed)
     while waiting:
         review = offers.before(waiting.popleft())
         of_cluster = review is not None and (review.step.verb in OF_CLUSTER or is_workload(review.step.node_id))
-        if review is None or (of_cluster and broken):
+        of_slurm = review is not None and review.step.verb in OF_SLURM
+        if review is None or (of_cluster and broken) or (of_slurm and slurm_broken):
             continue
         outcome = _act(parts, observation, review, round_id, tried)
         yield Act(review=review, outcome=outcome)
@@ -106,9 +108,11 @@ def execute(
             # about the others.
             denied_all = {Status.DENIED} if review.step.verb in OF_CLUSTER else set()
             broken = outcome.status in _BREAKERS | denied_all
+        elif of_slurm:
+            slurm_broken = outcome.status in _BREAKERS | {Status.DENIED}
         else:
             denied = denied + 1 if outcome.status is Status.DENIED else 0
-        if not of_cluster and (outcome.status in _BREAKERS or denied == _DENIED_IN_A_ROW):
+        if not (of_cluster or of_slurm) and (outcome.status in _BREAKERS or denied == _DENIED_IN_A_ROW):
             log.warning("No further calls in this round: %s", outcome.detail)
             return
         if review.step.verb in LETS_GO | ENDS | ADDITIONS and outcome.status is not Status.CANCELLED:
@@ -206,8 +210,8 @@ def _arguments(parts: ControllerContext, observation: Observation, review: Revie
 
 
 def _same(arguments: Mapping[str, str], move: Step) -> bool:
-    """Whether a growth is of the size, and an end of the pods, that the guard has allowed."""
-    return move.verb not in {Verb.GROW, Verb.RELEASE} or dict(arguments) == dict(move.arguments)
+    """Whether a growth is of the size, an end of the pods, a drain in Slurm of the node, that the guard has allowed."""
+    return move.verb not in {Verb.GROW, Verb.RELEASE} | OF_SLURM or dict(arguments) == dict(move.arguments)
 
 
 def _whose(parts: ControllerContext, observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
@@ -240,6 +244,8 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
         return "the cloud no longer lists it"
     seen = observation.fleet.find(node_id)
     looked = cluster_calls.looked_at(parts, node, None if seen is None else seen.kubernetes)
+    if not isinstance(looked, str):
+        looked = slurm_calls.looked_at(parts, looked, None if seen is None else seen.slurm)
     if isinstance(looked, str):
         return looked
     node = looked
@@ -310,6 +316,8 @@ def _ask(parts: ControllerContext, intent: Intent, observation: Observation, per
         return workload_calls.asked(parts, intent, permit)
     if intent.verb in OF_CLUSTER:
         return cluster_calls.asked(parts, intent, permit)
+    if intent.verb in OF_SLURM:
+        return slurm_calls.asked(parts, intent, permit)
     if intent.verb is Verb.STOP:
         cloud.stop(node_id, key, permit=permit)
     elif intent.verb is Verb.TERMINATE:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from gpuwatch.clouds import Cloud
 from gpuwatch.controller.clock_steps import ClockSteps
 from gpuwatch.controller.observe import NodeReportSource
+from gpuwatch.controller.slurm import SlurmCluster
 from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
 from gpuwatch.kubernetes import Cluster
@@ -66,6 +67,7 @@ class ControllerContext:
     ledger: RoundLedger
     rules: Rulebook
     cluster: Cluster | None = None  # None: no Kubernetes cluster is in the settings
+    slurm: SlurmCluster | None = None  # None: no Slurm cluster is in the settings
     prices: Callable[[PriceKey, datetime], Price | None] = lambda _hire, _now: None
     meter: Callable[[Observation], Iterable[Row]] | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()

@@ -17,6 +17,7 @@ from gpuwatch.controller.observe.ended import ended
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.offers_past import offers_past
 from gpuwatch.controller.settle import reconcile
+from gpuwatch.controller.slurm.join import shown, with_slurm
 from gpuwatch.controller.startup_pause import begin, cautious, with_foreign
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard import workloads as workload_guard
@@ -81,6 +82,7 @@ def observe(parts: ControllerContext) -> Observation:
     expressions = [query for query in queries if query.expression is not None]
     listed = Fleet(observed_at=parts.clock.now(), nodes=nodes, groups=groups, named=named)
     measures = parts.signals.measure(listed, expressions) if expressions else ()
+    in_slurm = shown(parts.slurm)
     fleet = replace(
         parts.signals.observe(nodes),
         groups=groups,
@@ -89,6 +91,7 @@ def observe(parts: ControllerContext) -> Observation:
         silent=outlook.silent,
     )
     fleet = with_cluster(fleet, None if parts.cluster is None else parts.cluster.view())
+    fleet = with_slurm(fleet, in_slurm)
     from_agents = [query for query in queries if query.expression is None]
     measures += parts.signals.measure(fleet, from_agents) if from_agents else ()
     now = parts.clock.now()
@@ -140,6 +143,7 @@ def _memory(parts: ControllerContext, fleet: Fleet) -> timedelta:
         waits += [rules.cooldown_out, rules.cooldown_in, rules.stabilisation]
         nodes = parts.rules.pool(pool).kubernetes
         waits += [nodes.drain_rest + 2 * nodes.drain_timeout, nodes.pods.rest]
+        waits += [] if parts.slurm is None else [parts.rules.pool(pool).health.drain_rest]
         waits += [replacement.WINDOW_SECONDS] if parts.rules.pool(pool).health.action == "replace" else []
     return timedelta(seconds=max(waits))
 

@@ -19,6 +19,7 @@ from gpuwatch.controller import cluster_calls, workload_calls
 from gpuwatch.controller.absence import is_gone
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launches import Found, Launches
+from gpuwatch.controller.slurm import calls as slurm_calls
 from gpuwatch.ledger.attempts import launched
 from gpuwatch.model.decision import (
     ADDITIONS,
@@ -33,7 +34,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import is_workload
-from gpuwatch.model.verbs import ENDS, OF_CLUSTER, RECORDS
+from gpuwatch.model.verbs import ENDS, OF_CLUSTER, OF_SLURM, RECORDS
 
 __all__ = ["MAX_ATTEMPTS", "MAX_REFUSALS", "SETTLE_TIMEOUT", "given_up", "reconcile"]
 
@@ -76,6 +77,8 @@ def _became(parts: ControllerContext, entry: OpenIntent, launches: Launches) -> 
         found = workload_calls.became(parts, entry)
     elif entry.intent.verb in OF_CLUSTER:
         found = cluster_calls.became(parts, entry)
+    elif entry.intent.verb in OF_SLURM:
+        found = slurm_calls.became(parts, entry)
     else:
         found = _of_node(parts, entry)
     if entry.last is not None and (found is None or found[0] in NOT_DONE) and _exhausted(entry):

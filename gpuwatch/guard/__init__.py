@@ -20,6 +20,7 @@ from gpuwatch.guard import (
     owner_limits,
     ownership,
     rate_limits,
+    slurm,
 )
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
 from gpuwatch.guard.consent import untried
@@ -66,6 +67,8 @@ _UNDO = frozenset({Verb.UNCORDON})
 # The cordon of a node with a failing GPU, and the eviction of its pods: neither prepares a removal.
 _MOVES = frozenset({Verb.EVICT})
 _SICK = frozenset({Verb.QUARANTINE}) | _MOVES
+# The drain of such a node in Slurm, and its end.
+_SLURM = frozenset({Verb.SLURM_DRAIN, Verb.SLURM_RESUME})
 # The cordon and drain of a node that its cloud is about to take.
 _TAKEN = frozenset({Verb.EVACUATE})
 # What another autoscaler is told about its own nodes.
@@ -80,10 +83,10 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "paused": (_ALL - _UNDO, ownership.paused),
     "not_enrolled": (_ALL - _UNDO, ownership.not_enrolled),
     "other_ledger": (_ALL - _NO_NODE - _UNDO, ownership.other_ledger),
-    "protected": (_LET_GO | ADDITIONS | _MOVES, ownership.protected),
+    "protected": (_LET_GO | ADDITIONS | _MOVES | _SLURM, ownership.protected),
     "snoozed": (_LET_GO | _MOVES, ownership.snoozed),
-    "unknown_pool": (_LET_GO | ADDITIONS | _SICK | _TAKEN, ownership.unknown_pool),
-    "other_cloud": (_LET_GO | ADDITIONS | _SICK | _TAKEN, ownership.other_cloud),
+    "unknown_pool": (_LET_GO | ADDITIONS | _SICK | _SLURM | _TAKEN, ownership.unknown_pool),
+    "other_cloud": (_LET_GO | ADDITIONS | _SICK | _SLURM | _TAKEN, ownership.other_cloud),
     "residency": (ADDITIONS, launches.residency),
     "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
     "cluster_unknown": (_LET_GO | _SICK | _MARKS | _TAKEN, kubernetes.cluster_unknown),
@@ -93,6 +96,10 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "not_ours": (_UNDO, kubernetes.not_ours),
     "quarantine": (frozenset({Verb.QUARANTINE}), kubernetes_sick.quarantine),
     "eviction": (_MOVES, kubernetes_sick.eviction),
+    "slurm_power": (_LET_GO | ADDITIONS, slurm.slurm_power),
+    "slurm_node": (_LET_GO, slurm.slurm_node),
+    "slurm_drain": (frozenset({Verb.SLURM_DRAIN}), slurm.slurm_drain),
+    "slurm_resume": (frozenset({Verb.SLURM_RESUME}), slurm.slurm_resume),
     "mark": (_MARKS, kubernetes_sick.mark),
     "cloud_notice": (_TAKEN, kubernetes.cloud_notice),
     "pods_stay": (_LET_GO, kubernetes.pods_stay),
@@ -109,7 +116,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "start_consent": (frozenset({Verb.START}), launches.start_consent),
     "not_stopped_by_us": (_LET_GO, activity.not_stopped_by_us),
     "unknown": (_LET_GO, activity.unknown),
-    "stale": (_LET_GO | _SICK | _MARKS, activity.stale),
+    "stale": (_LET_GO | _SICK | _SLURM | _MARKS, activity.stale),
     "busy": (_LET_GO, activity.busy),
     "gpus_missing": (_LET_GO, activity.gpus_missing),
     "warm_up": (_LET_GO, activity.warm_up),
@@ -190,7 +197,7 @@ def review(observation: Observation, decisions: Sequence[Decision], rules: Ruleb
         others = [each for each in granted if each.verb is not Verb.GROW or each.node_id != step.node_id]
         case = case_of(step, observation, pool, rules, frozen=frozen.get(pool), granted=tuple(others))
         result = largest(case, judge)
-        if step.verb in LETS_GO | ADDITIONS | _SICK and result.allowed:
+        if step.verb in LETS_GO | ADDITIONS | _SICK | _SLURM and result.allowed:
             granted[:] = [*others, result.step]
         return result
 

@@ -26,10 +26,10 @@ from gpuwatch.ledger.tables import (
     WISHES,
 )
 from gpuwatch.model.decision import FINAL, Status, Verb
-from gpuwatch.model.verbs import OF_CLUSTER, RECORDS
+from gpuwatch.model.verbs import OF_CLUSTER, OF_SLURM, RECORDS
 
 SHIELDING = frozenset({Verb.PROTECT, Verb.UNPROTECT})
-BESIDE_NOTICES = SHIELDING | OF_CLUSTER | RECORDS  # they neither give nor end a notice
+BESIDE_NOTICES = SHIELDING | OF_CLUSTER | OF_SLURM | RECORDS  # they neither give nor end a notice
 ENDS_STOP = (Verb.STOP, Verb.START, Verb.TERMINATE)
 _WISHES_COMPARED = timedelta(days=7)  # compaction drops them after eight
 _ROWS_AT_ONCE = 100

@@ -49,9 +49,9 @@ from gpuwatch.model.kubernetes import target_of
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
-from gpuwatch.model.verbs import ENDS, OF_CLUSTER, RECORDS
+from gpuwatch.model.verbs import ENDS, OF_CLUSTER, OF_SLURM, RECORDS
 
-CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER | ENDS | RECORDS
+CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER | OF_SLURM | ENDS | RECORDS
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)

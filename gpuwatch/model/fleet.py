@@ -11,6 +11,7 @@ from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.model.silence import Silence
+from gpuwatch.model.slurm import SlurmNode, SlurmView
 from gpuwatch.model.tally import Tally
 
 # The pool of a node whose tags name none; it has rules even where the settings name no pool.
@@ -204,8 +205,9 @@ class Node:
     that. `cloud` is the name of its cloud in the settings, "" where they name none. In the state UNKNOWN `unseen` is
     why its cloud does not show it now, and `last_shown` the state that it showed last, where that is known.
     `kubernetes` is the node object of the cluster that it is a node of; None: it is in none that gpuwatch knows.
-    `announced` is what its cloud's lists say of its end, None where they gave no answer about that. `cloud_notice` is
-    why it is no capacity any more though it may still run: its cloud is about to take it.
+    `slurm` is its node in Slurm, where its pool is one of Slurm's. `announced` is what its cloud's lists say of its end,
+    None where they gave no answer about that. `cloud_notice` is why it is no capacity any more though it may still run:
+    its cloud is about to take it.
     """
 
     id: str
@@ -236,6 +238,7 @@ class Node:
     last_shown: NodeState | None = None
     kubernetes: KubernetesNode | None = None
     announced: tuple[CloudNotice, ...] | None = ()
+    slurm: SlurmNode | None = None
     cloud_notice: CloudNotice | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)
@@ -247,10 +250,11 @@ class Node:
 
     @property
     def sound(self) -> bool:
-        """Whether work can be given to it: it runs, is known, stays, no cordon, no GPU failing or in a deadlock."""
+        """Whether work can be given to it: it runs, is known, stays, no cordon or drain, no GPU failing or stalled."""
         verdict = self.signal.verdict
         cordoned = self.cloud_notice is not None or (self.kubernetes is not None and self.kubernetes.unschedulable)
-        if self.state is not NodeState.RUNNING or verdict is None or cordoned:
+        drained = self.slurm is not None and not self.slurm.takes_jobs
+        if self.state is not NodeState.RUNNING or verdict is None or cordoned or drained:
             return False
         state = verdict.activity.state
         if state is State.UNKNOWN or state is State.STALLED:
@@ -327,7 +331,8 @@ class PoolView:
 class Fleet:
     """What one round observed, and when. `named` are pools that may be empty yet.
 
-    `places`: parts of clouds that ever answered; `silent`: those that do not now; `cluster`: Kubernetes, if configured.
+    `places`: parts of clouds that ever answered; `silent`: those that do not now. `cluster` is
+    Kubernetes and `slurm` Slurm, if configured.
     `ended`: ids of machines that were launched a moment ago, and that have ended by their cloud's own word.
     """
 
@@ -339,6 +344,7 @@ class Fleet:
     silent: tuple[Silence, ...] = ()
     ended: tuple[str, ...] = ()
     cluster: ClusterView | None = None
+    slurm: SlurmView | None = None
 
     def node(self, node_id: str) -> Node | None:
         """The node of that id, or of that name where the name is unique."""

@@ -29,6 +29,8 @@ class Verb(StrEnum):
     EVICT = "evict"  # pods of such a node are asked to go, each by an eviction; the node stays
     MARK = "mark"  # on a node of another autoscaler: that it must not go
     UNMARK = "unmark"  # of a mark of our own
+    SLURM_DRAIN = "slurm_drain"  # Slurm gives a node with a failing GPU no new jobs: those on it run to their end
+    SLURM_RESUME = "slurm_resume"  # of a drain of our own: the node is well
 
 
 REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
@@ -42,6 +44,8 @@ ENDS = REMOVALS | {Verb.RELEASE}
 ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
 # What is asked of a cluster's API server, and of no cloud.
 OF_CLUSTER = PREPARES | {Verb.UNCORDON, Verb.QUARANTINE, Verb.EVACUATE, Verb.EVICT, Verb.MARK, Verb.UNMARK}
+# What is asked of Slurm, and of no cloud.
+OF_SLURM = frozenset({Verb.SLURM_DRAIN, Verb.SLURM_RESUME})
 # What may end somebody's work: cloud, cluster and agent are asked a last time before it.
 ASKED_LAST = LETS_GO | ENDS | {Verb.EVICT}
 # What the cloud does by itself: written down, and nothing else. Nobody decides it.

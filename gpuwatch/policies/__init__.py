@@ -28,6 +28,7 @@ from gpuwatch.policies import (
     scale_in_protection,
     scaling,
     schedule,
+    slurm_sick,
     stuck_actions,
     unknown_pool,
 )
@@ -339,7 +340,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         pool=pool,
         steps=tuple(
             [
-                replacement.noted(step, observation, rules.health)
+                replacement.noted(slurm_sick.stepped(step, observation, rules.health), observation, rules.health)
                 for step in kubernetes.stepped(steps, observation, rules)
             ]
         ),

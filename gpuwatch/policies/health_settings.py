@@ -21,7 +21,8 @@ class HealthRules:
         Literal["tell", "cordon", "drain", "replace"],
         Setting(
             "What happens to a node with a failing GPU. tell: metrics, alerts and the page say so. cordon: a "
-            "Kubernetes node gets no new pods until it is well, and its pods stay. drain: pods that may go are also "
+            "Kubernetes node gets no new pods until it is well, and its pods stay; a Slurm node is drained, and its "
+            "jobs run to their end. drain: pods that may go are also "
             "moved to other nodes. replace: also, a machine that is terminated as idle while its GPU is failing comes "
             "back as a new one; it needs `idle.action: terminate`."
         ),
@@ -64,6 +65,12 @@ class HealthRules:
             "only from a node that is proven idle."
         ),
     ] = False
+    drain_rest: Annotated[
+        Seconds,
+        Ge(0),
+        Floor(600, or_none=True),
+        Setting("So long after its drain in Slurm a sick node that somebody has resumed is not drained again."),
+    ] = 86400.0
     max_replacements_per_day: Annotated[
         int, Ge(0), Setting("So many machines of the pool come back within 24 h for sick ones, at most.")
     ] = 2

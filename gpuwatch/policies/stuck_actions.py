@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpuwatch.model.decision import REMOVALS, SETTLE_TIMEOUT, Advice, Done, Observation, OpenIntent, Reason, Status
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.verbs import OF_CLUSTER
+from gpuwatch.model.verbs import OF_CLUSTER, OF_SLURM
 
 
 def advice(observation: Observation, pool: str) -> Iterator[Advice]:
@@ -34,6 +34,12 @@ def _hangs(observation: Observation, entry: OpenIntent) -> Reason:
             f"`kubectl describe node {name}`; docs/runbooks/controller.md#gpuwatchledgerunsettled says what to do."
         )
         return Reason(code="unsettled", sentence=sentence)
+    if intent.verb in OF_SLURM:
+        name = intent.arguments.get("slurm_node", intent.node_id)
+        sentence = (
+            f"Its {intent.verb.value} was asked for {age} ago, and nobody knows whether Slurm has carried it out. "
+        )
+        return Reason(code="unsettled", sentence=f"{sentence}Look at `scontrol show node {name}`.")
     sentence = (
         f"Its {intent.verb.value} was asked for {age} ago and is not finished{seen}. It blocks no other "
         "machine. Look at it in the cloud's console; "

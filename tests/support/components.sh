@@ -6,6 +6,9 @@ set -u
 # What no Debian package has, and Go builds: etcd and kube-apiserver. It names what it cannot build.
 "${PYTHON:-python3}" "$(dirname "$0")/kubernetes_programs.py" || true
 
+# Slurm's controller, which is unpacked beside the system.
+sh "$(dirname "$0")/slurm_programs.sh" || echo "Could not unpack Slurm from Debian's packages; its tests are skipped."
+
 missing() {
     {
     for pair in cc:gcc chromium:chromium prometheus:prometheus promtool:prometheus victoria-metrics:victoria-metrics \

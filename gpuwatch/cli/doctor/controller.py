@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.cli.doctor import certificates, cloud, host, kubernetes, ledger, ports, signals, tags
+from gpuwatch.cli.doctor import certificates, cloud, host, kubernetes, ledger, ports, signals, slurm, tags
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.cli.doctor.runner import Check
@@ -47,6 +47,7 @@ CHECKS: tuple[Check[ControllerCase], ...] = (
     Check(name="agents", look=signals.agents, seconds=_CLOUD_SECONDS),
     Check(name="prometheus", look=signals.prometheus, seconds=_CLOUD_SECONDS),
     Check(name="kubernetes", look=kubernetes.cluster, seconds=_CLOUD_SECONDS),
+    Check(name="slurm", look=slurm.cluster, seconds=_CLOUD_SECONDS),
     Check(name="prices", look=cloud.prices, seconds=_CLOUD_SECONDS),
     Check(name="volumes", look=cloud.volumes, seconds=_CLOUD_SECONDS),
     Check(name="ledger", look=ledger.ledger, seconds=30.0),

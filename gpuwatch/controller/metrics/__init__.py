@@ -19,6 +19,7 @@ from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.metrics import money as of_money
 from gpuwatch.controller.metrics import replacement as of_replacement
 from gpuwatch.controller.metrics import rounds as of_rounds
+from gpuwatch.controller.metrics import slurm as of_slurm
 from gpuwatch.controller.metrics.state import Certificates, MetricsState
 from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
@@ -36,6 +37,7 @@ COLLECTED = (
     *of_fleet.FAMILIES,
     *of_money.FAMILIES,
     *of_kubernetes.FAMILIES,
+    *of_slurm.FAMILIES,
     *of_interruptions.FAMILIES,
     *of_replacement.FAMILIES,
 )

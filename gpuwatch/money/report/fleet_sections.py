@@ -28,6 +28,8 @@ _DONE = {
     (Verb.CORDON, Status.SETTLED): "Kubernetes nodes cordoned",
     (Verb.UNCORDON, Status.SETTLED): "Kubernetes nodes uncordoned",
     (Verb.QUARANTINE, Status.SETTLED): "Kubernetes nodes cordoned for their health",
+    (Verb.SLURM_DRAIN, Status.SETTLED): "Slurm nodes drained for their health",
+    (Verb.SLURM_RESUME, Status.SETTLED): "Slurm nodes resumed",
     (Verb.LOST, Status.SETTLED): "taken by their cloud",
     (Verb.EVICT, Status.SETTLED): "evictions of pods from sick nodes",
 }

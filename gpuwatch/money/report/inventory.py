@@ -9,6 +9,8 @@ from decimal import Decimal
 from gpuwatch.model.decision import Decision, Observation, Review, Verb, reason_with_refusals
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.model.health import Health
+from gpuwatch.policies.job_use import JobUse
+from gpuwatch.policies.job_use import unused as unused_jobs
 
 _OF_NO_USE = (State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED)
 _OFF = frozenset({NodeState.STOPPED, NodeState.STOPPING})
@@ -61,6 +63,7 @@ class Inventory:
     ill: tuple[Ill, ...]  # the worst first
     names: Mapping[str, str]  # of all machines, by id
     clouds: Mapping[str, str]  # of those whose clouds have names
+    jobs: tuple[JobUse, ...] = ()  # of Slurm, with GPUs that they do not use; the most expensive first
 
 
 def inventory(observation: Observation, decisions: Sequence[Decision], reviews: Sequence[Review]) -> Inventory:
@@ -110,6 +113,7 @@ def inventory(observation: Observation, decisions: Sequence[Decision], reviews: 
         health=_counted((Health.UNKNOWN if gpu.health is None else gpu.health.state).value for _, gpu in gpus),
         names={node.id: node.name for node in observation.fleet.nodes},
         clouds={node.id: node.cloud for node in observation.fleet.nodes if node.cloud},
+        jobs=unused_jobs(observation),
         ill=tuple(sorted(ill, key=lambda each: (_WORST_FIRST.index(each.health), each.node.id, each.gpu))),
     )
 

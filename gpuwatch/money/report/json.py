@@ -28,9 +28,11 @@ from gpuwatch.money.report.json_types import (
     SavedDocument,
     SavingDocument,
     StepTotal,
+    UnusedJobDocument,
 )
 from gpuwatch.money.report.report import Actions, Line, Report, Step
 from gpuwatch.money.report.sections import headline, title
+from gpuwatch.policies.job_use import JobUse
 
 _CENT = Fraction(1, 100)
 
@@ -61,6 +63,7 @@ def as_object(report: Report) -> ReportDocument:
         "saved": _saved(facts.saved),
         "actions": _actions(facts.actions),
         "machines": None if facts.inventory is None else _machines(facts.inventory),
+        "jobs": [] if facts.inventory is None else [_job(each) for each in facts.inventory.jobs],
         "blocked": facts.blocked,
         "health": None if facts.inventory is None else _health(facts.inventory),
         "budgets": [_budget(state) for state in facts.budgets],
@@ -180,6 +183,19 @@ def _machines(seen: Inventory) -> MachinesDocument:
             }
             for each in seen.standing
         ],
+    }
+
+
+def _job(use: JobUse) -> UnusedJobDocument:
+    return {
+        "job": use.job.id,
+        "user": use.job.user,
+        "node_id": use.node.id,
+        "pool": use.node.pool,
+        "gpus": use.job.gpus,
+        "unused_gpus": use.unused,
+        "held_seconds": use.held_seconds,
+        "usd_per_hour": None if use.usd_per_hour is None else str(use.usd_per_hour),
     }
 
 

@@ -126,6 +126,19 @@ class MachinesDocument(TypedDict):
     stopped: list[StoppedDocument]
 
 
+class UnusedJobDocument(TypedDict):
+    """A running Slurm job with GPUs that it has not used for an hour and more, on one machine."""
+
+    job: str
+    user: str
+    node_id: str
+    pool: str
+    gpus: int
+    unused_gpus: int
+    held_seconds: float
+    usd_per_hour: str | None
+
+
 class SickGpu(TypedDict):
     """A GPU that is not well."""
 
@@ -196,8 +209,8 @@ class MissingDocument(TypedDict):
 class ReportDocument(TypedDict):
     """A report on the days from `since` to before `until`; `over`: they have ended.
 
-    `by` has the slicings. `steps` are hours, days or months, as `unit` says. `blocked` is of the last round.
-    `progress` is null while less than two weeks are metered.
+    `by` has the slicings. `steps` are hours, days or months, as `unit` says. `blocked` is of the last round, and so are
+    `jobs`, those of Slurm. `progress` is null while less than two weeks are metered.
     """
 
     title: str
@@ -216,6 +229,7 @@ class ReportDocument(TypedDict):
     saved: SavedDocument
     actions: ActionsDocument
     machines: MachinesDocument | None
+    jobs: list[UnusedJobDocument]
     health: HealthDocument | None
     budgets: list[ReportBudget]
     forecast: ForecastDocument

@@ -8,7 +8,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import cents_of, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, shown, whole
-from gpuwatch.money.report import fleet_sections, held_section, money_sections
+from gpuwatch.money.report import fleet_sections, held_section, jobs_section, money_sections
 from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, percent, usd
 from gpuwatch.money.report.progress_section import since_we_began
 from gpuwatch.money.report.report import Line, Report, Step
@@ -191,6 +191,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     (OVER_TIME, _over_time),
     ("Waste, by pool and owner", _waste),
     ("Idle machines", fleet_sections.idle),
+    ("GPUs that Slurm jobs hold and do not use", jobs_section.unused),
     ("What holds savings back", held_section.blocked),
     ("Stopped machines", fleet_sections.standing),
     ("Saved", money_sections.saved),

@@ -21,6 +21,7 @@ from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.model.decision import Done, Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.silence import Silence
+from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.policies.replacement import CLOUD, FAILING_SINCE, KIND
@@ -101,7 +102,7 @@ def controller_pages(accept: str) -> list[str]:
             an_intent(desk.ledger, node_id="i-protected")
         done = one_round(parts, seen)
         assert done is not None
-        told = with_a_replacement(with_a_silent_region(with_a_wish(with_an_interruption(done))))
+        told = with_a_slurm_job(with_a_replacement(with_a_silent_region(with_a_wish(with_an_interruption(done)))))
         metrics._state.last = with_a_workload(told)
         of_interruptions.count(metrics._state, INTERRUPTED)
         of_kubernetes.count(metrics._state, metrics._state.last)
@@ -143,6 +144,16 @@ def with_a_replacement(done: Round) -> Round:
     return replace(
         done, observation=replace(done.observation, ledger=replace(ledger, recent=(*ledger.recent, *recent)))
     )
+
+
+def with_a_slurm_job(done: Round) -> Round:
+    """One machine is a drained node of Slurm, with a job that holds a GPU in vain."""
+    seen = done.observation
+    job = SlurmJob(id="7", user="ann", gpus=1, indexes=(0,), started_at=seen.now - timedelta(hours=3))
+    known = SlurmNode(name="gpu-1", states=("MIXED", "DRAIN"), reason="fan", jobs=(job,), gpus=1)
+    nodes = tuple(replace(node, slurm=known) if node.id == "i-0cafe" else node for node in seen.fleet.nodes)
+    view = SlurmView(pools=("default",), sees_jobs=True)
+    return replace(done, observation=replace(seen, fleet=replace(seen.fleet, nodes=nodes, slurm=view)))
 
 
 def a_cluster() -> Shown:

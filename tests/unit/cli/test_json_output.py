@@ -66,6 +66,7 @@ EMPTY = {
     "plan": {"silent", "workloads"},
     "prices": {"warnings"},
     "recommend.rightsize": {"advice"},
+    "report": {"jobs"},
     "snooze": {"broken"},
     "status": {"pods", "silent", "workloads"},
     "top": {"snoozes"},

@@ -175,6 +175,26 @@ REFUSED = {
         "FILE:2: is no YAML: found character '\\t' that cannot start any token",
         "lines such as `mode: observe`, indented with spaces",
     ),
+    "a Slurm without its program": (
+        "pools: {a: {}}\nslurm: {pools: [a]}",
+        "FILE:2: slurm: the section slurm does not say where scontrol is",
+        "scontrol: /usr/bin/scontrol",
+    ),
+    "a Slurm without pools": (
+        "slurm: {scontrol: /usr/bin/scontrol}",
+        "FILE:1: slurm.scontrol is set, and slurm.pools names no pool",
+        "the pools of machines that are nodes of that cluster",
+    ),
+    "another Slurm program by its name alone": (
+        "pools: {a: {}}\nslurm: {scontrol: /usr/bin/scontrol, squeue: squeue, pools: [a]}",
+        "FILE:2: slurm.squeue is 'squeue'",
+        "a whole path, such as /usr/bin/squeue",
+    ),
+    "a Slurm program by its name alone": (
+        "pools: {a: {}}\nslurm: {scontrol: scontrol, pools: [a]}",
+        "FILE:2: slurm.scontrol is 'scontrol'",
+        "a whole path, such as /usr/bin/scontrol",
+    ),
     "an owner of nodes without a cluster": (
         "pools: {a: {kubernetes: {node_owner: gpuwatch}}}",
         "FILE:1: pools.a.kubernetes.node_owner needs a cluster, and the settings have none",

@@ -1,0 +1,61 @@
+"""The Slurm cluster of the settings: scontrol answers, each machine is a node of it, and one system powers them."""
+
+from collections.abc import Iterator
+
+from gpuwatch.cli.doctor.cloud import listed, skipped
+from gpuwatch.cli.doctor.context import ControllerCase
+from gpuwatch.cli.doctor.findings import found
+from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.controller.slurm import join
+from gpuwatch.controller.slurm.scontrol import Scontrol
+from gpuwatch.model.fleet import Fleet, NodeState
+
+_ENDS = frozenset({"stop", "terminate"})
+
+
+def cluster(case: ControllerCase) -> Iterator[Finding]:
+    """What one look at Slurm shows, and what of the settings it refuses."""
+    settings = case.settings.slurm
+    if not settings.configured:
+        return
+    where = "the Slurm cluster"
+    seen = join.shown(Scontrol(settings))
+    if seen is None or seen.view.doubt is not None:
+        yield found("slurm.unusable", where, "" if seen is None else seen.view.doubt or "")
+        return
+    yield fine("slurm", where, f"{settings.scontrol} shows {len(seen.nodes)} nodes")
+    yield from _power(case, seen)
+    yield from _unjoined(case, seen)
+
+
+def _power(case: ControllerCase, seen: join.Shown) -> Iterator[Finding]:
+    """Two systems that power the same nodes."""
+    where = "the power of Slurm's nodes"
+    if seen.view.power is None:
+        yield fine("slurm", where, "slurm.conf has no program for it: Slurm leaves it to others")
+        return
+    rules = case.settings.rulebook
+    both = [
+        name for name in seen.view.pools if rules.pool(name).idle.action in _ENDS or rules.pool(name).launch.template
+    ]
+    if both and case.settings.mode == "enforce":
+        pools = shown([f"pools.{name}" for name in both])
+        yield found("slurm.power", where, f"Slurm's ({seen.view.power}), and {pools} would stop or start machines")
+    else:
+        yield fine("slurm", where, f"Slurm's ({seen.view.power})")
+
+
+def _unjoined(case: ControllerCase, seen: join.Shown) -> Iterator[Finding]:
+    """Machines that are not certainly one node."""
+    where = "which machine is which node of Slurm"
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    fleet = join.with_slurm(Fleet(observed_at=case.clock.now(), nodes=nodes), seen)
+    ours = [each for each in fleet.nodes if each.slurm is not None and each.state is not NodeState.TERMINATED]
+    doubts = [f"{each.id}: {each.slurm.doubt}" for each in ours if each.slurm is not None and each.slurm.doubt]
+    if doubts:
+        yield found("slurm.unjoined", where, shown(doubts))
+    else:
+        yield fine("slurm", where, f"each of {len(ours)} machines is one node")

@@ -1,0 +1,83 @@
+"""What is asked of Slurm for one step, and what became of it."""
+
+from dataclasses import replace
+
+from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.launches import Found
+from gpuwatch.model.decision import Intent, OpenIntent, Status, Verb
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.slurm import SlurmNode
+from gpuwatch.policies.slurm_sick import CAUSE, NODE, UNDOES
+
+_NO_SLURM = "no Slurm cluster is in the settings"
+
+
+def looked_at(parts: ControllerContext, node: Node, seen: SlurmNode | None) -> Node | str:
+    """The machine with its node as Slurm shows it now; or why that is no ground for a removal.
+
+    `seen` is the node that the decision rests on; a stopped machine has no jobs to ask about.
+    """
+    if seen is None or seen.doubt is not None or node.state is NodeState.STOPPED:
+        return replace(node, slurm=seen)
+    if parts.slurm is None:
+        return _NO_SLURM
+    try:
+        known = parts.slurm.node(seen.name)
+    except CloudError as error:
+        return f"Slurm gives no answer about it: {error}"
+    return f"Slurm has no node {seen.name} any more" if known is None else replace(node, slurm=known)
+
+
+def asked(parts: ControllerContext, intent: Intent, permit: Permit) -> tuple[Status, str]:
+    """The call that the intent's verb stands for.
+
+    Raises:
+        CloudError: as `SlurmCluster` raises it.
+
+    """
+    slurm, name = parts.slurm, intent.arguments[NODE]
+    if slurm is None:
+        raise NotFoundError(_NO_SLURM)
+    try:
+        if intent.verb is Verb.SLURM_DRAIN:
+            slurm.drain(name, intent.arguments[CAUSE], intent.key, permit=permit)
+        else:
+            slurm.resume(name, intent.arguments[UNDOES], permit=permit)
+    except NotFoundError as error:
+        # An earlier attempt may have been carried out: what Slurm shows then says so.
+        ended = became_of(parts, intent)
+        return ended or (Status.CANCELLED, f"there is nothing to do: {error}")
+    return Status.ACCEPTED, "Slurm accepted it"
+
+
+def became(parts: ControllerContext, entry: OpenIntent) -> Found:
+    """What Slurm shows of an open drain, or of the end of one; its answers are of now.
+
+    Raises:
+        CloudError: no answer.
+
+    """
+    if parts.slurm is None:
+        return Status.FAILED if entry.reached else Status.CANCELLED, _NO_SLURM
+    if entry.resumable and not entry.reached:
+        return None
+    done = became_of(parts, entry.intent)
+    if done is not None:
+        return done
+    return None if entry.resumable else (Status.INTERRUPTED, "Slurm does not show it")
+
+
+def became_of(parts: ControllerContext, intent: Intent) -> Found:
+    """The end of the intent by what Slurm shows now; None: it is not done."""
+    slurm, name = parts.slurm, intent.arguments[NODE]
+    known = None if slurm is None else slurm.node(name)
+    if known is None:
+        return Status.CANCELLED, f"Slurm has no node {name} any more"
+    if known.doubt is not None:
+        return None
+    if intent.verb is Verb.SLURM_DRAIN:
+        return (Status.SETTLED, f"Slurm shows {name} {known.state}") if known.drained_by == intent.key else None
+    stands = known.drained_by == intent.arguments[UNDOES]
+    return None if stands else (Status.SETTLED, f"Slurm shows {name} {known.state}, without that drain")

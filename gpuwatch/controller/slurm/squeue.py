@@ -1,0 +1,148 @@
+"""PURE: the GPUs of running jobs, as `squeue --json` lists them.
+
+JSON, because a job's name, comment and paths are its user's own words: in the text of `scontrol show job` they may look
+like any field. Its fields have changed their types from one release to the next: both are read.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from gpuwatch.clouds import CloudUnavailableError
+from gpuwatch.model.slurm import SlurmJob
+
+ARGUMENTS = ("--json", "--states=RUNNING")  # 22.05 lists the others all the same
+
+_MOST = 65_536  # nodes of one job, as Slurm's own MAX_SLURM_NODES
+_GPU = "gpu"  # nic, shard and mps are no whole GPUs
+_MIG = re.compile(r"\d+g\.\d+gb")  # a type such as nvidia_h200_1g.18gb: an instance, with a number of its own
+_PART = re.compile(r"([^,(]+)(?:\(([^)]*)\))?(?:,|$)")  # gpu:h200:2(IDX:0-1)
+_RANGES = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
+_WORD = re.compile(r"([^\[\],]*)(?:\[([0-9,-]+)\])?([^\[\],]*)(?:,|$)")  # gpu-[01-04,7].x
+
+
+class _Number(msgspec.Struct):
+    """A number as Slurm writes it since 23.02."""
+
+    number: int = 0
+
+
+class _Job(msgspec.Struct):
+    job_id: int = 0
+    user_name: str | None = None
+    job_state: str | list[str] = ""
+    start_time: int | _Number = 0
+    nodes: str | None = None
+    gres_detail: list[str] | None = None
+
+
+class _Answer(msgspec.Struct):
+    jobs: list[_Job]
+
+
+_DECODER = msgspec.json.Decoder(_Answer)
+
+
+def parsed(text: str) -> Mapping[str, tuple[SlurmJob, ...]]:
+    """By the name of the node; only what holds GPUs.
+
+    Raises:
+        CloudUnavailableError: it is not such a list, or it does not say which GPUs a job has on which node.
+
+    """
+    try:
+        jobs = _DECODER.decode(text).jobs
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise CloudUnavailableError(f"squeue --json cannot be read: {error}") from error
+    found: dict[str, list[SlurmJob]] = {}
+    for job in jobs:
+        for name, given in _by_node(job):
+            found.setdefault(name, []).append(given)
+    return {name: tuple(given) for name, given in found.items()}
+
+
+def _by_node(job: _Job) -> Iterator[tuple[str, SlurmJob]]:
+    """What one job holds on each of its nodes."""
+    states = [job.job_state] if isinstance(job.job_state, str) else job.job_state
+    details = job.gres_detail or []
+    if "RUNNING" not in states or not any(details):
+        return
+    names = expanded(job.nodes or "")
+    if len(names) != len(details):
+        raise CloudUnavailableError(f"squeue names {len(names)} nodes of job {job.job_id}, and GPUs of {len(details)}")
+    begun = job.start_time if isinstance(job.start_time, int) else job.start_time.number
+    for name, detail in zip(names, details, strict=True):
+        gpus, indexes = gpus_of(detail)
+        if gpus:
+            yield (
+                name,
+                SlurmJob(
+                    id=str(job.job_id),
+                    user=job.user_name or "",
+                    gpus=gpus,
+                    indexes=indexes,
+                    started_at=datetime.fromtimestamp(begun, UTC) if 0 < begun < _LAST else None,
+                ),
+            )
+
+
+_LAST = 253_402_300_800  # the year 10000, where datetime ends
+
+
+def gpus_of(detail: str) -> tuple[int, tuple[int, ...] | None]:
+    """The GPUs of `gpu:h200:2(IDX:0-1),nic:1(IDX:0)`: how many, and which; None: it does not say which."""
+    count, indexes, certain = 0, list[int](), True
+    for name, inside in _PART.findall(detail):
+        kind, *rest = name.split(":")
+        if kind != _GPU or any(map(_MIG.search, rest)):
+            continue
+        which = _numbers(inside.removeprefix("IDX:")) if inside.startswith("IDX:") else None
+        its = int(rest[-1]) if rest and rest[-1].isdecimal() else len(which or ())
+        certain = certain and which is not None and len(which) == its
+        count += its
+        indexes += which or ()
+    certain = certain and len(set(indexes)) == count
+    return count, tuple(sorted(indexes)) if certain else None
+
+
+def _numbers(text: str) -> list[int] | None:
+    """`0-1,3`; None: it is no such list."""
+    if _RANGES.fullmatch(text) is None:
+        return None
+    found = list[int]()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), min(int(last or first), int(first) + _MOST) + 1)
+    return found
+
+
+def expanded(text: str) -> list[str]:
+    """The names of `gpu-[01-04,7],login-1`, in order.
+
+    Raises:
+        CloudUnavailableError: it is written in another way.
+
+    """
+    names, place = list[str](), 0
+    for found in _WORD.finditer(text):
+        if found.start() != place or (not found[0] and place < len(text)):
+            break
+        place = found.end()
+        before, inside, after = found.groups()
+        if inside is None:
+            names += [before + after] if before + after else []
+            continue
+        names += [f"{before}{number}{after}" for number in _padded(inside)]
+    if place != len(text) or len(names) > _MOST:
+        raise CloudUnavailableError(f"squeue's list of nodes cannot be read: {text[:100]!r}")
+    return names
+
+
+def _padded(text: str) -> Iterator[str]:
+    """`01-04,7` with the zeros before them."""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        for number in _numbers(part) or ():
+            yield f"{number:0{len(first)}d}" if last else first

@@ -1,0 +1,73 @@
+"""cli/doctor/slurm.py: whether Slurm answers, whose the power of its nodes is, and which machines are its nodes."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.cli.doctor import slurm
+from gpuwatch.cli.doctor.report import Finding
+from gpuwatch.clouds import CloudUnavailableError
+from gpuwatch.controller.slurm.settings import SlurmSettings
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.doctor_findings import a_controller, codes, the
+from tests.support.builders.fleet import NOW, FakeFleet, a_node
+
+NODES = """NodeName=gpu-1 CoresPerSocket=1
+   NodeAddr=10.0.0.1 NodeHostName=gpu-1
+   State=IDLE ThreadsPerCore=1
+"""
+CONFIG = "ResumeProgram           = (null)\nSuspendProgram          = {power}\nSuspendTime = INFINITE\n"
+
+
+def looked(folder: Path, *, power: str = "(null)", script: str = "", **settings: Any) -> list[Finding]:  # noqa: ANN401
+    """What the doctor finds with a scontrol that shows this, in a fleet of the machine gpu-1."""
+    (folder / "node").write_text(NODES)
+    (folder / "config").write_text(CONFIG.format(power=power))
+    program = folder / "scontrol"
+    program.write_text(f'#!/bin/sh\n{script}\nexec cat "{folder}/$2"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    clock = ManualClock(wall=NOW)
+    fleet = FakeFleet(clock=clock)
+    fleet.put(a_node("i-1", name=settings.pop("name", "gpu-1"), pool="train"))
+    pools = {"train": PoolRules(idle=IdleRules(action="stop"))}
+    made = SlurmSettings(scontrol=str(program), pools=("train",))
+    return list(slurm.cluster(a_controller(fleet, clock, {"slurm": made, "pools": pools, **settings})))
+
+
+def test_a_cluster_whose_machines_are_all_known_is_fine(tmp_path: Path) -> None:
+    """And whose nodes nobody else powers."""
+    found = looked(tmp_path, mode="enforce")
+    assert codes(found) == []
+    assert [each.seen for each in found] == [
+        f"{tmp_path}/scontrol shows 1 nodes",
+        "slurm.conf has no program for it: Slurm leaves it to others",
+        "each of 1 machines is one node",
+    ]
+
+
+def test_two_owners_of_the_nodes_power_are_a_warning(tmp_path: Path) -> None:
+    """While gpuwatch only observes, it is none."""
+    warned = the(looked(tmp_path, power="/opt/suspend", mode="enforce"), "slurm.power")
+    assert warned.seen == "Slurm's (SuspendProgram=/opt/suspend), and pools.train would stop or start machines"
+    assert codes(looked(tmp_path, power="/opt/suspend")) == []
+
+
+def test_a_machine_that_is_no_certain_node_is_named(tmp_path: Path) -> None:
+    """With the reason."""
+    doubted = the(looked(tmp_path, name="web-1"), "slurm.unjoined")
+    assert doubted.seen == "i-1: Slurm shows no node under its name or its address."
+
+
+@pytest.mark.parametrize("script", ["echo 'Unable to contact slurm controller' >&2; exit 1", "echo; exit 0"])
+def test_a_slurm_that_gives_no_answer_is_a_problem(tmp_path: Path, script: str) -> None:
+    """Nothing more is said of it then."""
+    assert codes(looked(tmp_path, script=script)) == ["slurm.unusable"]
+
+
+def test_without_slurm_nothing_is_looked_at_and_without_a_cloud_no_machine() -> None:
+    """The fleet's own check says why it cannot be listed."""
+    assert list(slurm.cluster(a_controller(CloudUnavailableError("none")))) == []
