@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Workers of the test run: one more than there are processors, for many tests wait for real processes.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
 
-.PHONY: dashboards-check lives nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv release package-test lock audit clean
+.PHONY: prices dashboards-check lives nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv release package-test lock audit clean
 
 help:
 	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
@@ -21,6 +21,7 @@ help:
 	@echo "make release  dist/: wheel, sdist, pyz, deb, rpm, sums and bills of materials of the last commit (minutes)"
 	@echo "make package-test  what make release wrote, installed into a booted Debian (root; minutes)"
 	@echo "make docs    write the pages that are generated from the code"
+	@echo "make prices  renew the built-in prices from the clouds' public catalogues (network)"
 	@echo "make lock    renew requirements/*.lock: every package of agent and controller, with its hashes"
 	@echo "make audit   look up the locked packages in the advisories (network)"
 
@@ -83,6 +84,10 @@ bench: $(VENV)/dev
 docs: $(VENV)/demo
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m dashboards.source
+
+# The built-in prices from the clouds' public catalogues; what is doubtful needs ARGS="--accept PATTERN".
+prices: $(VENV)/demo
+	@$(BIN)/python -m tools.prices $(ARGS)
 
 # Types and pictures of the dashboards by Grafana's own packages, which npm downloads: docs/dashboards.md.
 dashboards-check: $(VENV)/dev

@@ -83,6 +83,14 @@ POOL = variable(
     "Pools of machines",
 )
 
+CURRENCY = variable(
+    "currency",
+    "Currency",
+    'label_values(gpuwatch_currency_usd{job=~"$job", cluster=~"$cluster", fleet=~"$fleet"}, currency)',
+    "The setting `currency` of the controllers, and its rate",
+    several=False,
+)
+
 
 def _links(name: str) -> list[Json]:
     """To the other dashboards, with the time range and what is chosen."""

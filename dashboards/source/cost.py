@@ -1,6 +1,7 @@
 """Money: spending, waste by owner, budgets with their forecasts, and savings."""
 
-from dashboards.source.boards import CLUSTER, FLEET, JOB, POOL, board, node_link, variable
+from dashboards.source.boards import CLUSTER, CURRENCY, FLEET, JOB, POOL, board, node_link, variable
+from dashboards.source.currency import MONEY
 from dashboards.source.parts import (
     BLUE,
     GREEN,
@@ -39,7 +40,7 @@ def _gpu_seconds(*matchers: str) -> str:
 
 
 def _range_usd(by_hour: str) -> str:
-    """Dollars by the hour, summed over the time range."""
+    """Money by the hour, summed over the time range."""
     return f"sum_over_time(({by_hour}){_SUM}"
 
 
@@ -51,7 +52,7 @@ _AT_A_GLANCE = Row(
             "What running machines cost within the time range, where their price is known; metered by gpuwatch, not "
             "the cloud's bill. What was billed while no controller ran is counted when the next one has billed it.",
             f"sum({_BILLED})",
-            "currencyUSD",
+            MONEY,
             width=4,
             decimals=2,
             trend=False,
@@ -60,7 +61,7 @@ _AT_A_GLANCE = Row(
             "Wasted",
             "What of it was paid for GPUs that were idle, parked, stalled, down, unknown or that nobody looked at.",
             f"sum(increase({told('billed_usd_total', IN_POOL, _NOT_USEFUL)}[$__range])) or sum({_BILLED}) * 0",
-            "currencyUSD",
+            MONEY,
             limits=fixed(ORANGE),
             width=4,
             decimals=2,
@@ -68,7 +69,7 @@ _AT_A_GLANCE = Row(
         ),
         stat(
             "GPU-hours wasted",
-            "Billed GPU-hours without useful activity, of all billed GPU-hours: a share of time, not of dollars.",
+            "Billed GPU-hours without useful activity, of all billed GPU-hours: a share of time, not of money.",
             f"({_gpu_seconds(_NOT_USEFUL)} or {_gpu_seconds()} * 0) / {_gpu_seconds()}",
             "percentunit",
             limits=steps((None, GREEN), (0.3, ORANGE), (0.6, RED)),
@@ -91,7 +92,7 @@ _AT_A_GLANCE = Row(
             "started them again. One look each ten minutes; disks of stopped machines are not taken off (`gpuwatch "
             "cost` does).",
             _range_usd("sum(" + led("fleet_saved_usd_per_hour", IN_POOL) + ")"),
-            "currencyUSD",
+            MONEY,
             limits=fixed(GREEN),
             width=4,
             decimals=2,
@@ -101,7 +102,7 @@ _AT_A_GLANCE = Row(
             "Cost per hour now",
             "Of all running machines with a known price.",
             f"sum({led('fleet_usd_per_hour', IN_POOL)})",
-            "currencyUSD",
+            MONEY,
             width=4,
             decimals=2,
         ),
@@ -115,7 +116,7 @@ _SPEND = Row(
             "Spent per hour by use",
             "What billed GPU time was used for. Only what is blue is no waste.",
             [Query(expr=f"sum by (use) ({rate(told('billed_usd_total', IN_POOL))}) * 3600", legend="{{use}}")],
-            "currencyUSD",
+            MONEY,
             stacked=True,
             overrides=coloured(),
         ),
@@ -123,19 +124,19 @@ _SPEND = Row(
             "Spent per hour by pool",
             "By the pool that machines are in.",
             [Query(expr=f"sum by (pool) ({rate(told('billed_usd_total', IN_POOL))}) * 3600", legend="{{pool}}")],
-            "currencyUSD",
+            MONEY,
             stacked=True,
         ),
         series(
             "Saved per hour",
             "What machines would cost that gpuwatch stopped and nobody has started since.",
             [Query(expr=f"sum by (pool) ({led('fleet_saved_usd_per_hour', IN_POOL)})", legend="{{pool}}")],
-            "currencyUSD",
+            MONEY,
             stacked=True,
         ),
         series(
             "Share wasted by pool",
-            "The share of dollars that was not for useful time. A long time range shows whether it falls; the report "
+            "The share of money that was not for useful time. A long time range shows whether it falls; the report "
             "and the page compare the first weeks of metering with the last ones, from the ledger.",
             [Query(expr=f"{_POOLS_WASTE} / ({_POOLS} > 0)", legend="{{pool}}")],
             "percentunit",
@@ -161,13 +162,13 @@ _OWNERS = Row(
     panels=[
         table(
             "Waste by owner",
-            "Dollars within the time range for machines that were idle, occupied, parked or stalled, one look each ten "
+            "Money within the time range for machines that were idle, occupied, parked or stalled, one look each ten "
             "minutes. Idle GPUs of busy machines, and what is unknown, are in the sum above alone.",
             [f"sum by (owner, pool) ({_range_usd(wasted_by_node())}) > 0"],
             [
                 Column(source="owner", title="Owner"),
                 Column(source="pool", title="Pool"),
-                Column(source="Value", title="Wasted", unit="currencyUSD", properties={"decimals": 2}),
+                Column(source="Value", title="Wasted", unit=MONEY, properties={"decimals": 2}),
             ],
             width=8,
             sort="Wasted",
@@ -182,7 +183,7 @@ _OWNERS = Row(
                 Column(source="pool", title="Pool"),
                 Column(source="owner", title="Owner"),
                 Column(source="instance_type", title="Type"),
-                Column(source="Value", title="Wasted", unit="currencyUSD", properties={"decimals": 2}),
+                Column(source="Value", title="Wasted", unit=MONEY, properties={"decimals": 2}),
             ],
             width=16,
             sort="Wasted",
@@ -204,7 +205,7 @@ _HELD = Row(
                     legend="{{reason}}",
                 )
             ],
-            "currencyUSD",
+            MONEY,
             stacked=True,
         ),
         table(
@@ -217,7 +218,7 @@ _HELD = Row(
             [
                 Column(source="pool", title="Pool"),
                 Column(source="reason", title="Held by"),
-                Column(source="Value #A", title="A day", unit="currencyUSD", properties={"decimals": 2}),
+                Column(source="Value #A", title="A day", unit=MONEY, properties={"decimals": 2}),
                 Column(source="Value #B", title="Machines"),
             ],
             width=12,
@@ -263,23 +264,23 @@ _BUDGETS = Row(
             ],
             [
                 Column(source="budget", title="Budget"),
-                Column(source="Value #A", title="A month", unit="currencyUSD"),
-                Column(source="Value #B", title="Spent", unit="currencyUSD"),
+                Column(source="Value #A", title="A month", unit=MONEY),
+                Column(source="Value #B", title="Spent", unit=MONEY),
                 Column(
                     source="Value #C",
                     title="Part spent",
                     unit="percentunit",
                     properties=filled(_SHARES),
                 ),
-                Column(source="Value #D", title="Forecast", unit="currencyUSD"),
+                Column(source="Value #D", title="Forecast", unit=MONEY),
                 Column(
                     source="Value #E",
                     title="Part forecast",
                     unit="percentunit",
                     properties=filled(_SHARES),
                 ),
-                Column(source="Value #F", title="At least", unit="currencyUSD"),
-                Column(source="Value #G", title="At most", unit="currencyUSD"),
+                Column(source="Value #F", title="At least", unit=MONEY),
+                Column(source="Value #G", title="At most", unit=MONEY),
                 Column(
                     source="Value #H",
                     title="Likely over",
@@ -314,7 +315,7 @@ _BUDGETS = Row(
                     legend="{{threshold}} % of it",
                 ),
             ],
-            "currencyUSD",
+            MONEY,
             overrides=[
                 override("budget", color={"fixedColor": RED, "mode": "fixed"}, custom__fillOpacity=0),
                 override("spent", color={"fixedColor": BLUE, "mode": "fixed"}, custom__fillOpacity=30),
@@ -354,7 +355,7 @@ def cost() -> Json:
     return board(
         "cost",
         "Spending, waste by owner, budgets with their forecasts, and savings. Needs the controller's metrics.",
-        [JOB, CLUSTER, FLEET, POOL, budget],
+        [JOB, CLUSTER, FLEET, POOL, CURRENCY, budget],
         [_AT_A_GLANCE, _BUDGETS, _SPEND, _HELD, _OWNERS],
         since="now-7d",
     )

@@ -1,6 +1,7 @@
 """The fleet: what is on, busy, idle, wasted, saved, and at risk."""
 
-from dashboards.source.boards import AGENTS, CLUSTER, FLEET, JOB, POOL, board, node_link
+from dashboards.source.boards import AGENTS, CLUSTER, CURRENCY, FLEET, JOB, POOL, board, node_link
+from dashboards.source.currency import MONEY
 from dashboards.source.kubernetes import KUBERNETES
 from dashboards.source.parts import (
     BLUE,
@@ -105,7 +106,7 @@ _AT_A_GLANCE = Row(
             "Wasted per hour",
             "What the wasted machines cost now, where their price is known.",
             f"{_WASTED} or {_SPENT} * 0",
-            "currencyUSD",
+            MONEY,
             limits=steps((None, GREEN), (0.01, ORANGE)),
             decimals=2,
         ),
@@ -114,7 +115,7 @@ _AT_A_GLANCE = Row(
             "What the machines would cost that gpuwatch stopped and nobody has started since. What stopped machines "
             "still cost, such as disks, is not taken off.",
             f"sum({led('fleet_saved_usd_per_hour', IN_POOL)}) or {_SPENT} * 0",
-            "currencyUSD",
+            MONEY,
             limits=fixed(GREEN),
             decimals=2,
         ),
@@ -156,7 +157,7 @@ _OVER_TIME = Row(
             "Cost per hour by activity",
             "What running machines with a known price cost, by what they do.",
             [Query(expr=f"sum by (activity) ({led('fleet_usd_per_hour', IN_POOL)})", legend="{{activity}}")],
-            "currencyUSD",
+            MONEY,
             stacked=True,
             overrides=coloured(),
             width=9,
@@ -216,7 +217,7 @@ _WHO = Row(
                     },
                 ),
                 Column(source="Value #C", title="For", unit="s"),
-                Column(source="Value #D", title="Per hour", unit="currencyUSD"),
+                Column(source="Value #D", title="Per hour", unit=MONEY),
                 Column(source="Value #E", title="Notice given", unit="dateTimeFromNow"),
             ],
             key="node",
@@ -311,7 +312,7 @@ def fleet() -> Json:
     return board(
         "fleet",
         "What is on, busy, idle, wasted, saved, and at risk. Needs the controller's metrics and the agents'.",
-        [JOB, AGENTS, CLUSTER, FLEET, POOL],
+        [JOB, AGENTS, CLUSTER, FLEET, POOL, CURRENCY],
         [_AT_A_GLANCE, _OVER_TIME, _WHO, KUBERNETES, _RISK],
         since="now-6h",
     )

@@ -1,6 +1,7 @@
 """A Kubernetes cluster on the fleet's board: GPUs that are requested and what is done with them."""
 
 from dashboards.source.boards import node_link
+from dashboards.source.currency import MONEY
 from dashboards.source.parts import COLOURS, ORANGE, Column, Query, Row, coloured, override, series, table
 from dashboards.source.queries import IN_POOL, differs, led, told
 
@@ -44,7 +45,7 @@ KUBERNETES = Row(
             "Cost of requested GPUs by namespace",
             "What the GPUs cost that each namespace's pods request, used or not.",
             [Query(expr=f"sum by (namespace) ({led('kube_gpu_pods_usd_per_hour', IN_POOL)})", legend="{{namespace}}")],
-            "currencyUSD",
+            MONEY,
             stacked=True,
             width=8,
         ),
@@ -85,8 +86,8 @@ KUBERNETES = Row(
             ],
             [
                 Column(source="namespace", title="Namespace"),
-                Column(source="Value #A", title="Cost", unit="currencyUSD"),
-                Column(source="Value #B", title="Of no use", unit="currencyUSD"),
+                Column(source="Value #A", title="Cost", unit=MONEY),
+                Column(source="Value #B", title="Of no use", unit=MONEY),
                 Column(source="Value #C", title="GPU time", unit="s"),
             ],
             width=24,
@@ -108,7 +109,7 @@ KUBERNETES = Row(
                 Column(source="node", title="Machine", properties=node_link()),
                 Column(source="activity", title="Activity"),
                 Column(source="Value #A", title="For", unit="s"),
-                Column(source="Value #B", title="Per hour", unit="currencyUSD"),
+                Column(source="Value #B", title="Per hour", unit=MONEY),
             ],
             width=24,
             sort="Per hour",

@@ -1,6 +1,7 @@
 """One machine: its GPUs with everything that is read of them, what it does and why, who uses it, how well it is."""
 
-from dashboards.source.boards import CLUSTER, FLEET, board, variable
+from dashboards.source.boards import CLUSTER, CURRENCY, FLEET, board, variable
+from dashboards.source.currency import MONEY
 from dashboards.source.node_details import DETAILS
 from dashboards.source.node_use import HEALTH, PROCESSES
 from dashboards.source.parts import (
@@ -50,6 +51,7 @@ _VARIABLES = [
     variable("job", "Controllers", "label_values(gpuwatch_controller_info, job)", "Who prices it", hidden=True),
     CLUSTER,
     FLEET,
+    CURRENCY,
     variable(
         "node",
         "Machine",
@@ -132,7 +134,7 @@ _AT_A_GLANCE = Row(
             "Cost per hour",
             "What it costs while it runs, as the controller prices it; none where the price is not known.",
             f"max({led('fleet_node_usd_per_hour', _OF_NODE)})",
-            "currencyUSD",
+            MONEY,
             decimals=2,
             trend=False,
         ),

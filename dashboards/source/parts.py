@@ -1,15 +1,15 @@
 """What dashboards are made of: panels in Grafana's own JSON (schema version 39: Grafana 11)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dashboards.source.currency import MONEY, converted, titled
 from gpuwatch.model.colours import STATE_COLOURS
 
 Json = dict[str, Any]
 COLUMNS = 24
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
-
 # One colour for one thing, on all dashboards, on the fleet page and on terminals: model/colours.py.
 BLUE, ORANGE, OLIVE, PURPLE, RED, GREY, GREEN = (
     STATE_COLOURS[name].light for name in ("busy", "idle", "occupied", "parked", "stalled", "unknown", "healthy")
@@ -170,9 +170,9 @@ def stat(  # noqa: PLR0913  each is something else about it
         defaults["decimals"] = decimals
     return Panel(
         kind="stat",
-        title=title,
+        title=titled(title, unit),
         description=description,
-        queries=[Query(expr=expr, legend=legend, now=not trend)],
+        queries=[Query(expr=converted(expr, unit), legend=legend, now=not trend)],
         width=width,
         height=height,
         defaults=defaults,
@@ -218,6 +218,8 @@ def series(  # noqa: PLR0913  likewise
         "thresholdsStyle": {"mode": "off" if limits is None else "line"},
     }
     defaults: Json = {"color": {"mode": "palette-classic"}, "custom": custom, "min": 0, "unit": unit}
+    if unit == MONEY:
+        defaults["decimals"] = 2
     if limits is not None:
         defaults["thresholds"] = limits
     if most is not None:
@@ -227,9 +229,9 @@ def series(  # noqa: PLR0913  likewise
     calcs = ["mean", "max", "lastNotNull"] if table else []
     return Panel(
         kind="timeseries",
-        title=title,
+        title=titled(title, unit),
         description=description,
-        queries=queries,
+        queries=[replace(query, expr=converted(query.expr, unit)) for query in queries],
         width=width,
         height=height,
         defaults=defaults,
@@ -320,16 +322,20 @@ def table(  # noqa: PLR0913  likewise
     order = {each.source: place for place, each in enumerate(columns)}
     names = {each.source: each.title for each in columns}
     ways.append({"id": "organize", "options": {"excludeByName": {}, "indexByName": order, "renameByName": names}})
+    money = {each.source for each in columns if each.unit == MONEY}
+    units = [MONEY if money & {"Value", f"Value #{chr(ord('A') + place)}"} else "" for place in range(len(queries))]
     overrides = []
     for each in columns:
         document = {**({"unit": each.unit} if each.unit else {}), **each.properties}
+        if each.unit == MONEY:
+            document.setdefault("decimals", 2)
         if document:
             overrides.append(override(each.title, **document))
     return Panel(
         kind="table",
-        title=title,
+        title=f"{title}, money in $currency" if money else title,
         description=description,
-        queries=[Query(expr=expr, rows=True) for expr in queries],
+        queries=[Query(expr=converted(expr, unit), rows=True) for expr, unit in zip(queries, units, strict=True)],
         width=width,
         height=height,
         defaults={

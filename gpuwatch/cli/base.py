@@ -234,6 +234,14 @@ def settings_of(path: Path | None) -> "Settings":
     return settings
 
 
+def show_money_as_in(path: Path | None) -> None:
+    """Show money in the currency of the settings, where there are any; for commands that need none."""
+    from gpuwatch.config.agent_alone import default_path  # noqa: PLC0415  loaded by these commands only
+
+    if path is not None or default_path(os.environ) is not None:
+        settings_of(path)
+
+
 def log_to_stderr(form: "LogFormat") -> None:
     """Lines for the journal, which has its own clock; with the time elsewhere."""
     from gpuwatch.runtime.log_format import log_to_stderr as log  # noqa: PLC0415  loaded by services only

@@ -59,12 +59,18 @@ def check(path: Path | None, *, as_json: bool) -> None:
     """Show the settings in force, or every mistake with its remedy (exit status 2)."""
     from gpuwatch.clouds.named import everywhere  # noqa: PLC0415  loaded by this command only
     from gpuwatch.config import default_path  # noqa: PLC0415  likewise
+    from gpuwatch.money.prices.listing import old_table  # noqa: PLC0415  likewise
     from gpuwatch.policies.validation import undecided, warnings  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
     settings = settings_of(path)
     source = path or default_path(os.environ)
     found: list[ConfigWarning] = [{"sentence": each.wrong, "remedy": each.right} for each in warnings(settings.pools)]
-    more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried(settings))
+    # A file of an agent alone has none of these, and no use for prices.
+    priced = bool(settings.pools or settings.clouds or settings.budgets)
+    providers = [each.provider for each in settings.named_clouds.values() if priced]
+    old = old_table(providers, settings.prices, SystemClock().now().date())
+    more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried(settings), *old)
     found += [{"sentence": line, "remedy": None} for line in more]
     open_pools = undecided({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
     if as_json:

@@ -72,30 +72,39 @@ def cost(  # noqa: PLR0913  one for each option
             from gpuwatch.money import unused as left  # noqa: PLC0415  likewise
 
             found, silent = left.listed(cloud_of(settings, SystemClock()))
-            document["unused"] = left.as_object(found, silent)
-            lines += ["", "In addition, now, without a running machine:", left.as_text(found, silent)]
+            document["unused"] = left.as_object(found, silent, today=now.date())
+            lines += ["", "In addition, now, without a running machine:", left.as_text(found, silent, today=now.date())]
         say(json_text("cost", document) if as_json else "\n".join(lines))
         sys.exit(1 if proved is not None and proved.wrong else 0)
 
 
 @cost.command()
-@click.option("--bill", required=True, type=click.Path(path_type=Path), help="The bill's CSV file; it may be gzipped.")
+@click.option(
+    "--bill",
+    "bills",
+    required=True,
+    multiple=True,
+    metavar="[CLOUD=]FILE",
+    help="The bill's CSV file, also gzipped; of several clouds one each, as CLOUD=FILE.",
+)
 @click.option(
     "--column",
     "columns",
     multiple=True,
     metavar="WHAT=NAME",
-    help="What a column is called in a bill that is not AWS's: node, start, end, cost, currency, hours.",
+    help="What a column is called in a bill that is not AWS's: node, start, end, cost, currency, hours, item.",
 )
+@click.option("--egress", multiple=True, metavar="PATTERN", help="Lines with such an item are egress; AWS's are known.")
 @click.option("--cloud", metavar="NAME", help="The bill is of this cloud: what was metered in others is left out.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="How many lines.")
 @config_option
 @json_option
 @click.pass_obj
-def reconcile(
+def reconcile(  # noqa: PLR0913  one for each option
     above: Path | None,
-    bill: Path,
+    bills: tuple[str, ...],
     columns: tuple[str, ...],
+    egress: tuple[str, ...],
     cloud: str | None,
     limit: int,
     path: Path | None,
@@ -109,12 +118,29 @@ def reconcile(
         from gpuwatch.money.bill import statement as reconciling  # noqa: PLC0415  likewise
         from gpuwatch.money.bill.parse import mapped  # noqa: PLC0415  likewise
 
-        own = mapped(columns) if columns else None
+        own = mapped(columns, egress) if columns or egress else None
         _check_cloud(settings, cloud)
-        zone = ZoneInfo(settings.cost.timezone)
-        comparison = reconciling.compared(spend, bill, zone, settings.prices.rates, own, cloud)
-        document = reconciling.as_object(comparison)
-        say(json_text("cost.reconcile", document) if as_json else reconciling.as_text(comparison, limit))
+        zone, rates = ZoneInfo(settings.cost.timezone), settings.prices.rates
+        found = [
+            reconciling.compared(spend, file, zone, rates, own, whose) for whose, file in _bills(settings, bills, cloud)
+        ]
+        document = reconciling.as_object(found)
+        say(json_text("cost.reconcile", document) if as_json else reconciling.as_text(found, limit))
+
+
+def _bills(settings: "Settings", bills: tuple[str, ...], cloud: str | None) -> list[tuple[str | None, Path]]:
+    """Each bill with its cloud, which --cloud may name for a bill alone."""
+    names = [name or each.provider for name, each in settings.named_clouds.items()]
+    found: list[tuple[str | None, Path]] = []
+    for bill in bills:
+        name, _, file = bill.partition("=")
+        found.append((name, Path(file)) if file and name in names else (cloud, Path(bill)))
+    whose = {name for name, _ in found}
+    if len(found) > 1 and (None in whose or cloud is not None or len(whose) < len(found)):
+        raise click.BadParameter(
+            f"several bills need a cloud each, such as {names[0]}=FILE, of {', '.join(names)}", param_hint="--bill"
+        )
+    return found
 
 
 def _check_cloud(settings: "Settings", cloud: str | None) -> None:

@@ -12,7 +12,7 @@ from gpuwatch.model.evidence_text import amount_text, nothing_text, owner_text
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.gpu_identity import called
 from gpuwatch.model.health import Health
-from gpuwatch.model.money import format_usd
+from gpuwatch.model.money import dated, format_usd
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 
@@ -65,6 +65,8 @@ def _head(page: NodePage) -> Iterator[str]:
     price = "" if row.usd_per_hour is None else f", {format_usd(row.usd_per_hour)}/h"
     place = row.zone if row.cloud is None else f"{row.zone} of {row.cloud}"
     yield f"{name}: {row.instance_type} in {place}, pool {row.pool}{owner}, {row.state.value}, {enrolled}{price}"
+    if row.price_as_of is not None:
+        yield f"Its price is of {dated(row.price_as_of, page.at.date())}: {row.price_source}"
 
 
 def _answer(page: NodePage) -> Iterator[str]:

@@ -8,6 +8,7 @@ from gpuwatch.cli.explain_text import guard_lines, history_lines
 from gpuwatch.controller.workload_rows import WorkloadPage
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration, format_time
+from gpuwatch.model.money import format_usd
 from gpuwatch.policies.workload_words import back, deed, keep, named
 from gpuwatch.runtime.printable import legible
 
@@ -28,7 +29,7 @@ def workload_text(page: WorkloadPage, *, verbose: bool = False) -> str:
 def _head(page: WorkloadPage) -> Iterator[str]:
     row = page.row
     owner = f", owner {row.owner}" if row.owner else ""
-    price = "" if row.usd_per_hour is None else f", ${row.usd_per_hour:.2f}/h"
+    price = "" if row.usd_per_hour is None else f", {format_usd(row.usd_per_hour)}/h"
     held = f"{row.pods} pod{'s' * (row.pods != 1)} with {row.gpus:g} GPU{'s' * (row.gpus != 1)}"
     yield f"{row} ({row.id}): {held}, pool {row.pool}{owner}{price}"
 

@@ -261,6 +261,11 @@ def unused(path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.money import unused as left  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
-        found, silent = left.listed(cloud_of(settings_of(path), SystemClock()))
-        say(json_text("unused", left.as_object(found, silent)) if as_json else left.as_text(found, silent))
+        clock = SystemClock()
+        found, silent = left.listed(cloud_of(settings_of(path), clock))
+        today = clock.now().date()
+        if as_json:
+            say(json_text("unused", left.as_object(found, silent, today=today)))
+        else:
+            say(left.as_text(found, silent, today=today))
         sys.exit(1 if silent else 0)

@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import above_zero, commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.base import (
+    above_zero,
+    commands,
+    config_option,
+    explained,
+    json_option,
+    say,
+    settings_of,
+    show_money_as_in,
+)
 from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_time
+from gpuwatch.model.money import money_head
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
@@ -98,7 +109,7 @@ def forecast(  # noqa: PLR0913  one argument for each option
     except ValueError as error:
         say(f"{place}: {error}", err=True)
         sys.exit(2)
-    say(json_text("forecast", as_object(result)) if as_json else _as_text(result))
+    say(json_text("forecast", as_object(result)) if as_json else _as_text(result, money=csv_path is None))
 
 
 def _steps(horizon: float, seconds: float) -> int:
@@ -122,16 +133,21 @@ def _of_ledger(place: str, config: Path | None, step: float | None, pool: str | 
         from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
         from gpuwatch.money.forecast.spending import spending  # noqa: PLC0415  likewise
 
+        show_money_as_in(config)
         settings = settings_of(config).ledger if place == _CONFIGURED else LedgerSettings(path=place)
         with closing(Ledger.connect(settings, read_only=True)) as ledger:
             return spending(SpendBook(ledger), step or _DAY_SECONDS, pool)
 
 
-def _as_text(forecast: "Forecast") -> str:
+def _as_text(forecast: "Forecast", *, money: bool) -> str:
+    """`money`: the values are US dollars, and are shown in the currency of the settings."""
+    unit = float(shown_in().cent * 100) if money else 1.0
     steps = [
-        (format_time(step.time), *map(_number, (step.mean, step.lower, step.upper)), "") for step in forecast.steps
+        (format_time(step.time), *(_number(value, unit) for value in (step.mean, step.lower, step.upper)), "")
+        for step in forecast.steps
     ]
-    lines = aligned([("from", "mean", "lower", "upper", "80 % interval"), *steps], left={0, 4})
+    lines = [f"In {money_head()}."] if money else []
+    lines += aligned([("from", "mean", "lower", "upper", "80 % interval"), *steps], left={0, 4})
     if forecast.methods:
         heads = ("method", "error", "MASE", "WAPE", "total", f"backtested {forecast.methods[0].origins} times")
         methods = [
@@ -148,11 +164,16 @@ def _as_text(forecast: "Forecast") -> str:
         lines += ["", *aligned([heads, *methods], left={0, 5}), _LEGEND]
     if forecast.score is not None and forecast.score.coverage is not None:
         lines.append(f"The 80 % intervals held {forecast.score.coverage:.0%} of what came.")
+    lines += filter(None, [shown_in().note if money else None])
     return "\n".join([*lines, *(f"Warning: {warning}." for warning in forecast.warnings)])
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4g}" if abs(value) < 10000 else f"{value:,.0f}"  # noqa: PLR2004  digits
+def _number(value: float | None, unit: float) -> str:
+    """A value in units of `unit`."""
+    if value is None:
+        return "-"
+    value /= unit
+    return f"{value:,.4g}" if abs(value) < 10000 else f"{value:,.0f}"  # noqa: PLR2004  digits
 
 
 def _fraction(value: float | None, form: str) -> str:

@@ -162,6 +162,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 def instance(*, params: int, task: str, path: Path | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
     """Rank the instance types with GPUs that can hold a model, with the arithmetic."""
     from gpuwatch.money.advice import instance_report  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
     with explained():
         usd = paid_by_settings(path)
@@ -183,8 +184,9 @@ def instance(*, params: int, task: str, path: Path | None, as_json: bool, **opti
         sys.exit(2)
     limit = options["limit"]
     result = replace(result, run=run)
-    document = instance_report.as_object(result, limit)
-    say(json_text("recommend.instance", document) if as_json else instance_report.as_text(result, limit))
+    today = SystemClock().now().date()
+    document = instance_report.as_object(result, limit, today)
+    say(json_text("recommend.instance", document) if as_json else instance_report.as_text(result, limit, today))
 
 
 def paid_by_settings(path: Path | None) -> "Callable[[Offer], Decimal | None] | None":

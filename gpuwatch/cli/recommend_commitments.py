@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of, show_money_as_in
 from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.recommend import amount, recommend, usd
+from gpuwatch.model.currency import shown_in
+from gpuwatch.model.money import column_usd, dated, format_price, money_head, whole_usd
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ def commitments(
     from gpuwatch.money.advice.commitments_document import as_object  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  likewise
 
+    show_money_as_in(path)
     place = csv_path or "the ledger"
     try:
         if csv_path is not None:
@@ -97,13 +100,14 @@ def price_of(price: Decimal | None, instance_type: str | None, option: str = "--
     if price is not None:
         return price, "as given"
     from gpuwatch.money.prices import lookup  # noqa: PLC0415  loaded where it is asked for
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
     listed = lookup(str(instance_type))
     if listed is None:
         raise click.BadParameter(
             f"no list price of {instance_type!r} is known; give {option}", param_hint="--instance-type"
         )
-    return listed.usd_per_hour, f"{listed.source}, {listed.as_of}"
+    return listed.usd_per_hour, f"{listed.source}, {dated(listed.as_of, SystemClock().now().date())}"
 
 
 def metered_load(
@@ -172,7 +176,7 @@ def _stays_words(advice: "Advice") -> list[str]:
     if advice.reserved is not None:
         lines.append(
             f"Reserved today: {advice.reserved.units}, used for {advice.reserved.used_ratio:.0%} of the time; the rest "
-            f"costs ${advice.reserved.unused_usd_per_year:,.0f} a year."
+            f"costs {whole_usd(advice.reserved.unused_usd_per_year)} a year."
         )
     return lines
 
@@ -185,7 +189,7 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
     lines = [
         f"Reserve {advised.three_year_units} for 3 years and {advised.one_year_units} for 1 year.",
         "That is the least that each of the last four weeks would have justified.",
-        f"A year costs ${abs(advice.saved_usd_per_year):,.0f}{change} {less} than today.",
+        f"A year costs {whole_usd(abs(advice.saved_usd_per_year))}{change} {less} than today.",
         *_tried_words(advice.tried),
         *_stays_words(advice),
         f"Load: {advice.mean_units:,.4g} units on average, at most {advice.peak_units:,.4g}, in {advice.hours} hours.",
@@ -197,15 +201,15 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
             "-" if part.units is None else str(part.units),
             f"{part.unit_hours:,.0f}",
             "-" if part.used_ratio is None else f"{part.used_ratio:.0%}",
-            f"{part.usd_per_year:,.2f}",
+            column_usd(part.usd_per_year),
         )
         for part in advised.parts
     ]
     sums = [
-        (name, "", "", "", f"{usd:,.2f}")
-        for name, usd in (("advised", advised.usd_per_year), ("today", advice.today.usd_per_year))
+        (name, "", "", "", column_usd(cost))
+        for name, cost in (("advised", advised.usd_per_year), ("today", advice.today.usd_per_year))
     ]
-    lines += aligned([("per year", "units", "unit-hours", "used", "US$"), *parts, *sums])
+    lines += aligned([("per year", "units", "unit-hours", "used", money_head()), *parts, *sums])
     lines += [
         "",
         f"A unit pays off for 1 year if used in {advice.break_even_one_year:.0%} of the hours or more,",
@@ -215,8 +219,8 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
     cases = [
         (
             case.name,
-            f"{case.today_usd_per_year - case.advised_usd_per_year:,.0f}",
-            f"{case.today_usd_per_year - case.replanned.usd_per_year:,.0f}",
+            column_usd(case.today_usd_per_year - case.advised_usd_per_year, 0),
+            column_usd(case.today_usd_per_year - case.replanned.usd_per_year, 0),
             f"{case.replanned.three_year_units} + {case.replanned.one_year_units}",
         )
         for case in advice.cases
@@ -224,8 +228,14 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
     lines += aligned([("were it otherwise", "plan saves", "new plan", "with 3 y + 1 y"), *cases], left={0, 3})
     lines += [
         "",
-        f"Price: ${terms.price_per_hour} an hour ({source}).",
+        f"Price: {_price(terms.price_per_hour)} an hour ({source}).",
         f"Discounts: 1 year {terms.one_year:.0%}, 3 years {terms.three_year:.0%}; take them from your own offer.",
         f"Spot: {terms.spot:.0%} off in {terms.spot_availability:.0%} of hours, for {terms.tolerant:.0%} of the load.",
     ]
+    lines += filter(None, [shown_in().note])
     return "\n".join([*lines, *(f"Warning: {warning}." for warning in warnings)])
+
+
+def _price(usd_per_hour: Decimal) -> str:
+    """With all of its digits in US dollars, which it is written in."""
+    return f"${usd_per_hour}" if shown_in().code == "USD" else format_price(usd_per_hour)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.base import config_option, json_option, say
+from gpuwatch.cli.base import config_option, json_option, say, show_money_as_in
 from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.recommend import amount, recommend, share, usd
 from gpuwatch.cli.recommend_commitments import csv_load, metered_load, price_of
+from gpuwatch.model.currency import shown_in
+from gpuwatch.model.money import column_usd, format_usd, money_head, whole_usd
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ def ownership(
 
     if ledger and csv_path is not None:
         raise click.UsageError("give one of --ledger and --csv")
+    show_money_as_in(path)
     load: list[float | None] | None = None
     notes: list[str] = []
     try:
@@ -114,22 +117,24 @@ def _as_text(advice: "Advice", source: str, notes: list[str]) -> str:
         lines += [_of_load(advice), ""]
     else:
         lines.append("")
-    lines.append(f"Rent: ${terms.rent_usd_per_hour:,.2f} an hour ({source}).")
-    year = [(name, f"{cost:,.2f}") for name, cost in terms.fixed if cost]
-    year.append(("power at rest", f"{terms.power_usd(0):,.2f}"))
-    lines += aligned([("a year of an owned machine", "US$"), *year, ("together, at rest", f"{terms.own_usd(0):,.2f}")])
+    head = money_head()
+    lines.append(f"Rent: {format_usd(terms.rent_usd_per_hour)} an hour ({source}).")
+    year = [(name, column_usd(cost)) for name, cost in terms.fixed if cost]
+    year.append(("power at rest", column_usd(terms.power_usd(0))))
+    lines += aligned([("a year of an owned machine", head), *year, ("together, at rest", column_usd(terms.own_usd(0)))])
     points = [
         (
             f"{point.hours_a_day} h",
-            f"{point.own_usd:,.0f}",
-            f"{point.rent_usd:,.0f}",
-            f"{point.own_usd_per_busy_hour:,.2f}",
+            column_usd(point.own_usd, 0),
+            column_usd(point.rent_usd, 0),
+            column_usd(point.own_usd_per_busy_hour),
             "own" if hours is not None and point.hours_a_day >= hours else "rent",
         )
         for point in advice.curve
     ]
-    titles = ("busy a day", "own, US$ a year", "rent, US$ a year", "own, US$ an hour", "cheaper")
+    titles = ("busy a day", f"own, {head} a year", f"rent, {head} a year", f"own, {head} an hour", "cheaper")
     lines += ["", *aligned([titles, *points], left=(0, 4))]
+    lines += filter(None, [shown_in().note])
     return "\n".join([*lines, *(f"Warning: {each}." for each in (*notes, *advice.warnings))])
 
 
@@ -144,9 +149,9 @@ def _of_load(advice: "Advice") -> str:
     saved = advice.rented_usd - advice.advised_usd
     load = f"{advice.mean_machines:,.4g} machines on average, at most {advice.peak_machines:,.4g}"
     if not advice.own_machines:
-        return f"Of the load ({load}) rent all: a year costs ${advice.rented_usd:,.0f}."
+        return f"Of the load ({load}) rent all: a year costs {whole_usd(advice.rented_usd)}."
     machines = f"{advice.own_machines} machine{'s' if advice.own_machines > 1 else ''}"
     return (
-        f"Of the load ({load}) own {machines} and rent the rest: a year costs ${advice.advised_usd:,.0f}, "
-        f"${saved:,.0f} less than renting all."
+        f"Of the load ({load}) own {machines} and rent the rest: a year costs {whole_usd(advice.advised_usd)}, "
+        f"{whole_usd(saved)} less than renting all."
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Self
 
@@ -80,7 +80,8 @@ class NodeRow:
     `action` is what the round does with it: `hold` also where the guard refuses. `why` contains the guard's objections.
     `activity` is null while the node does not run. `notified_at` is the time of the notice in force. `approval` is null
     if the pool requires none, or there is no notice to approve yet. `stopped` is null unless the node is stopped.
-    `cloud` is the cloud's name in the settings; null where they name none.
+    `cloud` is the cloud's name in the settings; null where they name none. `price_as_of` and `price_source` are the day
+    and the source of `usd_per_hour`.
     """
 
     id: str
@@ -106,6 +107,8 @@ class NodeRow:
     approval: RequiredApproval | None = None
     stopped: StopRow | None = None
     cloud: str | None = None
+    price_as_of: date | None = None
+    price_source: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +190,8 @@ def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
 
 def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, rules: Rulebook) -> NodeRow:
     running, activity = node.state is NodeState.RUNNING, node.activity
-    price, notice = seen.price(node), seen.ledger.notice(node.id)
     billed = running or (node.state is NodeState.STOPPED and node.still_billed is not None)
+    price, notice = seen.price(node) if billed else None, seen.ledger.notice(node.id)
     known = running and activity.state is not State.UNKNOWN
     return NodeRow(
         id=node.id,
@@ -209,7 +212,9 @@ def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, 
         activity=activity.state if running else None,
         held_seconds=activity.held_seconds if known else None,
         doubt=activity.doubt if running else None,
-        usd_per_hour=price.usd_per_hour if billed and price is not None else None,
+        usd_per_hour=None if price is None else price.usd_per_hour,
+        price_as_of=None if price is None else price.as_of,
+        price_source=None if price is None else price.source,
         notified_at=None if notice is None else notice.at,
         next=_next_action(node, step, refusals, seen, rules),
         approval=required_approval(node, seen.ledger, rules),

@@ -116,6 +116,12 @@ def format_usd(amount: Decimal | Fraction | float | None, unknown: str = "-") ->
     return unknown if amount is None else format_cents(cents_of(amount))
 
 
+def dated(as_of: date, today: date) -> str:
+    """The day of a price for people, with its age: `2026-01-19, 308 days old`; without an age on the day itself."""
+    days = (today - as_of).days
+    return f"{as_of}, {days} day{'s' if days != 1 else ''} old" if days > 0 else f"{as_of}"
+
+
 def cents_of(amount: Decimal | Fraction | float) -> int:
     """US dollars as hundredths of the currency that people read, rounded once."""
     return round(Fraction(amount) / shown_in().cent)
@@ -129,6 +135,22 @@ def format_cents(cents: int) -> str:
 def format_price(usd: Decimal | Fraction) -> str:
     """The price of something small, with four digits, in the currency that people read."""
     return f"{shown_in().sign}{float(Fraction(usd) / shown_in().cent / 100):,.4f}"
+
+
+def whole_usd(amount: Decimal | Fraction | float) -> str:
+    """US dollars for people without the cents, in the currency that they read: `$1,235`, `¥8,946`."""
+    units = round(Fraction(amount) / shown_in().cent / 100)
+    return f"{'-' if units < 0 else ''}{shown_in().sign}{abs(units):,}"
+
+
+def money_head() -> str:
+    """The currency that people read, for the heading of a column: `US$`, `CNY`."""
+    return "US$" if shown_in().code == "USD" else shown_in().code
+
+
+def column_usd(amount: Decimal | Fraction | float, digits: int = 2) -> str:
+    """US dollars in the currency that people read, for a column under `money_head`: `1,234.50`."""
+    return f"{float(Fraction(amount) / shown_in().cent / 100):,.{digits}f}"
 
 
 def bare_usd(amount: Decimal | Fraction) -> str:

@@ -10,7 +10,7 @@ from gpuwatch.clouds import Cloud, Leftover, LeftoverKind
 from gpuwatch.clouds.silence import partial
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.legible import legible
-from gpuwatch.model.money import format_usd
+from gpuwatch.model.money import dated, format_usd
 from gpuwatch.model.silence import Silence
 from gpuwatch.money import prices
 from gpuwatch.runtime.table import aligned
@@ -76,6 +76,7 @@ class UnusedDocument(TypedDict):
     silent: list[SilentRow]
     usd_per_month: str
     prices_as_of: date
+    prices_age_days: int
     prices_source: str
 
 
@@ -90,7 +91,7 @@ def listed(cloud: Cloud) -> tuple[Sequence[Leftover], list[Silence]]:
         return cloud.leftovers(), silent
 
 
-def as_object(found: Sequence[Leftover], silent: Sequence[Silence] = ()) -> UnusedDocument:
+def as_object(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today: date) -> UnusedDocument:
     """Everything, with the prices as texts, which lose nothing."""
     rows: list[UnusedRow] = [
         {
@@ -115,17 +116,18 @@ def as_object(found: Sequence[Leftover], silent: Sequence[Silence] = ()) -> Unus
         ],
         "usd_per_month": str(_sum(found).quantize(_CENT)),
         "prices_as_of": prices.STORAGE_AS_OF,
+        "prices_age_days": (today - prices.STORAGE_AS_OF).days,
         "prices_source": prices.STORAGE_SOURCE,
     }
 
 
-def as_text(found: Sequence[Leftover], silent: Sequence[Silence] = ()) -> str:
+def as_text(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today: date) -> str:
     """The dearest first, and the sum; then what the list lacks."""
     lacks = [f"Warning: no answer from {each.name} ({each.reason}): the list lacks what is there." for each in silent]
-    return "\n".join([_text(found, whole=not silent), *map(legible, lacks)])
+    return "\n".join([_text(found, today, whole=not silent), *map(legible, lacks)])
 
 
-def _text(found: Sequence[Leftover], *, whole: bool) -> str:
+def _text(found: Sequence[Leftover], today: date, *, whole: bool) -> str:
     if not found and not whole:
         return "Nothing is left over where there was an answer."
     if not found:
@@ -136,7 +138,7 @@ def _text(found: Sequence[Leftover], *, whole: bool) -> str:
     unknown = sum(usd_per_month(left) is None for left in found)
     more = f", and {unknown} without a known price" if unknown else ""
     lines.append(f"{len(found)} left over, {format_usd(_sum(found))} a month{more}.")
-    lines += textwrap.wrap(f"Prices of {prices.STORAGE_AS_OF}: {prices.STORAGE_SOURCE}.", _WIDTH)
+    lines += textwrap.wrap(f"Prices of {dated(prices.STORAGE_AS_OF, today)}: {prices.STORAGE_SOURCE}.", _WIDTH)
     lines += filter(None, [shown_in().note])
     return "\n".join(lines)
 

@@ -96,14 +96,21 @@ def test_the_five_questions_are_answered_by_what_the_round_said(asked: Asked) ->
     """On, busy, wasted, unknown add up; what is saved is the price of what gpuwatch stopped."""
     document = {
         title: values(asked.of(_panel("fleet", title)["targets"][0]))
-        for title in ("GPUs on", "Busy GPUs", "Wasted GPUs", "Unknown GPUs", "Machines at risk", "Saved per hour")
+        for title in (
+            "GPUs on",
+            "Busy GPUs",
+            "Wasted GPUs",
+            "Unknown GPUs",
+            "Machines at risk",
+            "Saved per hour ($currency)",
+        )
     }
     parts = document["Busy GPUs"][0] + document["Wasted GPUs"][0] + document["Unknown GPUs"][0]
 
     assert all(len(found) == 1 for found in document.values()), document
     assert document["GPUs on"][0] == parts > 0
     assert document["Machines at risk"][0] >= 1
-    assert document["Saved per hour"][0] > 0
+    assert document["Saved per hour ($currency)"][0] > 0
 
 
 def test_a_controller_that_waits_is_not_counted(asked: Asked) -> None:

@@ -28,6 +28,7 @@ CHOSEN = {
     "instance": "10.0.0.1:9460",
     "gpu": ".*",
     "budget": "research",
+    "currency": "USD",
     "datasource": "prometheus",
 }
 NAMES = sorted(BOARDS)

@@ -6,6 +6,7 @@ from decimal import Decimal
 from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, counter, gauge, info
 from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.currency import shown_in
 from gpuwatch.money.accounting.totals import Row, by_use, totals
 
 
@@ -34,6 +35,11 @@ def _of_budgets(value: Callable[[BudgetState], Decimal | float | None]) -> Serie
     return series
 
 
+def _currency(_: MetricsState) -> Iterator[Value]:
+    """One series; of US dollars it is 1."""
+    yield (shown_in().code,), float(shown_in().usd)
+
+
 def _effects(state: MetricsState) -> Iterator[Value]:
     for each in () if state.observation is None else state.observation.budgets:
         if each.blocked is not None:
@@ -56,6 +62,13 @@ FAMILIES = (
         "ledger",
     ),
     counter("billed_usd_total", ("pool", "use", "cloud"), "What that cost, where the price is known.", "ledger"),
+    gauge(
+        "currency_usd",
+        ("currency",),
+        "US dollars for one unit of the currency in which people read money; metrics of money are in US dollars.",
+        "`currency`, `prices.rates`",
+        _currency,
+    ),
     gauge(
         "budget_usd",
         _BUDGET,

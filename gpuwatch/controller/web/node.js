@@ -34,7 +34,7 @@ function explained(page) {
     "What would change it": step.change,
     "Node": `${row.id}, ${row.instance_type} (${row.capacity_type}) in ${row.zone}, pool ${row.pool}${row.enrolled ? "" : ", not enrolled"}`,
     "Owner": row.owner,
-    "Price": row.usd_per_hour == null ? "not known" : `${usd(row.usd_per_hour)}/h`,
+    "Price": row.usd_per_hour == null ? "not known" : `${usd(row.usd_per_hour)}/h${priceDay(row)}`,
     "Agent": page.agent_version == null ? null : `${page.agent_version}, its verdict was ${span(page.verdict_age_seconds)} old`,
     "Its agent cannot see": page.blind.join(" ") || null,
     "Its pool": page.pool_reasons.join("; ") || null,

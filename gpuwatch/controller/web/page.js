@@ -215,6 +215,8 @@ function fill(row, node) {
   put(why.firstChild, words);
   if (why.title !== words) why.title = words;
   put(price, node.usd_per_hour == null ? "–" : inOurs(node.usd_per_hour).toFixed(2));
+  const told = node.usd_per_hour == null ? "" : `${usd(node.usd_per_hour)}/h${priceDay(node)}`;
+  if (price.title !== told) price.title = told;
 }
 
 // --- hands -------------------------------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ const sign = () => fleet?.currency ? SIGNS[fleet.currency.code] ?? `${fleet.curr
 const inOurs = (value) => fleet?.currency ? Number(value) / Number(fleet.currency.usd) : Number(value);
 const usd = (value) => value == null ? "–" : sign() + inOurs(value).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const about = (value) => value == null || Math.abs(inOurs(value)) < 1000 ? usd(value) : sign() + Math.round(inOurs(value)).toLocaleString("en-US");
+const ageOf = (node) => `${node.price_as_of}, ${count(Math.max(0, Math.floor((now() - Date.parse(node.price_as_of)) / 86400000)), "day")} old`;
+const priceDay = (node) => node.price_as_of ? ` (${ageOf(node)}: ${node.price_source})` : "";
 const percent = (ratio) => ratio == null ? "–" : (100 * ratio).toFixed(ratio < 0.1 && ratio > 0 ? 1 : 0) + " %";
 const count = (number, word) => `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
 const title = (node) => node.name === node.id ? node.id : node.name;

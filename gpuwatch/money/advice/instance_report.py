@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import Offer, cents_of, format_usd
+from gpuwatch.model.money import Offer, cents_of, dated, format_usd, money_head
 from gpuwatch.model.quantity import count_text
 from gpuwatch.model.similar_names import meant
 from gpuwatch.money.advice import instances, model_memory
@@ -129,6 +129,7 @@ class OfferPrice(TypedDict):
     per_hour: str | None
     currency: str
     as_of: date
+    age_days: int
     source: str
 
 
@@ -175,7 +176,7 @@ class InstanceDocument(TypedDict):
     offers_looked_at: int
 
 
-def as_object(choice: Choice, limit: int) -> InstanceDocument:
+def as_object(choice: Choice, limit: int, today: date) -> InstanceDocument:
     """For programs; docs/advice.md defines each key."""
     shape = choice.load.shape
     return {
@@ -204,13 +205,13 @@ def as_object(choice: Choice, limit: int) -> InstanceDocument:
             ],
         },
         "weights": {str(factor): weight for factor, weight in choice.weights.items()},
-        "candidates": [_candidate(each, choice.estimate(each)) for each in choice.ranked[:limit]],
+        "candidates": [_candidate(each, choice.estimate(each), today) for each in choice.ranked[:limit]],
         "candidates_total": len(choice.ranked),
         "offers_looked_at": choice.looked_at,
     }
 
 
-def _candidate(each: Ranked, run: Estimate | None) -> CandidateDocument:
+def _candidate(each: Ranked, run: Estimate | None, today: date) -> CandidateDocument:
     found, offer = each.candidate, each.candidate.offer
     return {
         "provider": offer.provider,
@@ -228,6 +229,7 @@ def _candidate(each: Ranked, run: Estimate | None) -> CandidateDocument:
             "per_hour": None if offer.price_per_hour is None else str(offer.price_per_hour),
             "currency": offer.currency,
             "as_of": offer.as_of,
+            "age_days": (today - offer.as_of).days,
             "source": offer.source,
         },
         "score": round(each.score, 4),
@@ -243,12 +245,12 @@ def _candidate(each: Ranked, run: Estimate | None) -> CandidateDocument:
     }
 
 
-def as_text(choice: Choice, limit: int) -> str:
+def as_text(choice: Choice, limit: int, today: date) -> str:
     """For people."""
-    return "\n".join(_lines(choice, limit))
+    return "\n".join(_lines(choice, limit, today))
 
 
-def _lines(choice: Choice, limit: int) -> Iterator[str]:
+def _lines(choice: Choice, limit: int, today: date) -> Iterator[str]:
     shape = choice.load.shape
     guessed = f" ({', '.join(shape.derived)} derived)" if shape.derived else ""
     yield (
@@ -266,7 +268,7 @@ def _lines(choice: Choice, limit: int) -> Iterator[str]:
     if not choice.ranked:
         yield f"None of {choice.looked_at} offers holds it with up to {choice.most_machines} machines."
         return
-    training = () if choice.run is None else ("training", _money_head())
+    training = () if choice.run is None else ("training", money_head())
     heads = ("score", "machines", "GPUs", "each GPU holds", f"{shown_in().code}/h", *training, *choice.weights)
     rows = [heads, *(_row(each, choice) for each in choice.ranked[:limit])]
     factors = range(len(heads) - len(choice.weights), len(heads))
@@ -280,7 +282,8 @@ def _lines(choice: Choice, limit: int) -> Iterator[str]:
     yield from _about_training(choice, shown)
     if len(choice.ranked) > limit:
         yield f"{len(choice.ranked) - limit} more hold it; --limit shows them."
-    yield f"Of each GPU 1 GiB and 8 % are kept back. List prices as of {_dates(shown)}."
+    yield "Of each GPU 1 GiB and 8 % are kept back."
+    yield from _about_prices(shown, today)
     yield from filter(None, [shown_in().note])
     yield "docs/advice.md defines the score."
 
@@ -312,10 +315,6 @@ def _row(each: Ranked, choice: Choice) -> tuple[str, ...]:
     )
 
 
-def _money_head() -> str:
-    return "US$" if shown_in().code == "USD" else shown_in().code
-
-
 def _training(run: Estimate | None) -> tuple[str, ...]:
     """Its hours and money, as cells."""
     if run is None:
@@ -345,6 +344,7 @@ def _gib(bytes_: int) -> str:
     return f"{bytes_ / _GIB:,.1f} GiB"
 
 
-def _dates(shown: Sequence[Ranked]) -> str:
-    dates = sorted({each.candidate.offer.as_of for each in shown})
-    return dates[0].isoformat() if len(dates) == 1 else f"{dates[0].isoformat()} to {dates[-1].isoformat()}"
+def _about_prices(shown: Sequence[Ranked], today: date) -> Iterator[str]:
+    """The day, the age and the source of every list price that is shown."""
+    for as_of, source in sorted({(each.candidate.offer.as_of, each.candidate.offer.source) for each in shown}):
+        yield f"List prices of {dated(as_of, today)}: {source}."

@@ -8,12 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from fnmatch import fnmatchcase
 
 from gpuwatch.runtime.printable import legible
 
 _MACHINE_TIME = ("BoxUsage", "SpotUsage", "DedicatedUsage", "HostBoxUsage", "Reservation:")
-# Usage types of AWS that are for no machine's time, after the code of the region: what people call them.
+EGRESS, OTHER = "egress", "other"
+# Usage types of AWS that are for no machine's time, after the code of the region: what people call them. Egress is what
+# leaves a region, for the Internet, another region or Direct Connect; other traffic stays in it, or comes in.
 _KINDS = (
+    ("Out-Bytes", EGRESS),
+    ("Out-ABytes", EGRESS),
+    ("Out-OBytes", EGRESS),
+    ("DataXfer-Out", EGRESS),
     ("SnapshotUsage", "snapshots"),
     ("EBS:Volume", "disks"),
     ("DataTransfer", "traffic"),
@@ -21,6 +28,7 @@ _KINDS = (
     ("ElasticIP", "addresses"),
     ("PublicIPv4", "addresses"),
 )
+KINDS = (*dict.fromkeys(kind for _, kind in _KINDS), OTHER)
 _PLAIN = frozenset({"", "Usage"})
 _HOUR = timedelta(hours=1)
 _LONGEST = timedelta(hours=25)
@@ -44,6 +52,8 @@ class Columns:
     usage: str | None = None  # AWS's usage type: separates machine time from the rest
     hours: str | None = None
     line: str | None = None  # AWS's line item type
+    item: str | None = None  # what a line is for, in a cloud's own words
+    egress: tuple[str, ...] = ()  # patterns of the items that are egress
 
 
 LEGACY_CUR = Columns(
@@ -81,25 +91,27 @@ class Charge:
     machine: bool | None
     hours: Decimal | None
     plain: bool  # no commitment, discount, credit, tax or refund
-    kind: str = "other"  # of what is for no machine's time: traffic, disks, snapshots, addresses, other
+    kind: str = OTHER  # of what is for no machine's time, one of KINDS
 
 
-def mapped(mappings: Sequence[str]) -> Columns:
-    """The generic columns with other names, as `node=Instance`.
+def mapped(mappings: Sequence[str], egress: Sequence[str] = ()) -> Columns:
+    """The generic columns with other names, as `node=Instance`; `egress` are patterns of the items that are egress.
 
     Raises:
-        BillError: no such column.
+        BillError: no such column, or patterns without a column of items.
 
     """
-    names = tuple(field.name for field in fields(Columns))
+    names = tuple(field.name for field in fields(Columns) if field.name != "egress")
     given = dict(each.partition("=")[::2] for each in mappings)
     for name, column in given.items():
         if name not in names or not column:
             written = next(each for each in mappings if each.partition("=")[0] == name)
             known = ", ".join(names)
             raise BillError(f"--column {written!r} maps no column; write for example node=Instance, of {known}")
-    base = {field.name: getattr(GENERIC, field.name) for field in fields(Columns)}
-    return Columns(**{**base, **given})
+    if egress and "item" not in given:
+        raise BillError("--egress says which items are egress; name their column by --column, such as item=meterName")
+    base = {name: getattr(GENERIC, name) for name in names}
+    return Columns(**{**base, **given}, egress=tuple(egress))
 
 
 def _some(header: Sequence[str]) -> str:
@@ -120,9 +132,11 @@ def charges(
     if own is None and any(name.endswith(_WIDE) for name in header):
         yield from _wide(header, rows)
         return
-    columns = own or next((known for known in (LEGACY_CUR, CUR_2, GENERIC) if _has(header, known)), None)
-    if columns is None or not _has(header, columns):
-        wanted = ", ".join(str(getattr(columns or GENERIC, name)) for name in _REQUIRED)
+    # With bills of several clouds, columns are named for those that are not AWS's.
+    kinds = (LEGACY_CUR, CUR_2, GENERIC) if own is None else (own, LEGACY_CUR, CUR_2)
+    columns = next((known for known in kinds if _has(header, known)), None)
+    if columns is None:
+        wanted = ", ".join(str(getattr(own or GENERIC, name)) for name in _REQUIRED)
         raise BillError(
             f"the bill has no columns {wanted}; it has {_some(header)}. Name them by --column, such as node=Instance"
         )
@@ -143,17 +157,21 @@ def _charge(
     resource = (row.get(columns.node) or "").strip().rpartition("/")[2]
     cost = _number(row.get(columns.cost), columns.cost, line)
     usage, hours = _cell(row, columns.usage), _cell(row, columns.hours)
-    if not resource or not (cost or hours):
+    item = _cell(row, columns.item)
+    egress = any(fnmatchcase(item, pattern) for pattern in columns.egress)
+    kind = EGRESS if egress else next((kind for word, kind in _KINDS if word in usage), OTHER)
+    # Clouds bill traffic also without naming whose it is.
+    if not (resource or kind == EGRESS) or not (cost or hours):
         return None
     return Charge(
         resource=resource,
         day=_day(row, columns, local_day, line),
         cost=cost,
         currency=_cell(row, columns.currency) or "USD",
-        machine=not usage or any(word in usage for word in _MACHINE_TIME),
+        machine=not egress and (not usage or any(word in usage for word in _MACHINE_TIME)),
         hours=_number(hours, columns.hours or "", line) if hours else None,
         plain=_cell(row, columns.line) in _PLAIN,
-        kind=next((kind for word, kind in _KINDS if word in usage), "other"),
+        kind=kind,
     )
 
 

@@ -3,7 +3,7 @@
 import csv
 import gzip
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -17,8 +17,10 @@ from gpuwatch.model.money import format_usd
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import NOT_KNOWN, Total, cloud_name, plain_usd
-from gpuwatch.money.bill.parse import BillError, Columns, charges
-from gpuwatch.money.bill.reconcile import Bill, Line, Reconciliation, gathered, reconciled
+from gpuwatch.money.bill import by_cloud
+from gpuwatch.money.bill.by_cloud import CloudBill
+from gpuwatch.money.bill.parse import OTHER, BillError, Columns, charges
+from gpuwatch.money.bill.reconcile import Bill, Difference, Line, Reconciliation, gathered, reconciled
 from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.runtime.table import aligned
 
@@ -34,6 +36,7 @@ class Compared:
     zone: ZoneInfo
     bill: Bill
     found: Reconciliation
+    cloud: str | None = None  # whose bill it is; None: nobody named it
 
 
 def compared(
@@ -73,12 +76,18 @@ def compared(
         metered.setdefault((row.node_id or "", day), Total()).add(row)
     began = spend.began()
     begun = None if began is None else calendar.local(began).date()
-    return Compared(first=first, last=last, zone=zone, bill=bill, found=reconciled(bill, metered, known, begun))
+    return Compared(
+        first=first, last=last, zone=zone, bill=bill, found=reconciled(bill, metered, known, begun), cloud=cloud
+    )
 
 
 class DifferenceDocument(TypedDict):
-    """A machine's day in which bill and ledger differ: billed minus metered, null where one of them has no line."""
+    """A machine's day in which bill and ledger differ: billed minus metered, null where one of them has no line.
 
+    `cloud` is the one of the bill, null if nobody named it.
+    """
+
+    cloud: str | None
     resource: str
     day: date
     usd: str
@@ -88,11 +97,11 @@ class DifferenceDocument(TypedDict):
 
 
 class ReconcileDocument(TypedDict):
-    """A bill compared with the ledger, over the days of the bill, which are those of `timezone`.
+    """Bills compared with the ledger, over the days of the bills, which are those of `timezone`.
 
-    `usd_other_of_machines` is what the bill has for machines besides their time, `usd_of_no_machine` the rest, and
-    `usd_by_kind` the same money by kind: traffic, disks, snapshots, addresses, other.
-    `equal` is the number of lines that agree to the cent.
+    `usd_other_of_machines` is what bills have for machines besides their time, `usd_of_no_machine` the rest, and
+    `usd_by_kind` the same money by kind: egress, other traffic, disks, snapshots, addresses, other. `clouds` has each
+    bill's machine time and egress. `equal` is the number of lines that agree to the cent.
     """
 
     first_day: date
@@ -103,24 +112,31 @@ class ReconcileDocument(TypedDict):
     usd_other_of_machines: str
     usd_of_no_machine: str
     usd_by_kind: dict[str, str]
+    clouds: list[CloudBill]
     equal: int
     differences: list[DifferenceDocument]
 
 
-def as_object(result: Compared) -> ReconcileDocument:
-    """All differences."""
+def as_object(results: Sequence[Compared]) -> ReconcileDocument:
+    """All differences of all bills, the largest first."""
+    kinds: dict[str, Fraction] = {}
+    for result in results:
+        for kind, usd in result.bill.by_kind.items():
+            kinds[kind] = kinds.get(kind, Fraction(0)) + usd
     return {
-        "first_day": result.first,
-        "last_day": result.last,
-        "timezone": result.zone.key,
-        "usd_billed": _text(result.found.billed_usd),
-        "usd_metered": _text(result.found.metered_usd),
-        "usd_other_of_machines": _text(result.bill.other_of_machines),
-        "usd_of_no_machine": _text(result.bill.of_no_machine),
-        "usd_by_kind": {kind: _text(usd) for kind, usd in sorted(result.bill.by_kind.items())},
-        "equal": result.found.equal,
+        "first_day": min(each.first for each in results),
+        "last_day": max(each.last for each in results),
+        "timezone": results[0].zone.key,
+        "usd_billed": _text(_sum(each.found.billed_usd for each in results)),
+        "usd_metered": _text(_sum(each.found.metered_usd for each in results)),
+        "usd_other_of_machines": _text(_sum(each.bill.other_of_machines for each in results)),
+        "usd_of_no_machine": _text(_sum(each.bill.of_no_machine for each in results)),
+        "usd_by_kind": {kind: _text(usd) for kind, usd in sorted(kinds.items())},
+        "clouds": by_cloud.as_objects((each.cloud, each.bill) for each in results),
+        "equal": sum(each.found.equal for each in results),
         "differences": [
             {
+                "cloud": cloud,
                 "resource": each.resource,
                 "day": each.day,
                 "usd": _text(each.usd),
@@ -128,37 +144,62 @@ def as_object(result: Compared) -> ReconcileDocument:
                 "usd_metered": None if each.metered_usd is None else _text(each.metered_usd),
                 "why": each.why,
             }
-            for each in result.found.differences
+            for cloud, each in _differences(results)
         ],
     }
 
 
-def as_text(result: Compared, limit: int) -> str:
-    """The largest differences first, with the likeliest reason of each, and the sums."""
-    found = result.found
+def as_text(results: Sequence[Compared], limit: int) -> str:
+    """The largest differences first, with the likeliest reason of each; the sums; then each cloud's bill by kind."""
+    several = len(results) > 1
+    found = _differences(results)
     rows = [
-        (each.resource, str(each.day), *map(format_usd, (each.usd, each.billed_usd, each.metered_usd)), each.why)
-        for each in found.differences[:limit]
+        (
+            *([cloud or "?"] if several else []),
+            each.resource,
+            str(each.day),
+            *map(format_usd, (each.usd, each.billed_usd, each.metered_usd)),
+            each.why,
+        )
+        for cloud, each in found[:limit]
     ]
-    heads = ("machine", "day", "difference", "bill", "metered", "why")
-    lines = aligned([heads, *rows], left={0, 5}) if rows else []
-    more = len(found.differences) - limit
+    heads = (*(["cloud"] if several else []), "machine", "day", "difference", "bill", "metered", "why")
+    lines = aligned([heads, *rows], left={0, 1, 6} if several else {0, 5}) if rows else []
+    more = len(found) - limit
     if more > 0:
         lines.append(f"… and {more} smaller ones (--limit).")
+    for result in results:
+        lines += _sums(result, f"{result.cloud}: " if several else "")
+    lines += by_cloud.as_lines([(each.cloud, each.bill) for each in results])
+    zone = results[0].zone.key
+    if zone != "UTC":
+        lines.append(f"Days are those of {zone}; lines of a whole day in the bill are days of UTC.")
+    return "\n".join(lines)
+
+
+def _sums(result: Compared, name: str) -> Iterator[str]:
+    """What one bill and the ledger add up to."""
+    found, other, none = result.found, result.bill.other_of_machines, result.bill.of_no_machine
     off = found.billed_usd - found.metered_usd
-    lines.append(
-        f"{result.first} to {result.last}: {format_usd(found.billed_usd)} for machine time in the bill, "
+    yield (
+        f"{name}{result.first} to {result.last}: {format_usd(found.billed_usd)} for machine time in the bill, "
         f"{format_usd(found.metered_usd)} metered, {format_usd(off)} apart; {found.equal} lines agree to the cent."
     )
-    other, none = result.bill.other_of_machines, result.bill.of_no_machine
     if other or none:
         apart = f"{format_usd(other)} for traffic and the like of machines and {format_usd(none)} of other resources"
         kinds = [f"{format_usd(usd)} {kind}" for kind, usd in sorted(result.bill.by_kind.items(), key=_dearest)]
-        by_kind = f" By kind: {', '.join(kinds)}." if result.bill.by_kind.keys() - {"other"} else ""
-        lines.append(f"The bill also has {apart}.{by_kind}")
-    if result.zone.key != "UTC":
-        lines.append(f"Days are those of {result.zone.key}; lines of a whole day in the bill are days of UTC.")
-    return "\n".join(lines)
+        by_kind = f" By kind: {', '.join(kinds)}." if result.bill.by_kind.keys() - {OTHER} else ""
+        yield f"{name}the bill also has {apart}.{by_kind}" if name else f"The bill also has {apart}.{by_kind}"
+
+
+def _differences(results: Sequence[Compared]) -> list[tuple[str | None, Difference]]:
+    """Those of all bills, the largest first."""
+    found = [(result.cloud, each) for result in results for each in result.found.differences]
+    return sorted(found, key=lambda pair: -abs(pair[1].usd))
+
+
+def _sum(parts: Iterable[Fraction]) -> Fraction:
+    return sum(parts, Fraction(0))
 
 
 def _dearest(item: tuple[str, Fraction]) -> tuple[Fraction, str]:

@@ -1,7 +1,7 @@
 """What an hour of a machine costs: the built-in table, the user's own prices, and what clouds answer when asked.
 
-`catalogue` reads the table (data/prices.tsv and data/types.tsv, edited by hand), `overrides_file` the file of
-`prices.file`, `fetch` keeps what the providers answer, and `price_book` chooses among them.
+`catalogue` reads the table (data/types.tsv is edited by hand, `make prices` renews data/prices.tsv), `overrides_file`
+the file of `prices.file`, `fetch` keeps what the providers answer, and `price_book` chooses among them.
 """
 
 from datetime import datetime
@@ -13,8 +13,6 @@ from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.price_book import STORAGE_AS_OF, STORAGE_SOURCE, address_usd_per_month, volume_usd_per_month
 
 __all__ = [
-    "AS_OF",
-    "SOURCE",
     "STORAGE_AS_OF",
     "STORAGE_SOURCE",
     "address_usd_per_month",
@@ -22,9 +20,6 @@ __all__ = [
     "lookup",
     "volume_usd_per_month",
 ]
-
-AS_OF = catalogue.ORIGINS["aws"].as_of
-SOURCE = catalogue.ORIGINS["aws"].source
 
 
 @cache

@@ -1,7 +1,8 @@
 """The built-in table: GPU machines as their clouds document them, and list prices where a table of them is public.
 
-It is read when it is first asked for, never by an agent. `ORIGINS` says where each price comes from, docs/money.md what
-was left out: fractions of a GPU, promotions, retired sizes, and regions without a currency in the source.
+It is read when it is first asked for, never by an agent. Each price has its day and its source (`SOURCES`);
+`make prices` renews them. docs/money.md says what was left out: fractions of a GPU, promotions, retired sizes, and
+regions without a currency in the source.
 """
 
 import csv
@@ -15,41 +16,35 @@ from importlib import resources
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Offer
 
-STALE_DAYS = 180
 _MIB, _GIB = 1024**2, 1024**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the prices of one cloud come from."""
+    """The currency of a cloud's rows, and the day and the source of what the table has without a price."""
 
     as_of: date
     currency: str
     source: str
 
 
+# The column `source` of prices.tsv. Where a price comes from is written in full next to every figure that uses it.
+SOURCES: Mapping[str, str] = {
+    "karpenter-aws": "AWS on-demand list price in us-east-1, "
+    "from aws/karpenter-provider-aws zz_generated.pricing_aws.go",
+    "karpenter-azure": "Azure list price, from Azure/karpenter-provider-azure zz_generated.pricing.go",
+    "karpenter-gcp": "GCP list price with the GPUs, from cloudpilot-ai/karpenter-provider-gcp initial-prices.json",
+    "karpenter-alicloud": "Alibaba Cloud list price, from cloudpilot-ai/karpenter-provider-alicloud "
+    "initial-on-demand-prices.json of October 2024",
+    "aws-price-list": "AWS Price List, on demand, Linux, shared tenancy",
+    "azure-retail-prices": "Azure Retail Prices API, Linux",
+    "alibaba-price-page": "Alibaba Cloud's page of prices in China (ecs-price-info), Linux",
+}
 ORIGINS: Mapping[str, Origin] = {
-    "aws": Origin(
-        as_of=date(2026, 1, 19),
-        currency="USD",
-        source="AWS on-demand list price in us-east-1, from aws/karpenter-provider-aws zz_generated.pricing_aws.go",
-    ),
-    "azure": Origin(
-        as_of=date(2026, 6, 18),
-        currency="USD",
-        source="Azure list price, from Azure/karpenter-provider-azure zz_generated.pricing.go",
-    ),
-    "gcp": Origin(
-        as_of=date(2026, 8, 3),
-        currency="USD",
-        source="GCP list price with the GPUs, from cloudpilot-ai/karpenter-provider-gcp initial-prices.json",
-    ),
-    "alibaba": Origin(
-        as_of=date(2024, 10, 1),
-        currency="CNY",
-        source="Alibaba Cloud list price, from cloudpilot-ai/karpenter-provider-alicloud "
-        "initial-on-demand-prices.json of October 2024",
-    ),
+    "aws": Origin(as_of=date(2026, 1, 19), currency="USD", source=SOURCES["karpenter-aws"]),
+    "azure": Origin(as_of=date(2026, 6, 18), currency="USD", source=SOURCES["karpenter-azure"]),
+    "gcp": Origin(as_of=date(2026, 8, 3), currency="USD", source=SOURCES["karpenter-gcp"]),
+    "alibaba": Origin(as_of=date(2024, 10, 1), currency="CNY", source=SOURCES["karpenter-alicloud"]),
     "tencent": Origin(
         as_of=date(2026, 11, 21),
         currency="CNY",
@@ -133,14 +128,21 @@ def offers(
     )
 
 
+def oldest(provider: str) -> date | None:
+    """The day of the oldest price of a cloud; None: the table has none of it."""
+    return min((each.as_of for each in _offers() if each.provider == provider and each.price_per_hour), default=None)
+
+
 def offer(provider: str, region: str | None, instance_type: str, capacity_type: CapacityType) -> Offer | None:
     """That one offer; None where the table has no such price."""
     return _index().get((provider, region or "", instance_type, capacity_type))
 
 
-def described(kind: MachineType, region: str, capacity_type: CapacityType, price: Decimal | None) -> Offer:
-    """A machine type with a price of the table's own source."""
-    origin = ORIGINS[kind.provider]
+def described(
+    kind: MachineType, region: str, capacity_type: CapacityType, price: Decimal | None, origin: Origin | None = None
+) -> Offer:
+    """A machine type with a price of that origin; None: that of the cloud's machine types."""
+    origin = origin or ORIGINS[kind.provider]
     return Offer(
         provider=kind.provider,
         region=region,
@@ -178,9 +180,11 @@ def _made() -> Iterator[Offer]:
     for row in _rows("prices.tsv"):
         kind = machine_types()[row["provider"], row["type"]]
         priced.add((kind.provider, kind.instance_type))
+        currency = ORIGINS[kind.provider].currency
+        origin = Origin(as_of=date.fromisoformat(row["as_of"]), currency=currency, source=SOURCES[row["source"]])
         for column, capacity in (("on_demand", CapacityType.ON_DEMAND), ("spot", CapacityType.SPOT)):
             if row[column]:
-                yield described(kind, row["region"], capacity, Decimal(row[column]))
+                yield described(kind, row["region"], capacity, Decimal(row[column]), origin)
     for key, kind in machine_types().items():
         if key not in priced:
             yield described(kind, "", CapacityType.ON_DEMAND, None)

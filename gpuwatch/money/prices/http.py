@@ -32,10 +32,41 @@ class Asker:
     _next: float = field(default=0.0, init=False)
 
     def ask(self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Any:  # noqa: ANN401  any JSON
-        """The JSON at a URL, posted to where there is a body; a busy server is asked again, as late as it says.
+        """The JSON at a URL, posted to where there is a body.
 
         Raises:
             FetchError: no usable answer; the text names no header.
+
+        """
+        text = self.text(url, {"Accept": "application/json", **(headers or {})}, body)
+        try:
+            return json.loads(text, parse_float=str)
+        except ValueError as error:
+            raise FetchError(f"{self.name} gave no usable answer: {error}") from error
+
+    def text(self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> bytes:
+        """What is at a URL, whole.
+
+        Raises:
+            FetchError: no usable answer; the text names no header.
+
+        """
+        try:
+            with self.opened(url, headers, body) as answer:
+                text: bytes = answer.read(_LARGEST_ANSWER_BYTES + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise FetchError(f"{self.name} gave no usable answer: {error}") from error
+        if len(text) > _LARGEST_ANSWER_BYTES:
+            raise FetchError(f"{self.name} gave no usable answer: it is larger than {_LARGEST_ANSWER_BYTES} bytes")
+        return text
+
+    def opened(
+        self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> http.client.HTTPResponse:
+        """The answer before its body is read; a busy server is asked again, as late as it says.
+
+        Raises:
+            FetchError: no answer, or one of an error.
 
         """
         wait = 1.0
@@ -55,16 +86,13 @@ class Asker:
                 raise FetchError(f"{self.name} gave no usable answer: {error}") from error
         raise AssertionError  # the last attempt has returned or raised
 
-    def _once(self, url: str, headers: Mapping[str, str], body: bytes | None) -> Any:  # noqa: ANN401  any JSON
+    def _once(self, url: str, headers: Mapping[str, str], body: bytes | None) -> http.client.HTTPResponse:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"{url!r} is no http URL")
-        all_headers = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
+        all_headers = {"Accept-Encoding": "identity", **headers}
         request = urllib.request.Request(url, data=body, headers=all_headers)  # noqa: S310  checked above
-        with opener().open(request, timeout=self.timeout_seconds) as answer:
-            text = answer.read(_LARGEST_ANSWER_BYTES + 1)
-        if len(text) > _LARGEST_ANSWER_BYTES:
-            raise ValueError(f"the answer is larger than {_LARGEST_ANSWER_BYTES} bytes")
-        return json.loads(text, parse_float=str)
+        answer: http.client.HTTPResponse = opener().open(request, timeout=self.timeout_seconds)
+        return answer
 
 
 def secret_of(file: Path, setting: str) -> str:

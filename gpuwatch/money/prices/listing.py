@@ -8,14 +8,16 @@ from decimal import Decimal
 from typing import TypedDict
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Offer, Price, PriceKey
+from gpuwatch.model.money import Offer, Price, PriceKey, dated
 from gpuwatch.model.similar_names import meant
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Found
 from gpuwatch.money.prices.price_book import Book, NoPrice
+from gpuwatch.money.prices.settings import PriceSettings
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 
+OLD_DAYS = 180
 _GIB = 1024**3
 _MORE = "prices.live asks the clouds for others, and prices.file has your own."
 _ZONE = re.compile(r"(?<=\d)[a-z]$|-[a-z0-9]$")  # what a zone's name has beyond its region's
@@ -138,13 +140,13 @@ class PricesDocument(TypedDict):
     warnings: list[str]
 
 
-def as_object(shown: Sequence[Row]) -> PricesDocument:
-    """Everything, with amounts as texts, which lose nothing."""
-    return {"prices": [_object(row) for row in shown], "warnings": warnings(shown)}
+def as_object(shown: Sequence[Row], old_days: float = OLD_DAYS) -> PricesDocument:
+    """Everything, with amounts as texts, which lose nothing; warned of is what is older than `old_days`."""
+    return {"prices": [_object(row) for row in shown], "warnings": warnings(shown, old_days)}
 
 
-def as_text(shown: Sequence[Row]) -> str:
-    """A table, then the age and the source of what is in it."""
+def as_text(shown: Sequence[Row], old_days: float = OLD_DAYS) -> str:
+    """A table, then the age and the source of what is in it; warned of is what is older than `old_days`."""
     if not shown:
         return "No machine is like that; `gpuwatch prices` without options lists all."
     heads = ("CLOUD", "REGION", "TYPE", "GPUS", "VCPUS", "MEMORY", "CAPACITY", "PER HOUR", "USD/HOUR", "USD/GPU-HOUR")
@@ -160,11 +162,24 @@ def as_text(shown: Sequence[Row]) -> str:
     lines += [f"In USD: {how}." for how in {_how(row): None for row in shown} if how]
     unknown = {row.paid.why: None for row in shown if isinstance(row.paid, NoPrice)}
     lines += [f"?: {why}." for why in unknown]
-    lines += [f"Warning: {each}" for each in warnings(shown)]
+    lines += [f"Warning: {each}" for each in warnings(shown, old_days)]
     return "\n".join(map(legible, lines))
 
 
-def warnings(shown: Sequence[Row]) -> list[str]:
+def old_table(providers: Iterable[str], prices: PriceSettings, today: date) -> list[str]:
+    """A warning for each cloud with built-in prices that are too old by the settings, if nobody asks for newer ones."""
+    found = []
+    for provider in dict.fromkeys(providers):
+        as_of = None if provider in prices.live.providers else catalogue.oldest(provider)
+        if as_of is not None and (today - as_of).total_seconds() > prices.warn_older_than:
+            found.append(
+                f"the built-in prices of {provider} are of {dated(as_of, today)}; prices.live.{provider} asks for "
+                "today's, prices.file has your own (prices.warn_older_than)"
+            )
+    return found
+
+
+def warnings(shown: Sequence[Row], old_days: float = OLD_DAYS) -> list[str]:
     """What is too old to be relied on."""
     oldest: dict[str, int] = {}
     for row in shown:
@@ -173,7 +188,7 @@ def warnings(shown: Sequence[Row]) -> list[str]:
     return [
         f"prices of {provider} are up to {age} days old; set prices.live.{provider} or give your own in prices.file."
         for provider, age in oldest.items()
-        if age > catalogue.STALE_DAYS
+        if age > old_days
     ]
 
 

@@ -82,6 +82,11 @@ class PriceSettings:
     rates_as_of: Annotated[
         _Text | None, Setting("The day of these rates, such as 2026-11-20; it is shown wherever a rate is used.")
     ] = None
+    warn_older_than: Annotated[
+        Seconds,
+        Ge(86400),
+        Setting("`config check` and `prices` warn of built-in prices older than this, of clouds not in `live`."),
+    ] = 15_552_000.0
     live: LivePriceSettings = field(default_factory=LivePriceSettings)
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
@@ -62,7 +63,7 @@ def idle(report: Report) -> Iterator[Part]:
         )
         for each in seen.idle[:_MOST]
     ]
-    heads = ("machine", "pool", "owner", "since", "USD/h", "next, and why")
+    heads = ("machine", "pool", "owner", "since", f"{shown_in().code}/h", "next, and why")
     yield Table(
         caption=_of("The longest first", len(seen.idle)),
         heads=heads,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpuwatch.model.currency import shown_in
 from gpuwatch.money.blocked.blocked import Group
 from gpuwatch.money.blocked.text import frees_text, sums, usd_text
 from gpuwatch.money.report.blocks import Part, Table, Words
@@ -16,7 +17,7 @@ def blocked(report: Report) -> Iterator[Part]:
     yield Words(tuple(sums(found)))
     yield Table(
         caption="By what holds it",
-        heads=("held by", "USD/day", "machines", "GPUs", "what would free it"),
+        heads=("held by", f"{shown_in().code}/day", "machines", "GPUs", "what would free it"),
         rows=tuple(_row(group) for group in found.groups),
         left=frozenset({0, 4}),
         beneath=True,

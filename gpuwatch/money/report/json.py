@@ -14,7 +14,7 @@ from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saved, Saving
 from gpuwatch.money.accounting.totals import Total, TotalDocument, plain_usd, shown, total_object
 from gpuwatch.money.forecast.month_end import MonthEnd
-from gpuwatch.money.report import progress_section
+from gpuwatch.money.report import price_days, progress_section
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.json_types import (
     ActionsDocument,
@@ -74,6 +74,7 @@ def as_object(report: Report) -> ReportDocument:
         },
         "progress": None if facts.progress is None else progress_section.as_object(facts.progress),
         "energy": report.energy,
+        "prices": None if report.prices is None else price_days.as_object(report.prices, facts.now.date()),
         "missing": {
             "metered_since": facts.began,
             "rounds": facts.rounds.count,

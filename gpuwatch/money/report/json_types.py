@@ -12,6 +12,7 @@ from gpuwatch.model.fleet import State
 from gpuwatch.model.health import Health
 from gpuwatch.money.accounting.totals import Energy, TotalDocument
 from gpuwatch.money.blocked.blocked import Blocked
+from gpuwatch.money.report.price_days import PriceDaysDocument
 from gpuwatch.money.report.progress_section import ProgressDocument
 from gpuwatch.money.report.report import Order
 from gpuwatch.policies.replacement import Loss
@@ -210,7 +211,8 @@ class ReportDocument(TypedDict):
     """A report on the days from `since` to before `until`; `over`: they have ended.
 
     `by` has the slicings. `steps` are hours, days or months, as `unit` says. `blocked` is of the last round, and so are
-    `jobs`, those of Slurm. `progress` is null while less than two weeks are metered.
+    `jobs`, those of Slurm. `progress` is null while less than two weeks are metered, `prices` if no machine has a known
+    price.
     """
 
     title: str
@@ -236,4 +238,5 @@ class ReportDocument(TypedDict):
     blocked: Blocked | None
     progress: ProgressDocument | None
     energy: Energy
+    prices: PriceDaysDocument | None
     missing: MissingDocument

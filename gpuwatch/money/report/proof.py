@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from operator import add
 
 from gpuwatch.model.currency import shown_in
-from gpuwatch.model.money import format_cents
+from gpuwatch.model.money import format_cents, format_price
 from gpuwatch.model.usage import GPU, HOUR_MS, JOULES, Holder, HourKey, Terms
 from gpuwatch.money.accounting.holders import rows_by_holder
 from gpuwatch.money.accounting.slices import Calendar
@@ -95,6 +95,8 @@ def _group(proof: Proof, name: str, by_terms: dict[int, list[int]]) -> Iterator[
             yield f"  {hours} x an unknown price: {what}, {whose}"
             continue
         price = f"${terms.usd_per_hour.normalize():f}"
+        if shown_in().code != "USD":
+            price += f" ({format_price(terms.usd_per_hour)})"
         source = f"{terms.price_source}, as of {terms.price_as_of}"
         yield f"  {hours} x {price} = {format_cents(parts[str(number)])}: {what}, {whose}; {source}"
 

@@ -22,6 +22,7 @@ from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.period import Period
+from gpuwatch.money.report.price_days import PriceDays, price_days
 from gpuwatch.money.report.progress import Progress
 from gpuwatch.policies.replacement import Loss
 
@@ -145,6 +146,7 @@ class Report:
     month: MonthEnd | None
     year: tuple[MonthEnd, ...]
     no_forecast: str | None
+    prices: PriceDays | None  # None: no machine of the period has a known price
 
     @property
     def unit(self) -> str:
@@ -188,6 +190,7 @@ def reported(facts: Facts) -> Report:
         month=month,
         year=year,
         no_forecast=trouble,
+        prices=price_days(facts.nodes),
     )
 
 

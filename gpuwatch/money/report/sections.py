@@ -8,7 +8,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import cents_of, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, shown, whole
-from gpuwatch.money.report import fleet_sections, held_section, jobs_section, money_sections
+from gpuwatch.money.report import fleet_sections, held_section, jobs_section, money_sections, price_days
 from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, percent, usd
 from gpuwatch.money.report.progress_section import since_we_began
 from gpuwatch.money.report.report import Line, Report, Step
@@ -149,6 +149,12 @@ def _waste(report: Report) -> Iterator[Part]:
             yield _slice(f"By {name}", name, found, report)
 
 
+def _prices(report: Report) -> Iterator[Part]:
+    """The age and the source of the prices that all of this rests on."""
+    if report.prices is not None:
+        yield Words((price_days.words(report.prices, report.facts.now.date()),))
+
+
 def _progress(report: Report) -> Iterator[Part]:
     """The first weeks against the last ones."""
     if report.facts.progress is not None:
@@ -201,4 +207,5 @@ _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     ("Budgets", money_sections.budgets),
     ("Forecast", money_sections.forecast),
     ("Energy", money_sections.energy),
+    ("Prices", _prices),
 )

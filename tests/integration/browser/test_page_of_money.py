@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from datetime import date
+from dataclasses import replace
+from datetime import date, timedelta
 from decimal import Decimal
 
 import pytest
@@ -67,3 +68,17 @@ def test_the_first_weeks_stand_against_the_last_ones(browser: Browser) -> None:
                 "of the cost: 4 weeks from 2026-01-05 against those from 2026-03-02, "
                 "$490.00 a week less for the same work"
             )
+
+
+def test_a_price_says_its_age_and_its_source(browser: Browser) -> None:
+    """The oldest of all under the sum, and each machine's own at its price."""
+    now = SystemClock().now()
+    old = replace(PRICE, as_of=(now - timedelta(days=308)).date(), source="a list")
+    desk = Desk(clock=ManualClock(wall=now), prices={"g6.xlarge": old})
+    desk.fleet.put(a_node("i-busy", State.BUSY, 60.0))
+    with a_site(desk) as site:
+        site.round()
+        with a_visit(browser, site.url) as visit:
+            age = f"{old.as_of}, 308 days old"
+            expect(visit.page.locator("#now-prices")).to_have_text(f"oldest price: {age}", timeout=WAIT_MS)
+            expect(visit.page.locator(f"[title*='({age}: a list)']")).to_have_count(1)

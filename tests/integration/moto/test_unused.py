@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from gpuwatch.runtime.json_document import json_text
 from tests.support.fakes.cloud_worlds import MINE
 from tests.support.fakes.moto_faults import REGION, MotoFaults
 
+TODAY = date(2026, 11, 23)
 GIB = 1024**3
 
 
@@ -52,15 +54,15 @@ def test_people_read_the_dearest_first_and_the_sum() -> None:
         2, kind=LeftoverKind.STOPPED_VOLUME, node_id="i-1", size_bytes=200 * GIB, account="123456789012", name="data"
     )
 
-    assert unused.as_text([a_volume(1), UNKNOWN, ADDRESS, stopped]).splitlines() == [
+    assert unused.as_text([a_volume(1), UNKNOWN, ADDRESS, stopped], today=TODAY).splitlines() == [
         "$/MONTH  ID          TYPE         WHAT                         WHERE                   NAME",
         " $16.00  vol-2       gp3 200 GiB  volume of the stopped i-1    us-east-1 123456789012  data",
         "  $8.00  vol-1       gp3 100 GiB  volume, attached to nothing  us-east-1",
         "  $3.65  eipalloc-1               address, used by nothing     us-east-1",
         "      ?  vol-9       gp9 100 GiB  volume, attached to nothing  us-east-1",
         "4 left over, $27.65 a month, and 1 without a known price.",
-        "Prices of 2024-02-01: AWS list prices in us-east-1, aws.amazon.com/ebs/pricing",
-        "and /vpc/pricing.",
+        "Prices of 2024-02-01, 1026 days old: AWS list prices in us-east-1,",
+        "aws.amazon.com/ebs/pricing and /vpc/pricing.",
     ]
 
 
@@ -70,7 +72,7 @@ def test_in_a_terminal_of_80_columns_no_line_is_cut_or_wrapped(monkeypatch: pyte
     stopped = a_volume(
         2, kind=LeftoverKind.STOPPED_VOLUME, node_id="i-0123456789abcdef0", account="123456789012", name="a long name"
     )
-    lines = unused.as_text([replace(stopped, id="vol-0123456789abcdef0"), ADDRESS]).splitlines()
+    lines = unused.as_text([replace(stopped, id="vol-0123456789abcdef0"), ADDRESS], today=TODAY).splitlines()
 
     assert max(map(len, lines)) <= 80
     assert "volume of the stopped i-0123456789abcdef0" in lines[1]
@@ -79,16 +81,17 @@ def test_in_a_terminal_of_80_columns_no_line_is_cut_or_wrapped(monkeypatch: pyte
 
 def test_nothing_left_is_said_in_a_sentence() -> None:
     """An empty table would look like a failure."""
-    assert unused.as_text([]).startswith("Nothing is left over")
+    assert unused.as_text([], today=TODAY).startswith("Nothing is left over")
 
 
 @pytest.mark.parametrize("found", [[], [a_volume(1), ADDRESS, UNKNOWN]])
 def test_scripts_get_every_price_as_text(found: Sequence[Leftover]) -> None:
     """Money is no float in JSON either, and a price that is not known is null."""
-    result = json.loads(json_text("unused", unused.as_object(found)))
+    result = json.loads(json_text("unused", unused.as_object(found, today=TODAY)))
 
     assert [row["usd_per_month"] for row in result["unused"]] == ["8.00", "3.65", None][: len(found)]
     assert result["usd_per_month"] == ("11.65" if found else "0.00")
+    assert (result["prices_as_of"], result["prices_age_days"]) == ("2024-02-01", 1026)
 
 
 def test_the_command_asks_the_cloud_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

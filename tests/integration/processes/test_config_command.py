@@ -37,7 +37,7 @@ DECIDED = "pools: {default: {idle: {instance_store: keep}}, training: {idle: {ti
 
 def test_a_right_file_is_confirmed_in_one_line(file: Path) -> None:
     """`config check` says in one line what is in force, and ends with 0."""
-    file.write_text(f"fleet: research\n{DECIDED}\n")
+    file.write_text(f"fleet: research\n{DECIDED}\nprices: {{warn_older_than: 36500d}}\n")
 
     done = gpuwatch("config", "check", "--config", str(file), GPUWATCH_MODE="enforce")
 

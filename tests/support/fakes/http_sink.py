@@ -31,6 +31,7 @@ class Answer:
     body: object = None  # a text as it is, anything else as JSON
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    cut_bytes: int = 0  # how much of the body never comes
 
 
 class PriceServer(ThreadingHTTPServer):
@@ -75,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body.encode())))
         self.end_headers()
-        self.wfile.write(body.encode())
+        self.wfile.write(body.encode()[: len(body.encode()) - answer.cut_bytes])
 
     do_POST = do_GET  # noqa: N815  AWS
 
@@ -142,6 +143,40 @@ def ec2_product(usd: str, *, currency: str = "USD") -> str:
             "terms": {"OnDemand": {"A.B": {"priceDimensions": {"A.B.C": dimension}}}},
         }
     )
+
+
+def ec2_list(*machines: Mapping[str, str]) -> str:
+    """A region's file of the EC2 price list as CSV: lines about the list, the header, and a line for each price."""
+    lines = [{**EC2_LINE, **machine} for machine in machines]
+    rows = [list(EC2_LINE), *(list(line.values()) for line in lines)]
+    quoted = [",".join(f'"{cell}"' for cell in row) for row in rows]
+    head = [
+        '"FormatVersion","v1.0"',
+        '"Disclaimer","Prices, and ""terms"""',
+        '"Publication Date","2026-11-20T17:07:46Z"',
+    ]
+    return "\n".join([*head, '"Version","20261120170746"', '"OfferCode","AmazonEC2"', *quoted]) + "\n"
+
+
+EC2_LINE = {
+    "SKU": "BS3PUKRA82E3XGF5",
+    "OfferTermCode": "JRTCKXETXF",
+    "TermType": "OnDemand",
+    "PriceDescription": "$55.04 per On Demand Linux p5.48xlarge Instance Hour",
+    "EffectiveDate": "2026-11-01",
+    "Unit": "Hrs",
+    "PricePerUnit": "55.0400000000",
+    "Currency": "USD",
+    "Product Family": "Compute Instance",
+    "Location Type": "AWS Region",
+    "Instance Type": "p5.48xlarge",
+    "Tenancy": "Shared",
+    "Operating System": "Linux",
+    "CapacityStatus": "Used",
+    "Pre Installed S/W": "NA",
+    "Region Code": "us-east-1",
+    "MarketOption": "OnDemand",
+}
 
 
 def spot_history(*entries: tuple[str, str, str], following: str = "") -> str:

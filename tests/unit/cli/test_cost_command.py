@@ -245,6 +245,13 @@ def test_reconcile_is_a_part_of_it(cost: Cost, tmp_path: Path) -> None:
         (["--from", "2026-03-02", "--to", "2026-03-01"], "--to 2026-03-01 lies before --from 2026-03-02"),
         (["--month", "2026-03", "--day", "2026-03-01"], "exclude each other"),
         (["reconcile", "--bill", "/nowhere.csv"], "/nowhere.csv cannot be read"),
+        (["reconcile", "--bill", "a.csv", "--bill", "b.csv"], "several bills need a cloud each, such as aws=FILE"),
+        (["reconcile", "--bill", "aws=a.csv", "--bill", "aws=b.csv"], "several bills need a cloud each"),
+        (["reconcile", "--bill", "aws=/nowhere.csv"], "/nowhere.csv cannot be read"),
+        (
+            ["reconcile", "--bill", "b.csv", "--egress", "*Out*"],
+            "name their column by --column, such as item=meterName",
+        ),
         (["reconcile", "--bill", "b.csv", "--cloud", "bj"], "the settings have no cloud 'bj', only aws"),
     ],
 )

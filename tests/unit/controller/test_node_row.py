@@ -126,3 +126,11 @@ def test_an_older_agent_says_nothing_of_what_was_busy(site: Site) -> None:
     document = site.ask("/api/v1/nodes/i-waits").json
 
     assert (document["last_reset"], document["last_busy"], document["blind"], document["owners"]) == (None, [], [], [])
+
+
+def test_a_price_has_its_day_and_its_source(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of machines that are billed; of a stopped one nothing is said."""
+    rows = {row["id"]: row for row in printed(site, monkeypatch, "status")["nodes"]}
+
+    assert (rows["i-busy"]["price_as_of"], rows["i-busy"]["price_source"]) == (PRICE.as_of.isoformat(), PRICE.source)
+    assert (rows["i-off"]["usd_per_hour"], rows["i-off"]["price_as_of"], rows["i-off"]["price_source"]) == (None,) * 3

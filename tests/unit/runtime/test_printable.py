@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable
+from datetime import date
 
 import pytest
 from hypothesis import given
@@ -82,7 +83,7 @@ def left_over() -> str:
     found = Leftover(
         id="vol-1", kind=LeftoverKind.UNATTACHED_VOLUME, region="r", name=ODD, type="gp3", size_bytes=1 << 30
     )
-    return unused.as_text([found])
+    return unused.as_text([found], today=date(2026, 11, 23))
 
 
 def cost_table() -> str:

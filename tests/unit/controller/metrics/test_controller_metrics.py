@@ -47,13 +47,14 @@ def one(metrics: ControllerMetrics, name: str, **labels: str) -> float | None:
 
 
 def test_before_the_first_round_nothing_is_told_of_the_fleet() -> None:
-    """Only what the controller is, and histograms without a value: absent, never zero."""
+    """Only what the controller is, its currency, and histograms without a value: absent, never zero."""
     found = samples(a_telling(Desk()))
 
     assert {name for name, _ in found if "duration" not in name} == {
         "gpuwatch_controller_build_info",
         "gpuwatch_controller_info",
         "gpuwatch_controller_leader",
+        "gpuwatch_currency_usd",
     }
     assert {value for (name, _), value in found.items() if "duration" in name} == {0.0}
 

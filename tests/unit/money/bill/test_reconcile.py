@@ -94,9 +94,9 @@ def test_an_aws_report(ledger: Ledger, tmp_path: Path, columns: Columns, *, pack
         ("i-9", 3): (10.5, "only in the bill"),
     }
     assert (result.bill.other_of_machines, result.bill.of_no_machine) == (Fraction(5, 4), Fraction(5, 2))
-    assert result.bill.by_kind == {"traffic": Fraction(5, 4), "disks": Fraction(5, 2)}
-    assert "By kind: $2.50 disks, $1.25 traffic." in as_text(result, 20)
-    assert as_object(result)["usd_by_kind"] == {"disks": "2.50", "traffic": "1.25"}
+    assert result.bill.by_kind == {"egress": Fraction(5, 4), "disks": Fraction(5, 2)}
+    assert "By kind: $2.50 disks, $1.25 egress." in as_text([result], 20)
+    assert as_object([result])["usd_by_kind"] == {"disks": "2.50", "egress": "1.25"}
     assert [abs(each.usd) for each in result.found.differences] == [140, 120, 48, 24, Decimal("10.5")]
     assert result.found.equal == 2  # i-1 on the first day; i-3 on the second: in no bill, and of no known price
 
@@ -110,8 +110,8 @@ def test_what_only_one_side_has(ledger: Ledger, tmp_path: Path) -> None:
         ("i-1", 1): (240.0, "only in the bill"),
         ("i-2", 2): (-240.0, "only metered"),
     }
-    assert "metering began later" in as_text(result, 10)
-    assert as_object(result)["usd_metered"] == "480.00"
+    assert "metering began later" in as_text([result], 10)
+    assert as_object([result])["usd_metered"] == "480.00"
 
 
 def test_a_bill_of_one_cloud_is_compared_with_what_was_metered_there(tmp_path: Path) -> None:

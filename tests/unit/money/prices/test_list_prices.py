@@ -7,6 +7,7 @@ import pytest
 
 from gpuwatch.model.money import Price
 from gpuwatch.money import prices
+from gpuwatch.money.prices import catalogue
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ def test_a_known_type_has_an_exact_price_with_its_date_and_source(instance_type:
     """A price is a Decimal and says as of when and on whose word it holds."""
     price = prices.lookup(instance_type)
 
-    assert price == Price(usd_per_hour=Decimal(usd), as_of=date(2026, 1, 19), source=prices.SOURCE)
+    assert price == Price(usd_per_hour=Decimal(usd), as_of=date(2026, 1, 19), source=catalogue.SOURCES["karpenter-aws"])
 
 
 def test_an_unknown_type_has_no_price() -> None:

@@ -1,0 +1,65 @@
+"""PURE: what each cloud's bill is made of: machine time, egress and the rest, and all clouds together.
+
+Egress is only what a bill names so: nothing is derived from bytes that gpuwatch has seen.
+"""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import TypedDict
+
+from gpuwatch.model.currency import shown_in
+from gpuwatch.model.money import cents_of, format_cents
+from gpuwatch.money.accounting.totals import plain_usd
+from gpuwatch.money.bill.parse import EGRESS, KINDS
+from gpuwatch.money.bill.reconcile import Bill
+from gpuwatch.runtime.table import aligned
+
+_CENT = Fraction(1, 100)
+_MACHINES, _TOGETHER = "machine time", "together"
+
+
+class CloudBill(TypedDict):
+    """A cloud's bill: machine time, egress, and `usd`, which is all of it; `cloud` is null if nobody named it."""
+
+    cloud: str | None
+    usd_machine_time: str
+    usd_egress: str
+    usd: str
+
+
+def as_objects(bills: Iterable[tuple[str | None, Bill]]) -> list[CloudBill]:
+    """One for each bill."""
+    return [
+        {
+            "cloud": cloud,
+            "usd_machine_time": _text(machine_time(bill)),
+            "usd_egress": _text(bill.by_kind.get(EGRESS, Fraction(0))),
+            "usd": _text(machine_time(bill) + sum(bill.by_kind.values())),
+        }
+        for cloud, bill in bills
+    ]
+
+
+def as_lines(bills: Sequence[tuple[str | None, Bill]]) -> list[str]:
+    """A row for each cloud; rows and columns add up to the cent. No line where the bills are of machines alone."""
+    kinds = [kind for kind in KINDS if kind == EGRESS or any(bill.by_kind.get(kind) for _, bill in bills)]
+    if not any(bill.by_kind for _, bill in bills):
+        return []
+    rows = [
+        (cloud or "the bill", [cents_of(machine_time(bill)), *(cents_of(bill.by_kind.get(kind, 0)) for kind in kinds)])
+        for cloud, bill in bills
+    ]
+    if len(rows) > 1:
+        rows.append(("all", [sum(column) for column in zip(*(cents for _, cents in rows), strict=True)]))
+    heads = ("cloud", _MACHINES, *kinds, _TOGETHER)
+    cells = [(name, *map(format_cents, cents), format_cents(sum(cents))) for name, cents in rows]
+    return ["", *aligned([heads, *cells], left={0}), *filter(None, [shown_in().note])]
+
+
+def machine_time(bill: Bill) -> Fraction:
+    """What the bill has for the time of machines."""
+    return sum((each.usd for each in bill.lines.values()), Fraction(0))
+
+
+def _text(usd: Fraction) -> str:
+    return plain_usd(round(usd / _CENT))
