@@ -104,10 +104,10 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     control = _control(settings, supervisor, clock)
     ending = SignalWaiter()
     supervisor.start()
-    if settings.source == "nvml" and settings.kernel_log != "none":
+    if settings.reads_this_host and settings.kernel_log != "none":
         health.xids.kernel_log_up = KernelLog(settings.kernel_log, clock, health.xids.hear).start()
     host.start(lambda: core.snapshot(clock.monotonic()).readings)
-    if settings.source == "nvml":  # other sources report processes of another host
+    if settings.reads_this_host:  # other sources report processes of another host
         users.start()
     instance.start(_namer(settings, core, exporter))
     server.start()
@@ -176,7 +176,7 @@ def _namer(settings: AgentSettings, core: AgentCore, exporter: Exporter) -> Call
 
 def _health(settings: AgentSettings, clock: Clock) -> HealthWatch:
     """The health watch; it stores what it knows of real GPUs only."""
-    remembers = settings.source == "nvml" and settings.health_file != "none"
+    remembers = settings.reads_this_host and settings.health_file != "none"
     file = HealthFile(Path(settings.health_file)) if remembers else None
     return HealthWatch(clock, settings.health, interval_seconds=settings.interval, file=file)
 

@@ -36,7 +36,7 @@ def host_name() -> str:
 
 def assembled(settings: AgentSettings, clock: Clock, *, node_id: str, health: HealthWatch) -> Parts:
     """The parts for these settings."""
-    real = settings.source == "nvml"  # other sources report processes of another host
+    real = settings.reads_this_host  # other sources report processes of another host
     host = HostSignals(
         settings.evidence, clock, own_processes=real, workloads=settings.workloads, services=settings.services
     )

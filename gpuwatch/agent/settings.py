@@ -71,9 +71,12 @@ class AgentSettings(ServerSettings):
         Seconds, Gt(0), Le(86400), Setting("A GPU that hung is not read for this long; doubles with each further hang.")
     ] = 60.0
     source: Annotated[
-        Literal["nvml", "simulated", "replay"],
-        Setting("Where readings come from: the NVIDIA driver, a simulation, or a recorded probe stream."),
-    ] = "nvml"
+        Literal["auto", "nvml", "amdsmi", "both", "simulated", "replay"],
+        Setting(
+            "Where readings come from: the NVIDIA driver (nvml), AMD's (amdsmi), both, a simulation, or a recorded "
+            "probe stream. auto: AMD's driver where there is no GPU of NVIDIA (docs/amd.md)."
+        ),
+    ] = "auto"
     script: Annotated[str | None, Setting("File with the load profile of the simulated source.")] = None
     seed: Annotated[int, Ge(0), Setting("Seed of the simulated source.")] = 0
     capture: Annotated[str | None, Setting("File with the recorded probe stream that the replay source plays.")] = None
@@ -123,6 +126,11 @@ class AgentSettings(ServerSettings):
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
     metadata: MetadataSettings = field(default_factory=MetadataSettings)
     attribution: AttributionSettings = field(default_factory=AttributionSettings)
+
+    @property
+    def reads_this_host(self) -> bool:
+        """Whether readings are of this host's GPUs; other sources report GPUs and processes of another one."""
+        return self.source not in {"simulated", "replay"}
 
     @property
     def stale_after_seconds(self) -> float:

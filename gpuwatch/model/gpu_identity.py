@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
+Vendor = Literal["nvidia", "amd"]
 STAND_IN = "unidentified-"  # begins the uuid of a GPU that never gave its own
 
 
@@ -44,6 +46,7 @@ class GpuInfo:
     cuda_version: str | None = None
     vbios_version: str | None = None
     serial: str | None = None
+    vendor: Vendor = "nvidia"
 
     @property
     def key(self) -> tuple[str, str | None]:

@@ -14,6 +14,11 @@ _OF_USE = re.compile(
     r"(?!.*(_celsius|_hertz)$)(utilization|memory_|encoder|decoder|jpeg|ofa|graphics_activity|sm_|tensor|dram|fp|power_|"
     r"energy|pcie_[tr]x|nvlink_.*[tr]x|c2c|processes|mig)"
 )
+_UNSEEN = {
+    "nvidia": "not all processes that hold it can be seen; the agent needs the host's PID namespace (--pid=host)",
+    "amd": "not all processes that hold it can be seen; the agent needs the host's PID namespace (--pid=host) and "
+    "/sys/class/kfd, and a program that only draws or plays video is in no list of AMD's",
+}
 
 
 def unread(reading: GpuReading) -> str | None:
@@ -31,7 +36,7 @@ def unread(reading: GpuReading) -> str | None:
     if doubtful:
         return f"its driver gives figures that cannot be true: {', '.join(doubtful)}"
     if reading.processes_partial:
-        return "not all processes that hold it can be seen; the agent needs the host's PID namespace (--pid=host)"
+        return _UNSEEN[reading.info.vendor]
     return None
 
 

@@ -13,6 +13,14 @@ from gpuwatch.model.gpu import GpuProcess, GpuReading, ProcessKind
 _FULL_RATIO = 0.99
 _BUSY_LINK_BYTES_PER_SECOND = 50e6  # GPUs at rest that are monitored move less than 1 MB/s, a copy moves GB/s
 _SETTINGS = "agent.activity."
+# What AMD's driver has instead of NVML's.
+_AMD_SOURCES = {
+    "NVML utilization samples": "AMD SMI activity of the compute dies",
+    "NVML encoder, decoder, JPEG and optical flow utilization": "AMD SMI activity of the video and JPEG engines",
+    "NVML power and energy": "AMD SMI power and energy",
+    "NVML memory info v2": "AMD SMI memory in use",
+    "NVML process list": "AMD SMI process list and the kernel's KFD",
+}
 
 
 @dataclass(slots=True)
@@ -44,12 +52,17 @@ class _Notes:
             observed=observed,
             limit=limit,
             unit=unit,
-            source=source,
+            source=_of_vendor(source, self.reading),
             note=note,
             owner=None if says is State.IDLE else owner or self.worker,
             setting=None if says is State.IDLE or setting is None else _SETTINGS + setting,
         )
         self.found.append(entry)
+
+
+def _of_vendor(source: str, reading: GpuReading) -> str:
+    """Where a signal comes from, in the words of the GPU's own driver."""
+    return _AMD_SOURCES.get(source, source) if reading.info.vendor == "amd" else source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,8 +85,8 @@ _GPU_ROWS: tuple[_Row, ...] = (
     (
         "gpuwatch_gpu_info",
         INFO,
-        (*GPU, "name", "pci_bus_id", "driver_version", "cuda_version", "vbios_version", "serial"),
-        "Who the GPU is: join on uuid; a label that is not known is left out.",
+        (*GPU, "name", "pci_bus_id", "driver_version", "cuda_version", "vbios_version", "serial", "vendor"),
+        "Who the GPU is: join on uuid; a label that is not known is left out. vendor: nvidia or amd.",
         "nvmlDeviceGetUUID, Index, Name, PciInfo, VbiosVersion, Serial; nvmlSystemGetDriverVersion, CudaDriverVersion",
     ),
     (

@@ -36,8 +36,14 @@ _ROUNDING = 1e-6  # of an interval: a cycle at its tick must not seem to be befo
 _SPACING_SECONDS = 0.15  # between two cycles: GPM needs 0.1 s from sample to sample
 
 
+def _auto(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+    from gpuwatch.agent.devices.choice import drivers_here  # noqa: PLC0415  only the chosen source is loaded
+
+    return SOURCES[drivers_here(arguments.root)](arguments, clock)
+
+
 def _nvml(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
-    from gpuwatch.agent.devices.nvml import NvmlSource  # noqa: PLC0415  only the chosen source is loaded
+    from gpuwatch.agent.devices.nvml import NvmlSource  # noqa: PLC0415  as above
 
     known = {info.uuid: info for info in arguments.known}
     return NvmlSource(
@@ -49,6 +55,32 @@ def _nvml(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
         root=arguments.root,
         tell=_say if arguments.steps else _keep_quiet,
     )
+
+
+def _amdsmi(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+    from gpuwatch.agent.devices.amd import AmdSource  # noqa: PLC0415  as above
+    from gpuwatch.agent.devices.amd.library import quiet_output  # noqa: PLC0415  as above
+
+    quiet_output()
+    return AmdSource(
+        clock,
+        arguments.metrics,
+        barred=[info for info in arguments.known if info.uuid in arguments.skip],
+        root=arguments.root,
+        tell=_say if arguments.steps else _keep_quiet,
+    )
+
+
+def _both(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+    """Each driver hears of its own GPUs alone, by their places."""
+    from gpuwatch.agent.devices.both import BothSources  # noqa: PLC0415  as above
+    from gpuwatch.agent.devices.buses import amd_bus_ids  # noqa: PLC0415  as above
+
+    of_amd = {*amd_bus_ids(arguments.root)}
+    parts = [argparse.Namespace(**vars(arguments)) for _ in range(2)]
+    for part, amd in zip(parts, (False, True), strict=True):
+        part.known = [info for info in arguments.known if (info.pci_bus_id in of_amd) is amd]
+    return BothSources((_nvml(parts[0], clock), _amdsmi(parts[1], clock)), clock)
 
 
 def _keep_quiet(_: Step) -> None:
@@ -70,7 +102,10 @@ def _simulated(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
 
 
 SOURCES: dict[str, Callable[[argparse.Namespace, Clock], DeviceSource]] = {
+    "auto": _auto,
     "nvml": _nvml,
+    "amdsmi": _amdsmi,
+    "both": _both,
     "replay": _replay,
     "simulated": _simulated,
 }
@@ -174,13 +209,18 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _once(source: DeviceSource, clock: Clock) -> int:
-    readings, sentence = 0, "there is no GPU on this host (`nvidia-smi -L` should list those that the driver knows)"
+    readings, sentence = (
+        0,
+        "there is no GPU on this host (`nvidia-smi -L` or `amd-smi list` shows those that a driver knows)",
+    )
     for message in sample(source, 0, clock):
         match message:
             case Reading() | Down():
                 _say(message)
                 readings += isinstance(message, Reading)
-                sentence = "no GPU could be read (each line above says why; `dmesg | grep NVRM` may say more)"
+                sentence = (
+                    "no GPU could be read (each line above says why; `dmesg | grep -e NVRM -e amdgpu` may say more)"
+                )
             case Unavailable():
                 sentence = f"{message.detail} ({message.remedy})"
                 readings = 0
@@ -232,13 +272,13 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="from cycle to cycle (1)")
     parser.add_argument("--cycles", type=_count, metavar="N", help="end after so many")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write a capture, names masked, and print nothing")
-    parser.add_argument("--source", choices=SOURCES, default="nvml", help="where readings come from (nvml)")
+    parser.add_argument("--source", choices=SOURCES, default="auto", help="where readings come from (auto)")
     parser.add_argument("--capture", type=Path, metavar="FILE", help="replay: a recorded output of this command")
     parser.add_argument("--script", type=Path, metavar="FILE", help="simulated: what the GPUs shall do")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
     parser.add_argument("--on-request", action="store_true", help="also begin a cycle for each byte on standard input")
     parser.add_argument(
-        "--metrics", type=_groups, default=NAMES, metavar="GROUPS", help="nvml: read for these, with commas (all)"
+        "--metrics", type=_groups, default=NAMES, metavar="GROUPS", help="read for these, with commas (all)"
     )
     parser.add_argument("--steps", action="store_true", help="also say what is about to be opened, as it may hang")
     parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not read this GPU; repeatable")

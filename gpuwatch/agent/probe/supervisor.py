@@ -283,7 +283,7 @@ class ProbeSupervisor:
             self._turns += 1
             if self._opening and waited - noted >= self._settings.deadline:
                 noted = waited
-                detail = f"nvmlInit has not returned for {format_duration(round(waited, 1))}"
+                detail = f"nvmlInit or amdsmi_init has not returned for {format_duration(round(waited, 1))}"
                 self._core.cannot_open(self._outage.init_hang(detail))
 
         return self._late.next_line(child, late=late, allowed=allowed, begin=self._stand_by, look=look)
@@ -366,7 +366,7 @@ class ProbeSupervisor:
         """Note which GPU it was, so that the next probe serves the others. So many seconds were `left` for it."""
         gpu = self._suspect
         if gpu is None:
-            what = "nvmlInit did not return" if self._opening else f"it did not {doing}"
+            what = "nvmlInit or amdsmi_init did not return" if self._opening else f"it did not {doing}"
             why = f"{what} within {format_duration(allowed)}"
             return ProbeExit(why=Interruption.HANG, detail=why)
         limit, fresh = self._settings.late if left else allowed, gpu.uuid not in tuple(self._hung)

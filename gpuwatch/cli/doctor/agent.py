@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.cli.doctor import certificates, devices, host, ports
+from gpuwatch.cli.doctor import amd, certificates, devices, host, ports
 from gpuwatch.cli.doctor.context import AgentCase
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.cli.doctor.runner import Check
@@ -26,6 +26,8 @@ def identity(case: AgentCase) -> Iterator[Finding]:
 CHECKS: tuple[Check[AgentCase], ...] = (
     Check(name="driver", look=devices.driver, seconds=devices.PROBE_SECONDS + 5),
     Check(name="devices", look=devices.nodes),
+    Check(name="amd_driver", look=amd.driver, seconds=devices.PROBE_SECONDS + 5),
+    Check(name="amd_devices", look=amd.nodes),
     Check(name="kernel_log", look=host.kernel_log),
     Check(name="processes", look=host.processes),
     Check(name="blind", look=host.blind),

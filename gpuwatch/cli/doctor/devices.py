@@ -1,9 +1,10 @@
-"""The driver, as a probe of our own meets it; so a driver that hangs holds up a process that can be left behind."""
+"""NVIDIA's driver, as a probe of our own meets it; one that hangs holds up a process that can be left behind."""
 
 import queue
 import re
 from collections.abc import Iterator
 
+from gpuwatch.agent.devices.choice import Driver, drivers_here
 from gpuwatch.agent.devices.messages import Cycle, Down, Message, Reading, Step, Unavailable, decode
 from gpuwatch.agent.probe.child import ProbeChild
 from gpuwatch.cli.doctor.context import AgentCase, may_write
@@ -19,10 +20,11 @@ _NODE = re.compile(r"nvidiactl|nvidia-uvm|nvidia\d+")
 def driver(case: AgentCase) -> Iterator[Finding]:
     """NVML is there, of the kernel module's version, and shows and reads every GPU that the module knows."""
     where = "the NVIDIA driver (NVML)"
-    if case.settings.source != "nvml":
+    if not case.settings.reads_this_host:
         yield fine("driver", where, f"it is not used: agent.source is {case.settings.source}")
+    if not reads(case, "nvml"):
         return
-    messages, last_words = _ask(case)
+    messages, last_words = ask(case, "nvml")
     kernel = _kernel_version(case)
     beside = f"; the kernel module is {kernel}" if kernel else "; no kernel module is loaded"
     for message in messages:
@@ -70,7 +72,7 @@ def _gpus(case: AgentCase, cycle: Cycle, messages: list[Message]) -> Iterator[Fi
 def nodes(case: AgentCase) -> Iterator[Finding]:
     """Device nodes that this user may read and write."""
     where = f"{case.dev}/nvidia*"
-    if case.settings.source != "nvml":
+    if not reads(case, "nvml"):
         return
     try:
         there = sorted(path for path in case.dev.iterdir() if _NODE.fullmatch(path.name))
@@ -86,10 +88,19 @@ def nodes(case: AgentCase) -> Iterator[Finding]:
         yield fine("devices", where, f"{len(there)} nodes can be read and written")
 
 
-def _ask(case: AgentCase) -> tuple[list[Message], str]:
-    """What one cycle of a probe says, and its last words; it is ended, or left behind, when its time is over."""
+def reads(case: AgentCase, driver: Driver) -> bool:
+    """Whether GPUs of that driver are read here."""
+    source = case.settings.source
+    return (drivers_here(case.sys.parent) if source == "auto" else source) in {driver, "both"}
+
+
+def ask(case: AgentCase, driver: Driver) -> tuple[list[Message], str]:
+    """What one cycle of a probe of that driver says, and its last words.
+
+    It is ended, or left behind, when its time is over.
+    """
     messages: list[Message] = []
-    child = ProbeChild(case.probe)
+    child = ProbeChild([*case.probe, "--source", driver])
     until = case.clock.monotonic() + PROBE_SECONDS
     try:
         while (line := child.lines.get(timeout=max(0.0, until - case.clock.monotonic()))) is not None:

@@ -36,7 +36,7 @@ _METADATA = {"hop_limit": "metadata.hop_limit", "disabled": "metadata.disabled"}
 def kernel_log(case: AgentCase) -> Iterator[Finding]:
     """The kernel log, which has the XIDs."""
     path = case.settings.kernel_log
-    if path == "none" or case.settings.source != "nvml":
+    if path == "none" or not case.settings.reads_this_host:
         yield fine("kernel_log", "the kernel log", "it is not used")
         return
     try:
@@ -61,7 +61,7 @@ def processes(case: AgentCase) -> Iterator[Finding]:
 
 def blind(case: AgentCase) -> Iterator[Finding]:
     """What else an agent of this user cannot see; `processes` reports hidden processes."""
-    if case.settings.source != "nvml" or not case.settings.evidence.enabled:
+    if not case.settings.reads_this_host or not case.settings.evidence.enabled:
         yield fine("blind", "what people and programs do", "it is not looked at")
         return
     for what, (code, where) in _SIGHTS.items():
@@ -108,7 +108,7 @@ def local_disks(case: AgentCase) -> Iterator[Finding]:
     """Whether it can be seen if local disks are in use, which decides whether a machine with such disks may go."""
     where = "local disks"
     evidence = case.settings.evidence
-    if case.settings.source != "nvml" or not (evidence.enabled and evidence.local_disks.enabled):
+    if not case.settings.reads_this_host or not (evidence.enabled and evidence.local_disks.enabled):
         yield fine("local_disks", where, "they are not looked at, and count as used")
         return
     roots = Roots(proc=case.proc, run=case.run, dev=case.dev, sys=case.sys)

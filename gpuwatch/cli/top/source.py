@@ -182,7 +182,7 @@ class DirectSource:
         self._parts.core.on_publish = self._hear
         self._parts.supervisor.start()
         self._parts.host.start(lambda: self._parts.core.snapshot(clock.monotonic()).readings, prepare=False)
-        if settings.source == "nvml":  # other sources report processes of another host
+        if settings.reads_this_host:  # other sources report processes of another host
             self._parts.users.start()
 
     def page(self) -> HostPage:
@@ -196,7 +196,7 @@ class DirectSource:
         until = self._clock.monotonic() + _SETTLE_SECONDS
         self._await_cycles(_SETTLED_CYCLES, _SETTLE_SECONDS)
         self._parts.host.watcher.await_looks(began, until - self._clock.monotonic())
-        if self._settings.source == "nvml" and self._settings.attribution.enabled:
+        if self._settings.reads_this_host and self._settings.attribution.enabled:
             self._parts.users.refresh()
         cycles = self._parts.core.snapshot(self._clock.monotonic()).version
         self._await_cycles(cycles + 1, max(0.0, until - self._clock.monotonic()))  # which takes the looks in

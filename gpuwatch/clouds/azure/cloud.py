@@ -212,7 +212,7 @@ class AzureCloud(WithViews[Subscription]):
                 yield from permissions.launch(place, template.resource_group or "")
 
     def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
-        """Why templates do not fit: they cannot be read, or their size has no GPU of NVIDIA."""
+        """Why templates do not fit: they cannot be read, or their size has no GPU that the agent can read."""
         for arguments in launches:
             try:
                 order = launch.ordered(self._places, self._templates, arguments, "gpuwatch-doctor")
@@ -349,9 +349,9 @@ class AzureCloud(WithViews[Subscription]):
             size = self._sizes.size(order.place, order.region, order.size) if order.size and order.region else None
         except CloudError:
             return None
-        if size is None or (size.gpu_count > 0 and size.nvidia):
+        if size is None or (size.gpu_count > 0 and size.readable):
             return None
-        return f"the template {template} makes a machine of the size {order.size}, which has no GPU of NVIDIA"
+        return f"the template {template} makes a machine of size {order.size}, which has no GPU that the agent can read"
 
     # Which machine.
 

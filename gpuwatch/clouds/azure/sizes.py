@@ -16,8 +16,9 @@ log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 3600.0  # after which a region is asked again for a size that it did not describe
 _KIND = "virtualmachines"
-# Sizes with GPUs that are not NVIDIA's, of the page "GPU optimized virtual machine sizes"; the SKUs do not say whose.
-_NOT_NVIDIA = ("standard_nv*as_v4", "standard_ng*", "standard_nd*mi300x*", "standard_nd*mi350x*", "standard_np*")
+# Sizes with slices of AMD's graphics cards, which ROCm does not support, or with FPGAs, of the page "GPU optimized
+# virtual machine sizes"; the SKUs do not say whose GPUs they are.
+_UNREADABLE = ("standard_nv*as_v4", "standard_ng*", "standard_np*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class Size:
     """One machine size: its GPUs, local disks that a deallocation empties, and the family that quotas name."""
 
     gpu_count: int
-    nvidia: bool
+    readable: bool  # by the agent
     local_disks: bool
     family: str
 
@@ -92,7 +93,7 @@ def _size(sku: Mapping[str, Any]) -> Size:
     name = str(sku.get("name", "")).lower()
     return Size(
         gpu_count=math.ceil(_number(has.get("GPUs"))),
-        nvidia=not any(fnmatchcase(name, pattern) for pattern in _NOT_NVIDIA),
+        readable=not any(fnmatchcase(name, pattern) for pattern in _UNREADABLE),
         local_disks=_number(has.get("MaxResourceVolumeMB")) > 0 or _number(has.get("NvmeDiskSizeInMiB")) > 0,
         family=str(sku.get("family", "")),
     )

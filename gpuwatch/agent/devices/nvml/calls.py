@@ -10,7 +10,7 @@ from typing import Any
 import pynvml as nvml
 
 from gpuwatch.agent.devices.nvml.buffers import FieldBatch, SampleBuffer
-from gpuwatch.agent.devices.nvml.plausible import ALL_ONES, bounds, plausible
+from gpuwatch.agent.devices.plausible import ALL_ONES, bounds, plausible
 
 
 class Absence(Enum):

@@ -5,8 +5,8 @@ from typing import Any
 
 from gpuwatch.agent.devices.nvml.calls import Absence, Device, Table, Visit, Way
 from gpuwatch.agent.devices.nvml.gpm import release
-from gpuwatch.agent.devices.nvml.plausible import impossible_sizes
 from gpuwatch.agent.devices.nvml.processes import compute_pids
+from gpuwatch.agent.devices.plausible import impossible_sizes
 from gpuwatch.model.mig import MigDevice, MigInstance
 
 _ON = 1

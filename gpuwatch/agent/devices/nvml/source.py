@@ -15,13 +15,13 @@ from typing import Any
 import pynvml as nvml
 
 from gpuwatch.agent.devices import HUNG, SourceUnavailableError
+from gpuwatch.agent.devices.buses import bus_ids, canonical
 from gpuwatch.agent.devices.messages import Step
-from gpuwatch.agent.devices.nvml.buses import bus_ids, canonical
 from gpuwatch.agent.devices.nvml.calls import DRIVER, DRIVER_GONE, LOST, Device, GpuLostError, Table, Visit
 from gpuwatch.agent.devices.nvml.events import XidEvents
 from gpuwatch.agent.devices.nvml.gpm import release
-from gpuwatch.agent.devices.nvml.plausible import impossible_sizes
 from gpuwatch.agent.devices.nvml.rows import Tables, absent_links
+from gpuwatch.agent.devices.plausible import impossible_sizes
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.gpu_identity import STAND_IN, order
 from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS

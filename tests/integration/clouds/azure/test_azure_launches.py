@@ -8,6 +8,7 @@ import pytest
 from gpuwatch.clouds import CloudError, InsufficientCapacityError, QuotaExceededError
 from gpuwatch.clouds.azure.launch import name_for
 from gpuwatch.clouds.azure.settings import TemplateSettings
+from gpuwatch.clouds.azure.sizes import _size
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure import sizes
 from tests.support.clouds.azure.state import Operation
@@ -110,10 +111,19 @@ def test_a_template_that_is_none_is_refused_by_name(world: AzureWorld, content: 
     assert "the template gpu-node" in said
 
 
-def test_an_amd_gpu_is_no_gpu_that_the_agent_can_read(world: AzureWorld) -> None:
-    """The SKUs count it all the same; its size's name tells."""
-    with pytest.raises(CloudError, match="no GPU of NVIDIA"):
+def test_a_slice_of_a_graphics_card_is_no_gpu_that_the_agent_can_read(world: AzureWorld) -> None:
+    """The SKUs count it all the same; its size's name shows it."""
+    with pytest.raises(CloudError, match="no GPU that the agent can read"):
         world.cloud.launch({**ARGUMENTS, "instance_type": sizes.AMD}, "key")
+
+
+@pytest.mark.parametrize(
+    ("name", "readable"),
+    [("Standard_ND96isr_MI300X_v5", True), ("Standard_ND96asr_v4", True), ("Standard_NG32ads_V620_v1", False)],
+)
+def test_which_sizes_the_agent_can_read(name: str, readable: bool) -> None:
+    """AMD's accelerators are read through ROCm; its graphics cards in slices are not."""
+    assert _size({"name": name, "capabilities": [{"name": "GPUs", "value": "8"}]}).readable is readable
 
 
 class _Failing(dict[str, Operation]):

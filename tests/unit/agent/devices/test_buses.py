@@ -1,10 +1,10 @@
-"""agent/devices/nvml/buses.py: where GPUs are, without touching one."""
+"""agent/devices/buses.py: where GPUs are, without touching one."""
 
 from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.devices.nvml.buses import bus_ids, canonical
+from gpuwatch.agent.devices.buses import bus_ids, canonical
 
 
 def device(root: Path, address: str, vendor: str, kind: str, driver: str | None) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.devices.nvml import NvmlSource
-from gpuwatch.agent.devices.nvml.plausible import bounds, impossible_sizes, plausible
+from gpuwatch.agent.devices.plausible import bounds, impossible_sizes, plausible
 from gpuwatch.agent.exporter.catalogue import gpu_metric
 from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import ManualClock

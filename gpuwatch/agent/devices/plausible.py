@@ -7,7 +7,7 @@ good figures from bad ones.
 from collections.abc import Mapping
 from typing import Any
 
-ALL_ONES = {2**32 - 1, 2**64 - 1}  # how NVML and broken firmware say "no value"
+ALL_ONES = {2**32 - 1, 2**64 - 1}  # how drivers and broken firmware say "no value"
 
 # By the end of a field's name, the first that fits; lowest and highest in its base unit.
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
