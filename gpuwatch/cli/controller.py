@@ -29,6 +29,7 @@ from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import show_in
 from gpuwatch.model.fleet import Fleet
+from gpuwatch.money import unused
 from gpuwatch.money.accounting.batches import Batches
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.money.budgets.tracker import Budgeting
@@ -251,7 +252,7 @@ def schedule_deliveries(scheduler: BackgroundScheduler, settings: Settings, cloc
         sources.append(make_budget_notices(settings, clock, lambda: seen.metrics.budgets, seen.metrics.message))
         seconds = min(_MESSAGES_SECONDS, settings.interval)
     if settings.report.receivers:
-        sources.append(make_reports(settings, clock, lambda: cloud_of(settings, clock).leftovers()))
+        sources.append(make_reports(settings, clock, lambda: unused.whole(cloud_of(settings, clock))))
     if sources:
         job = DeliveryJob(ledger=settings.ledger, leads=lambda: seen.metrics.leading, sources=sources)
         every = IntervalTrigger(seconds=seconds, timezone=UTC)

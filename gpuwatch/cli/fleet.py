@@ -252,7 +252,9 @@ def explain(
 @config_option
 @json_option
 def unused(path: Path | None, *, as_json: bool) -> None:
-    """List volumes and addresses that cost money and serve no running machine. Nothing is changed.
+    """List disks, snapshots, images and addresses that serve no running machine, and sum up disks in use.
+
+    Each has its list price a month, or "?" where that is not known. Nothing is changed.
 
     The exit status is 1 where a cloud or a region gave no answer.
     """

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 @click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today.")
 @click.option("--html", "form", flag_value="html", help="One HTML page, for a browser or a mail.")
 @click.option(
-    "--unused", is_flag=True, help="Ask the cloud what stopped machines cost, and subtract it from the savings."
+    "--unused",
+    is_flag=True,
+    help="Ask the cloud what disks and what is left over cost; what stopped machines cost is no saving.",
 )
 @click.option(
     "--send", metavar="NAME", help="Send it to this one of report.receivers, now, whether or not it was sent before."
@@ -76,6 +78,7 @@ def _made(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], 
     from gpuwatch.clouds import CloudError  # noqa: PLC0415  likewise
     from gpuwatch.money.report.gather import gathered  # noqa: PLC0415  likewise
     from gpuwatch.money.report.period import PeriodError, period_of  # noqa: PLC0415  likewise
+    from gpuwatch.money.unused import whole  # noqa: PLC0415  likewise
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
 
     clock, zone = SystemClock(), ZoneInfo(settings.cost.timezone)
@@ -89,7 +92,7 @@ def _made(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], 
     left = None
     if unused:
         try:
-            left = cloud_of(settings, clock).leftovers()
+            left = whole(cloud_of(settings, clock))
         except CloudError as error:  # a part of it would make the savings look larger
             say(f"Warning: what stopped machines still cost is not in the report: {error}", err=True)
     return gathered(ledger, period, now, settings.cost, settings.interval, left)

@@ -6,6 +6,7 @@ A cloud is one package here, one field of `CloudSettings` and one extra in pypro
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -54,7 +55,7 @@ __all__ = [
 
 
 class LeftoverKind(StrEnum):
-    """What goes on costing money without a running machine."""
+    """What costs money besides the hours of machines."""
 
     UNATTACHED_VOLUME = "unattached_volume"
     STOPPED_VOLUME = "volume_of_a_stopped_machine"
@@ -62,11 +63,12 @@ class LeftoverKind(StrEnum):
     STOPPED_ADDRESS = "address_of_a_stopped_machine"
     SNAPSHOT = "snapshot_of_a_volume_that_is_gone"
     IMAGE = "image_that_nothing_names"
+    RUNNING_VOLUME = "volume_of_a_machine_in_use"  # of `clouds.disks` alone, never left over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """Something that is billed and that no running machine uses. Sizes are None where they are no part of its price."""
+    """Something that is billed besides machines' hours. Sizes are None where they are no part of its price."""
 
     id: str
     kind: LeftoverKind
@@ -76,8 +78,9 @@ class Leftover:
     size_bytes: int | None = None
     iops: int | None = None
     throughput_bytes_per_second: int | None = None
-    node_id: str | None = None  # the stopped machine that has it
+    node_id: str | None = None  # the machine that has it
     name: str = ""
+    made: datetime | None = None  # of a snapshot; None: not known
     cloud: str = ""  # the name of its cloud in the settings
     provider: str = "aws"  # whose list prices hold for it
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, get_type_hints
 
-from annotated_types import MinLen
+from annotated_types import Ge, MinLen
 
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.alibaba.settings import AlibabaSettings
@@ -13,6 +13,7 @@ from gpuwatch.clouds.azure.settings import AzureSettings
 from gpuwatch.clouds.gcp.settings import GcpSettings
 from gpuwatch.clouds.provider import ALL, ProviderSettings
 from gpuwatch.clouds.tencent.settings import TencentSettings
+from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.model.similar_names import nearest
 from gpuwatch.runtime.clock import Clock
@@ -35,6 +36,9 @@ class CloudSettings:
     endpoint_url: Annotated[_Text | None, Setting("Base URL of the cloud's API, for private endpoints and tests.")] = (
         None
     )
+    max_key_age: Annotated[
+        Seconds, Ge(86400), Setting("`gpuwatch doctor` warns of an access key or secret of gpuwatch that is older.")
+    ] = 90 * 86400.0
     # The table of clouds: one field for each, by its name.
     aws: AwsSettings = field(default_factory=AwsSettings)
     alibaba: AlibabaSettings = field(default_factory=AlibabaSettings)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from gpuwatch.clouds import Cloud, Leftover, refuse_foreign_tags
+from gpuwatch.clouds.disks import HasDisks, by_id
 from gpuwatch.clouds.errors import CloudError, NotFoundError
 from gpuwatch.clouds.part import Owners, Part, listed
 from gpuwatch.clouds.permissions import Diagnosable, Identity, Needs, OtherRegion, Permission, Quota, Quotas, Searchable
@@ -105,7 +106,13 @@ class SeveralClouds:
     def leftovers(self) -> Sequence[Leftover]:
         """What is billed and used by no running machine, in all clouds."""
         by_part = listed(list(self._parts.values()), lambda cloud: cloud.leftovers())
-        return tuple(sorted((replace(each, cloud=part.name) for part, each in by_part), key=lambda each: each.id))
+        return by_id(replace(each, cloud=part.name) for part, each in by_part)
+
+    def disks(self) -> Sequence[Leftover]:
+        """Disks of machines in use, of each cloud that shows them."""
+        able = [part for part in self._parts.values() if isinstance(part.cloud, HasDisks)]
+        by_part = listed(able, lambda cloud: cast("HasDisks", cloud).disks())
+        return by_id(replace(each, cloud=part.name) for part, each in by_part)
 
     # Clouds that give no answer.
 

@@ -205,9 +205,9 @@ class Node:
     that. `cloud` is the name of its cloud in the settings, "" where they name none. In the state UNKNOWN `unseen` is
     why its cloud does not show it now, and `last_shown` the state that it showed last, where that is known.
     `kubernetes` is the node object of the cluster that it is a node of; None: it is in none that gpuwatch knows.
-    `slurm` is its node in Slurm, where its pool is one of Slurm's. `announced` is what its cloud's lists say of its end,
-    None where they gave no answer about that. `cloud_notice` is why it is no capacity any more though it may still run:
-    its cloud is about to take it.
+    `slurm` is its node in Slurm, where its pool is one of Slurm's. `announced` is what its cloud's lists say of its
+    end, None where they gave no answer about that. `cloud_notice` is why it is no capacity any more though it may still
+    run: its cloud is about to take it.
     """
 
     id: str

@@ -1,18 +1,20 @@
-"""What is billed and used by no running machine, with its price, for people and for scripts."""
+"""What is billed and used by no running machine, and disks in use, with their prices, for people and for scripts."""
 
 import textwrap
-from collections.abc import Sequence
-from datetime import date
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
 from decimal import Decimal
 from typing import TypedDict
 
 from gpuwatch.clouds import Cloud, Leftover, LeftoverKind
+from gpuwatch.clouds.disks import HasDisks
 from gpuwatch.clouds.silence import partial
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.legible import legible
 from gpuwatch.model.money import dated, format_usd
 from gpuwatch.model.silence import Silence
 from gpuwatch.money import prices
+from gpuwatch.money.storage import Sum
 from gpuwatch.runtime.table import aligned
 
 _WORDS = {
@@ -22,6 +24,7 @@ _WORDS = {
     LeftoverKind.STOPPED_ADDRESS: "address of the stopped {node}",
     LeftoverKind.SNAPSHOT: "snapshot of a volume that is gone",
     LeftoverKind.IMAGE: "image, named by no machine or template",
+    LeftoverKind.RUNNING_VOLUME: "volume of {node}, which is not stopped",
 }
 _SPARE = {5: 3, 4: 2, 2: 1}  # of a narrow terminal: names go first, then places and types
 _GIB = 1024**3
@@ -44,7 +47,10 @@ def usd_per_month(left: Leftover) -> Decimal | None:
 
 
 class UnusedRow(TypedDict):
-    """Something left over. `node_id` is the stopped machine that it belongs to; null where it belongs to none."""
+    """Something left over, or a disk in use. `node_id` is the machine that has it; null: no machine does.
+
+    `made` is when a snapshot was made.
+    """
 
     id: str
     kind: LeftoverKind
@@ -56,6 +62,7 @@ class UnusedRow(TypedDict):
     account: str | None
     cloud: str | None
     usd_per_month: str | None
+    made: datetime | None
 
 
 class SilentRow(TypedDict):
@@ -69,31 +76,85 @@ class SilentRow(TypedDict):
 class UnusedDocument(TypedDict):
     """What costs money and serves no running machine; `usd_per_month` is the sum of the known list prices.
 
-    `silent` are the places that the list lacks.
+    `in_use` are disks of GPU machines that are not stopped, which that sum leaves out. `silent` are the places that the
+    lists lack.
     """
 
     unused: list[UnusedRow]
+    in_use: list[UnusedRow]
     silent: list[SilentRow]
     usd_per_month: str
+    in_use_usd_per_month: str
     prices_as_of: date
     prices_age_days: int
     prices_source: str
 
 
 def listed(cloud: Cloud) -> tuple[Sequence[Leftover], list[Silence]]:
-    """What is left over in all places that answer, and those that do not.
+    """What is left over, and disks in use, in all places that answer, and those that do not.
 
     Raises:
         CloudError: none answers.
 
     """
     with partial() as silent:
-        return cloud.leftovers(), silent
+        found = whole(cloud)
+    return found, list({(each.cloud, each.where): each for each in silent}.values())
+
+
+def whole(cloud: Cloud) -> Sequence[Leftover]:
+    """What is left over, and disks in use where the cloud shows them.
+
+    Raises:
+        CloudError: a part of it could not be had.
+
+    """
+    return (*cloud.leftovers(), *(cloud.disks() if isinstance(cloud, HasDisks) else ()))
+
+
+def by_kind(found: Sequence[Leftover]) -> list[Sum]:
+    """The sum of each kind, the dearest first."""
+    kinds = dict[LeftoverKind, list[Leftover]]()
+    for each in found:
+        kinds.setdefault(each.kind, []).append(each)
+    sums = [
+        Sum(
+            kind=kind,
+            count=len(those),
+            size_bytes=sum(each.size_bytes or 0 for each in those),
+            usd=_sum(those),
+            unpriced=sum(usd_per_month(each) is None for each in those),
+        )
+        for kind, those in kinds.items()
+    ]
+    return sorted(sums, key=lambda each: (-each.usd, each.kind))
+
+
+def _parted(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
+    """What is left over, and the disks in use."""
+    used = [each for each in found if each.kind is LeftoverKind.RUNNING_VOLUME]
+    return [each for each in found if each.kind is not LeftoverKind.RUNNING_VOLUME], used
 
 
 def as_object(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today: date) -> UnusedDocument:
     """Everything, with the prices as texts, which lose nothing."""
-    rows: list[UnusedRow] = [
+    left, used = _parted(found)
+    return {
+        "unused": _rows(left),
+        "in_use": _rows(used),
+        "silent": [
+            {"cloud": each.cloud or None, "where": each.where or None, "reason": each.reason} for each in silent
+        ],
+        "usd_per_month": str(_sum(left).quantize(_CENT)),
+        "in_use_usd_per_month": str(_sum(used).quantize(_CENT)),
+        "prices_as_of": prices.STORAGE_AS_OF,
+        "prices_age_days": (today - prices.STORAGE_AS_OF).days,
+        "prices_source": prices.STORAGE_SOURCE,
+    }
+
+
+def _rows(found: Sequence[Leftover]) -> list[UnusedRow]:
+    return [
         {
             "id": left.id,
             "kind": left.kind,
@@ -105,47 +166,55 @@ def as_object(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, toda
             "account": left.account,
             "cloud": left.cloud or None,
             "usd_per_month": None if usd is None else str(usd.quantize(_CENT)),
+            "made": left.made,
         }
         for left in found
         for usd in [usd_per_month(left)]
     ]
-    return {
-        "unused": rows,
-        "silent": [
-            {"cloud": each.cloud or None, "where": each.where or None, "reason": each.reason} for each in silent
-        ],
-        "usd_per_month": str(_sum(found).quantize(_CENT)),
-        "prices_as_of": prices.STORAGE_AS_OF,
-        "prices_age_days": (today - prices.STORAGE_AS_OF).days,
-        "prices_source": prices.STORAGE_SOURCE,
-    }
 
 
 def as_text(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today: date) -> str:
-    """The dearest first, and the sum; then what the list lacks."""
+    """The dearest first, and the sum; then the sum of disks in use, and what the lists lack."""
     lacks = [f"Warning: no answer from {each.name} ({each.reason}): the list lacks what is there." for each in silent]
     return "\n".join([_text(found, today, whole=not silent), *map(legible, lacks)])
 
 
 def _text(found: Sequence[Leftover], today: date, *, whole: bool) -> str:
+    left, used = _parted(found)
+    lines = [*_left(left, whole=whole), *_used(used)]
+    if found:
+        lines += textwrap.wrap(f"Prices of {dated(prices.STORAGE_AS_OF, today)}: {prices.STORAGE_SOURCE}.", _WIDTH)
+        lines += filter(None, [shown_in().note])
+    return "\n".join(lines)
+
+
+def _used(used: Sequence[Leftover]) -> Iterator[str]:
+    """The sum of disks in use; nothing where none was listed."""
+    for each in by_kind(used):
+        disks = "disk" if each.count == 1 else "disks"
+        more = f", and {each.unpriced} without a known price" if each.unpriced else ""
+        size = f"{each.count:,} {disks} of machines in use, {each.size_bytes // _GIB:,} GiB"
+        yield f"Not left over: {size}, {format_usd(each.usd)} a month{more}."
+
+
+def _left(found: Sequence[Leftover], *, whole: bool) -> list[str]:
     if not found and not whole:
-        return "Nothing is left over where there was an answer."
+        return ["Nothing is left over where there was an answer."]
     if not found:
-        return "Nothing is left over: every volume and every address belongs to a machine that runs."
+        return ["Nothing is left over: every volume and every address belongs to a machine that runs."]
     dearest = sorted(found, key=lambda left: (-(usd_per_month(left) or 0), left.id))
     heads = (f"{shown_in().head}/MONTH", "ID", "TYPE", "WHAT", "WHERE", "NAME")
     lines = aligned([heads, *map(_row, dearest)], left=range(1, 6), spare=_SPARE)
     unknown = sum(usd_per_month(left) is None for left in found)
     more = f", and {unknown} without a known price" if unknown else ""
     lines.append(f"{len(found)} left over, {format_usd(_sum(found))} a month{more}.")
-    lines += textwrap.wrap(f"Prices of {dated(prices.STORAGE_AS_OF, today)}: {prices.STORAGE_SOURCE}.", _WIDTH)
-    lines += filter(None, [shown_in().note])
-    return "\n".join(lines)
+    return lines
 
 
 def _row(left: Leftover) -> tuple[str, ...]:
     size = "" if left.size_bytes is None else f" {left.size_bytes // _GIB} GiB"
-    what = _WORDS[left.kind].format(node=left.node_id)
+    made = "" if left.made is None else f", made {left.made:%Y-%m-%d}"
+    what = f"{_WORDS[left.kind].format(node=left.node_id)}{made}"
     where = " ".join(filter(None, (left.region, left.account)))
     return (format_usd(usd_per_month(left), "?"), left.id, f"{left.type}{size}", what, where, left.name)
 

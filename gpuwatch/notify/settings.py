@@ -125,7 +125,7 @@ class ReportSettings:
     ] = field(default_factory=dict)
     unused: Annotated[
         bool,
-        Setting("Ask the cloud what stopped machines' disks and addresses cost, and subtract that from the savings."),
+        Setting("Ask the cloud what disks and what is left over cost; what stopped machines cost is no saving."),
     ] = False
 
 

@@ -22,6 +22,7 @@ from gpuwatch.clouds import (
     ProtectedError,
     refuse_foreign_tags,
 )
+from gpuwatch.clouds.disks import by_id
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeGroup, NodeState
@@ -30,6 +31,7 @@ from gpuwatch.simulate.cloud_machines import INCORRECT_STATE, Change, Faults, Lo
 __all__ = ["INCORRECT_STATE", "Change", "Faults", "LostResponseError", "SimulatedCloud"]
 
 _DISK_BYTES = 100 * 1024**3
+_WITHOUT_DISKS = frozenset({NodeState.STOPPED, NodeState.TERMINATED})  # in use
 
 
 class SimulatedCloud(Machines):
@@ -170,6 +172,23 @@ class SimulatedCloud(Machines):
                 if node.state is NodeState.STOPPED and node.known_gpus > 0
             )
             return tuple(sorted([*self._leftovers, *volumes], key=lambda each: each.id))
+
+    def disks(self) -> Sequence[Leftover]:
+        """One volume of each machine that is not stopped."""
+        with self._call("disks"):
+            return by_id(
+                Leftover(
+                    id=f"vol-{node.id}",
+                    kind=LeftoverKind.RUNNING_VOLUME,
+                    region=node.region,
+                    account=node.account,
+                    type="gp3",
+                    size_bytes=_DISK_BYTES,
+                    node_id=node.id,
+                )
+                for node in self._nodes.values()
+                if node.state not in _WITHOUT_DISKS and node.known_gpus > 0
+            )
 
     def _group_of(self, group_id: str) -> NodeGroup:
         """A group with its members."""

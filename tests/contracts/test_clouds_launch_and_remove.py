@@ -396,3 +396,4 @@ def test_what_nobody_uses_is_told(world: World) -> None:
     assert (unattached.id, unattached.type, unattached.size_bytes) == (volume, words.volume_type, words.volume_bytes)
     assert (unattached.region, unattached.account, unattached.node_id) == (words.region, words.account, None)
     assert document[LeftoverKind.STOPPED_VOLUME].node_id == stopped
+    assert {each.provider for each in document.values()} == {words.provider}

@@ -40,7 +40,8 @@ snoozes, control socket, terminals, metadata service with a token and without, c
 secrets |
 | controller | the fleet, its regions, tags and enrolment, launch templates, each call that the settings need by \
 DryRun, its clock against the cloud's and the kernel's word, agents (verdicts, versions, clocks), Prometheus, its \
-series and the pools' expressions, prices, volumes, ledger (readable, writable, room, holder, audit head), other \
+series and the pools' expressions, prices, volumes, access keys and their age, \
+rotation of volumes' keys, ledger (readable, writable, room, holder, audit head), other \
 ledgers, port, certificates, files with secrets |
 
 What DryRun cannot show: Auto Scaling has none, so its changes are not tried; a permission is proven on one machine of

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.cli.doctor import certificates, cloud, host, kubernetes, ledger, ports, signals, slurm, tags
+from gpuwatch.cli.doctor import certificates, cloud, host, keys, kubernetes, ledger, ports, signals, slurm, tags
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.cli.doctor.runner import Check
@@ -50,6 +50,8 @@ CHECKS: tuple[Check[ControllerCase], ...] = (
     Check(name="slurm", look=slurm.cluster, seconds=_CLOUD_SECONDS),
     Check(name="prices", look=cloud.prices, seconds=_CLOUD_SECONDS),
     Check(name="volumes", look=cloud.volumes, seconds=_CLOUD_SECONDS),
+    Check(name="access keys", look=keys.access_keys, seconds=_CLOUD_SECONDS),
+    Check(name="disk keys", look=keys.disk_keys, seconds=_CLOUD_SECONDS),
     Check(name="ledger", look=ledger.ledger, seconds=30.0),
     Check(name="other ledgers", look=ledger.others, seconds=_CLOUD_SECONDS),
     Check(name="port", look=port),

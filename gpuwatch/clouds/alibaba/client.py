@@ -38,6 +38,7 @@ class Product:
 
     version: str
     name: str = ""  # where it is not the product's
+    host: str = ""  # of all regions
     hosts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -52,13 +53,14 @@ PRODUCTS: Mapping[str, Product] = {
     "vpc": Product(version="2016-04-28", hosts={"cn-hangzhou": "vpc.aliyuncs.com"}),
     "sts": Product(version="2015-04-01"),
     "cms": Product(version="2019-01-01", name="metrics"),
+    "ram": Product(version="2015-05-01", host="ram.aliyuncs.com"),
 }
 
 
 def host_of(product: str, region: str) -> str:
     """The host of a product in a region."""
     known = PRODUCTS[product]
-    return known.hosts.get(region, f"{known.name or product}.{region}.aliyuncs.com")
+    return known.host or known.hosts.get(region, f"{known.name or product}.{region}.aliyuncs.com")
 
 
 class Client:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 from gpuwatch.clouds import (
@@ -18,6 +17,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.alibaba import actions, credentials, images, instances, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.alibaba import groups as scaling
+from gpuwatch.clouds.alibaba import keys as access_keys
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, NO_INSTANCE
 from gpuwatch.clouds.alibaba.groups import Group
@@ -27,6 +27,8 @@ from gpuwatch.clouds.alibaba.seen import Seen
 from gpuwatch.clouds.alibaba.settings import AccountSettings
 from gpuwatch.clouds.alibaba.types import MachineTypes
 from gpuwatch.clouds.alibaba.wire import Wire
+from gpuwatch.clouds.disks import by_id, in_use
+from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gathered
@@ -131,7 +133,12 @@ class AlibabaCloud(WithViews[Region]):
         stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
         now = self._clock.now()
         found = gathered(self._places.all, lambda place: [*unused.listed(place, stopped), *images.listed(place, now)])
-        return tuple(sorted(found, key=lambda each: each.id))
+        return by_id(found)
+
+    def disks(self) -> Sequence[Leftover]:
+        """Disks of machines in use, in every account and region."""
+        running = in_use(self.nodes())
+        return by_id(gathered(self._places.all, lambda place: unused.in_use(place, running)))
 
     # Acting.
 
@@ -231,6 +238,10 @@ class AlibabaCloud(WithViews[Region]):
         wanted = frozenset(node_ids)
         return tuple(gathered(self._places.all, lambda place: unused.unencrypted(place, wanted)))
 
+    def credentials(self) -> Credentials:
+        """Those that we were given."""
+        return access_keys.credentials(self._places.entrance)
+
     def quotas(self) -> Sequence[Quota]:
         """The vCPUs that the account may have in each region."""
         found = gathered(self._places.all, permissions.quotas)
@@ -253,13 +264,7 @@ class AlibabaCloud(WithViews[Region]):
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """In the region and the account of each."""
-        found, end = dict[str, CloudUse](), self._clock.now()
-        for region, account in sorted({(node.region, node.account or "") for node in nodes}):
-            place = other_regions.place_of(self._places, region, account or None)
-            ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
-            if place is not None:
-                found |= monitor.use_of(place, ids, end - timedelta(seconds=seconds), end)
-        return found
+        return other_regions.use_of(self._places, nodes, seconds, self._clock.now())
 
     # Within one place.
 

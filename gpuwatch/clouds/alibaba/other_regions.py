@@ -1,16 +1,17 @@
 """GPU machines in every region of the accounts, those that the settings do not name as well; nothing is acted on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gpuwatch.clouds import AuthFailedError, CloudError
-from gpuwatch.clouds.alibaba import instances
+from gpuwatch.clouds.alibaba import instances, monitor
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
 from gpuwatch.clouds.alibaba.regions import Region, Regions
 from gpuwatch.clouds.permissions import OtherRegion
 from gpuwatch.clouds.places import everywhere
-from gpuwatch.clouds.survey import Surveyed, of_other
+from gpuwatch.clouds.survey import CloudUse, Surveyed, of_other
+from gpuwatch.model.fleet import Node
 
 
 def looked_for(places: Regions, translator: Translator, now: datetime) -> list[OtherRegion]:
@@ -50,6 +51,17 @@ def place_of(places: Regions, region: str, account: str | None) -> Region | None
             same = (each for each in places.all if each.region == region and each.owner is home.owner)
             return next(same, None) or home.beside(region)
     return None
+
+
+def use_of(places: Regions, nodes: Sequence[Node], seconds: float, end: datetime) -> dict[str, CloudUse]:
+    """What CloudMonitor says of machines over the last seconds, in the region and the account of each."""
+    found = dict[str, CloudUse]()
+    for region, account in sorted({(node.region, node.account or "") for node in nodes}):
+        place = place_of(places, region, account or None)
+        ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
+        if place is not None:
+            found |= monitor.use_of(place, ids, end - timedelta(seconds=seconds), end)
+    return found
 
 
 def _others(places: Regions, home: Region) -> Iterator[Region]:

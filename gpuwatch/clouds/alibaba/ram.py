@@ -106,6 +106,8 @@ _SCAN = (
         ),
     ),
 )
+# In addition to one of the others: `gpuwatch doctor` then says how old the controller's own keys are.
+_AGES = (Statement(actions=("ram:ListAccessKeys",), resources=("acs:ram::*:user/*",)),)
 _PRICES = (Statement(actions=("ecs:DescribePrice", "ecs:DescribeSpotPriceHistory")),)
 
 ROLES: Mapping[str, tuple[Statement, ...]] = {
@@ -116,6 +118,7 @@ ROLES: Mapping[str, tuple[Statement, ...]] = {
     "assume": _ASSUME,
     "prices": _PRICES,
     "scan": _SCAN,
+    "keys": _AGES,
 }
 
 

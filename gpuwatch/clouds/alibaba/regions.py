@@ -97,6 +97,8 @@ class Regions:
         self._listing = threading.Lock()
         self._places: list[Region] = []
         options: dict[str, Any] = {"clock": clock, "wire": wire, "endpoint_url": endpoint_url}
+        given = Account(None, credentials.source(provider, "the controller"), None)
+        self.entrance = Region(given, _FIRST_REGION, **options)  # with what we were given; it assumes the roles
         for name, account in accounts.items() or [(None, AccountSettings())]:
             own = tuple(dict.fromkeys(account.regions or regions))
             if not own:

@@ -7,6 +7,7 @@ from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.pages import List, at, by_number, by_token
 from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.disks import made_at, of_machines
 
 DISKS = List(call="ecs:DescribeDisks", path=("Disks", "Disk"), identity="DiskId")
 _SNAPSHOTS = List(call="ecs:DescribeSnapshots", path=("Snapshots", "Snapshot"), identity="SnapshotId")
@@ -36,6 +37,13 @@ def listed(place: Region, stopped: frozenset[str]) -> list[Leftover]:
         found += _snapshots(snapshots, names, place.region, account)
     with reading(place.reading.asked(_ADDRESSES.call)):
         return [*found, *_addresses(addresses, stopped, place.region, account)]
+
+
+def in_use(place: Region, running: frozenset[str]) -> list[Leftover]:
+    """Disks of these machines, which are not stopped; raises likewise."""
+    disks = by_token(place.reading, DISKS, {"RegionId": place.region}, size=_PAGE_SIZE) if running else []
+    with reading(place.reading.asked(DISKS.call)):
+        return of_machines(_disks(disks, running, place.region, place.account))
 
 
 def _disks(disks: list[dict[str, Any]], stopped: frozenset[str], region: str, account: str) -> Iterator[Leftover]:
@@ -74,6 +82,7 @@ def _snapshots(snapshots: list[dict[str, Any]], disks: set[str], region: str, ac
             provider=_PROVIDER,
             size_bytes=int(snapshot["SourceDiskSize"]) * _GIB,
             name=snapshot.get("SnapshotName") or "",
+            made=made_at(snapshot.get("CreationTime")),
         )
 
 

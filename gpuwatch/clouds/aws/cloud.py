@@ -1,13 +1,13 @@
 """EC2 and its Auto Scaling groups, in several accounts and regions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import boto3
 
 from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.aws import actions, images, monitor, other_regions, permissions, unused
+from gpuwatch.clouds.aws import actions, images, keys, monitor, other_regions, permissions, snapshots, unused
 from gpuwatch.clouds.aws import groups as aws_groups
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws import quotas as aws_quotas
@@ -17,6 +17,8 @@ from gpuwatch.clouds.aws.instances import Instance, Translator
 from gpuwatch.clouds.aws.notices import Notices
 from gpuwatch.clouds.aws.regions import Region, Regions
 from gpuwatch.clouds.aws.settings import AccountSettings
+from gpuwatch.clouds.disks import by_id, in_use
+from gpuwatch.clouds.keys import Credentials, DiskKey
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, gathered
@@ -115,7 +117,7 @@ class AwsCloud(WithViews[Region]):
         return group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
 
     def leftovers(self) -> Sequence[Leftover]:
-        """Volumes, addresses and images that no running machine uses, in every account and region."""
+        """Volumes, addresses, images and snapshots that no running machine uses, in every account and region."""
         stopped = [node.id for node in self.nodes() if node.state is NodeState.STOPPED]
         homes = self._homes
         now = self._clock.now()
@@ -124,9 +126,15 @@ class AwsCloud(WithViews[Region]):
             lambda place: [
                 *unused.listed(place, [node_id for node_id in stopped if homes[node_id] is place]),
                 *images.listed(place, now),
+                *snapshots.listed(place),
             ],
         )
-        return tuple(sorted(found, key=lambda each: each.id))
+        return by_id(found)
+
+    def disks(self) -> Sequence[Leftover]:
+        """Volumes of machines in use, in every account and region."""
+        here = self._by_place(in_use(self.nodes()))
+        return by_id(gathered(self._places.all, lambda place: unused.in_use(place, here[place])))
 
     # Acting. The keys are for launches alone: EC2 has no token for the rest, and asking twice changes nothing more.
 
@@ -204,14 +212,18 @@ class AwsCloud(WithViews[Region]):
 
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Volumes of these machines, in every account and region."""
-        wanted = set(node_ids)
-        homes = {place: [name for name, home in self._homes.items() if home is place] for place in self._places.all}
-        return tuple(
-            gathered(
-                self._places.all,
-                lambda place: permissions.unencrypted(place, [name for name in homes[place] if name in wanted]),
-            )
-        )
+        here = self._by_place(node_ids)
+        return tuple(gathered(self._places.all, lambda place: permissions.unencrypted(place, here[place])))
+
+    def credentials(self) -> Credentials:
+        """Those that we were given."""
+        return keys.credentials(self._places.entrance)
+
+    def disk_keys(self, node_ids: Sequence[str]) -> Sequence[DiskKey]:
+        """Keys of the volumes of these machines, in every account and region."""
+        here = self._by_place(node_ids)
+        found = gathered(self._places.all, lambda place: keys.of_disks(place, here[place]))
+        return tuple(sorted(found, key=lambda each: each.id))
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in enabled regions that the settings do not name."""
@@ -310,6 +322,13 @@ class AwsCloud(WithViews[Region]):
         return self._translator.node(place, instance, group)
 
     # Which place.
+
+    def _by_place(self, node_ids: Iterable[str]) -> dict[Region, list[str]]:
+        wanted = set(node_ids)
+        return {
+            place: [name for name, home in self._homes.items() if home is place and name in wanted]
+            for place in self._places.all
+        }
 
     def _home(self, node_id: str) -> Region:
         """The place of an id; costs a call only where there are several and none has shown it yet."""

@@ -16,6 +16,8 @@ NEEDS_NO_PERMISSION = frozenset({"sts:GetCallerIdentity"})
 # Of RunInstances, where the template names an instance profile; of the stores of secrets.
 RIDES_ALONG = frozenset({"iam:PassRole", "kms:Decrypt"})
 
+_NOWHERE = ("iam:", "kms:Decrypt")  # asked of no region of ours, or by a service on its way
+
 _MACHINES = "arn:{partition}:ec2:*:*:instance/*"
 _GROUPS = "arn:{partition}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/*"
 _OWN_PARAMETERS = "arn:{partition}:ssm:*:*:parameter/gpuwatch/*"
@@ -61,6 +63,7 @@ _OBSERVE = (
             "ec2:DescribeLaunchTemplateVersions",
             "ec2:DescribeLaunchTemplates",
             "ec2:DescribeRegions",  # for the doctor alone
+            "ec2:DescribeSnapshots",
             "ec2:DescribeSpotInstanceRequests",
             "ec2:DescribeVolumes",
         ),
@@ -81,6 +84,17 @@ _SCAN = (
 )
 # In addition to one of the others: `gpuwatch status` then says what of the limits is left.
 _QUOTAS = (Statement(sid="ReadLimits", actions=("servicequotas:ListServiceQuotas",)),)
+# In addition to one of the others: `gpuwatch doctor` then says how old the controller's own access keys are (IAM itself
+# fills in the user's name; a role has none), and whether the keys of volumes are rotated.
+_OF_OURSELVES = tuple(f"arn:{{partition}}:iam::*:user/{path}${{{{aws:username}}}}" for path in ("", "*/"))
+_AGES = (
+    Statement(
+        sid="ReadAgeOfOwnKeys",
+        actions=("iam:GetAccessKeyLastUsed", "iam:ListAccessKeys"),
+        resources=_OF_OURSELVES,
+    ),
+    Statement(sid="ReadRotationOfKeys", actions=("kms:GetKeyRotationStatus",), resources=(_KEYS,)),
+)
 _RECLAIM = (
     *_OBSERVE,
     Statement(
@@ -216,6 +230,7 @@ ROLES: Mapping[str, tuple[Statement, ...]] = {
     "assume": _ASSUME,
     "secrets": _SECRETS,
     "quotas": _QUOTAS,
+    "keys": _AGES,
 }
 
 
@@ -240,7 +255,7 @@ def _statement(each: Statement, only: Mapping[str, Any], words: Mapping[str, str
     condition: dict[str, dict[str, object]] = {}
     for test, values in each.condition.items():
         condition[test] = {key: _filled(value, words) for key, value in values.items()}
-    if each.effect == "Allow" and not RIDES_ALONG & set(each.actions):
+    if each.effect == "Allow" and not any(action.startswith(_NOWHERE) for action in each.actions):
         for test, values in only.items():
             condition[test] = {**condition.get(test, {}), **values}
     found: dict[str, object] = {

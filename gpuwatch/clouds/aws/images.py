@@ -3,7 +3,7 @@
 What is billed of an image are its snapshots. What they cost is not known: they hold changed blocks alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -69,7 +69,24 @@ def _is_old(image: Any, now: datetime) -> bool:  # noqa: ANN401  a part of an an
     return is_old(image.get("CreationDate"), now) and (launched is None or is_old(launched, now))
 
 
+def snapshots_in(mappings: Iterable[Any]) -> Iterator[str]:
+    """Snapshots that devices of an image or a template are made from."""
+    yield from (each["Ebs"]["SnapshotId"] for each in mappings if each.get("Ebs", {}).get("SnapshotId"))
+
+
+def snapshots_of_templates(place: Region) -> Iterator[str]:
+    """Of every version of each template, and of launch configurations; raises CloudError."""
+    for data in _templates(place):
+        yield from snapshots_in(data.get("BlockDeviceMappings", ()))
+    for each in _configurations(place):
+        yield from snapshots_in(each.get("BlockDeviceMappings", ()))
+
+
 def _of_templates(place: Region) -> Iterator[str]:
+    yield from (data.get("ImageId", "") for data in _templates(place))
+
+
+def _templates(place: Region) -> Iterator[Any]:
     ec2 = place.reading.ec2
     with place.asking("DescribeLaunchTemplates"):
         pages = ec2.get_paginator("describe_launch_templates").paginate(PaginationConfig={"PageSize": _PAGE_SIZE})
@@ -78,14 +95,17 @@ def _of_templates(place: Region) -> Iterator[str]:
         with place.asking("DescribeLaunchTemplateVersions"):
             for page in ec2.get_paginator("describe_launch_template_versions").paginate(LaunchTemplateId=template_id):
                 for version in page["LaunchTemplateVersions"]:
-                    yield version["LaunchTemplateData"].get("ImageId", "")
+                    yield version["LaunchTemplateData"]
 
 
 def _of_configurations(place: Region) -> Iterator[str]:
+    yield from (each["ImageId"] for each in _configurations(place))
+
+
+def _configurations(place: Region) -> Iterator[Any]:
     with place.asking("DescribeLaunchConfigurations", service="Auto Scaling"):
         for page in place.reading.autoscaling.get_paginator("describe_launch_configurations").paginate():
-            for each in page["LaunchConfigurations"]:
-                yield each["ImageId"]
+            yield from page["LaunchConfigurations"]
 
 
 def _size(image: Any) -> int | None:  # noqa: ANN401  a part of an answer

@@ -29,6 +29,7 @@ _READS: Mapping[str, Callable[[Any], object]] = {
     "DescribeCapacityReservations": lambda ec2: ec2.describe_capacity_reservations(MaxResults=5, DryRun=True),
     "DescribeSpotInstanceRequests": lambda ec2: ec2.describe_spot_instance_requests(MaxResults=5, DryRun=True),
     "DescribeVolumes": lambda ec2: ec2.describe_volumes(DryRun=True),
+    "DescribeSnapshots": lambda ec2: ec2.describe_snapshots(OwnerIds=["self"], MaxResults=5, DryRun=True),
     "DescribeAddresses": lambda ec2: ec2.describe_addresses(DryRun=True),
 }
 _ACTS: Mapping[str, Callable[[Any, str], object]] = {

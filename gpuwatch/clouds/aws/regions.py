@@ -100,6 +100,16 @@ class ClientPool:
         """Service Quotas."""
         return self._client("service-quotas")
 
+    @property
+    def iam(self) -> Any:  # noqa: ANN401  likewise
+        """Identity and Access Management."""
+        return self._client("iam")
+
+    @property
+    def kms(self) -> Any:  # noqa: ANN401  likewise
+        """The Key Management Service."""
+        return self._client("kms")
+
     def _client(self, service: str) -> Any:  # noqa: ANN401  one of those above
         with self._making:
             if service not in self._clients:
@@ -158,6 +168,11 @@ class Region:
         options: Any = self._beside
         return Region(self.session, region, **options)
 
+    def entered(self, session: boto3.Session) -> "Region":
+        """The same region with other credentials, and their own account."""
+        options: Any = {**self._beside, "account": None, "number": None}
+        return Region(session, self.region, **options)
+
     def enabled(self) -> list[str]:
         """The regions that the account may use, without those that are disabled or not opted in.
 
@@ -208,6 +223,7 @@ class Regions:
 
         """
         regions = regions or tuple(filter(None, [session.region_name]))
+        self._session = session
         self._all: list[Region] | None = None
         self._expanding = threading.Lock()
         self._named: list[tuple[Region, tuple[str, ...]]] = []  # a door to each account, and its regions
@@ -245,6 +261,11 @@ class Regions:
     def __str__(self) -> str:
         """Their names."""
         return ", ".join(place.name for place in self.all)
+
+    @property
+    def entrance(self) -> Region:
+        """The first region with the credentials that we were given; the accounts' roles are assumed with these."""
+        return self._named[0][0].entered(self._session)
 
     @property
     def homes(self) -> list[Region]:

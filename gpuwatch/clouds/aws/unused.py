@@ -15,6 +15,14 @@ _VALUES_A_FILTER = 200
 _PAGE_SIZE = 500
 
 
+def in_use(place: Region, node_ids: Sequence[str]) -> Iterator[Leftover]:
+    """Volumes of these machines, which are not stopped."""
+    for begin in range(0, len(node_ids), _VALUES_A_FILTER):
+        values = list(node_ids[begin : begin + _VALUES_A_FILTER])
+        attached: FilterTypeDef = {"Name": "attachment.instance-id", "Values": values}
+        yield from _volumes(place, attached, LeftoverKind.RUNNING_VOLUME)
+
+
 def listed(place: Region, stopped: Sequence[str]) -> list[Leftover]:
     """Of one place: what nothing is attached to, and what belongs to the stopped machines of these ids.
 

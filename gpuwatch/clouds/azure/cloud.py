@@ -7,9 +7,10 @@ from typing import Any
 from azure.core.credentials import TokenCredential
 
 from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.azure import actions, groups, launch, machines, monitor, other_places, permissions, quotas, unused
+from gpuwatch.clouds.azure import actions, groups, keys, launch, machines, monitor, other_places, permissions, quotas
 from gpuwatch.clouds.azure import images as azure_images
 from gpuwatch.clouds.azure import locks as azure_locks
+from gpuwatch.clouds.azure import unused as azure_unused
 from gpuwatch.clouds.azure.credentials import default_credential
 from gpuwatch.clouds.azure.errors import NOT_FOUND
 from gpuwatch.clouds.azure.groups import ScaleSet
@@ -21,6 +22,8 @@ from gpuwatch.clouds.azure.places import Subscription, Subscriptions
 from gpuwatch.clouds.azure.resource_ids import same
 from gpuwatch.clouds.azure.settings import MANAGERS, SubscriptionSettings, TemplateSettings
 from gpuwatch.clouds.azure.sizes import Sizes
+from gpuwatch.clouds.disks import by_id, in_use
+from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, gathered
@@ -69,6 +72,7 @@ class AzureCloud(WithViews[Subscription]):
             clock=clock,
             options=options or {},
         )
+        self._graph = keys.graph(self._credential, national_cloud, endpoint_url, clock=clock, options=options or {})
 
     # Reading.
 
@@ -123,12 +127,17 @@ class AzureCloud(WithViews[Subscription]):
     def leftovers(self) -> Sequence[Leftover]:
         """Disks, addresses, snapshots and images that no running machine uses, in every subscription."""
         stopped = {node.id for node in self.nodes() if node.state is NodeState.STOPPED}
-        paths = {same(path): node_id for node_id, path in self._paths.of(stopped).items()}
+        paths = self._paths.backwards(stopped)
         now, own = self._clock.now(), self._templates.values()
         found = gathered(
-            self._places.all, lambda place: [*unused.listed(place, paths), *azure_images.listed(place, own, now)]
+            self._places.all, lambda place: [*azure_unused.listed(place, paths), *azure_images.listed(place, own, now)]
         )
-        return tuple(sorted(found, key=lambda each: each.id))
+        return by_id(found)
+
+    def disks(self) -> Sequence[Leftover]:
+        """Disks of machines in use, in every subscription."""
+        paths = self._paths.backwards(in_use(self.nodes()))
+        return by_id(gathered(self._places.all, lambda place: azure_unused.in_use(place, paths)))
 
     # Acting. The keys are for launches alone: asking twice for the rest changes nothing more.
 
@@ -227,6 +236,11 @@ class AzureCloud(WithViews[Subscription]):
         """In the first subscription."""
         return permissions.identity(self._places.all[0], self._credential, self._scope)
 
+    def credentials(self) -> Credentials:
+        """Those of our token."""
+        claims = permissions.claims_of(self._credential, self._scope)
+        return keys.credentials(self._graph, claims, self._clock.now())
+
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """None: Azure encrypts every managed disk at rest."""
         del node_ids
@@ -234,14 +248,7 @@ class AzureCloud(WithViews[Subscription]):
 
     def quotas(self) -> Sequence[Quota]:
         """In the regions of the settings; where these name none, in those that have machines of ours."""
-        seen = {(node.account, node.region) for node in self.nodes()}
-        found = gathered(
-            self._places.all,
-            lambda place: quotas.listed(
-                place, self._sizes, place.regions or {region for account, region in seen if account == place.id}
-            ),
-        )
-        return tuple(sorted(found, key=lambda each: (each.region, each.name)))
+        return quotas.of_all(self._places.all, self._sizes, self.nodes())
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions and subscriptions that the settings do not name."""
@@ -258,13 +265,8 @@ class AzureCloud(WithViews[Subscription]):
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """Use of CPU and network, by Azure Monitor; a machine with an unknown path is left out."""
-        end = self._clock.now()
-        begin, found = end - timedelta(seconds=seconds), {}
-        for node_id, path in self._paths.of(node.id for node in nodes).items():
-            use = monitor.use_of(self._places.all[0].beside_path(path), path, begin, end)
-            if use is not None:
-                found[node_id] = use
-        return found
+        end, paths = self._clock.now(), self._paths.of(node.id for node in nodes)
+        return monitor.of_machines(self._places.all[0], paths, end - timedelta(seconds=seconds), end)
 
     def _apart(self) -> Translator:
         """What other places show is no news of the fleet."""

@@ -55,6 +55,7 @@ VERSIONS: Mapping[str, str] = {
     "metrics": "2018-01-01",
     "subscriptions": "2022-12-01",
     "resources": "2021-04-01",
+    "graph": "",  # Microsoft Graph has its version in the path
 }
 
 
@@ -196,7 +197,8 @@ class Line:
             raise
 
     def _url(self, path: str, version: str, query: Mapping[str, str]) -> str:
-        pairs = {"api-version": VERSIONS[version], **{_PARAMETERS.get(name, name): query[name] for name in query}}
+        own = {"api-version": VERSIONS[version]} if VERSIONS[version] else {}
+        pairs = {**own, **{_PARAMETERS.get(name, name): query[name] for name in query}}
         return HttpRequest("GET", f"{self._base}{path}", params=pairs).url
 
     def _following(self, asked: str, page: Mapping[str, Any]) -> str | None:
@@ -209,7 +211,7 @@ class Line:
         return url
 
 
-_PARAMETERS = {"filter_": "$filter", "expand": "$expand"}
+_PARAMETERS = {"filter_": "$filter", "expand": "$expand", "select": "$select"}
 
 
 def _items(asked: str, page: Any) -> list[dict[str, Any]]:  # noqa: ANN401  whatever came

@@ -13,6 +13,12 @@ _CPU, _RECEIVED, _SENT = "Percentage CPU", "Network In Total", "Network Out Tota
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
+def of_machines(place: Subscription, paths: Mapping[str, str], begin: datetime, end: datetime) -> dict[str, CloudUse]:
+    """Use of those of these machines that have values, by their ids; raises likewise."""
+    found = {name: use_of(place.beside_path(path), path, begin, end) for name, path in paths.items()}
+    return {name: use for name, use in found.items() if use is not None}
+
+
 def use_of(place: Subscription, path: str, begin: datetime, end: datetime) -> CloudUse | None:
     """Use of one machine between two times; None: it has no values. Source: Metrics List of the machine.
 

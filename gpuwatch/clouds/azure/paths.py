@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gpuwatch.clouds.azure.machines import Machine
+from gpuwatch.clouds.azure.resource_ids import same
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -67,6 +68,10 @@ class Paths:
         """The paths of those that have one."""
         with self._lock:
             return {node_id: self._paths[node_id] for node_id in node_ids if node_id in self._paths}
+
+    def backwards(self, node_ids: Iterable[str]) -> dict[str, str]:
+        """The ids by the paths that are known, as `same` writes these."""
+        return {same(path): node_id for node_id, path in self.of(node_ids).items()}
 
     def gone(self, node_id: str) -> Node | None:
         """A machine that is nowhere, as it was last, where that proves its end; None: it proves nothing."""

@@ -88,11 +88,17 @@ def _held(place: Subscription, scope: str, actions: Sequence[str], where: str) -
         yield Permission(call=action, where=where, allowed=yes, reason="" if yes else "AuthorizationFailed")
 
 
-def _principal(credential: TokenCredential, scope: str) -> str:
-    """The application or user that the token is for; a token that cannot be read names nobody."""
+def claims_of(credential: TokenCredential, scope: str) -> Mapping[str, Any]:
+    """What the token says of its user; empty where it cannot be read, or Azure gives no token."""
     try:
         payload = credential.get_token(scope).token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        return str(claims.get("upn") or claims.get("appid") or claims["oid"])
-    except (AzureError, IndexError, KeyError, ValueError, AttributeError):
-        return "an identity with an unreadable token"
+    except (AzureError, IndexError, ValueError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _principal(credential: TokenCredential, scope: str) -> str:
+    """The application or user that the token is for; a token that cannot be read names nobody."""
+    claims = claims_of(credential, scope)
+    return str(claims.get("upn") or claims.get("appid") or claims.get("oid") or "an identity with an unreadable token")

@@ -1,10 +1,12 @@
 """The subscription's limits on machines with GPUs. Source: Usage List of each region that is looked at."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.sizes import Sizes
 from gpuwatch.clouds.permissions import Quota
+from gpuwatch.clouds.places import gathered
+from gpuwatch.model.fleet import Node
 
 _ALL_SPOT, _ALL = "lowprioritycores", "cores"
 
@@ -31,3 +33,13 @@ def listed(place: Subscription, sizes: Sizes, regions: Iterable[str]) -> Iterato
                     used=None if used is None else float(used),
                     unit="vCPUs",
                 )
+
+
+def of_all(places: Sequence[Subscription], sizes: Sizes, nodes: Iterable[Node]) -> Sequence[Quota]:
+    """Of all subscriptions; where one looks at all regions, those of its machines; raises likewise."""
+    seen = {(node.account, node.region) for node in nodes}
+
+    def ask(place: Subscription) -> Iterator[Quota]:
+        return listed(place, sizes, place.regions or {region for account, region in seen if account == place.id})
+
+    return tuple(sorted(gathered(places, ask), key=lambda each: (each.region, each.name)))

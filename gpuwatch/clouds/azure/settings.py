@@ -26,6 +26,12 @@ MANAGERS = {
     "china": "https://management.chinacloudapi.cn",
     "government": "https://management.usgovcloudapi.net",
 }
+# Microsoft Graph of each, which has the applications.
+GRAPHS = {
+    "public": "https://graph.microsoft.com",
+    "china": "https://microsoftgraph.chinacloudapi.cn",
+    "government": "https://graph.microsoft.us",
+}
 AUTHORITIES = {
     "public": "login.microsoftonline.com",
     "china": "login.chinacloudapi.cn",

@@ -10,8 +10,10 @@ from typing import Any
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import same
+from gpuwatch.clouds.disks import made_at, of_machines
 
 _GIB, _MB = 1024**3, 1000**2
+_PROVIDER = "azure"
 _UNATTACHED = "unattached"
 _NETWORK = "Microsoft.Network"
 _DISK = "/microsoft.compute/disks/"  # another source is another subscription's image, or a snapshot
@@ -29,6 +31,12 @@ def listed(place: Subscription, stopped: Mapping[str, str]) -> list[Leftover]:
     return [*_disks(place, disks, stopped), *_snapshots(place, there), *_addresses(place, stopped)]
 
 
+def in_use(place: Subscription, running: Mapping[str, str]) -> list[Leftover]:
+    """Disks of these machines, which are not stopped; raises likewise."""
+    disks = place.everything("disks", version="disks") if running else []
+    return of_machines(_disks(place, disks, running))
+
+
 def _disks(place: Subscription, disks: Sequence[Mapping[str, Any]], stopped: Mapping[str, str]) -> Iterator[Leftover]:
     """Source: Disks List."""
     for disk in disks:
@@ -44,6 +52,7 @@ def _disks(place: Subscription, disks: Sequence[Mapping[str, Any]], stopped: Map
             kind=LeftoverKind.UNATTACHED_VOLUME if free else LeftoverKind.STOPPED_VOLUME,
             region=_region(disk),
             account=place.id,
+            provider=_PROVIDER,
             type=str((disk.get("sku") or {}).get("name", "")),
             size_bytes=_size(properties),
             iops=properties.get("diskIOPSReadWrite"),
@@ -64,9 +73,11 @@ def _snapshots(place: Subscription, disks: Collection[str]) -> Iterator[Leftover
                 kind=LeftoverKind.SNAPSHOT,
                 region=_region(snapshot),
                 account=place.id,
+                provider=_PROVIDER,
                 type=str((snapshot.get("sku") or {}).get("name", "")),
                 size_bytes=_size(properties),
                 name=str(snapshot.get("name", "")),
+                made=made_at(properties.get("timeCreated")),
             )
 
 
@@ -89,6 +100,7 @@ def _addresses(place: Subscription, stopped: Mapping[str, str]) -> Iterator[Left
             kind=LeftoverKind.UNUSED_ADDRESS if idle else LeftoverKind.STOPPED_ADDRESS,
             region=_region(address),
             account=place.id,
+            provider=_PROVIDER,
             node_id=node_id,
             name=str(address.get("name", "")),
         )

@@ -6,11 +6,13 @@
 from dataclasses import dataclass
 
 COMPUTE, PROJECTS, MONITORING, BILLING = "compute", "cloudresourcemanager", "monitoring", "cloudbilling"
+IAM = "iam"
 HOSTS = {
     COMPUTE: "https://compute.googleapis.com",
     PROJECTS: "https://cloudresourcemanager.googleapis.com",
     MONITORING: "https://monitoring.googleapis.com",
     BILLING: "https://cloudbilling.googleapis.com",
+    IAM: "https://iam.googleapis.com",
 }
 
 _COMPUTE = "/compute/v1/projects/{project}"
@@ -173,6 +175,15 @@ LIST_TIME_SERIES = Call(
     permissions=("monitoring.timeSeries.list",),
     api=MONITORING,
     page=("pageSize", 20),
+)
+
+# For the doctor alone; the project of a service account is in its name.
+LIST_KEYS = Call(
+    name="iam.projects.serviceAccounts.keys.list",
+    method="GET",
+    path="/v1/projects/-/serviceAccounts/{account}/keys",
+    permissions=("iam.serviceAccountKeys.list",),
+    api=IAM,
 )
 
 # For prices alone: the list of what Compute Engine sells is the same for everybody, and wants no permission.

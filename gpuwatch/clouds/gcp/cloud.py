@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, CloudError, CloudUnavailableError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.gcp import actions, images, launches, monitor, permissions, quotas, unused
+from gpuwatch.clouds.disks import by_id, in_use
+from gpuwatch.clouds.gcp import actions, images, keys, launches, monitor, permissions, quotas, unused
 from gpuwatch.clouds.gcp import groups as gcp_groups
 from gpuwatch.clouds.gcp.actions import Home
 from gpuwatch.clouds.gcp.calls import LIST_INSTANCES
 from gpuwatch.clouds.gcp.client import Client
-from gpuwatch.clouds.gcp.credentials import Credentials
+from gpuwatch.clouds.gcp.credentials import Credentials as Given
 from gpuwatch.clouds.gcp.errors import NOT_FOUND, NOT_READY
 from gpuwatch.clouds.gcp.groups import Group, Templates
 from gpuwatch.clouds.gcp.labels import labels_of
@@ -19,6 +20,7 @@ from gpuwatch.clouds.gcp.listing import Listing, Zone
 from gpuwatch.clouds.gcp.machine_types import region_of
 from gpuwatch.clouds.gcp.machines import Instance, Translator
 from gpuwatch.clouds.gcp.operations import ended, launch_that_ended
+from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, anywhere, gathered
@@ -56,7 +58,7 @@ class GcpCloud:
         labels_of({FLEET_TAG: fleet})  # a fleet that no label can name would be empty for ever
         self._fleet, self._clock, self._regions = fleet, clock, tuple(dict.fromkeys(regions))
         self._projects = tuple(dict.fromkeys(projects))
-        self._credentials = Credentials(credentials_file, given=credentials)
+        self._credentials = Given(credentials_file, given=credentials)
         self._options = {"credentials": self._credentials, "clock": clock, "endpoint_url": endpoint_url, **options}
         self._translator = Translator(fleet=fleet, clock=clock)
         self._templates = Templates()
@@ -129,6 +131,11 @@ class GcpCloud:
         except CloudError as error:
             missed(Silence(where="images", reason=str(error), known=False), error)
         return tuple(sorted(found, key=lambda each: each.id))
+
+    def disks(self) -> Sequence[Leftover]:
+        """Disks of machines in use, in every project and region."""
+        running = in_use(self.nodes())
+        return by_id(gathered(self._all, lambda each: unused.in_use(each.client, each.wanted, running)))
 
     # Places that give no answer.
 
@@ -236,6 +243,10 @@ class GcpCloud:
         """Nothing: Google encrypts every disk."""
         del node_ids
         return ()
+
+    def credentials(self) -> Credentials:
+        """Those that we were given."""
+        return keys.credentials(self._all[0].client, self._credentials)
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions that the settings do not name."""

@@ -6,12 +6,14 @@ Without a file they are found as every program of Google finds them: GOOGLE_APPL
 
 import json
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import google.auth
 import google.auth.transport.urllib3
-from google.auth import exceptions
+from google.auth import compute_engine, exceptions, external_account, impersonated_credentials
+from google.oauth2 import credentials as user_credentials
 from google.oauth2 import service_account
 
 from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudError, CloudUnavailableError
@@ -24,6 +26,18 @@ _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 # a short-lived token (60 minutes) and in a reasonable timeframe".
 _NOT_OF_NOW = "reasonable timeframe"
 _TOKENS = "https://oauth2.googleapis.com"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What proves who we are: the id of a service account's key, or something that ends by itself (None).
+
+    `unknown` says why neither is known.
+    """
+
+    account: str | None
+    key_id: str | None = None
+    unknown: str = ""
 
 
 class Credentials:
@@ -54,6 +68,28 @@ class Credentials:
             found = self._load()[0]
         name = getattr(found, "service_account_email", None)
         return name if isinstance(name, str) and "@" in name else None
+
+    @property
+    def proof(self) -> Proof:
+        """Whether a long-lived key proves who we are, also where it only impersonates another account.
+
+        Raises:
+            AuthFailedError: there are no credentials.
+
+        """
+        with self._lock:
+            found = self._load()[0]
+        while isinstance(found, impersonated_credentials.Credentials):
+            found = found._source_credentials  # noqa: SLF001  google-auth shows it to nobody
+        name = getattr(found, "service_account_email", None)
+        account = name if isinstance(name, str) and "@" in name else None
+        if isinstance(found, service_account.Credentials):
+            return Proof(account=account, key_id=str(found.signer.key_id))
+        if isinstance(found, user_credentials.Credentials):
+            return Proof(account=account, unknown="they are a person's login, and Google does not say how old it is")
+        if isinstance(found, compute_engine.Credentials | external_account.Credentials):
+            return Proof(account=account)
+        return Proof(account=account, unknown=f"they are of another kind ({type(found).__name__})")
 
     def headers(self) -> dict[str, str]:
         """What proves who asks; the token is renewed before it expires.

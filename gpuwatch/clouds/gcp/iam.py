@@ -14,15 +14,17 @@ from gpuwatch.clouds.gcp.calls import CALLS, Call
 # A start is followed by its operation. To end a group's member and to grow the group is one permission of Google's.
 _RECLAIM = (calls.STOP, calls.START, calls.RESUME, calls.SET_LABELS, calls.GET_OPERATION)
 _SCAN = (calls.LIST_TIME_SERIES,)  # for people: the controller asks no monitor
+_AGES = (calls.LIST_KEYS,)  # for the doctor alone
 _TERMINATE = (calls.DELETE, calls.DELETE_MEMBERS)
 # `iam.serviceAccounts.actAs` is not among these: it is given on the machines' own service account, not on the project.
 
 ROLES: Mapping[str, tuple[str, tuple[Call, ...]]] = {
     "observe": (
         "gpuwatch observe: look at machines",
-        tuple(each for each in CALLS if not (each.changes or each in (*_RECLAIM, *_SCAN))),
+        tuple(each for each in CALLS if not (each.changes or each in (*_RECLAIM, *_SCAN, *_AGES))),
     ),
     "scan": ("gpuwatch scan: also read what Cloud Monitoring says of machines", _SCAN),
+    "keys": ("gpuwatch keys: also see how old the keys of service accounts are", _AGES),
     "reclaim": ("gpuwatch reclaim: also stop and start machines", _RECLAIM),
     "terminate": ("gpuwatch terminate: also delete machines, and members of groups", (*_RECLAIM, *_TERMINATE)),
     "scale": (

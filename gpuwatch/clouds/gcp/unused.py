@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from gpuwatch.clouds import CloudError, Leftover, LeftoverKind
+from gpuwatch.clouds.disks import made_at
 from gpuwatch.clouds.gcp.calls import LIST_ADDRESSES, LIST_DISKS, LIST_INSTANCES, LIST_SNAPSHOTS, Call
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.machine_types import region_of
 
 _GIB = 1024**3  # Google's "GB" of a disk
 _MIB = 1024**2
+_PROVIDER = "gcp"
 _STOPPED = frozenset({"TERMINATED", "STOPPED"})
 
 
@@ -34,6 +36,23 @@ def listed(client: Client, wanted: Callable[[str], bool]) -> list[Leftover]:
     ]
 
 
+def in_use(client: Client, wanted: Callable[[str], bool], running: AbstractSet[str]) -> list[Leftover]:
+    """Disks of these machines, which are not stopped, each once; raises likewise."""
+    if not running:
+        return []
+    names = {
+        _path(each["selfLink"]): str(each["id"])
+        for _, each in _everywhere(client, LIST_INSTANCES, wanted)
+        if str(each["id"]) in running
+    }
+    found = []
+    for region, disk in _everywhere(client, LIST_DISKS, wanted):
+        users = [names[_path(user)] for user in disk.get("users", ()) if _path(user) in names]
+        if users:
+            found.append(_disk(client, region, disk, LeftoverKind.RUNNING_VOLUME, users[0]))
+    return found
+
+
 def _disks(
     client: Client, disks: Iterable[tuple[str, Json]], states: Mapping[str, tuple[str, str]]
 ) -> Iterator[Leftover]:
@@ -41,19 +60,25 @@ def _disks(
         users = [states[_path(user)] for user in disk.get("users", ()) if _path(user) in states]
         if disk.get("users") and not (users and all(status in _STOPPED for _, status in users)):
             continue
-        throughput = disk.get("provisionedThroughput")
-        yield Leftover(
-            id=str(disk["id"]),
-            kind=LeftoverKind.STOPPED_VOLUME if users else LeftoverKind.UNATTACHED_VOLUME,
-            region=region,
-            account=client.project,
-            type=str(disk.get("type", "")).rpartition("/")[2],
-            size_bytes=int(disk["sizeGb"]) * _GIB,
-            iops=None if disk.get("provisionedIops") is None else int(disk["provisionedIops"]),
-            throughput_bytes_per_second=None if throughput is None else int(throughput) * _MIB,
-            node_id=users[0][0] if users else None,
-            name=disk.get("name", ""),
-        )
+        kind = LeftoverKind.STOPPED_VOLUME if users else LeftoverKind.UNATTACHED_VOLUME
+        yield _disk(client, region, disk, kind, users[0][0] if users else None)
+
+
+def _disk(client: Client, region: str, disk: Json, kind: LeftoverKind, node_id: str | None) -> Leftover:
+    throughput = disk.get("provisionedThroughput")
+    return Leftover(
+        id=str(disk["id"]),
+        kind=kind,
+        region=region,
+        account=client.project,
+        provider=_PROVIDER,
+        type=str(disk.get("type", "")).rpartition("/")[2],
+        size_bytes=int(disk["sizeGb"]) * _GIB,
+        iops=None if disk.get("provisionedIops") is None else int(disk["provisionedIops"]),
+        throughput_bytes_per_second=None if throughput is None else int(throughput) * _MIB,
+        node_id=node_id,
+        name=disk.get("name", ""),
+    )
 
 
 def _addresses(
@@ -72,6 +97,7 @@ def _addresses(
             kind=LeftoverKind.STOPPED_ADDRESS if users else LeftoverKind.UNUSED_ADDRESS,
             region=region,
             account=client.project,
+            provider=_PROVIDER,
             node_id=users[0][0] if users else None,
             name=address.get("name", ""),
         )
@@ -89,8 +115,10 @@ def _snapshots(client: Client, wanted: Callable[[str], bool], disks: AbstractSet
             kind=LeftoverKind.SNAPSHOT,
             region=place,
             account=client.project,
+            provider=_PROVIDER,
             size_bytes=int(snapshot.get("storageBytes", 0)) or None,
             name=snapshot.get("name", ""),
+            made=made_at(snapshot.get("creationTimestamp")),
         )
 
 

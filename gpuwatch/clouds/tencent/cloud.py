@@ -5,11 +5,13 @@ from datetime import timedelta
 
 from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.clouds import refuse_foreign_tags as refuse_foreign
+from gpuwatch.clouds.disks import by_id, in_use
+from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gathered
 from gpuwatch.clouds.survey import CloudUse, Surveyed
-from gpuwatch.clouds.tencent import actions, images, launches, monitor, other_regions, permissions, unused
+from gpuwatch.clouds.tencent import actions, images, keys, launches, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.tencent import groups as scaling
 from gpuwatch.clouds.tencent import instances as machines
 from gpuwatch.clouds.tencent.history import History
@@ -119,7 +121,12 @@ class TencentCloud(WithViews[Place]):
         stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
         now = self._clock.now()
         found = gathered(self._places.all, lambda place: [*unused.listed(place, stopped), *images.listed(place, now)])
-        return tuple(sorted(found, key=lambda each: each.id))
+        return by_id(found)
+
+    def disks(self) -> Sequence[Leftover]:
+        """Disks of machines in use, in every account and region."""
+        running = in_use(self.nodes())
+        return by_id(gathered(self._places.all, lambda place: unused.in_use(place, running)))
 
     # Acting. The keys are for launches alone: the other calls take no token, and asking twice changes nothing more.
 
@@ -196,6 +203,10 @@ class TencentCloud(WithViews[Place]):
         """Disks of these machines, in every account and region."""
         wanted = frozenset(node_ids)
         return tuple(gathered(self._places.all, lambda place: permissions.unencrypted(place, wanted)))
+
+    def credentials(self) -> Credentials:
+        """Those that we were given."""
+        return keys.credentials(self._places.entrance)
 
     def quotas(self) -> Sequence[Quota]:
         """The account's limits in every region."""

@@ -36,6 +36,7 @@ _OBSERVE = (
             "as:DescribeAutoScalingInstances",
             "as:DescribeLaunchConfigurations",
             "cbs:DescribeDisks",
+            "cbs:DescribeSnapshots",
             "cvm:DescribeAccountQuota",
             "cvm:DescribeImages",
             "cvm:DescribeInstanceTypeConfigs",
@@ -99,6 +100,8 @@ _SCALE = (
     Statement(actions=("cvm:RunInstances",), condition=_MADE_OWN),
     Statement(actions=("vpc:DescribeSubnets",)),  # of a pool that names subnets
 )
+# In addition to one of the others: `gpuwatch doctor` then says how old the controller's own keys are.
+_AGES = (Statement(actions=("cam:ListAccessKeys",)),)
 _ASSUME = (Statement(actions=("sts:AssumeRole",), resources=("qcs::cam::uin/*:roleName/gpuwatch-controller",)),)
 
 ROLES: Mapping[str, tuple[Statement, ...]] = {
@@ -108,6 +111,7 @@ ROLES: Mapping[str, tuple[Statement, ...]] = {
     "scale": _SCALE,
     "shield": _SHIELD,
     "assume": _ASSUME,
+    "keys": _AGES,
 }
 
 

@@ -30,6 +30,7 @@ from gpuwatch.runtime.clock import Clock
 # The products and the versions of their APIs.
 VERSIONS = {
     "as": "2018-04-19",
+    "cam": "2019-01-16",
     "cbs": "2017-03-12",
     "cvm": "2017-03-12",
     "monitor": "2018-07-24",

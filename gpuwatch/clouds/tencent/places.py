@@ -97,6 +97,8 @@ class Places:
         """
         signer: Signer = own_credentials(key_file)
         place = partial(Place, clock=clock, endpoint_url=endpoint_url, timeouts=timeouts)
+        # With what we were given; it assumes the roles.
+        self.entrance = place(signer=signer, region=_ANY_REGION, account=None, number=None)
         self._all: list[Place] | None = None
         self._expanding = threading.Lock()
         self._named: list[tuple[Place, tuple[str, ...]]] = []  # a door to each account, and its regions

@@ -37,7 +37,7 @@ def gathered(
     interval_seconds: float,
     left: Sequence[Leftover] | None = None,
 ) -> Report:
-    """The report. `left` are stopped machines' disks and addresses; None: the cloud was not asked.
+    """The report. `left` is what is left over, and disks in use; None: the cloud was not asked.
 
     Raises:
         LedgerError: the ledger cannot be read.
@@ -73,6 +73,7 @@ def gathered(
             blocked=_blocked(newest),
             budgets=() if last is None else last.observation.budgets,
             progress=None if began is None else since_began(ledger, period, now, began),
+            storage=None if left is None else tuple(unused.by_kind(left)),
         )
     )
 

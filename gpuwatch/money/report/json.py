@@ -14,7 +14,7 @@ from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saved, Saving
 from gpuwatch.money.accounting.totals import Total, TotalDocument, plain_usd, shown, total_object
 from gpuwatch.money.forecast.month_end import MonthEnd
-from gpuwatch.money.report import price_days, progress_section
+from gpuwatch.money.report import price_days, progress_section, storage_section
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.json_types import (
     ActionsDocument,
@@ -65,6 +65,7 @@ def as_object(report: Report) -> ReportDocument:
         "machines": None if facts.inventory is None else _machines(facts.inventory),
         "jobs": [] if facts.inventory is None else [_job(each) for each in facts.inventory.jobs],
         "blocked": facts.blocked,
+        "storage": None if facts.storage is None else storage_section.as_object(facts.storage),
         "health": None if facts.inventory is None else _health(facts.inventory),
         "budgets": [_budget(state) for state in facts.budgets],
         "forecast": {

@@ -15,6 +15,7 @@ from gpuwatch.money.blocked.blocked import Blocked
 from gpuwatch.money.report.price_days import PriceDaysDocument
 from gpuwatch.money.report.progress_section import ProgressDocument
 from gpuwatch.money.report.report import Order
+from gpuwatch.money.report.storage_section import StorageDocument
 from gpuwatch.policies.replacement import Loss
 
 
@@ -212,7 +213,7 @@ class ReportDocument(TypedDict):
 
     `by` has the slicings. `steps` are hours, days or months, as `unit` says. `blocked` is of the last round, and so are
     `jobs`, those of Slurm. `progress` is null while less than two weeks are metered, `prices` if no machine has a known
-    price.
+    price, `storage` without `--unused`.
     """
 
     title: str
@@ -236,6 +237,7 @@ class ReportDocument(TypedDict):
     budgets: list[ReportBudget]
     forecast: ForecastDocument
     blocked: Blocked | None
+    storage: StorageDocument | None
     progress: ProgressDocument | None
     energy: Energy
     prices: PriceDaysDocument | None

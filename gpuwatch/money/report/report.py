@@ -24,6 +24,7 @@ from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.price_days import PriceDays, price_days
 from gpuwatch.money.report.progress import Progress
+from gpuwatch.money.storage import Sum
 from gpuwatch.policies.replacement import Loss
 
 SLICES = ("cloud", "pool", "owner", "account", "type", "region", "capacity", "node")
@@ -128,6 +129,7 @@ class Facts:
     blocked: Blocked | None = None  # as the inventory; None: no round is kept whole
     budgets: tuple[BudgetState, ...] = ()
     progress: Progress | None = None  # None: less than two weeks are metered
+    storage: tuple[Sum, ...] | None = None  # when the report is made; None: the cloud was not asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,14 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import cents_of, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, shown, whole
-from gpuwatch.money.report import fleet_sections, held_section, jobs_section, money_sections, price_days
+from gpuwatch.money.report import (
+    fleet_sections,
+    held_section,
+    jobs_section,
+    money_sections,
+    price_days,
+    storage_section,
+)
 from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, percent, usd
 from gpuwatch.money.report.progress_section import since_we_began
 from gpuwatch.money.report.report import Line, Report, Step
@@ -204,6 +211,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     ("Since metering began", _progress),
     ("What gpuwatch did", fleet_sections.actions),
     ("Health", fleet_sections.health),
+    ("Disks and what is left over", storage_section.storage),
     ("Budgets", money_sections.budgets),
     ("Forecast", money_sections.forecast),
     ("Energy", money_sections.energy),

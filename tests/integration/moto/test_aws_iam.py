@@ -5,6 +5,7 @@ import json
 from fnmatch import fnmatchcase
 from typing import Any
 
+import boto3
 import botocore.session
 import pytest
 from botocore import xform_name
@@ -22,7 +23,10 @@ from tests.support.fakes.moto_oddities import OddFaults
 from tests.support.paths import ROOT
 
 _SECRETS = "secrets.py"  # asks these services, and all else in clouds/aws the others
-SERVICES = {True: ("ssm", "secretsmanager"), False: ("ec2", "autoscaling", "sts", "cloudwatch", "service-quotas")}
+SERVICES = {
+    True: ("ssm", "secretsmanager"),
+    False: ("ec2", "autoscaling", "sts", "cloudwatch", "service-quotas", "iam", "kms"),
+}
 MANAGED_POLICY_CHARACTERS = 6144  # AWS's limit, white space aside
 OBSERVING = {"ec2:Describe*", "autoscaling:Describe*"}
 
@@ -51,6 +55,27 @@ def called() -> set[str]:
                 named = [node.func.attr, *(str(arg.value) for arg in node.args if isinstance(arg, ast.Constant))]
                 found |= {names[each] for each in named if each in names}
     return found
+
+
+@pytest.fixture(scope="module")
+def sent_for_keys() -> set[str]:
+    """What AwsCloud sends to say how old keys are."""
+    with OddFaults(ManualClock()) as ec2:
+        recorded: set[str] = set()
+
+        def record(event_name: str, **_: Any) -> None:  # noqa: ANN401  botocore's event
+            service, operation = event_name.split(".")[1:]
+            recorded.add(f"{service}:{operation}")
+
+        node_id = ec2.launch(MINE)
+        _encrypt(ec2, node_id)
+        user = _of_a_user(ec2)
+        cloud = AwsCloud(fleet=FLEET, clock=ManualClock(), regions=[REGION], session=user)
+        cloud.nodes()
+        user.events.register("provide-client-params", record)
+        cloud.credentials()
+        cloud.disk_keys([node_id])
+        return recorded
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +142,23 @@ def sent() -> dict[str, set[str]]:
     return found
 
 
+def _encrypt(ec2: OddFaults, node_id: str) -> None:
+    """A volume with a key of KMS, attached to a machine."""
+    kms: Any = ec2.session.client("kms", region_name=REGION)
+    key = kms.create_key()["KeyMetadata"]["Arn"]
+    options: Any = {"Size": 10, "AvailabilityZone": f"{REGION}a", "Encrypted": True, "KmsKeyId": key}
+    volume = ec2.client.create_volume(**options)["VolumeId"]
+    ec2.client.attach_volume(VolumeId=volume, InstanceId=node_id, Device="/dev/sdf")
+
+
+def _of_a_user(ec2: OddFaults) -> boto3.Session:
+    """The session of a user of IAM with a key."""
+    iam: Any = ec2.session.client("iam", region_name=REGION)
+    iam.create_user(UserName="gpuwatch")
+    key = iam.create_access_key(UserName="gpuwatch")["AccessKey"]
+    return boto3.Session(aws_access_key_id=key["AccessKeyId"], aws_secret_access_key=key["SecretAccessKey"])
+
+
 @pytest.mark.parametrize("role", sorted(ROLES))
 def test_the_file_is_the_table(role: str) -> None:
     """iam/ROLE.json is what the table says with the defaults."""
@@ -154,6 +196,24 @@ def test_each_role_can_do_its_work_and_no_more(sent: dict[str, set[str]], role: 
 def test_other_accounts_are_entered_by_their_role_alone(sent: dict[str, set[str]]) -> None:
     """The controller's own identity assumes roles, and all else is sent as one of them."""
     assert sent["assume"] == {"sts:AssumeRole"} == allowed("assume")
+
+
+def test_the_role_for_keys_can_do_its_work_and_no_more(sent_for_keys: set[str]) -> None:
+    """Beside another role, which lists volumes."""
+    assert sent_for_keys - NEEDS_NO_PERMISSION - allowed("observe") == allowed("keys")
+
+
+def test_keys_are_read_of_the_asking_user_alone() -> None:
+    """IAM fills in the name; a role has none. Regions do not narrow it, because IAM is in none of ours."""
+    document: Any = policy("keys", regions=["eu-west-1"], partition="aws-cn")
+    ages, rotation = document["Statement"]
+
+    assert ages["Resource"] == [
+        "arn:aws-cn:iam::*:user/${aws:username}",
+        "arn:aws-cn:iam::*:user/*/${aws:username}",
+    ]
+    assert "Condition" not in ages
+    assert rotation["Condition"] == {"StringEquals": {"aws:RequestedRegion": ["eu-west-1"]}}
 
 
 def test_secrets_are_read_and_decrypted_for_that_alone() -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.json_document import json_text
 from tests.support.fakes.cloud_worlds import MINE
 from tests.support.fakes.moto_faults import REGION, MotoFaults
+from tests.support.fakes.several_clouds import Clouds, silent
 
 TODAY = date(2026, 11, 23)
 GIB = 1024**3
@@ -79,6 +80,75 @@ def test_in_a_terminal_of_80_columns_no_line_is_cut_or_wrapped(monkeypatch: pyte
     assert any("NAME" in line and "wider terminal" in line for line in lines)
 
 
+IN_USE = a_volume(5, kind=LeftoverKind.RUNNING_VOLUME, node_id="i-1", size_bytes=500 * GIB)
+SNAPSHOT = Leftover(
+    id="snap-1",
+    kind=LeftoverKind.SNAPSHOT,
+    region=REGION,
+    size_bytes=30 * GIB,
+    made=datetime(2025, 3, 4, tzinfo=UTC),
+)
+
+
+def test_disks_in_use_are_summed_apart() -> None:
+    """They are not left over, and cost as much; what has no price is said to have none."""
+    disk = replace(IN_USE, id="vol-6", type="gp9")
+
+    assert unused.as_text([a_volume(1), IN_USE, disk], today=TODAY).splitlines()[2:4] == [
+        "1 left over, $8.00 a month.",
+        "Not left over: 2 disks of machines in use, 1,000 GiB, $40.00 a month, and 1 without a known price.",
+    ]
+    assert unused.as_text([IN_USE], today=TODAY).splitlines()[:2] == [
+        "Nothing is left over: every volume and every address belongs to a machine that runs.",
+        "Not left over: 1 disk of machines in use, 500 GiB, $40.00 a month.",
+    ]
+
+
+def test_scripts_get_each_disk_in_use_and_its_own_sum() -> None:
+    """The sum of what is left over is without them."""
+    result = json.loads(json_text("unused", unused.as_object([a_volume(1), IN_USE], today=TODAY)))
+
+    assert [(row["id"], row["node_id"], row["usd_per_month"]) for row in result["in_use"]] == [
+        ("vol-5", "i-1", "40.00")
+    ]
+    assert (result["usd_per_month"], result["in_use_usd_per_month"]) == ("8.00", "40.00")
+
+
+def test_a_snapshot_is_told_with_its_age_and_without_a_price() -> None:
+    """What it holds is less than its volume was, and AWS does not say how much."""
+    row = unused.as_text([SNAPSHOT], today=TODAY).splitlines()[1]
+
+    assert " ".join(row.split()) == f"? snap-1 30 GiB snapshot of a volume that is gone, made 2025-03-04 {REGION}"
+    assert unused.as_object([SNAPSHOT], today=TODAY)["unused"][0]["made"] == SNAPSHOT.made
+
+
+def test_sums_are_by_kind_and_the_dearest_comes_first() -> None:
+    """Each with how many lack a price."""
+    sums = unused.by_kind([SNAPSHOT, a_volume(1), UNKNOWN, IN_USE, ADDRESS])
+
+    assert [(each.kind, each.count, each.usd, each.unpriced) for each in sums] == [
+        (LeftoverKind.RUNNING_VOLUME, 1, Decimal("40.00"), 0),
+        (LeftoverKind.UNATTACHED_VOLUME, 2, Decimal("8.00"), 1),
+        (LeftoverKind.UNUSED_ADDRESS, 1, Decimal("3.65"), 0),
+        (LeftoverKind.SNAPSHOT, 1, Decimal(0), 1),
+    ]
+
+
+def test_another_clouds_address_has_no_price_of_aws() -> None:
+    """The table knows those of AWS alone."""
+    assert unused.usd_per_month(replace(ADDRESS, provider="gcp")) is None
+
+
+def test_a_silent_place_is_named_once() -> None:
+    """Both lists lack it."""
+    clouds = Clouds("bj", "us")
+    clouds["us"].down = silent()
+
+    _, lacking = unused.listed(clouds.all)
+
+    assert [each.cloud for each in lacking] == ["us"]
+
+
 def test_nothing_left_is_said_in_a_sentence() -> None:
     """An empty table would look like a failure."""
     assert unused.as_text([], today=TODAY).startswith("Nothing is left over")
@@ -100,12 +170,14 @@ def test_the_command_asks_the_cloud_of_the_settings(tmp_path: Path, monkeypatch:
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(f"fleet: lab\ncloud: {{regions: [{REGION}]}}\n")
     with MotoFaults(ManualClock()) as ec2:
-        ec2.launch(MINE)
+        node_id = ec2.launch(MINE)
         volume = ec2.client.create_volume(AvailabilityZone=f"{REGION}a", Size=10, VolumeType="gp3")["VolumeId"]
         ec2.calls.clear()
 
         result = CliRunner().invoke(commands, ["unused", "--config", str(file), "--json"])
 
         assert result.exit_code == 0, result.output
-        assert [row["id"] for row in json.loads(result.stdout)["unused"]] == [volume]
+        document = json.loads(result.stdout)
+        assert [row["id"] for row in document["unused"]] == [volume]
+        assert [row["node_id"] for row in document["in_use"]] == [node_id]
         assert {call.action for call in ec2.calls if not call.action.startswith(("Describe", "GetCaller"))} == set()

@@ -39,6 +39,15 @@ LEFT = (
     Leftover(id="eipalloc-1", kind=LeftoverKind.UNUSED_ADDRESS, region="us-east-1"),
 )
 
+IN_USE = Leftover(
+    id="vol-2",
+    kind=LeftoverKind.RUNNING_VOLUME,
+    region="us-east-1",
+    type="gp3",
+    size_bytes=200 * 1024**3,
+    node_id="i-train-1",
+)
+
 
 def made_in(folder: Path) -> Path:
     """The files, once for many commands; the newest round is of a morning, and a notice waits for its approval."""
@@ -87,6 +96,10 @@ class Account:
     def leftovers(self) -> tuple[Leftover, ...]:
         """A volume and an address."""
         return LEFT
+
+    def disks(self) -> tuple[Leftover, ...]:
+        """One in use."""
+        return (IN_USE,)
 
 
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """A fleet's fortnight in a ledger, for reports: two stops, a changed price, a night without rounds, an odd name."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -7,6 +8,7 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 from gpuwatch import guard
+from gpuwatch.clouds import Leftover
 from gpuwatch.controller.round import decide
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
@@ -164,10 +166,16 @@ def _happens(fortnight: Fortnight, now: datetime) -> None:
         fortnight.usd["g6.xlarge"] = "0.9000"
 
 
-def a_report(ledger: Ledger, day: date = DAY, days: int = 1, now: datetime | None = None) -> Report:
-    """On a day, or several; told on the morning after the 28th unless said otherwise."""
+def a_report(
+    ledger: Ledger,
+    day: date = DAY,
+    days: int = 1,
+    now: datetime | None = None,
+    left: Sequence[Leftover] | None = None,
+) -> Report:
+    """On a day, or several; told on the morning after the 28th unless said otherwise, with what the cloud shows."""
     period = Period(zone=BERLIN, first=day, after=day + timedelta(days=days))
-    return gathered(ledger, period, now or at(date(2026, 3, 29), 7), KNOBS, INTERVAL)
+    return gathered(ledger, period, now or at(date(2026, 3, 29), 7), KNOBS, INTERVAL, left)
 
 
 def _budget(now: datetime) -> BudgetState:

@@ -61,6 +61,7 @@ _WORLDS_OF_PROVIDERS = ROOT / "tests/support/clouds"
 class Words:
     """What a world's cloud calls things, where the contract leaves it to the cloud. The defaults are EC2's."""
 
+    provider: str = "aws"
     region: str = REGION
     zone: str = f"{REGION}a"
     account: str = ACCOUNT

@@ -1,5 +1,6 @@
 """AWS's query protocol as it is on the wire: what a request asks, and answers in moto's place."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -70,7 +71,9 @@ def answer_of(request: AWSPreparedRequest, status: int, body: str) -> AWSRespons
 
 
 def error_of(request: AWSPreparedRequest, code: str, message: str) -> str:
-    """EC2 has its own form; the other services share another."""
+    """EC2 has its own form; the other services share another, or speak JSON."""
+    if "X-Amz-Target" in request.headers:
+        return json.dumps({"__type": code, "message": message})
     text = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
     if "//ec2." in str(request.url):
         return f"<Response><Errors>{text}</Errors><RequestID>0</RequestID></Response>"

@@ -1,6 +1,7 @@
 """Alibaba Cloud's ECS as it really is: what is asked word for word, odd machines, places, what is left of machines."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -362,6 +363,7 @@ def test_snapshots_of_disks_that_are_gone_are_told(world: AlibabaWorld) -> None:
         40 * 1024**3,
         "alibaba",
     )
+    assert found.made == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 def test_disks_and_addresses_of_nobody_and_of_stopped_machines_are_told(world: AlibabaWorld) -> None:

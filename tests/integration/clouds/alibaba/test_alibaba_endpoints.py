@@ -7,7 +7,14 @@ from alibabacloud_tea_openapi.utils_models import Config
 
 from gpuwatch.clouds.alibaba.client import PRODUCTS, host_of
 
-SDKS = {"cms": "cms20190101", "ecs": "ecs20140526", "ess": "ess20220222", "vpc": "vpc20160428", "sts": "sts20150401"}
+SDKS = {
+    "cms": "cms20190101",
+    "ecs": "ecs20140526",
+    "ess": "ess20220222",
+    "vpc": "vpc20160428",
+    "sts": "sts20150401",
+    "ram": "ram20150501",
+}
 # The public regions of the console.
 REGIONS = (
     *("cn-qingdao", "cn-beijing", "cn-zhangjiakou", "cn-huhehaote", "cn-wulanchabu", "cn-hangzhou", "cn-shanghai"),
@@ -29,5 +36,6 @@ def test_each_region_is_asked_where_the_sdk_would_ask(product: str) -> None:
     client = importlib.import_module(f"alibabacloud_{SDKS[product]}.client").Client
     key = {"access_key_id": "id", "access_key_secret": "a secret"}
 
-    for region in REGIONS:
+    # RAM is one service for all regions; its SDK makes up hosts for those that are newer than itself.
+    for region in REGIONS if product != "ram" else REGIONS[:1]:
         assert host_of(product, region) == client(Config(region_id=region, **key))._endpoint, region

@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
 
 POLICY_CHARACTERS = 6144  # RAM's limit of a custom policy
 SOURCES = [*(ROOT / "gpuwatch/clouds/alibaba").glob("*.py"), ROOT / "gpuwatch/money/prices/providers/alibaba.py"]
-ACTION = re.compile(r"(cms|ecs|ess|vpc|sts):[A-Z][A-Za-z]+")
+ACTION = re.compile(r"(cms|ecs|ess|ram|vpc|sts):[A-Z][A-Za-z]+")
 
 
 def allowed(role: str) -> set[str]:
@@ -88,6 +88,8 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         file.write_text(f"{KEY_ID}:{SECRET}", encoding="utf-8")
         list(AlibabaPrices(clock=world.clock, key_file=file, endpoint_url=world.server.url).fetch([(REGION, GPU_TYPE)]))
         noted("prices")
+        cloud.credentials()
+        noted("keys")
     return found
 
 
@@ -117,6 +119,7 @@ def test_no_policy_allows_more_than_the_code_calls() -> None:
         ("scale", "reclaim"),
         ("shield", "observe"),
         ("prices", None),
+        ("keys", None),
         ("scan", None),
     ],
 )

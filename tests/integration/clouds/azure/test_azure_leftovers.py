@@ -1,6 +1,7 @@
 """What goes on costing money without a running machine: disks, addresses, snapshots."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -38,6 +39,9 @@ def add_address(world: AzureWorld, name: str, *, interface: str | None) -> str:
     return path
 
 
+MADE = {"timeCreated": "2026-01-02T03:04:05.1234567+00:00"}
+
+
 def add_snapshot(world: AzureWorld, name: str, source: str, region: str = REGION) -> str:
     """A snapshot of a disk."""
     path = f"{COMPUTE}/snapshots/{name}"
@@ -46,7 +50,7 @@ def add_snapshot(world: AzureWorld, name: str, source: str, region: str = REGION
         "name": name,
         "location": region,
         "sku": {"name": "Standard_ZRS"},
-        "properties": {"creationData": {"createOption": "Copy", "sourceResourceId": source}, "diskSizeGB": 8},
+        "properties": {"creationData": {"createOption": "Copy", "sourceResourceId": source}, "diskSizeGB": 8, **MADE},
     }
     return path
 
@@ -99,6 +103,7 @@ def test_a_snapshot_is_left_over_once_its_disk_is_gone(world: AzureWorld) -> Non
     add_snapshot(world, "lost", f"{COMPUTE}/disks/gone")
 
     assert told(world) == {LeftoverKind.SNAPSHOT: ["lost"]}
+    assert [each.made for each in world.cloud.leftovers()] == [datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)]
 
 
 def test_what_a_deleted_machine_leaves_behind_is_told(world: AzureWorld) -> None:

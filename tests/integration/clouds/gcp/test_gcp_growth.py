@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -257,6 +257,7 @@ def test_snapshots_of_disks_that_are_gone_are_listed(world: GcpWorld) -> None:
                 "sourceDisk": link,
                 "storageBytes": "5368709120",
                 "storageLocations": [place],
+                "creationTimestamp": "2026-01-01T19:04:05.000-08:00",
             }
         )
 
@@ -266,6 +267,7 @@ def test_snapshots_of_disks_that_are_gone_are_listed(world: GcpWorld) -> None:
         ("snapshot-1", "us", 5 * 1024**3),
         ("snapshot-2", REGION, 5 * 1024**3),
     ]
+    assert {each.made for each in found} == {datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)}
 
 
 def test_quotas_of_gpus_are_told_with_what_is_used(world: GcpWorld) -> None:

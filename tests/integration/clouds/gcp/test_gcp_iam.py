@@ -1,6 +1,8 @@
 """The roles in iam/gcp/ against the calls that the code makes: no permission is missing, none is superfluous."""
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -12,8 +14,9 @@ from gpuwatch.clouds.permissions import Needs
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.gcp.description import named
-from tests.support.clouds.gcp.world import GcpWorld, a_world
-from tests.support.fakes.cloud_worlds import MINE
+from tests.support.clouds.gcp.tokens import a_key, token_service
+from tests.support.clouds.gcp.world import PROJECT, REGION, GcpWorld, a_world
+from tests.support.fakes.cloud_worlds import FLEET, MINE
 from tests.support.paths import ROOT
 
 
@@ -60,6 +63,20 @@ def scan(world: GcpWorld) -> None:
     cloud.use_of(cloud.nodes(), 86400.0)
 
 
+def keys(world: GcpWorld) -> None:
+    """How old its own key is."""
+    with TemporaryDirectory() as folder, token_service(world) as tokens:
+        file = a_key(Path(folder), tokens)
+        GcpCloud(
+            fleet=FLEET,
+            clock=world.clock,
+            regions=[REGION],
+            projects=[PROJECT],
+            credentials_file=file,
+            endpoint_url=world.server.url,
+        ).credentials()
+
+
 def reclaim(world: GcpWorld) -> None:
     """A stop, a start, a notice."""
     node_id = world.launch(MINE)
@@ -91,6 +108,7 @@ def scale(world: GcpWorld) -> None:
 WORK: dict[str, tuple[Callable[[GcpWorld], None], ...]] = {
     "observe": (observe,),
     "scan": (observe, scan),
+    "keys": (observe, keys),
     "reclaim": (observe, reclaim),
     "terminate": (observe, reclaim, terminate),
     "scale": (observe, reclaim, terminate, scale),
@@ -111,7 +129,7 @@ def test_every_call_is_one_of_googles(call: object) -> None:
         described = named(name)
         assert (described.verb, "response" in described.described) == (each.method, True)
     filled = each.path.format_map(
-        dict.fromkeys(("project", "zone", "instance", "type", "operation"), "x1")
+        dict.fromkeys(("project", "zone", "instance", "type", "operation", "account"), "x1")
         | {"group": "zones/x1/instanceGroupManagers/x1", "template": "global/instanceTemplates/x1"}
     )
     assert named(each.name).path.fullmatch(filled.lstrip("/"))

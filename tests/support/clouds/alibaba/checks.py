@@ -17,6 +17,7 @@ _MODULES = {
     "2016-04-28": "alibabacloud_vpc20160428",
     "2015-04-01": "alibabacloud_sts20150401",
     "2019-01-01": "alibabacloud_cms20190101",
+    "2015-05-01": "alibabacloud_ram20150501",
 }
 
 # Loaded at once: a request would wait for it.

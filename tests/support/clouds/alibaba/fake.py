@@ -27,7 +27,14 @@ CHANGES = frozenset(
     }
 )
 _EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-_PRODUCTS = {"2014-05-26": "ecs", "2022-02-22": "ess", "2016-04-28": "vpc", "2015-04-01": "sts", "2019-01-01": "cms"}
+_PRODUCTS = {
+    "2014-05-26": "ecs",
+    "2015-04-01": "sts",
+    "2015-05-01": "ram",
+    "2016-04-28": "vpc",
+    "2019-01-01": "cms",
+    "2022-02-22": "ess",
+}
 # Calls that answer with an error's status but in a way that is no refusal of a permission.
 _REFUSALS = {
     Refused.THROTTLED: Refusal(400, "Throttling.User", "Request was denied due to user flow control."),
@@ -101,6 +108,8 @@ class FakeAlibaba:
         self.calls.append(call)
         check_request(version, action, request.query)
         assert request.method == "POST", f"{action} came as {request.method}"
+        if call in self.denied and call.startswith("ram:"):
+            raise Refusal(403, "NoPermission", "You are not authorized to do this action.")
         if call in self.denied:
             raise Refusal(403, "Forbidden.RAM", "User not authorized to operate on the specified resource.")
         for strike in self.strikes:

@@ -48,6 +48,7 @@ def snapshots(state: State, query: Mapping[str, str], now: datetime) -> dict[str
             "SourceDiskSize": "40",
             "Status": "accomplished",
             "Usage": each.usage,
+            "CreationTime": "2026-01-02T03:04:05Z",
         }
         for each in state.snapshots.values()
         if each.region == query["RegionId"]
@@ -135,6 +136,17 @@ def identity(state: State, query: Mapping[str, str], now: datetime) -> dict[str,
     return {"AccountId": ACCOUNT, "Arn": f"acs:ram::{ACCOUNT}:user/gpuwatch", "IdentityType": "RAMUser", "UserId": "2"}
 
 
+def access_keys(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """ListAccessKeys of the user that asks."""
+    del now
+    assert not query, "of no other user"
+    told = [
+        {"AccessKeyId": name, "Status": status, "CreateDate": made}
+        for name, (status, made) in state.access_keys.items()
+    ]
+    return {"AccessKeys": {"AccessKey": told}}
+
+
 def price(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
     """DescribePrice: the parts of an hour."""
     del state, now
@@ -202,6 +214,7 @@ HANDLERS: dict[str, Callable[[State, Mapping[str, str], datetime], dict[str, Any
     "DescribeRegions": regions,
     "DescribeAccountAttributes": attributes,
     "GetCallerIdentity": identity,
+    "ListAccessKeys": access_keys,
     "DescribePrice": price,
     "DescribeSpotPriceHistory": spot_prices,
 }

@@ -143,6 +143,7 @@ class State:
         self.vcpus = {"max-postpaid-instance-vcpu-count": "1000", "used-postpaid-instance-vcpu-count": "96"}
         self.use = {"CPUUtilization": (50.0, 100.0), "instance_gpu_gpu_usedutilization": (25.0, 75.0)}
         self.points_a_page = 1440
+        self.access_keys: dict[str, tuple[str, str]] = {}  # of the user that asks: status, and when it was made
         self._count: Iterator[int] = itertools.count(1)
 
     def soon(self, now: datetime) -> datetime:

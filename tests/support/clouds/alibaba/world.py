@@ -48,6 +48,7 @@ CALLS = {
     "end_member": "RemoveInstances",
 }
 WORDS = Words(
+    provider="alibaba",
     region=REGION,
     zone=f"{REGION}-b",
     account=ACCOUNT,

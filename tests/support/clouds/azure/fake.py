@@ -134,6 +134,7 @@ ROUTES = (
     Route("Metrics_List", "GET", r"(?P<scope>.+)/providers/microsoft\.insights/metrics", handlers.metrics),
     Route("OpenId", "GET", r"/(?P<tenant>[^/]+)/v2\.0/\.well-known/openid-configuration", tokens.configuration),
     Route("Token", "POST", r"/(?P<tenant>[^/]+)/oauth2/v2\.0/token", tokens.token),
+    Route("Applications_Get", "GET", r"/v1\.0/applications\(appid='(?P<app>[^']+)'\)", tokens.application),
     Route("Subscriptions_List", "GET", "/subscriptions", handlers.subscriptions),
     Route("Subscriptions_Get", "GET", _SUB, handlers.subscription),
 )

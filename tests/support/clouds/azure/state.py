@@ -145,6 +145,8 @@ class State:
         self.hours: dict[str, dict[str, list[dict[str, Any]]]] = {}  # of metrics, by machine and name
         self.subscriptions: dict[str, str] = {}  # names by ids
         self.token_seconds = 3600
+        self.applications: dict[str, dict[str, Any]] = {}  # of Microsoft Graph, by appId
+        self.may_read_applications = True
         self.count = 0
 
     def new_id(self) -> str:

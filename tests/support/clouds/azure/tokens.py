@@ -28,3 +28,15 @@ def token(state: State, call: Call) -> Response:
         said = {"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."}
         return Response(status=401, body=said)
     return Response(body={"token_type": "Bearer", "expires_in": state.token_seconds, "access_token": ISSUED})
+
+
+def application(state: State, call: Call) -> Response:
+    """Microsoft Graph: the application of that id, as far as the caller may read applications."""
+    assert call.request.query == {"$select": "passwordCredentials,keyCredentials"}, "Graph takes no api-version"
+    if not state.may_read_applications:
+        said = "Insufficient privileges to complete the operation."
+        return Response(status=403, body={"error": {"code": "Authorization_RequestDenied", "message": said}})
+    if call.parts["app"] not in state.applications:
+        said = f"Resource '{call.parts['app']}' does not exist or one of its queried properties are not present."
+        return Response(status=404, body={"error": {"code": "Request_ResourceNotFound", "message": said}})
+    return Response(body={"@odata.context": "applications/$entity", **state.applications[call.parts["app"]]})

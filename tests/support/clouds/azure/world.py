@@ -44,6 +44,7 @@ REFUSALS: dict[type[CloudError], tuple[int, str, str]] = {
     AuthFailedError: (403, "AuthorizationFailed", "The client does not have authorization to perform the action."),
 }
 WORDS = Words(
+    provider="azure",
     region=REGION,
     zone=f"{REGION}-{ZONE}",
     account=SUB,

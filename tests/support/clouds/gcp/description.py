@@ -15,7 +15,13 @@ from typing import Any
 import googleapiclient
 
 _DOCUMENTS = Path(googleapiclient.__file__).parent / "discovery_cache" / "documents"
-_FILES = ("compute.v1.json", "cloudresourcemanager.v3.json", "monitoring.v3.json", "cloudbilling.v1.json")
+_FILES = (
+    "compute.v1.json",
+    "cloudresourcemanager.v3.json",
+    "monitoring.v3.json",
+    "cloudbilling.v1.json",
+    "iam.v1.json",
+)
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),

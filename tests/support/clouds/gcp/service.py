@@ -53,6 +53,7 @@ class FakeGcp:
         self.asked_for: list[str] = []
         self.measured = dict(MEASURED)  # by metric and aligner: what Cloud Monitoring has of every machine
         self.skus: list[Resource] = []
+        self.service_account_keys: list[Resource] = []
         self.tokens: set[str] | None = None  # that are taken; None: nobody looks
 
     # As the server of all fakes wants it.
@@ -104,14 +105,15 @@ class FakeGcp:
             raise RefusedError(401, "authError", "Invalid Credentials")
         if method.name.startswith("cloudbilling."):  # of no project
             return self.catalogue(request)
+        if method.name.startswith("iam."):  # of a service account
+            self._permitted(method.name, "the service account")
+            return {"keys": self.service_account_keys} if self.service_account_keys else {}
         name = _project_of(variables)
         if name not in self.projects:
             raise RefusedError(404, "notFound", f"The resource 'projects/{name}' was not found")
         project = self.projects[name]
         project.tick()
-        missing = sorted(set(_PERMISSIONS[method.name]) - self.permissions) if self.permissions is not None else []
-        if missing:
-            raise RefusedError(403, "forbidden", f"Required '{missing[0]}' permission for 'projects/{project.name}'")
+        self._permitted(method.name, f"'projects/{project.name}'")
         self.before.pop(method.name, lambda: None)()
         if self.refusing.get(method.name):
             raise RefusedError(*self.refusing[method.name].pop(0))
@@ -126,6 +128,11 @@ class FakeGcp:
         project.tick()
         self.after.pop(method.name, lambda: None)()
         return told(answer)
+
+    def _permitted(self, name: str, where: str) -> None:
+        missing = sorted(set(_PERMISSIONS[name]) - self.permissions) if self.permissions is not None else []
+        if missing:
+            raise RefusedError(403, "forbidden", f"Required '{missing[0]}' permission for {where}")
 
     @property
     def _answers(self) -> Mapping[str, Answering]:

@@ -84,6 +84,7 @@ class GcpWorld:
     """`GcpCloud` for one project of the fake."""
 
     words = Words(
+        provider="gcp",
         region=REGION,
         zone=ZONE,
         account=PROJECT,

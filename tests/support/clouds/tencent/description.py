@@ -15,6 +15,7 @@ from typing import Any
 # X-TC-Version and the first word of the endpoint, and where tccli keeps the description.
 FOLDERS = {
     "as": "autoscaling/v20180419",
+    "cam": "cam/v20190116",
     "cbs": "cbs/v20170312",
     "cvm": "cvm/v20170312",
     "monitor": "monitor/v20180724",

@@ -17,7 +17,7 @@ from tests.support.clouds.faults import Asked
 from tests.support.clouds.server import Refused, Request, Response
 from tests.support.clouds.tencent.cvm import Cvm
 from tests.support.clouds.tencent.description import description, versions
-from tests.support.clouds.tencent.others import Others
+from tests.support.clouds.tencent.others import AccessKeys, Others
 from tests.support.clouds.tencent.roles import Roles
 from tests.support.clouds.tencent.scaling import Scaling
 from tests.support.clouds.tencent.state import Refusal, State
@@ -62,7 +62,7 @@ class FakeTencent:
         """The action and region, which are headers."""
         action = request.headers.get("x-tc-action", "")
         dry = action == "RunInstances" and request.json.get("DryRun")
-        change = not dry and not action.startswith(("Describe", "Get", "Inquiry", "Assume"))
+        change = not dry and not action.startswith(("Describe", "Get", "Inquiry", "Assume", "List"))
         return Asked(operation=action, region=request.headers.get("x-tc-region", ""), change=change)
 
     def answer(self, request: Request) -> Response:
@@ -118,7 +118,7 @@ class FakeTencent:
 
     def _act(self, action: str) -> Act:
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", action).lower()
-        for part in (Cvm(self.state), Scaling(self.state), Others(self.state), self.roles):
+        for part in (Cvm(self.state), Scaling(self.state), Others(self.state), self.roles, AccessKeys(self.state)):
             found: Act | None = getattr(part, name, None)
             if found is not None:
                 return found

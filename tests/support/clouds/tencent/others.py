@@ -40,6 +40,36 @@ class Others:
         ]
         return page(shown, asked, "DiskSet")
 
+    def describe_snapshots(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeSnapshots: `state.snapshots` are what differs from this one, by id."""
+        usual: dict[str, Any] = {
+            "Placement": {"Zone": f"{region}-3", "ProjectId": 0},
+            "CopyFromRemote": False,
+            "SnapshotState": "NORMAL",
+            "IsPermanent": True,
+            "SnapshotName": "",
+            "DeadlineTime": "",
+            "Percent": 100,
+            "Images": [],
+            "ShareReference": 0,
+            "SnapshotType": "PRIVATE_SNAPSHOT",
+            "DiskSize": 50,
+            "DiskId": "disk-gone",
+            "CopyingToRegions": [],
+            "Encrypt": False,
+            "CreateTime": "2026-01-02 02:04:05",
+            "ImageCount": 0,
+            "DiskUsage": "DATA_DISK",
+            "Tags": [],
+            "IsLocked": False,
+        }
+        shown = [
+            {**usual, "SnapshotId": name, **more}
+            for name, (place, more) in self.state.snapshots.items()
+            if place == region
+        ]
+        return page(shown, asked, "SnapshotSet")
+
     def describe_addresses(self, region: str, asked: Parameters) -> dict[str, Any]:
         """DescribeAddresses."""
         shown: list[dict[str, Any]] = [
@@ -120,6 +150,23 @@ class Others:
             else:
                 machine.tags |= {tag["TagKey"]: tag["TagValue"] for tag in asked["Tags"]}
         return {"FailedResources": failed}
+
+
+class AccessKeys:
+    """Actions of CAM, which is of no region."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def list_access_keys(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """ListAccessKeys of the user that asks; CAM gives null where there is none."""
+        del region
+        assert not asked, "of no other user"
+        shown = [
+            {"AccessKeyId": key_id, "Status": status, "CreateTime": made, "Description": None}
+            for key_id, (status, made) in self.state.access_keys.items()
+        ]
+        return {"AccessKeys": shown or None}
 
 
 def _check(part: str, text: str, most: int) -> None:

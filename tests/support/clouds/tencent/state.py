@@ -111,6 +111,8 @@ class State:
     groups: dict[str, ScalingGroup] = field(default_factory=dict)
     disks: dict[str, Disk] = field(default_factory=dict)
     addresses: dict[str, Address] = field(default_factory=dict)
+    snapshots: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # region, and what is not as usual
+    access_keys: dict[str, tuple[str, str]] = field(default_factory=dict)  # of who asks: status, and when it was made
     templates: dict[str, LaunchTemplate] = field(default_factory=dict)
     images: dict[str, tuple[str, str]] = field(default_factory=dict)  # of the account: region, and when it was made
     count: int = 0

@@ -44,6 +44,7 @@ REFUSALS: Mapping[type[CloudError], str] = {
     AuthFailedError: "UnauthorizedOperation.PermissionDenied",
 }
 WORDS = Words(
+    provider="tencent",
     region=REGION,
     zone=f"{REGION}-3",
     account=ACCOUNT,

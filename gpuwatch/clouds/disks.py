@@ -1,0 +1,47 @@
+"""PURE: the disks of machines that are not stopped, which are billed in addition to the machines."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol, runtime_checkable
+
+from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.model.fleet import Node, NodeState
+
+
+@runtime_checkable
+class HasDisks(Protocol):
+    """A cloud that lists disks of machines that are in use."""
+
+    def disks(self) -> Sequence[Leftover]:
+        """Disks of GPU machines that are not stopped, in the order of the ids; `leftovers` has those of the others.
+
+        Raises:
+            CloudError: the list could not be had whole.
+
+        """
+        ...
+
+
+def in_use(nodes: Iterable[Node]) -> frozenset[str]:
+    """The ids of those that are not stopped; a state that is not known is not stopped."""
+    return frozenset(node.id for node in nodes if node.state is not NodeState.STOPPED)
+
+
+def of_machines(found: Iterable[Leftover]) -> list[Leftover]:
+    """Those that a machine has, as disks in use."""
+    return [replace(each, kind=LeftoverKind.RUNNING_VOLUME) for each in found if each.node_id]
+
+
+def made_at(text: str | None) -> datetime | None:
+    """The time of a cloud's answer in ISO 8601; None where it is missing or cannot be read."""
+    try:
+        at = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def by_id(found: Iterable[Leftover]) -> tuple[Leftover, ...]:
+    """In the order of the ids."""
+    return tuple(sorted(found, key=lambda each: each.id))
