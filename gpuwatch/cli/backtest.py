@@ -57,6 +57,12 @@ def _count_or_all(_: click.Context, param: click.Parameter, value: str | None) -
     help="Play the first so many hours through the real controller; 0: none [as many as a minute allows].",
 )
 @click.option(
+    "--jobs",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Processes that work at once [as many as processors, for large histories].",
+)
+@click.option(
     "--keep", is_flag=True, help="Try the rules of --pool in --config, too, and keep the result in their ledger."
 )
 @click.option(
@@ -80,6 +86,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     regret: float,
     most: int | None,
     check_hours: float | None,
+    jobs: int | None,
     keep: bool,
     why_others: str | None,
     as_json: bool,
@@ -120,7 +127,9 @@ def backtest(  # noqa: PLR0913  one parameter for each option
             raise click.UsageError(f"--keep: {others}")
         bounds = None if check_hours == 0 else Bounds(hours=check_hours)
         with progress("playing the policies") as advance:
-            result = report.backtest(source, history, options, policies, terms, bounds, SystemClock(), advance=advance)
+            result = report.backtest(
+                source, history, options, policies, terms, bounds, SystemClock(), jobs=jobs, advance=advance
+            )
     except DemoError as error:
         say(error, err=True)
         sys.exit(2)

@@ -38,7 +38,12 @@ FIRST, AGAIN = "interruption", "interruption_moved"
 def with_notices(fleet: Fleet, ledger: LedgerView, now: datetime) -> Fleet:
     """The fleet; each node that its cloud is about to take has that notice."""
     recorded = {each.node_id: each for each in ledger.interruptions}
-    found = {node.id: notice for node in fleet.nodes if (notice := _notice(node, recorded, now)) is not None}
+    told = [
+        node
+        for node in fleet.nodes
+        if ((verdict := node.signal.verdict) is not None and verdict.cloud_notices is not None) or node.id in recorded
+    ]
+    found = {node.id: notice for node in told if (notice := _notice(node, recorded, now)) is not None}
     if not found:
         return fleet
     nodes = [replace(node, cloud_notice=found[node.id]) if node.id in found else node for node in fleet.nodes]

@@ -4,6 +4,7 @@ The live controller, `plan`, the demo and every replay call it; `plan` stops bef
 rounds: what it must know of the past is in the ledger.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -99,7 +100,7 @@ def observe(parts: ControllerContext) -> Observation:
     offers = [each for rule in rules.values() for each in rule.offers.values()]
     launches += [(each.instance_type, each.region, each.cloud) for each in offers]
     known = of_fleet(parts.prices, fleet, launches, now, [each.price_key for each in offers])
-    past = parts.past(now, recent=_memory(parts, fleet), interval_seconds=parts.interval_seconds)
+    past = parts.past(now, recent=_memory(parts, pools), interval_seconds=parts.interval_seconds)
     ledger = with_foreign(parts, past, fleet.nodes)
     if ledger.snoozes:
         fleet = replace(fleet, nodes=tuple(map(ledger.kept, fleet.nodes)))
@@ -129,7 +130,7 @@ def _timed(parts: ControllerContext, observation: Observation) -> tuple[Observat
     return observation, {pool: each.history for pool, each in timings.items() if each.history != before[pool]}
 
 
-def _memory(parts: ControllerContext, fleet: Fleet) -> timedelta:
+def _memory(parts: ControllerContext, pools: Iterable[str]) -> timedelta:
     """How far back decisions look: an hour for the limits, and as long as any cooldown or window is."""
     waits = [
         3600.0,
@@ -138,7 +139,7 @@ def _memory(parts: ControllerContext, fleet: Fleet) -> timedelta:
         parts.rules.limits.capacity_cooldown,
         parts.rules.limits.mass_idleness_freeze,
     ]
-    for pool in fleet.pools:
+    for pool in pools:
         rules = parts.rules.pool(pool).scaling
         waits += [rules.cooldown_out, rules.cooldown_in, rules.stabilisation]
         nodes = parts.rules.pool(pool).kubernetes

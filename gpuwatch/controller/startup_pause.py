@@ -28,7 +28,7 @@ def begin(parts: ControllerContext) -> None:
 def with_foreign(parts: ControllerContext, ledger: LedgerView, nodes: Iterable[Node]) -> LedgerView:
     """The view with those decisions on the fleet's machines, on node objects and in Slurm, that this ledger lacks."""
     nodes = tuple(nodes)
-    keys = {node.tags.get(DECISION_TAG, "") for node in nodes if node.enrolled}
+    keys = {node.tags.get(DECISION_TAG, "") for node in nodes if node.tags and node.enrolled}
     for known in (node.kubernetes for node in nodes if node.kubernetes is not None):
         keys |= {known.cordoned_by or "", known.tainted_by or "", known.marked_by or ""}
     keys |= {node.slurm.drained_by or "" for node in nodes if node.slurm is not None}

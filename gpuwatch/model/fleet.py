@@ -192,6 +192,10 @@ class NodeReport:
     windowed: bool = False
 
 
+# Rounds compare thousands; to look a member up takes longer than to compare it.
+_RUNNING, _UNKNOWN, _STALLED, _FAILING = NodeState.RUNNING, State.UNKNOWN, State.STALLED, Health.FAILING
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A GPU machine: what the cloud says of it, and what its own agent says of its use.
@@ -254,12 +258,15 @@ class Node:
         verdict = self.signal.verdict
         cordoned = self.cloud_notice is not None or (self.kubernetes is not None and self.kubernetes.unschedulable)
         drained = self.slurm is not None and not self.slurm.takes_jobs
-        if self.state is not NodeState.RUNNING or verdict is None or cordoned or drained:
+        if self.state is not _RUNNING or verdict is None or cordoned or drained:
             return False
         state = verdict.activity.state
-        if state is State.UNKNOWN or state is State.STALLED:
+        if state is _UNKNOWN or state is _STALLED:
             return False
-        return all(not (gpu.health is not None and gpu.health.state is Health.FAILING) for gpu in verdict.gpus)
+        for gpu in verdict.gpus:  # noqa: SIM110  a generator costs as much as all the rest, in each round
+            if gpu.health is not None and gpu.health.state is _FAILING:
+                return False
+        return True
 
     @property
     def local_data(self) -> bool:
@@ -386,10 +393,10 @@ class Fleet:
         return {pool: self._roster(pool, nodes) for pool, nodes in pools.items()}
 
     def _roster(self, pool: str, nodes: list[Node]) -> PoolView:
-        members = [node for node in nodes if node.enrolled and node.state is NodeState.RUNNING]
+        members = [node for node in nodes if node.enrolled and node.state is _RUNNING]
         verdicts = [node.signal.verdict for node in members]
-        states = [State.UNKNOWN if verdict is None else verdict.activity.state for verdict in verdicts]
-        known = len(states) - states.count(State.UNKNOWN)
+        states = [_UNKNOWN if verdict is None else verdict.activity.state for verdict in verdicts]
+        known = len(states) - states.count(_UNKNOWN)
         return PoolView(
             nodes=tuple(nodes),
             members=frozenset(node.id for node in members),

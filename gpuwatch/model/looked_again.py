@@ -13,13 +13,17 @@ def looked_again(fleet: Fleet, node: Node, groups: tuple[NodeGroup, ...], observ
     """
     nodes = tuple([node if each.id == node.id else each for each in fleet.nodes])
     fresh = replace(fleet, observed_at=observed_at, nodes=nodes, groups=groups)
-    before = fleet.find(node.id)
+    before, kept = fleet.find(node.id), vars(fleet)
+    # Where cached properties keep what they found.
+    if before is not None:
+        vars(fresh)["_by_id"] = {**kept["_by_id"], node.id: node}
     if before is None or groups != fleet.groups or _counts_as(before) != _counts_as(node):
         return fresh
     view = fleet.roster(node.pool)
     seen = tuple([node if each is before else each for each in view.nodes])
-    # Where a cached property keeps what it found.
     vars(fresh)["rosters"] = {**fleet.rosters, node.pool: replace(view, nodes=seen)}
+    if "enrolled" in kept:
+        vars(fresh)["enrolled"] = kept["enrolled"]
     return fresh
 
 

@@ -1,6 +1,6 @@
 """What things cost. Money is Decimal, never float."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -73,11 +73,13 @@ class PriceKey:
     node_id: str | None = None
     node_name: str | None = None
     cloud: str = ""
+    # What machines of one price have in common; spot prices differ by zone, all others by region.
+    key: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> str:
-        """What machines of one price have in common; spot prices differ by zone, all others by region."""
-        return _common(self.instance_type, self.region, self.zone, self.capacity_type, self.cloud)
+    def __post_init__(self) -> None:
+        """The key is made once: rounds ask for it thousands of times."""
+        common = _common(self.instance_type, self.region, self.zone, self.capacity_type, self.cloud)
+        object.__setattr__(self, "key", common)
 
 
 @lru_cache(maxsize=4096)

@@ -338,11 +338,10 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     steps = [step if step.verb is hold else _in_date(step, observation) for step in (chosen | kept).values()]
     return Decision(
         pool=pool,
-        steps=tuple(
-            [
-                replacement.noted(slurm_sick.stepped(step, observation, rules.health), observation, rules.health)
-                for step in kubernetes.stepped(steps, observation, rules)
-            ]
+        steps=replacement.noted(
+            slurm_sick.all_stepped(kubernetes.stepped(steps, observation, rules), observation, rules.health),
+            observation,
+            rules.health,
         ),
         clamps=tuple(clamps),
         target=target,

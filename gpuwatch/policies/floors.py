@@ -16,7 +16,8 @@ def kept(
     few of them, whatever runs may be wanted.
     """
     roster = observation.fleet.roster(pool)
-    changes = [step for step in steps if step.verb is not Verb.HOLD]
+    hold = Verb.HOLD
+    changes = [step for step in steps if step.verb is not hold]
     removals = [step for step in changes if step.verb in LETS_GO and step.node_id in roster.members]
     spare = len(roster.sound) - floor
     lost = [step for step in removals if step.node_id in roster.sound]

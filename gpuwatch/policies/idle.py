@@ -103,7 +103,7 @@ def propose(
         pool,
         (
             rules,
-            observation.restarts.get(pool),
+            _starts(observation, pool, rules),
             observation.prices,
             budget_pressure.in_force(observation.budgets),
             observation.interval_seconds,
@@ -124,6 +124,17 @@ def propose(
         steps=steps,
         advice=tuple([advice for each in made for advice in each.advice]),
     )
+
+
+def _starts(observation: Observation, pool: str, rules: IdleRules) -> Restarts | int | None:
+    """What of a pool's starts its waits follow from: all of it where their cost is measured, else those that failed.
+
+    A wait that is set follows from nothing. Each start of the pool changes the rest.
+    """
+    known = observation.restarts.get(pool)
+    if known is None or not isinstance(rules.timeout, str):
+        return None
+    return known if rules.restart_cost == "measured" else known.failed
 
 
 def _over(node: Node, observation: Observation) -> Step | None:

@@ -80,9 +80,16 @@ def losses(dones: Iterable[Done]) -> tuple[Loss, ...]:
     return tuple(found)
 
 
-def noted(step: Step, observation: Observation, rules: HealthRules) -> Step:
+def noted(steps: tuple[Step, ...], observation: Observation, rules: HealthRules) -> tuple[Step, ...]:
+    """The steps of a pool, each termination of a sick machine with what its replacement needs to be known of it."""
+    if rules.action != "replace":
+        return steps
+    return tuple([_noted(step, observation) for step in steps])
+
+
+def _noted(step: Step, observation: Observation) -> Step:
     """The step; of the termination of a sick machine with what its replacement needs to be known of it."""
-    node = observation.fleet.find(step.node_id) if step.verb is Verb.TERMINATE and rules.action == "replace" else None
+    node = observation.fleet.find(step.node_id) if step.verb is Verb.TERMINATE else None
     if node is None or obstacles.sick(node) is None:
         return step
     since = failing_since(node) or observation.now

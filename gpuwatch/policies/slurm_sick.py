@@ -27,6 +27,13 @@ from gpuwatch.policies.kubernetes_obstacles import sick
 NODE, CAUSE, UNDOES = "slurm_node", "cause", "drain"
 
 
+def all_stepped(steps: tuple[Step, ...], observation: Observation, rules: HealthRules) -> tuple[Step, ...]:
+    """The steps of a pool."""
+    if all(node.slurm is None for node in observation.fleet.nodes):
+        return steps
+    return tuple([stepped(step, observation, rules) for step in steps])
+
+
 def stepped(step: Step, observation: Observation, rules: HealthRules) -> Step:
     """The step; where a node is otherwise left as it is, its drain in Slurm or the end of one, or why neither comes."""
     node = observation.fleet.find(step.node_id) if step.verb is Verb.HOLD else None

@@ -103,8 +103,9 @@ def _restopped(before: tuple[Stopped, ...], now: tuple[Stopped, ...]) -> set[str
 
 def counted(steps: tuple[Step, ...]) -> Reason:
     """One sentence for the pool: how many nodes get what."""
-    verbs = [step.verb for step in steps if step.verb is not Verb.HOLD]  # most hold, and hashing them all takes longer
+    hold = Verb.HOLD
+    verbs = [step.verb for step in steps if step.verb is not hold]  # most hold, and hashing them all takes longer
     counts: Counter[Verb] = Counter(verbs)
-    counts[Verb.HOLD] = len(steps) - len(verbs)
+    counts[hold] = len(steps) - len(verbs)
     summary = ", ".join(f"{counts[verb]} {verb.value}" for verb in Verb if counts[verb])
     return Reason(code="idle", sentence=summary or "the pool has no nodes")

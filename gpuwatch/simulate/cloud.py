@@ -6,7 +6,6 @@ somebody looks next, so `history` is the truth for billing. Nothing is random: f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
 
 from gpuwatch.clouds import (
     FLEET_TAG,
@@ -43,11 +42,10 @@ class SimulatedCloud(Machines):
             for node_id in self._timed:
                 self._reread(node_id)
             if self._listed is None:
-                self._listed = tuple(
-                    node
-                    for _, node in sorted(self._nodes.items(), key=itemgetter(0))
-                    if node.state is not NodeState.TERMINATED and node.known_gpus > 0
-                )
+                if len(self._order) < len(self._nodes):  # none is ever taken out
+                    self._order = sorted(self._nodes)
+                listed, over = [self._nodes[node_id] for node_id in self._order], NodeState.TERMINATED
+                self._listed = tuple([node for node in listed if node.state is not over and node.known_gpus > 0])
             return self._listed
 
     def node(self, node_id: str) -> Node:

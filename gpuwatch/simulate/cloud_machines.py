@@ -54,6 +54,7 @@ class Machines:
         self._timed: set[str] = set()
         self._due: list[tuple[float, str, int, NodeState]] = []  # the int: how long the history was, a later one wins
         self._listed: tuple[Node, ...] | None = None
+        self._order: list[str] = []  # the ids of all machines, sorted
         self._templates: dict[str, Node] = {}
         self._launches: dict[str, tuple[str, Mapping[str, str]]] = {}  # by key: the machine, and the arguments
         self._groups: dict[str, tuple[NodeGroup, Node]] = {}

@@ -5,6 +5,10 @@ SLOW = frozenset(
     [
         "agent/activity/test_rest_power",
         "agent/attribution/test_process_owner",
+        "agent/activity/test_amd",
+        "agent/devices/amd/test_amd_processes",
+        "agent/devices/amd/test_amd_rows",
+        "agent/devices/amd/test_amd_source",
         "agent/devices/test_fault_matrix",
         "agent/devices/test_garbage",
         "agent/devices/test_nvml_metrics",
@@ -30,6 +34,7 @@ SLOW = frozenset(
         "agent/test_local_disks_in_verdict",
         "agent/test_wall",
         "cli/doctor/test_doctor",
+        "cli/doctor/test_doctor_amd",
         "cli/doctor/test_doctor_host",
         "cli/doctor/test_doctor_ports_and_certificates",
         "cli/test_bare_install",
@@ -115,6 +120,7 @@ SLOW = frozenset(
         "runtime/test_printable",
         "simulate/backtest/test_backtest_engine",
         "simulate/backtest/test_gap_replay",
+        "simulate/backtest/test_plays",
         "simulate/backtest/test_rounds_source",
         "simulate/spot/test_spot_batch",
     ]

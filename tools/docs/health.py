@@ -53,8 +53,9 @@ once, but not twice within `agent.hung_retry`.
 
 A GPU that hangs before it said who it is is called `unidentified-` with its number, until it is well.
 
-If nvmlInit itself does not return, all GPUs are down with the cause `driver`, and `gpuwatch_probe_down_info` has
-`init_hang`. The next probe attaches no GPU, and so finds which one it is. It is tried without end, after longer waits.
+If nvmlInit (or AMD's amdsmi_init) itself does not return, all GPUs are down with the cause `driver`, and
+`gpuwatch_probe_down_info` has `init_hang`. The next probe attaches no GPU, and so finds which one it is; AMD's library
+cannot do that. It is tried without end, after longer waits.
 
 A process inside such a call may be beyond SIGKILL. Such probes are counted in `gpuwatch_probe_abandoned`. While there
 are two, no GPU that hung is tried again; while there are three, a hang for which no GPU can be blamed has no successor.

@@ -65,7 +65,7 @@ class Notices:
         return found
 
     def _asked(self, place: Region, call: str, ask: Callable[[], Found]) -> Found | None:
-        """An answer; None: there was none. What is not allowed is said once, and asked for again after a while."""
+        """The answer; None: EC2 gave none. What is not allowed is said once, and asked for again after a while."""
         key = (place.name, call)
         if self._denied.get(key, 0.0) > self._clock.monotonic():
             return None

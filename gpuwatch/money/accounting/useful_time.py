@@ -137,10 +137,13 @@ def _held_throughout(before: Mark, mark: Mark, verdict: NodeVerdict, stretch: St
         return False
     if place in (UNKNOWN, _DOWN):
         return False
-    least = (stretch.end - stretch.begin - _SLACK_MS) / 1000 - verdict.age_seconds
-    return verdict.activity.held_seconds > max(least, 0.0) and all(
-        gpu.health is None and gpu.activity.held_seconds > max(least, 0.0) for gpu in gpus
-    )
+    least = max((stretch.end - stretch.begin - _SLACK_MS) / 1000 - verdict.age_seconds, 0.0)
+    if verdict.activity.held_seconds <= least:
+        return False
+    for gpu in gpus:  # noqa: SIM110  asked of each GPU in each round, where a generator costs as much again
+        if gpu.health is not None or gpu.activity.held_seconds <= least:
+            return False
+    return True
 
 
 def _counted(stretch: Stretch, verdict: NodeVerdict, length: int) -> Tally | None:
@@ -238,7 +241,7 @@ def mark_of(node: Node, now: int, terms: int) -> Mark:
     places = [
         _INDEX[gpu.activity.state] if gpu.health is None else _gpu_place(gpu) for gpu in verdict.gpus[: node.known_gpus]
     ]
-    if all(place == UNKNOWN for place in places):  # a source that does not distinguish a node's GPUs
+    if set(places) <= {UNKNOWN}:  # a source that does not distinguish a node's GPUs
         places = [whole] * node.known_gpus
     places += [UNKNOWN] * (node.known_gpus - len(places))
     return Mark(until=now, was=was, terms=terms, node=whole, gpus=tuple(places), tally=verdict.tally)

@@ -44,6 +44,9 @@ BY_RULE: Mapping[str, Obstacle] = {
     "kept_node": Obstacle.PROTECTED,
     "foreign_cordon": Obstacle.PROTECTED,
     "pods_stay": Obstacle.PROTECTED,
+    # So is a node of Slurm: Slurm itself powers it, or a job or a person keeps it.
+    "slurm_power": Obstacle.OTHER_SYSTEM,
+    "slurm_node": Obstacle.PROTECTED,
     "still_billed": Obstacle.STILL_BILLED,
     "unsupported": Obstacle.CANNOT_STOP,
     "scale_in_protection": Obstacle.SCALE_IN_PROTECTION,
@@ -79,6 +82,7 @@ JUDGED_HERE = frozenset(
 PASSING = frozenset({"not_running", "not_stopped_by_us", "no_notice", "in_flight", "start_consent", "launch_unseen"})
 PASSING |= {"not_drained", "not_ours", "quarantine", "eviction", "mark", "cloud_silent", "residency", "interruptible"}
 PASSING |= {"cloud_notice", "max_nodes", "growth_rate", "hourly_cost_limit", "month_budget", "owner_limit"}
+PASSING |= {"slurm_drain", "slurm_resume"}
 _BY_STEP = {"queued": Obstacle.DEMAND, "window_ahead": Obstacle.DEMAND, "no_price": Obstacle.NO_PRICE}
 _WAITED = LETS_GO | {Verb.NOTICE}
 _WAIT_OVER = frozenset({"grace", "min_nodes", "queued", "window_ahead", "kept"})

@@ -153,18 +153,27 @@ class HistorySource:
     clock: Clock
     timelines: dict[str, Timeline]
     _histories: dict[str, _NodeHistory] = field(default_factory=dict)
+    _latest: list[_NodeHistory] = field(default_factory=list)  # of the nodes asked about last, in their order
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """All nodes; those of which nothing new is to be said are the very same values as before."""
-        now, known = self.clock.monotonic(), self._histories
-        asked: list[Node] = []
-        for node in nodes:
-            history = known.get(node.id)
-            if history is None or history.listed is not node or history.until <= now:
-                signal, until = self._ask(node, now)
-                history = known[node.id] = _NodeHistory(node, replace(node, signal=signal), until)
-            asked.append(history.node)
-        return Fleet(observed_at=self.clock.now(), nodes=tuple(asked))
+        now, latest = self.clock.monotonic(), self._latest
+        if len(latest) == len(nodes):  # most nodes are those of the round before, in the same place
+            self._latest = [
+                last if last.listed is node and last.until > now else self._history(node, now)
+                for last, node in zip(latest, nodes, strict=True)
+            ]
+        else:
+            self._latest = [self._history(node, now) for node in nodes]
+        return Fleet(observed_at=self.clock.now(), nodes=tuple([each.node for each in self._latest]))
+
+    def _history(self, node: Node, now: float) -> _NodeHistory:
+        """What is said of a node now, the very same value as before where that still holds."""
+        history = self._histories.get(node.id)
+        if history is None or history.listed is not node or history.until <= now:
+            signal, until = self._ask(node, now)
+            history = self._histories[node.id] = _NodeHistory(node, replace(node, signal=signal), until)
+        return history
 
     def confirm(self, node: Node) -> NodeReport:
         """One node, now."""

@@ -1,17 +1,18 @@
 """The run that all reports come from."""
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from functools import partial
 
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.simulate.backtest.compare import Figures, Policy, Terms, figures_of, optimum_of
+from gpuwatch.simulate.backtest import plays
+from gpuwatch.simulate.backtest.compare import Figures, Policy, Terms, optimum_of
 from gpuwatch.simulate.backtest.gaps import History
-from gpuwatch.simulate.backtest.safety_check import Bounds, Checked, check
+from gpuwatch.simulate.backtest.safety_check import Bounds, Checked
 from gpuwatch.simulate.backtest.stops import StopRecord, foremost, stops_of
 from gpuwatch.simulate.fleet.options import Options
 
@@ -70,52 +71,39 @@ def backtest(  # noqa: PLR0913  what a run is made of
     bounds: Bounds | None,
     clock: Clock,
     *,
+    jobs: int | None = 1,
     advance: Advance = no_advance,
 ) -> Backtest:
     """Charge every policy for the history, and play a part of it under each; without bounds nothing is played.
 
-    `advance` gets how many of all charges and plays are done.
+    `jobs` processes work at once; None: as many as there are processors, if the history is worth it. `advance` gets how
+    many of all charges and plays are done.
+
+    Raises:
+        DemoError: one of those processes ended early.
+
     """
-    begun = clock.monotonic()
-    whole = len(policies) * (1 if bounds is None else 2)
-    all_figures = []
-    for done, policy in enumerate(policies):
-        advance(done, whole)
-        all_figures.append(figures_of(policy, history, terms))
-    seconds = clock.monotonic() - begun
-    played = max(1, sum(not policy.never for policy in policies))
-    share = None if bounds is None else replace(bounds, real_seconds=bounds.real_seconds / played)
-    lines = tuple(
-        Line(
-            figures=each,
-            checked=None
-            if share is None
-            else check(
-                each.policy,
-                history,
-                options,
-                terms.restart,
-                share,
-                clock,
-                advance=partial(_part, advance, len(policies) + done, whole),
-            ),
-        )
-        for done, each in enumerate(all_figures)
-    )
     node_hours = sum(history.node_seconds.values()) / 3600
+    tasks = len(policies) * (1 if bounds is None else 2)
+    at_once = plays.workers(os.cpu_count() or 1, node_hours, tasks) if jobs is None else min(jobs, tasks)
+    work = plays.Plays(
+        history=history,
+        options=options,
+        policies=tuple(policies),
+        terms=terms,
+        bounds=plays.shared_out(bounds, policies, at_once),
+        clock=clock,
+    )
+    done = plays.one_by_one(work, advance) if at_once <= 1 else plays.at_once(work, at_once, advance)
+    checks = done.checks or (None,) * len(policies)
     return Backtest(
         source=source,
         history=history,
         terms=terms,
-        lines=lines,
+        lines=tuple(Line(figures=each, checked=seen) for each, seen in zip(done.figures, checks, strict=True)),
         optimum=optimum_of(history, terms),
-        replayed_per_second=node_hours * len(policies) / max(seconds, 1e-9),
+        replayed_per_second=node_hours * len(policies) / max(done.charging_seconds, 1e-9),
     )
-
-
-def _part(advance: Advance, before: int, whole: int, done: float, of: float) -> None:
-    """Tell how far one play is, after so many whole parts."""
-    advance(before + done / of, whole)
 
 
 # How figures are written for people.

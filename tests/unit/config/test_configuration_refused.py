@@ -31,7 +31,7 @@ REFUSED = {
     "secret": (
         "cloud: {secret_key: hush}",
         "FILE:1: cloud.secret_key: is not a key of the configuration (its value is (hidden))",
-        f"one of provider, regions, endpoint_url, {', '.join(CLOUDS)}",
+        f"one of provider, regions, endpoint_url, max_key_age, {', '.join(CLOUDS)}",
     ),
     "no choice": ("mode: enforced", 'FILE:1: mode: "enforced" is not one of the choices', "one of observe, enforce"),
     "no duration": (

@@ -111,11 +111,12 @@ def test_the_termination_of_a_sick_machine_says_since_when_it_failed() -> None:
     reason = Reason(code="expired", sentence="It has been idle for 2h.")
     step = Step(node_id="i-1", verb=Verb.TERMINATE, reason=reason, change="Use.", arguments={"x": "y"})
 
-    arguments = noted(step, observation, REPLACE).arguments
-    assert arguments == {"x": "y", **SINCE, CLOUD: "aws"}
-    assert noted(replace(step, verb=Verb.STOP), observation, REPLACE).arguments == {"x": "y"}
-    assert noted(step, observation, HealthRules(action="drain")) == step
-    assert noted(step, an_observation(a_node()), REPLACE) == step
+    stop = replace(step, verb=Verb.STOP)
+    told, same = noted((step, stop), observation, REPLACE)
+    assert told.arguments == {"x": "y", **SINCE, CLOUD: "aws"}
+    assert same == stop
+    assert noted((step,), observation, HealthRules(action="drain")) == (step,)
+    assert noted((step,), an_observation(a_node()), REPLACE) == (step,)
 
 
 def test_the_pool_is_brought_back_to_the_number_that_it_had() -> None:

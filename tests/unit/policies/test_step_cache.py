@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.decision import LedgerView, Observation, Stopped, Verb, Wait
 from gpuwatch.model.fleet import Fleet, Node, NodeState, State
+from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import idle
@@ -22,10 +23,13 @@ RULES = [
     IdleRules(timeout=600.0, grace_period=300.0, terminate_after=7200.0),
     IdleRules(timeout="learned", grace_period=0.0, max_age=86400.0),
     IdleRules(timeout="break_even", restart_usd=Decimal(1)),
+    IdleRules(timeout="break_even", restart_cost=600.0),
     IdleRules(occupied_timeout=600.0, parked="report", stalled="terminate", owner_grace_period=300.0),
 ]
 PRICE = Price(usd_per_hour=Decimal("0.8"), as_of=NOW.date(), source="a test")
-# One round: what nodes changed to, who has a notice, who was stopped by us, waits, price, rules, the time that passed.
+STARTS = [Restarts(), Restarts(starts=3), Restarts(seconds=90.0, starts=7), Restarts(seconds=90.0, starts=8, failed=2)]
+# One round: what nodes changed to, who has a notice, who was stopped by us, waits, price, rules, the time that passed,
+# and what the pool's starts have shown.
 ROUNDS = st.lists(
     st.tuples(
         st.dictionaries(st.sampled_from(IDS), st.sampled_from([*State, NodeState.STOPPED, None])),
@@ -35,6 +39,7 @@ ROUNDS = st.lists(
         st.sampled_from([None, PRICE, replace(PRICE, usd_per_hour=Decimal(3))]),
         st.sampled_from(RULES),
         st.sampled_from([0, 60, 400]),
+        st.sampled_from(STARTS),
     ),
     min_size=2,
     max_size=6,
@@ -51,10 +56,10 @@ def shown(node_id: str, what: State | NodeState | None) -> Node:
 @settings(max_examples=150, deadline=None)
 @given(rounds=ROUNDS)
 def test_a_proposal_with_a_cache_is_that_without_one(rounds: list[tuple[object, ...]]) -> None:
-    """Whatever changes from look to look: nodes, notices, stops, waits, prices, rules, the time, or nothing."""
+    """Whatever changes from look to look: nodes, notices, stops, waits, prices, rules, the time, starts, or nothing."""
     now, nodes = NOW, {name: a_node(name) for name in IDS}
     cache: StepCache = {}
-    for changed, noticed, stopped, waits, price, rules, seconds in rounds:
+    for changed, noticed, stopped, waits, price, rules, seconds, starts in rounds:
         now += timedelta(seconds=seconds)  # type: ignore[arg-type]
         for name, what in changed.items():  # type: ignore[attr-defined]
             if what is None:
@@ -71,6 +76,7 @@ def test_a_proposal_with_a_cache_is_that_without_one(rounds: list[tuple[object, 
             ),
             prices={} if price is None else {"us-east-1/g6.xlarge/on_demand": price, "g6.xlarge": price},  # type: ignore[dict-item]
             waits={name: Wait(seconds=wait, why="so") for name, wait in waits.items()},  # type: ignore[attr-defined]
+            restarts={"default": starts},  # type: ignore[dict-item]
         )
 
         cached = idle.propose(observation, "default", rules, cache=cache)  # type: ignore[arg-type]
@@ -100,6 +106,22 @@ def test_what_is_unchanged_is_taken_from_the_cache() -> None:
     assert seen[0].steps[0] is seen[1].steps[0]
     assert seen[0].steps[1] is not seen[1].steps[1]
     assert seen[0] == seen[1]
+
+
+def test_a_start_of_the_pool_changes_no_step_of_a_wait_that_is_set() -> None:
+    """In a busy pool every start is measured: the steps are taken from the cache but where that cost is in use."""
+    node = a_node("i-1", held=300.0)
+    fleet = Fleet(observed_at=NOW, nodes=(node,))
+    for rules, same in ((RULES[0], True), (RULES[4], True), (replace(RULES[4], restart_cost="measured"), False)):
+        cache: StepCache = {}
+        first, second = (
+            idle.propose(
+                Observation(now=NOW, fleet=fleet, restarts={"default": starts}), "default", rules, cache=cache
+            ).steps[0]
+            for starts in STARTS[1:3]
+        )
+
+        assert (first is second) is same
 
 
 def test_the_time_alone_changes_the_step_of_an_old_node_and_of_a_stopped_one() -> None:

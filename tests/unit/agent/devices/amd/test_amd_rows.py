@@ -162,7 +162,7 @@ _ANYTHING = (
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.sampled_from(["gfx_activity", "umc_activity", "mm_activity"]), _ANYTHING), _ANYTHING, _ANYTHING
 )
