@@ -15,7 +15,7 @@ from gpuwatch.cli.progress import progress
 if TYPE_CHECKING:
     from gpuwatch.simulate.backtest.compare import Policy
 
-_COMPARED = ("timeout=5m", "timeout=30m", "timeout=break_even", "timeout=learned", "never")
+_COMPARED = ("timeout=5m", "timeout=30m", "timeout=break_even", "timeout=learned", "profile=balanced", "never")
 
 
 def _count_or_all(_: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -34,8 +34,8 @@ def _count_or_all(_: click.Context, param: click.Parameter, value: str | None) -
     "--compare",
     multiple=True,
     metavar="POLICY...",
-    help="never, timeout=<duration>, timeout=break_even or =learned, pool: the rules of --pool in --config; "
-    "several may follow, or repeat it.",
+    help="never, timeout=<duration>, timeout=break_even or =learned, profile=<name>, pool: the rules of --pool in "
+    "--config; several may follow, or repeat it.",
 )
 @click.option("--gpus-per-node", type=click.IntRange(1, 64), default=1, show_default=True, help="In interval traces.")
 @click.option("--instance-type", help="What recorded nodes are priced as [by their GPUs].")

@@ -285,7 +285,8 @@ def _waits(rules: PoolRules) -> Iterator[tuple[str, float]]:
 
     A profile's own wait for parked nodes may be longer than a window of Prometheus proves: they then stay.
     """
-    if isinstance(rules.idle.timeout, int | float):
-        yield "timeout", rules.idle.timeout
+    fixed = rules.idle.timeout if rules.idle.fresh_seconds is None else rules.idle.fresh_seconds
+    if isinstance(fixed, int | float):
+        yield "timeout", fixed
     if rules.idle.parked != "report" and rules.idle.parked_timeout != PROFILES[rules.profile].parked_timeout:
         yield "parked_timeout", rules.idle.parked_timeout

@@ -271,7 +271,7 @@ def _next_action(
 ) -> NextAction | None:
     """What happens next. None: nothing, or its time is not known."""
     rules, now = rulebook.pool(node.pool), observation.now
-    grace = timedelta(seconds=idle.grace_seconds(node, rules.idle))
+    grace = timedelta(seconds=idle.grace_seconds(node, observation, rules.idle))
     if step.verb is not Verb.HOLD:
         removal = now + grace if step.verb is Verb.NOTICE else None
         refused = tuple(answer.rule for answer in refusals)

@@ -125,6 +125,7 @@ def _timed(parts: ControllerContext, observation: Observation) -> tuple[Observat
         observation,
         restarts={pool: each.restarts for pool, each in timings.items()},
         queued={pool: each.queued for pool, each in timings.items() if each.queued is not None},
+        fresh={pool: each.fresh for pool, each in timings.items() if each.fresh is not None},
         waits={node_id: wait for each in timings.values() for node_id, wait in each.waits.items()},
     )
     return observation, {pool: each.history for pool, each in timings.items() if each.history != before[pool]}

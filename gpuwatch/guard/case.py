@@ -76,7 +76,7 @@ def grace_seconds(case: Case) -> float:
     """The grace that the pool gives for the step now."""
     if case.step.reason.code == back.CODE and not case.asleep:
         return case.pool_rules.capacity.give_back_notice
-    return idle.grace_seconds(case.machine, case.pool_rules.idle)
+    return idle.grace_seconds(case.machine, case.observation, case.pool_rules.idle)
 
 
 def final_verb(case: Case) -> Verb:

@@ -289,6 +289,7 @@ def _decode_rulebook(piece: bytes, codec: int) -> Rulebook | None:
     content = msgspec.msgpack.decode(_piece(piece, codec, _rename_in_rulebook))
     if content is not None and _PROFILES not in content:
         _before_profiles(content)
+    _before_fresh_pools(content)
     rulebook: Rulebook | None = msgspec.msgpack.decode(msgspec.msgpack.encode(content), type=kind)
     return rulebook
 
@@ -301,6 +302,16 @@ def _before_profiles(rulebook: dict[str, Any]) -> None:
         rules["profile"] = "cautious"
         idle = rules["idle"] = _FORMER_IDLE | rules.get("idle", {})
         idle["owner_grace_period"] = idle["grace_period"]
+
+
+def _before_fresh_pools(rulebook: dict[str, Any] | None) -> None:
+    """The rules as they were meant: waits did not depend on what the pool had shown, nor graces on the wait."""
+    for rules in ({} if rulebook is None else rulebook.get("pools", {})).values():
+        idle = rules.get("idle", {})
+        idle.setdefault("fresh_timeout", None)
+        idle.setdefault("timeout", 1800.0)
+        idle.setdefault("unattended_grace_period", idle.get("grace_period", 600.0))
+        rules["idle"] = idle
 
 
 def _decode_proposals(piece: bytes, codec: int) -> tuple[Proposal, ...]:

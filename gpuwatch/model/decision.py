@@ -16,7 +16,7 @@ from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.fleet import Evidence, Fleet, Node
-from gpuwatch.model.measurement import MetricValue, Restarts
+from gpuwatch.model.measurement import MetricValue, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
 from gpuwatch.model.offers import OffersPast
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
@@ -375,6 +375,7 @@ class Observation:
     prices: Mapping[str, Price] = field(default_factory=dict)  # valid now, by the keys of money/prices/price_book.py
     waits: Mapping[str, Wait] = field(default_factory=dict)  # of idle nodes whose pool learns or draws them
     restarts: Mapping[str, Restarts] = field(default_factory=dict)  # by pool
+    fresh: Mapping[str, Pauses] = field(default_factory=dict)  # by pool, of those too fresh for a learned wait
     queued: Mapping[str, float] = field(default_factory=dict)  # by pool: for how many seconds work has waited for it
     budgets: tuple[BudgetState, ...] = ()
     offers: Mapping[str, OffersPast] = field(default_factory=dict)  # by pool, of those with offers

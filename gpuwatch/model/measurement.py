@@ -1,4 +1,4 @@
-"""What was measured of a pool: the numbers that scaling looks at, and how long starts take."""
+"""What was measured of a pool: the numbers that scaling looks at, how long starts take, and its pauses."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,3 +40,11 @@ class Restarts:
     seconds: float | None = None
     starts: int = 0
     failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """What a pool has shown of its pauses: how many of them ended in work, and how many days it was looked at."""
+
+    ended: int = 0
+    days: int = 0

@@ -185,13 +185,17 @@ def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepC
 
 
 def _idle_rules(observation: Observation, rules: PoolRules) -> IdleRules:
-    """The idle rules; a schedule's window in force may shorten the wait."""
+    """The idle rules; a schedule's window in force may shorten the wait, which is a written one then."""
     waits = [
         window.idle_timeout
         for window in schedule.in_force(rules.schedule, observation.now)
         if window.idle_timeout is not None
     ]
-    return replace(rules.idle, timeout=min(waits)) if waits else rules.idle
+    if not waits:
+        return rules.idle
+    idle = rules.idle
+    unattended = idle.unattended_grace_period if idle.fresh_seconds is None else idle.grace_period
+    return replace(idle, timeout=min(waits), fresh_timeout=None, unattended_grace_period=unattended)
 
 
 def _scaling(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:

@@ -7,6 +7,7 @@ Rules, all of them:
 2. A candidate first gets a notice. It is stopped after the grace period, if it was idle all that time.
    It counts towards a wait that was learned. Where nobody is there, it has a shorter grace, 0 included.
    Where somebody is, or where nobody looked, a learned wait is half an hour at least: people read and think.
+   With `fresh_timeout`, the wait and the grace are fixed ones until the pool has shown how it pauses.
    What the notice promised holds, whatever the settings say by then (gpuwatch.policies.notices).
 3. A notice is withdrawn as soon as its node is known not to be idle. While its use is unknown, the notice waits. It is
    also withdrawn if somebody protects or snoozes the node; after that, a new notice comes first.
@@ -25,12 +26,13 @@ from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step,
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import last_text, owner_text
 from gpuwatch.model.fleet import Activity, Evidence, Node, NodeState, State, WorkOwner
-from gpuwatch.model.measurement import Restarts
+from gpuwatch.model.measurement import Pauses, Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import budget_pressure, notices, step_cache
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
+from gpuwatch.policies.idle_timeout.gap_history import ENOUGH_DAYS, ENOUGH_PAUSES
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
 _SLACK_SECONDS = 5.0
@@ -40,8 +42,8 @@ OLD_NODE_WAIT_SECONDS = 300.0  # a node past `max_age` waits no longer than this
 _NEW_NOTICE = "Once that is over and it still has no use, a new notice."
 _AGAIN = "A new notice follows if it still has no use."
 
-__all__ = ["OLD_NODE_WAIT_SECONDS", "IdleRules", "chosen", "grace_seconds", "lacking", "propose", "restart_of"]
-__all__ += ["wait_seconds"]
+__all__ = ["OLD_NODE_WAIT_SECONDS", "IdleRules", "chosen", "grace_seconds", "lacking", "learns", "propose"]
+__all__ += ["restart_of", "wait_seconds"]
 
 # What each verdict means to this policy; the sentence finishes "It is …".
 _WORDS = {
@@ -75,8 +77,9 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
     """How long a node is to be idle; None: it takes a price, which is not known.
 
     break_even: the wait that costs as much as a restart, never more than twice the optimum (ski rental).
-    learned: the same where nothing is known of the node's gap yet; what was learned includes the grace after the
-    notice, at least the round between, as their rental is paid too. Sessions make it half an hour at least.
+    learned: the same where nothing is known of the node's gap yet, and `fresh_timeout` at least; what was learned
+    includes the grace after the notice, at least the round between, as their rental is paid too. Sessions make it
+    half an hour at least.
     """
     if not isinstance(rules.timeout, str):
         return rules.timeout
@@ -84,9 +87,14 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
     attended = rules.timeout == "learned" and node.activity.state is State.IDLE and not _empty(node)
     least = ATTENDED_WAIT_SECONDS if attended else MINIMUM_WAIT_SECONDS
     if found is not None:
-        ahead = max(grace_seconds(node, rules), observation.interval_seconds)
+        ahead = max(grace_seconds(node, observation, rules), observation.interval_seconds)
         return max(least, found.seconds - ahead)
-    return None if cost is None else max(least, cost.seconds)
+    return None if cost is None else max(rules.fresh_seconds or least, least, cost.seconds)
+
+
+def learns(node: Node, observation: Observation, rules: IdleRules) -> bool:
+    """Whether a node waits as its pool learns, and not for a time that is set or that follows from a restart alone."""
+    return rules.timeout == "learned" and (rules.fresh_seconds is None or node.id in observation.waits)
 
 
 def _found(node: Node, observation: Observation, rules: IdleRules) -> Wait | None:
@@ -107,6 +115,7 @@ def propose(
             observation.prices,
             budget_pressure.in_force(observation.budgets),
             observation.interval_seconds,
+            observation.fresh.get(pool),
         ),
         lambda node: (
             _over(node, observation) or _step(node, observation, rules),
@@ -166,7 +175,8 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     held, word = format_duration(activity.held_seconds), _word(activity)
     choice, wait = chosen(node, observation, rules)
     if choice is None:
-        wait = wait_seconds(node, observation, rules)
+        learnt = rules.fresh_seconds is not None and node.pool not in observation.fresh
+        wait = None if learnt else wait_seconds(node, observation, rules)
         change = "It would have to be idle" + ("." if wait is None else f" for {format_duration(wait)}.")
         return _say(node, undo, activity.state.value, f"It has been {word} for {held}.", change)
     if choice in {"report", "resize-advice"}:
@@ -185,11 +195,11 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if notice is None:
         sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}{why}."
         said = _say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
-        return notices.promising(said, then, node, grace_seconds(node, rules))
+        return notices.promising(said, then, node, grace_seconds(node, observation, rules))
     kept = _kept(node, activity.held_seconds, rules)
     if kept is not None:
         return _say(node, Verb.WITHDRAW, "kept", f"It has been {word} for {held}, and {kept}.", _NEW_NOTICE)
-    return _after_notice(node, then, notice, observation.now, rules)
+    return _after_notice(node, then, notice, observation, rules)
 
 
 def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
@@ -206,18 +216,14 @@ def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str 
     return rules.action, budget_pressure.hastened(observation.budgets, node, _own(node, observation, rules))
 
 
-def grace_seconds(node: Node, rules: IdleRules) -> float:
+def grace_seconds(node: Node, observation: Observation, rules: IdleRules) -> float:
     """The grace of a notice for a node in this state: nobody is asked about an idle or stopped one."""
     if node.state is NodeState.STOPPED:
         return rules.grace_period
-    if node.activity.state is State.IDLE:
-        return rules.unattended_grace_period if _unattended(node) else rules.grace_period
-    return rules.owner_grace_period
-
-
-def _unattended(node: Node) -> bool:
-    """Whether nobody is there: no owner is known, and no session is open."""
-    return node.owner is None and _empty(node)
+    if node.activity.state is not State.IDLE:
+        return rules.owner_grace_period
+    fixed = rules.fresh_seconds is not None and not learns(node, observation, rules)
+    return rules.unattended_grace_period if node.owner is None and _empty(node) and not fixed else rules.grace_period
 
 
 def _empty(node: Node) -> bool:
@@ -267,7 +273,17 @@ def _because(node: Node, observation: Observation, rules: IdleRules, wait: float
     if not idle or not isinstance(rules.timeout, str) or wait != wait_seconds(node, observation, rules):
         return ""
     reasons = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
+    if rules.fresh_seconds is not None and not learns(node, observation, rules):
+        return _fresh_words(observation.fresh.get(node.pool))
     return f" ({'; '.join(each.why for each in reasons if each is not None)})"
+
+
+def _fresh_words(pauses: Pauses | None) -> str:
+    """What the pool has shown so far, of what it takes to learn its waits."""
+    if pauses is None:
+        return ""
+    seen = f"{pauses.ended} of {ENOUGH_PAUSES} pauses and {pauses.days} of {ENOUGH_DAYS} days seen"
+    return f" (until its pool is known: {seen})"
 
 
 def lacking(activity: Activity, rules: IdleRules) -> str | None:
@@ -355,16 +371,17 @@ def _advise(node: Node, code: str, sentence: str) -> Advice:
     return Advice(target=node.id, reason=Reason(code=code, sentence=sentence, evidence=node.activity.evidence))
 
 
-def _after_notice(node: Node, then: Verb, notice: Notice, now: datetime, rules: IdleRules) -> Step:
+def _after_notice(node: Node, then: Verb, notice: Notice, observation: Observation, rules: IdleRules) -> Step:
     """Rule 2: what the notice promised, and idleness without a break since it."""
-    word, held = _word(node.activity), format_duration(node.activity.held_seconds)
+    now, word, held = observation.now, _word(node.activity), format_duration(node.activity.held_seconds)
     since_notice = (now - notice.at).total_seconds()
     if not _unbroken(node, notice, now):
         sentence = f"It has been {word} for {held} only, and its notice is {format_duration(since_notice)} old."
         return _say(node, Verb.WITHDRAW, "not_continuous", sentence, _AGAIN)
     if (why := notices.sharper(notice, then)) is not None:
         return _say(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
-    left, promise = notices.left_seconds(notice, node, grace_seconds(node, rules), now), notices.promised(notice)
+    grace, promise = grace_seconds(node, observation, rules), notices.promised(notice)
+    left = notices.left_seconds(notice, node, grace, now)
     if left > 0:
         change = f"Any activity within {format_duration(left)} withdraws the notice."
         return _say(node, Verb.HOLD, "grace", f"It has been {word} for {held}. {promise}.", change)

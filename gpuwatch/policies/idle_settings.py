@@ -30,6 +30,14 @@ class IdleRules:
             "learned: from the pool's own gaps, never much dearer than break_even. From the profile."
         ),
     ] = _BALANCED.timeout
+    fresh_timeout: Annotated[
+        Annotated[Seconds, Gt(0)] | None,
+        Floor(300),
+        Setting(
+            "learned: the wait until the pool has shown how it pauses (20 pauses that ended in work, 7 days), and of "
+            "each node's first pause; never below a restart's cost. From the profile; None where `timeout` is written."
+        ),
+    ] = _BALANCED.fresh_timeout
     restart_cost: Annotated[
         float | Literal["measured"],
         DurationOr(("measured",)),
@@ -72,8 +80,9 @@ class IdleRules:
         Ge(0),
         Floor(60, or_none=True),
         Setting(
-            "The grace of an idle node where nobody is there: its agent saw no session, and it has no "
-            "owner. Not written: as `grace_period`."
+            "The grace of an idle node where nobody is there: its agent saw no session, and it has no owner. During "
+            "`fresh_timeout`: as `grace_period`. From the profile; as `grace_period` where that or `timeout` is "
+            "written."
         ),
     ] = _BALANCED.unattended_grace_period
     action: Annotated[
@@ -155,11 +164,17 @@ class IdleRules:
         Setting("A snooze tag holds a node back for this long at most after it turned idle."),
     ] = 604800.0
 
+    @property
+    def fresh_seconds(self) -> float | None:
+        """The wait that comes before a learned one; None: no such wait."""
+        return self.fresh_timeout if self.timeout == "learned" else None
+
 
 def wait_words(rules: IdleRules) -> str:
     """After what an idle node is reclaimed, in a sentence."""
     if isinstance(rules.timeout, str):
-        return f"a {rules.timeout.replace('_', '-')} wait"
+        first = "" if rules.fresh_seconds is None else f"{format_duration(rules.fresh_seconds)} idle, later "
+        return f"{first}a {rules.timeout.replace('_', '-')} wait"
     return f"{format_duration(rules.timeout)} idle"
 
 
@@ -167,20 +182,23 @@ def resolved(rules: IdleRules, profile: ProfileName, written: Collection[str] = 
     """The rules with what the profile decides in each of these settings that nobody has written."""
     found = PROFILES[profile]
     decided: dict[str, Any] = {name: getattr(found, name) for name in DECIDED if name not in written}
+    if "timeout" in written and "fresh_timeout" in decided:
+        decided["fresh_timeout"] = None
     bounded = replace(rules, **decided)
+    if not {"timeout", "grace_period"}.isdisjoint(written) and "unattended_grace_period" in decided:
+        decided["unattended_grace_period"] = bounded.grace_period  # who writes a wait or a grace means every node
     return replace(bounded, **{name: _bounded(name, value, bounded) for name, value in decided.items()})
 
 
 def _bounded(name: str, value: Any, rules: IdleRules) -> Any:  # noqa: ANN401  of any setting
     """A value of the profile, or what the pool does with idle nodes where that is milder."""
+    fixed = rules.fresh_seconds if isinstance(rules.timeout, str) else rules.timeout
     if name in OWNED:
         if value == "report" or rules.action in {"report", "resize-advice"}:
             return "report"
         return rules.action
     if name == "owner_grace_period":
         return max(value, rules.grace_period)
-    if name == "unattended_grace_period":
-        return rules.grace_period  # who writes a longer grace means every node
-    if name.removesuffix("_timeout") in OWNED and not isinstance(rules.timeout, str):
-        return max(value, rules.timeout)
+    if name.removesuffix("_timeout") in OWNED and fixed is not None:
+        return max(value, fixed)
     return value

@@ -7,6 +7,9 @@ Idle nodes are nobody's. An occupied, parked or stalled node is somebody's, who 
    morning, its owner has half a working day to answer, and it is found within a day.
 3. eager is for batch pools, where nobody comes back: 2 h, and 30 min of notice.
 
+Idle nodes of cautious wait for a fixed time. balanced and eager learn their wait once the pool has shown how it pauses;
+until then theirs is fixed, too. The short grace where nobody is there goes with the learned wait only.
+
 What is written in the settings wins. What the word decides is never bolder than what the pool does with idle nodes: no
 other action, no shorter wait, no shorter grace.
 """
@@ -25,7 +28,8 @@ OWNED = ("occupied", "parked", "stalled")  # somebody's nodes: each has a choice
 class Profile:
     """What a word decides, by the names of the settings; times in seconds."""
 
-    timeout: float
+    timeout: float | Literal["learned"]
+    fresh_timeout: float | None
     grace_period: float
     unattended_grace_period: float
     owner_grace_period: float
@@ -37,13 +41,13 @@ class Profile:
     stalled_timeout: float
 
 
-def _profile(
-    timeout: float, grace: float, unattended: float, owned: Removal, wait: float, owner_grace: float
-) -> Profile:
+def _profile(timeout: float, grace: float, owned: Removal, wait: float, owner_grace: float) -> Profile:
+    learns = owned != "report"
     return Profile(
-        timeout=timeout,
+        timeout="learned" if learns else timeout,
+        fresh_timeout=timeout if learns else None,
         grace_period=grace,
-        unattended_grace_period=unattended,
+        unattended_grace_period=_MINUTE if learns else grace,
         owner_grace_period=owner_grace,
         occupied=owned,
         occupied_timeout=wait,
@@ -55,8 +59,8 @@ def _profile(
 
 
 PROFILES: dict[ProfileName, Profile] = {
-    "cautious": _profile(2 * _HOUR, 30 * _MINUTE, 30 * _MINUTE, "report", 16 * _HOUR, 4 * _HOUR),
-    "balanced": _profile(30 * _MINUTE, 10 * _MINUTE, 10 * _MINUTE, "stop", 16 * _HOUR, 4 * _HOUR),
-    "eager": _profile(20 * _MINUTE, 10 * _MINUTE, 10 * _MINUTE, "stop", 2 * _HOUR, 30 * _MINUTE),
+    "cautious": _profile(2 * _HOUR, 30 * _MINUTE, "report", 16 * _HOUR, 4 * _HOUR),
+    "balanced": _profile(30 * _MINUTE, 10 * _MINUTE, "stop", 16 * _HOUR, 4 * _HOUR),
+    "eager": _profile(20 * _MINUTE, 10 * _MINUTE, "stop", 2 * _HOUR, 30 * _MINUTE),
 }
 DECIDED = tuple(each.name for each in fields(Profile))

@@ -20,9 +20,13 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.observe.scrape import read_answer
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, NodeVerdict, State
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle_timeout import gap_history as gaps
+from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.cloud import SimulatedCloud
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
@@ -125,8 +129,29 @@ def rules_of(profile: str) -> PoolRules:
     return replace(rules, idle=bold)
 
 
-def judge(recording: Recording, profile: str) -> Judged:
-    """One profile's rounds over the recorded day, until it stops the machine."""
+def knowing(*, own: bool) -> GapHistory:
+    """A pool that learns its waits and would rather wait for nobody: all its pauses were long, and savings abound.
+
+    `own`: those of the played machine, too.
+    """
+    history, at = GapHistory(), BEGIN_UNIX - 60 * 8 * 3600.0
+    names = ("gpu-2", "gpu-3", NODE_ID) if own else ("gpu-2", "gpu-3")
+    while at < BEGIN_UNIX - 8 * 3600.0:
+        for name in names:
+            history = gaps.went_idle(history, name, at, 600.0)
+        for hour in range(6):
+            history = gaps.aged(gaps.looked_at(history, at + hour * 3600.0), at + hour * 3600.0)
+        for name in names:
+            history = gaps.needed(gaps.reclaimed(history, name, at + 600.0), name, at + 6 * 3600.0)
+        at += 8 * 3600.0
+    return replace(history, saved=1e9)
+
+
+def judge(recording: Recording, profile: str, *, knows: GapHistory | None = None) -> Judged:
+    """One profile's rounds over the recorded day, until it stops the machine.
+
+    `knows` is what the pool has learned before; without it, it is a fresh one.
+    """
     clock = ManualClock(wall=datetime.fromtimestamp(BEGIN_UNIX, UTC))
     cloud = _Cloud(fleet=_FLEET, clock=clock, pending_seconds=1.0, stopping_seconds=1.0)
     cloud.add(
@@ -145,6 +170,11 @@ def judge(recording: Recording, profile: str) -> Judged:
         )
     )
     told, ledger = _Told(recording, clock), InMemoryLedger()
+    shortest = _SHORTEST_WAIT_SECONDS
+    if knows is not None:
+        nobody = Fleet(observed_at=clock.now(), nodes=())
+        ledger.record_round(Observation(now=clock.now(), fleet=nobody), gaps={_POOL: knows})
+        shortest = MINIMUM_WAIT_SECONDS - 1.0
     parts = ControllerContext(
         clock=clock,
         cloud=cloud,
@@ -159,7 +189,7 @@ def judge(recording: Recording, profile: str) -> Judged:
         told.round = number
         # Nothing can come of these rounds: the node is not to be removed, was still for less than any pool may wait,
         # or its pool only reports this state.
-        settled = state in _NEVER_REMOVES or held < _SHORTEST_WAIT_SECONDS or state is reported
+        settled = state in _NEVER_REMOVES or held < shortest or state is reported
         if settled and number not in {0, len(told_all) - 1} and not ledger.view(clock.now()).notices:
             reported = reported if state is reported else None
             clock.advance(ROUND_SECONDS)

@@ -10,7 +10,7 @@ from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.gap_history import SHARE, GapHistory
 from gpuwatch.policies.idle_timeout.learned import waits
-from gpuwatch.simulate.backtest.replay import Recorded, cost, learned_waits
+from gpuwatch.simulate.backtest.replay import Fresh, Recorded, cost, learned_waits
 
 RESTART = 600.0
 NODES = ("a", "b", "c", "d", "e")
@@ -272,3 +272,37 @@ def test_what_it_does_depends_on_nothing_that_comes_later(seed: int, cut: float)
     assert [wait for gap, wait in zip(seen, short, strict=True) if gap in whole] == [
         whole[gap] for gap in seen if gap in whole
     ]
+
+
+SPELLS = st.lists(
+    st.tuples(st.sampled_from(NODES), st.sampled_from([5.0, 300.0, 900.0, 2000.0, 20000.0]), st.booleans()),
+    min_size=30,
+    max_size=90,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(spells=SPELLS, cut=st.floats(0.3, 1.0), restart=st.sampled_from([600.0, 1200.0]))
+def test_a_pool_that_is_not_known_yet_pays_besides_only_what_its_fixed_waits_hold_past_break_even(
+    spells: list[tuple[str, float, bool]], cut: float, restart: float
+) -> None:
+    """On every prefix: 1.05 times break-even, and past that the fixed waits' own time, which nothing else can raise."""
+    fresh, free, recorded, at = Fresh(pool=2400.0, node=1800.0), dict.fromkeys(NODES, 0.0), list[Recorded](), 0.0
+    for node, seconds, needed in spells:
+        at = max(at + 9000.0, free[node])
+        recorded.append(Recorded(node_id=node, begin=at, end=at + seconds, needed=needed))
+        free[node] = at + seconds + 60.0
+    until = at * cut
+    prefix = [replace(gap, end=min(gap.end, until)) for gap in recorded if gap.begin < until]
+    waited = learned_waits(prefix, restart, fresh=fresh)
+    even = cost(prefix, [restart] * len(prefix), restart).seconds
+    ends = sorted(gap.end for gap in prefix if gap.needed)
+    week = prefix[0].begin + 86400.0 * gaps.ENOUGH_DAYS
+    known = max(week, ends[gaps.ENOUGH_PAUSES - 1]) if len(ends) >= gaps.ENOUGH_PAUSES else float("inf")
+    past, paused = 0.0, set[str]()
+    for gap, wait in zip(prefix, waited, strict=True):
+        if gap.begin < known or gap.node_id not in paused or wait in {fresh.pool, fresh.node}:
+            past += max(0.0, min(gap.seconds, wait) - restart)
+        paused |= {gap.node_id} if gap.needed else set()
+
+    assert cost(prefix, waited, restart).seconds <= (1 + SHARE) * even + past + 1e-6

@@ -8,6 +8,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from gpuwatch.model.measurement import Pauses
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout.hazard import BINS, EDGES, Asked, Facts, Hazard, best_stop, bin_of, chances, taught
 from gpuwatch.policies.idle_timeout.restart_times import Starts
@@ -19,6 +20,8 @@ _ENOUGH = 8  # starts, to know the pool's pace
 _USUAL, _LONG = 0.2, 0.1  # how much the latest gap counts in what is usual for a node
 _MARGIN = 0.03  # of a restart: less is not worth a departure from break-even
 SHARE = 0.05  # more than break-even, at the worst
+ENOUGH_PAUSES, ENOUGH_DAYS = 20, 7  # that a pool has shown before its waits are learned, where that is asked for
+_DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,8 @@ class GapHistory:
     saved: float = 0.0  # 1.05 times what break-even would have paid for the closed gaps, less what was paid
     starts: Starts = field(default_factory=Starts)
     queued_since: float | None = None  # since when work waits for the pool
+    pauses: Pauses = field(default_factory=Pauses)
+    day_since: float | None = None  # of the day that is not over
 
     def spare(self, at: float) -> float:
         """What may be lost from now on, if the open gaps all turn out as badly as they can."""
@@ -143,12 +148,30 @@ def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> 
     return found
 
 
-def kept(history: GapHistory, at: float) -> GapHistory:
-    """A floor keeps the pool's nodes: no time past break-even's wait, or a promise, is the choice of a wait."""
+def looked_at(history: GapHistory, at: float) -> GapHistory:
+    """The pool was seen: a day counts once it is over; of days that nobody saw, or that a clock skipped, one does."""
+    since = history.day_since
+    if since is None or at < since:
+        return replace(history, day_since=at)
+    if at < since + _DAY:
+        return history
+    pauses = replace(history.pauses, days=min(ENOUGH_DAYS, history.pauses.days + 1))
+    return replace(history, pauses=pauses, day_since=at if at >= since + 2 * _DAY else since + _DAY)
+
+
+def known(history: GapHistory) -> bool:
+    """Whether the pool has shown how it pauses."""
+    return history.pauses.ended >= ENOUGH_PAUSES and history.pauses.days >= ENOUGH_DAYS
+
+
+def kept(history: GapHistory, at: float, nodes: Collection[str] | None = None) -> GapHistory:
+    """Something else keeps these nodes, or all: no time past break-even's wait, or a promise, is a wait's choice."""
     found = {
         name: replace(gap, excused=excused)
         for name, gap in history.open.items()
-        if gap.reclaimed is None and (excused := at - gap.since - max(gap.restart, gap.promised)) > gap.excused
+        if (nodes is None or name in nodes)
+        and gap.reclaimed is None
+        and (excused := at - gap.since - max(gap.restart, gap.promised)) > gap.excused
     }
     return replace(history, open={**history.open, **found}) if found else history
 
@@ -172,7 +195,9 @@ def needed(history: GapHistory, node_id: str, at: float) -> GapHistory:
     if len(habits) > _MOST_NODES:
         del habits[min(habits, key=lambda name: habits[name].ended_at)]
     moves = (*history.returned, at)[-_MOVES:]
-    return _closed(replace(history, hazard=hazard, habits=habits, returned=moves), node_id, at, needed=True)
+    pauses = replace(history.pauses, ended=min(ENOUGH_PAUSES, history.pauses.ended + 1))
+    history = replace(history, hazard=hazard, habits=habits, returned=moves, pauses=pauses)
+    return _closed(history, node_id, at, needed=True)
 
 
 def gone(history: GapHistory, node_id: str, at: float) -> GapHistory:

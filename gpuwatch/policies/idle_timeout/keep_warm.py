@@ -5,7 +5,7 @@ Rules, all of them:
 1. A window of the schedule that opens within a restart's cost (and, before a notice, its grace) keeps as many running
    nodes as it will ask for, of idle ones those idle the shortest: they would be started again at once.
 2. Work that began to wait for the pool less than a restart's cost ago keeps its idle nodes, for up to four restarts of
-   idleness. What waits for longer does not fit them. `learned` has its own way with it, out of what it saved.
+   idleness. What waits for longer does not fit them. A learned wait has its own way with it, out of what it saved.
 3. What is kept gets no notice either; a notice that it has stays.
 """
 
@@ -16,7 +16,7 @@ from gpuwatch.model.decision import Observation, Proposal, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.policies import capacity, schedule
-from gpuwatch.policies.idle import IdleRules, restart_of
+from gpuwatch.policies.idle import IdleRules, learns, restart_of
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.step_cache import counted
@@ -46,12 +46,12 @@ def keep_warm(
 def _queued(observation: Observation, pool: str, rules: IdleRules, ending: list[tuple[Step, Node]]) -> Iterator[Step]:
     """Rule 2."""
     queued = observation.queued.get(pool)
-    if queued is None or rules.timeout == "learned":
+    if queued is None:
         return
     sentence = f"work has waited for the pool for {format_duration(queued)}, which it may take"
     for step, node in ending:
         restart = restart_of(observation, pool, rules, observation.price(node))
-        if restart is None or node.activity.state is not State.IDLE:
+        if restart is None or node.activity.state is not State.IDLE or learns(node, observation, rules):
             continue
         if queued < restart.seconds and node.activity.held_seconds < LONGEST * restart.seconds:
             yield _hold(step, "queued", sentence, "No work that waits, or work that waits for longer.")

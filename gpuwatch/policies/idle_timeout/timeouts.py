@@ -7,6 +7,9 @@ Rules of what a round teaches, all of them:
 2. A node that works, or that runs again after it was reclaimed, was needed.
 3. Of a node that is not known, nothing is learned; its gap waits for sight of it.
 4. A gap is lost if its node is not seen at all, or was stopped by somebody else.
+
+With `fresh_timeout`, all waits are fixed until the pool has shown how it pauses. After that, the first pause of each
+node has that wait, its notice included: other nodes' pauses say little of a new kind of work.
 """
 
 from collections.abc import Mapping
@@ -15,10 +18,11 @@ from datetime import timedelta
 
 from gpuwatch.model.decision import ADDITIONS, Observation, Status, Wait
 from gpuwatch.model.fleet import NodeState, State
-from gpuwatch.model.measurement import Restarts
+from gpuwatch.model.measurement import Pauses, Restarts
 from gpuwatch.policies import PoolRules, capacity, idle, schedule
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
+from gpuwatch.policies.idle_timeout.break_even import LONGEST
 from gpuwatch.policies.idle_timeout.demand import demand_of, hints_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.learned import waits as learned
@@ -26,15 +30,20 @@ from gpuwatch.policies.idle_timeout.restart_times import measured, watched
 
 _SCARCE_FOR = timedelta(hours=1)
 _AHEAD = 16.0  # restarts, in which a window's opening is a fact
+_FIRST = "no pause of it was seen before"
 _SLACK_SECONDS = 30.0  # by which two rounds may differ on when a node turned idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """One pool in one round: its restarts, for how long work has waited for it, its nodes' waits, and what it knows."""
+    """One pool in one round: its restarts, for how long work has waited for it, its nodes' waits, and what it knows.
+
+    `fresh` is None where its waits do not wait for more knowledge.
+    """
 
     restarts: Restarts
     queued: float | None
+    fresh: Pauses | None
     waits: Mapping[str, Wait]
     history: GapHistory
 
@@ -52,7 +61,9 @@ def timed(observation: Observation, pool: str, rules: PoolRules, history: GapHis
     queued = at - since if demand and since is not None else None
     history = replace(history, starts=starts, queued_since=since)
     waits, history = _waits(replace(observation, restarts={pool: restarts}), pool, rules, history, (demand, queued))
-    return Timed(restarts=restarts, queued=queued, waits=waits, history=history)
+    waiting = rules.idle.fresh_seconds is not None and not gaps.known(history)
+    fresh = history.pauses if waiting else None
+    return Timed(restarts=restarts, queued=queued, fresh=fresh, waits=waits, history=history)
 
 
 def _failed(observation: Observation, pool: str) -> int:
@@ -83,10 +94,26 @@ def _waits(
     news = _news(observation, pool, rules, restart.seconds)
     if demand is not None:
         news |= facts.queue(queued, restart.seconds)
-    history = followed(history, observation, pool, restart.seconds, news)
-    if capacity.now(observation, pool) <= _floor(observation, pool, rules, restart.seconds):
+    history = gaps.looked_at(followed(history, observation, pool, restart.seconds, news), at)
+    fixed = rules.idle.fresh_seconds is not None and not gaps.known(history)
+    if fixed or capacity.now(observation, pool) <= _floor(observation, pool, rules, restart.seconds):
         return {}, gaps.kept(history, at)
-    return learned(history, at, queued=queued is not None and queued < restart.seconds)
+    soon = queued is not None and queued < restart.seconds
+    if rules.idle.fresh_seconds is None:
+        return learned(history, at, queued=soon)
+    return with_first(history, at, rules.idle.fresh_seconds, queued=soon)
+
+
+def with_first(
+    history: GapHistory, at: float, fresh_seconds: float, *, queued: bool
+) -> tuple[dict[str, Wait], GapHistory]:
+    """Learned waits, and a fixed one for each node in its first pause, which is not in the account."""
+    first = {name for name, gap in history.open.items() if gap.reclaimed is None and name not in history.habits}
+    found, history = learned(gaps.kept(history, at, first), at, history.open.keys() - first, queued=queued)
+    for name in sorted(first):
+        restart = history.open[name].restart
+        found[name] = Wait(seconds=max(fresh_seconds, restart * (LONGEST if queued else 1.0)), why=_FIRST)
+    return found, history
 
 
 def _floor(observation: Observation, pool: str, rules: PoolRules, restart: float) -> int:

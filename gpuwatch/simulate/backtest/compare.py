@@ -13,6 +13,8 @@ from typing import Literal
 
 from gpuwatch.model.duration import parse_duration
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.simulate.backtest import pool_rules
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.prices import node_prices_of, usd
@@ -21,7 +23,8 @@ from gpuwatch.simulate.backtest.stops import Stopped, stops_of
 
 Rule = Literal["break_even", "learned"]
 _RULES: Mapping[str, Rule] = {"break_even": "break_even", "learned": "learned"}
-_RIGHT = "never, timeout=<duration> such as timeout=10m, timeout=break_even or timeout=learned"
+_RIGHT = "never, timeout=<duration> such as timeout=10m, timeout=break_even, timeout=learned or profile=balanced"
+_PROFILE = "profile="
 _HOUR = 3600.0
 _DAY = 86400.0
 
@@ -36,6 +39,12 @@ class Policy:
     name: str
     timeout: float | Rule
     rules: PoolRules | None = None
+
+    def rules_at(self, restart: float) -> PoolRules | None:
+        """Its rules; those of a profile where a restart costs so much, a pool's own as they are."""
+        if self.rules is None or not self.name.startswith(_PROFILE):
+            return self.rules
+        return replace(self.rules, idle=replace(self.rules.idle, restart_cost=restart))
 
     @property
     def never(self) -> bool:
@@ -100,6 +109,9 @@ def policy_of(text: str) -> Policy:
     if text == "never":
         return Policy(name=text, timeout=math.inf)
     key, _, value = text.partition("=")
+    if text.startswith(_PROFILE) and value in PROFILES:
+        idle = replace(resolved(IdleRules(), value), instance_store="discard")
+        return Policy(name=text, timeout=idle.timeout, rules=PoolRules(profile=value, idle=idle))
     if key != "timeout":
         raise ValueError(f"{text!r} is not a policy; expected {_RIGHT}")
     if value in _RULES:
@@ -115,9 +127,12 @@ def policy_of(text: str) -> Policy:
 
 def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[float]:
     """How long each gap is let be; nothing is known ahead of time."""
-    if policy.rules is not None:
-        idle = policy.rules.idle
-        own = waits_of(replace(policy, rules=None), gaps, pool_rules.restart_seconds(idle))
+    if (rules := policy.rules_at(restart)) is not None:
+        idle, restart = rules.idle, pool_rules.restart_seconds(rules.idle)
+        if idle.timeout == "learned":
+            own = learned_waits(gaps, restart, fresh=pool_rules.fresh(idle))
+        else:
+            own = waits_of(replace(policy, rules=None), gaps, restart)
         return [pool_rules.in_all(idle, wait) for wait in own]
     if policy.timeout == "learned":
         return learned_waits(gaps, restart)

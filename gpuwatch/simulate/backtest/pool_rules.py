@@ -1,8 +1,8 @@
 """A pool's own rules on trial: what of them is played, and how long they let a node be.
 
 They are played at their harshest. Left out is what only keeps nodes and of which a recording knows nothing: floors,
-`requires`, `demand`, and the hours of the schedule's windows; their waits are trials of their own. A removal is played
-as a stop, so that a node that is needed again comes back and is tried again.
+`requires`, `demand`, `fresh_timeout`, and the hours of the schedule's windows; their waits are trials of their own. A
+removal is played as a stop, so that a node that is needed again comes back and is tried again.
 """
 
 import math
@@ -14,6 +14,7 @@ from gpuwatch.policies.idle import OLD_NODE_WAIT_SECONDS
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, UNMEASURED_SECONDS
 from gpuwatch.policies.profiles import Removal
+from gpuwatch.simulate.backtest.replay import Fresh
 
 
 def trials(rules: PoolRules) -> tuple[PoolRules, ...]:
@@ -29,6 +30,7 @@ def trials(rules: PoolRules) -> tuple[PoolRules, ...]:
         required_evidence=(),
         demand={},
         hints={},
+        fresh_timeout=None,
     )
     return tuple(PoolRules(warm_up=rules.warm_up, idle=replace(idle, timeout=after)) for after in waits(rules))
 
@@ -51,7 +53,9 @@ def owned_seconds(rules: PoolRules) -> float | None:
     ]
     if not owned:
         return None
+    first = fresh(idle)
     longest = max(in_all(idle, restart_seconds(idle) if isinstance(wait, str) else wait) for wait in waits(rules))
+    longest = longest if first is None else max(longest, first.pool)
     return max(0.0, min(owned) - longest)
 
 
@@ -63,8 +67,17 @@ def restart_seconds(idle: IdleRules) -> float:
 def in_all(idle: IdleRules, wait: float) -> float:
     """From turning idle to removal: a wait that is set comes before the notice, a learned one includes it."""
     if idle.timeout == "learned":
-        return max(MINIMUM_WAIT_SECONDS, wait - idle.grace_period) + idle.grace_period
+        grace = idle.unattended_grace_period  # nobody is at a recorded node
+        return max(MINIMUM_WAIT_SECONDS, wait - grace) + grace
     return wait + idle.grace_period
+
+
+def fresh(idle: IdleRules) -> Fresh | None:
+    """The waits of what a pool does not know yet; None: it need not."""
+    if idle.fresh_seconds is None:
+        return None
+    longest = max(idle.fresh_seconds, restart_seconds(idle))
+    return Fresh(pool=longest + idle.grace_period, node=longest)
 
 
 def least_seconds(idle: IdleRules) -> float:

@@ -32,6 +32,14 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fresh:
+    """Waits in all, notice included: of a pool that has not shown how it pauses, then of each node's first pause."""
+
+    pool: float
+    node: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """What gaps cost: idle rental, and restarts of so many seconds of rental each."""
 
@@ -85,12 +93,13 @@ def learned_waits(
     *,
     queued: Callable[[str, float], float | None] | None = None,
     hints: Callable[[str, float], Mapping[str, float]] | None = None,
+    fresh: Fresh | None = None,
 ) -> list[float]:
     """The wait that was over for each gap, infinite where it ended first; gaps of one node must not overlap.
 
     A node is asked about when its gap begins, in each bin of its age, when its wait is over, and every minute while
     work waits for it. `queued` says for how long work has waited at a time, None if no work waits; `hints` are numbers
-    that tell how soon a node may be needed.
+    that tell how soon a node may be needed. With `fresh`, what is not known yet waits so long.
     """
     history = GapHistory()
     waited = [float("inf")] * len(recorded)
@@ -103,6 +112,8 @@ def learned_waits(
         gap = recorded[number]
         if what == _ENDS:
             ended[number] = True
+            if _fixed(history, gap.node_id, fresh) is not None:
+                history = gaps.kept(history, at, (gap.node_id,))
             history = (gaps.needed if gap.needed else gaps.gone)(history, gap.node_id, at)
             continue
         if ended[number]:
@@ -116,8 +127,13 @@ def learned_waits(
         history = gaps.aged(history, at, history.open.keys() - {gap.node_id} if news or what == _BEGINS else (), news)
         asks = [when for edge in EDGES if (when := gap.begin + edge * restart) > at]
         if math.isinf(waited[number]):
-            answers, history = waits(history, at, (gap.node_id,), queued=queue is not None and queue < restart)
-            over = gap.begin + answers[gap.node_id].seconds
+            history = gaps.looked_at(history, at)
+            if (fixed := _fixed(history, gap.node_id, fresh)) is not None:
+                history = gaps.kept(history, at, (gap.node_id,))
+                over = gap.begin + fixed
+            else:
+                answers, history = waits(history, at, (gap.node_id,), queued=queue is not None and queue < restart)
+                over = gap.begin + answers[gap.node_id].seconds
             if over <= at:
                 waited[number] = at - gap.begin
                 history = gaps.reclaimed(history, gap.node_id, at)
@@ -126,3 +142,12 @@ def learned_waits(
         if asks:
             heapq.heappush(due, (min(asks), _ASKS, number))
     return waited
+
+
+def _fixed(history: GapHistory, node_id: str, fresh: Fresh | None) -> float | None:
+    """The wait of what is not known yet; None: it is known, or need not be."""
+    if fresh is None:
+        return None
+    if not gaps.known(history):
+        return fresh.pool
+    return None if node_id in history.habits else fresh.node

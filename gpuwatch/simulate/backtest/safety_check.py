@@ -57,7 +57,7 @@ def check(  # noqa: PLR0913  what a play is made of
     """Play one policy; `never` stops nothing and needs no play."""
     if policy.never:
         return Checked()
-    rules = _rules_of(policy, restart) if policy.rules is None else policy.rules
+    rules = policy.rules_at(restart) or _rules_of(policy, restart)
     horizon = history.horizon_seconds
     seconds = horizon if bounds.hours is None else min(horizon, bounds.hours * 3600)
     begun = clock.monotonic()
@@ -91,6 +91,7 @@ def _rules_of(policy: Policy, restart: float) -> PoolRules:
     """A policy that is a wait alone, as a pool that meets as much as it can."""
     idle = IdleRules(
         timeout=policy.timeout,
+        fresh_timeout=None,
         restart_cost=restart,
         grace_period=0.0,
         unattended_grace_period=0.0,

@@ -29,7 +29,8 @@ def policies_of(pool: str, rules: PoolRules) -> tuple[Policy, ...]:
 
 def record(result: Backtest, pool: str, rules: PoolRules, at: datetime, who: str) -> BacktestRecord:
     """What is kept of a backtest in which the pool's `policies_of` took part."""
-    lines = [line for line in result.lines if line.figures.policy.rules is not None]
+    own = policies_of(pool, rules)
+    lines = [line for line in result.lines if line.figures.policy in own]
     checked = [line.checked for line in lines if line.checked is not None]
     failures = list(_failures(lines))
     return BacktestRecord(

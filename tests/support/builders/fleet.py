@@ -30,14 +30,14 @@ from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.runtime.clock import Clock, ManualClock
 from tests.support.builders.promise import a_promise
 
-NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
-IDLE = IdleRules(timeout=1800.0, owner_grace_period=600.0, occupied="report", parked="report", stalled="report")
+NOW, HOUR = datetime(2026, 3, 2, 12, 0, tzinfo=UTC), 3600.0
+IDLE = resolved(IdleRules(timeout=1800.0, grace_period=600.0), "cautious", {"timeout", "grace_period"})
+IDLE = replace(IDLE, owner_grace_period=600.0)
 RULES = PoolRules(profile="cautious", warm_up=900.0, idle=IDLE)  # a test about other than idle nodes says what for
-HOUR = 3600.0
 
 
 def a_permit(clock: Clock | None = None, *, max_age: float = 5.0, leads: Callable[[], bool] = lambda: True) -> Permit:

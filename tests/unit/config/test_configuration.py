@@ -103,7 +103,8 @@ def test_a_variable_reaches_into_a_pool(file: Path) -> None:
     """Two underscores lead one step down, through the pool's name."""
     found = read(file, "pools: {training: {min_nodes: 4}}", {"GPUWATCH_POOLS__training__IDLE__TIMEOUT": "45m"})
 
-    assert found.pools == {"training": PoolRules(min_nodes=4, idle=IdleRules(timeout=2700.0))}
+    idle = IdleRules(timeout=2700.0, fresh_timeout=None, unattended_grace_period=600.0)
+    assert found.pools == {"training": PoolRules(min_nodes=4, idle=idle)}
 
 
 def test_a_pool_of_the_file_is_found_whatever_its_case(file: Path) -> None:

@@ -27,6 +27,7 @@ MONTH = 30 * 86400.0
 # Another value for each setting of the idle policy.
 OTHERS: dict[str, Any] = {
     "timeout": "learned",
+    "fresh_timeout": 900.0,
     "restart_cost": 300.0,
     "restart_usd": Decimal("0.01"),
     "demand": {"queue": "pending_jobs"},

@@ -179,8 +179,10 @@ def test_rounds_with_former_field_names_are_read_as_they_were(tmp_path: Path) ->
     seen = replace(an_observation(a_node("i-1")), ledger=LedgerView(snoozes=(snooze,)))
     idle = IdleRules(
         timeout=7200.0,
+        fresh_timeout=None,
         action="report",
         grace_period=1800.0,
+        unattended_grace_period=1800.0,
         required_evidence=("gpu",),
         max_snooze=36000.0,
         parked="report",
@@ -211,6 +213,9 @@ def test_rounds_with_former_field_names_are_read_as_they_were(tmp_path: Path) ->
 BEFORE = PoolRules(
     profile="cautious",
     idle=IdleRules(
+        timeout=1800.0,
+        fresh_timeout=None,
+        unattended_grace_period=600.0,
         owner_grace_period=600.0,
         occupied="report",
         parked="report",
@@ -264,6 +269,20 @@ def test_a_message_to_the_former_destination_terminals_went_to_the_wall(tmp_path
     ledger.close()
 
 
+def test_a_learned_wait_of_the_time_before_fresh_pools_had_no_fixed_one_and_no_short_grace(tmp_path: Path) -> None:
+    """As it was decided by then."""
+    idle = IdleRules(timeout="learned", fresh_timeout=None, grace_period=300.0, unattended_grace_period=300.0)
+    rulebook = Rulebook(pools={"default": PoolRules(idle=idle)})
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    number = ledger.record_round(an_observation(a_node("i-1")), (), rulebook=rulebook)
+    ledger.close()
+    rewrite(tmp_path / "ledger.db", before_fresh_pools, codec=3)
+    ledger = Ledger.open(tmp_path / "ledger.db")
+
+    assert ledger.round(number).rulebook == rulebook
+    ledger.close()
+
+
 def test_present_rules_are_read_as_they_are(tmp_path: Path) -> None:
     """With their profile, and without a pool that nobody wrote."""
     rulebook = Rulebook(pools={"batch": PoolRules(profile="eager", idle=IdleRules(occupied="terminate"))})
@@ -276,6 +295,7 @@ def test_present_rules_are_read_as_they_are(tmp_path: Path) -> None:
 
 
 NEWER = frozenset({"profiles", "profile", "occupied", "occupied_timeout", "owner_grace_period"})
+NEWER |= {"fresh_timeout", "unattended_grace_period"}
 FORMER_NAMES = {
     "snoozes": "keeps",
     "require_notification": "require_told",
@@ -323,6 +343,14 @@ def former(content: object) -> object:
     if isinstance(content, list):
         return [former(each) for each in content]
     return "tell" if content == "report" else content
+
+
+def before_fresh_pools(content: object) -> object:
+    """The content of the time before them; profiles were there."""
+    if isinstance(content, dict):
+        keys = content.keys() - {"fresh_timeout", "unattended_grace_period"}
+        return {key: before_fresh_pools(content[key]) for key in content if key in keys}
+    return [before_fresh_pools(each) for each in content] if isinstance(content, list) else content
 
 
 def without_profiles(content: object) -> object:

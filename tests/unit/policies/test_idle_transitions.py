@@ -103,10 +103,10 @@ def test_no_removal_before_the_promised_time_or_the_grace_of_the_state(
     node = a_node(state=state, held=held)
 
     if the_step(an_observation(node, notices=(notice,))).verb in REMOVALS:
-        assert age >= max(grace, idle.grace_seconds(node, BALANCED))
+        assert age >= max(grace, idle.grace_seconds(node, an_observation(), BALANCED))
         assert state in REMOVABLE
         assert held + 8.0 >= age, "its state has held since the notice"
-        assert held >= (BALANCED.timeout if state is State.IDLE else 16 * HOUR)  # type: ignore[operator]  # a time
+        assert held >= (1800.0 if state is State.IDLE else 16 * HOUR)
 
 
 def test_neither_age_nor_window_hastens_somebodys_node() -> None:

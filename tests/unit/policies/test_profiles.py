@@ -33,8 +33,8 @@ def test_balanced_leaves_somebodys_machine_alone_for_twenty_hours() -> None:
     """Left at 18:00 it is untouched the next morning; the notice comes at 10:00, the stop at 14:00, within a day."""
     found = resolved(IdleRules(), "balanced")
 
-    assert (found.timeout, found.grace_period) == (30 * MINUTE, 10 * MINUTE)
-    assert found.unattended_grace_period == 10 * MINUTE
+    assert (found.timeout, found.fresh_timeout) == ("learned", 30 * MINUTE)
+    assert (found.grace_period, found.unattended_grace_period) == (10 * MINUTE, MINUTE)
     for state in OWNED:
         assert (getattr(found, state), getattr(found, f"{state}_timeout")) == ("stop", 16 * HOUR)
     assert found.owner_grace_period == 4 * HOUR
@@ -44,8 +44,8 @@ def test_eager_finds_what_was_left_behind_in_two_and_a_half_hours() -> None:
     """For batch pools, where nobody comes back."""
     found = resolved(IdleRules(), "eager")
 
-    assert (found.timeout, found.grace_period) == (20 * MINUTE, 10 * MINUTE)
-    assert found.unattended_grace_period == 10 * MINUTE
+    assert (found.timeout, found.fresh_timeout) == ("learned", 20 * MINUTE)
+    assert (found.grace_period, found.unattended_grace_period) == (10 * MINUTE, MINUTE)
     for state in OWNED:
         assert (getattr(found, state), getattr(found, f"{state}_timeout")) == ("stop", 2 * HOUR)
     assert found.owner_grace_period == 30 * MINUTE
@@ -116,3 +116,18 @@ def test_resolving_once_more_changes_nothing(profile: ProfileName, written: set[
     once = resolved(replace(IdleRules(), timeout=7 * HOUR, grace_period=5 * HOUR), profile, written)
 
     assert resolved(once, profile, written) == once
+
+
+def test_the_profiles_short_grace_goes_with_its_own_wait_and_grace_only() -> None:
+    """Who writes a time, a rule or a grace gets that for every node, and no fixed wait before it."""
+    for timeout in (900.0, "break_even", "learned"):
+        found = resolved(IdleRules(timeout=timeout), "balanced", {"timeout"})
+        assert (found.timeout, found.fresh_timeout) == (timeout, None)
+        assert found.unattended_grace_period == found.grace_period == 10 * MINUTE
+
+    longer = resolved(IdleRules(grace_period=HOUR), "balanced", {"grace_period"})
+    assert (longer.timeout, longer.unattended_grace_period) == ("learned", HOUR)
+    slower = resolved(IdleRules(fresh_timeout=HOUR), "eager", {"fresh_timeout"})
+    assert (slower.timeout, slower.fresh_timeout, slower.unattended_grace_period) == ("learned", HOUR, MINUTE)
+    both = resolved(IdleRules(timeout="learned", fresh_timeout=HOUR), "balanced", {"timeout", "fresh_timeout"})
+    assert both.fresh_timeout == HOUR

@@ -21,7 +21,7 @@ from gpuwatch.policies.scaling import Metric, ScalingRules
 from gpuwatch.policies.schedule import Window, coming
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_notice, an_observation
 
-IDLE = IdleRules(timeout="break_even", restart_cost=600.0, grace_period=300.0)
+IDLE = IdleRules(timeout="break_even", fresh_timeout=None, restart_cost=600.0, grace_period=300.0)
 OFFICE = Window(hours="12:08-18:00", min_nodes=2)  # NOW is 12:00
 MINUTE = 60.0
 JOBS = {"jobs": "sum(slurm_queue_pending)"}

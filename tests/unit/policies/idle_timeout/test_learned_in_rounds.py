@@ -12,7 +12,7 @@ from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import RULES, Desk, a_node, a_notice, an_observation
 
-LEARNED = IdleRules(timeout="learned", restart_cost=600.0, grace_period=60.0)
+LEARNED = IdleRules(timeout="learned", fresh_timeout=None, restart_cost=600.0, grace_period=60.0)
 FREE = Limits(max_stops_per_round=99, max_stops_per_hour=999, max_stops_per_hour_ratio=1.0, mass_idleness_nodes=999)
 
 
@@ -94,7 +94,7 @@ def test_silence_is_no_gap_and_no_end_of_one() -> None:
     done = desk.round()
 
     assert done.observation.waits == {}
-    assert desk.ledger.gaps() == {}
+    assert desk.ledger.gaps()["default"].open == {}
     assert all(review.step.verb is not Verb.STOP for review in done.reviews)
 
 
@@ -117,12 +117,12 @@ def test_where_nobody_is_there_to_be_told_the_grace_is_as_short_as_the_pool_says
     rules = replace(RULES.idle, grace_period=600.0, unattended_grace_period=0.0)
     node = replace(a_node("i-1"), owner=None)
 
-    assert idle.grace_seconds(at(node, nobody()), rules) == 0.0
-    assert idle.grace_seconds(at(node, nobody(observed=7200.0)), rules) == 600.0
-    assert idle.grace_seconds(at(node, nobody(says=State.UNKNOWN)), rules) == 600.0
-    assert idle.grace_seconds(at(node), rules) == 600.0
-    assert idle.grace_seconds(replace(at(node, nobody()), owner="alice"), rules) == 600.0
-    assert idle.grace_seconds(replace(at(node, nobody()), state=NodeState.STOPPED), rules) == 600.0
+    assert idle.grace_seconds(at(node, nobody()), an_observation(), rules) == 0.0
+    assert idle.grace_seconds(at(node, nobody(observed=7200.0)), an_observation(), rules) == 600.0
+    assert idle.grace_seconds(at(node, nobody(says=State.UNKNOWN)), an_observation(), rules) == 600.0
+    assert idle.grace_seconds(at(node), an_observation(), rules) == 600.0
+    assert idle.grace_seconds(replace(at(node, nobody()), owner="alice"), an_observation(), rules) == 600.0
+    assert idle.grace_seconds(replace(at(node, nobody()), state=NodeState.STOPPED), an_observation(), rules) == 600.0
 
 
 def test_whoever_logs_in_after_a_notice_without_grace_gets_the_whole_grace_from_it_on() -> None:

@@ -136,7 +136,7 @@ def test_failed_starts_of_the_last_hour_make_every_kind_of_wait_longer() -> None
     assert found.restarts.failed == 2
     observation = replace(an_observation(a_node()), restarts={"default": found.restarts})
     assert wait_seconds(a_node(), observation, IdleRules(timeout="break_even")) == 1200.0
-    learned = replace(MEASURED, idle=IdleRules(timeout="learned"))
+    learned = replace(MEASURED, idle=IdleRules(timeout="learned", fresh_timeout=None))
     waits = timed(an_observation(a_node(held=1.0), recent=recent), "default", learned, GapHistory()).waits
     assert waits["i-1"].seconds == 1200.0
 

@@ -257,8 +257,8 @@ def test_what_is_not_idle_is_the_very_same_value_again() -> None:
 def test_whatever_the_cloud_does_no_property_is_broken(after: float | str) -> None:
     """Throttles, lost answers, no capacity, slow stops and blind spells: the stops come later, and none is wrong."""
     turns = [[(1500.0 + 100 * number, 700.0)] * 12 for number in range(6)]
-    idle = IdleRules(timeout=after, grace_period=0.0, parked_timeout=14400.0, instance_store="discard")  # type: ignore[arg-type]
-    idle = replace(idle, owner_grace_period=0.0)
+    idle = IdleRules(timeout=after, fresh_timeout=None, grace_period=0.0, parked_timeout=14400.0)  # type: ignore[arg-type]
+    idle = replace(idle, instance_store="discard", owner_grace_period=0.0)
     clouds: list[FaultyCloud] = []
 
     def broken(cloud: Cloud, clock: object) -> Cloud:

@@ -133,6 +133,7 @@ def test_the_rules_are_played_at_their_harshest() -> None:
             action="stop",
             parked="stop",
             stalled="report",
+            fresh_timeout=None,
             instance_store="discard",
             grace_period=300.0,
             max_age=86400.0,
@@ -186,8 +187,8 @@ def test_the_witness_knows_the_shortest_idleness_before_a_stop(rules: dict[str, 
     ("rules", "wait", "seconds"),
     [
         ({"timeout": 1800.0, "grace_period": 600.0}, 1800.0, 2400.0),
-        ({"timeout": "learned", "grace_period": 600.0}, 700.0, 700.0),
-        ({"timeout": "learned", "grace_period": 600.0}, 200.0, 660.0),
+        ({"timeout": "learned", "unattended_grace_period": 600.0}, 700.0, 700.0),
+        ({"timeout": "learned", "unattended_grace_period": 600.0}, 200.0, 660.0),
     ],
     ids=str,
 )

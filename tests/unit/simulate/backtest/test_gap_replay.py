@@ -196,7 +196,14 @@ def test_churn_counts_the_stops_of_a_node_within_any_day() -> None:
 
 @pytest.mark.parametrize(
     ("text", "after"),
-    [("never", math.inf), ("timeout=90s", 90.0), ("timeout=1h30m", 5400.0), ("timeout=break_even", "break_even")],
+    [
+        ("never", math.inf),
+        ("timeout=90s", 90.0),
+        ("timeout=1h30m", 5400.0),
+        ("timeout=break_even", "break_even"),
+        ("profile=cautious", 7200.0),
+        ("profile=balanced", "learned"),
+    ],
 )
 def test_a_policy_is_told_by_its_name(text: str, after: float | str) -> None:
     """`never`, a duration, or a rule."""
@@ -204,7 +211,18 @@ def test_a_policy_is_told_by_its_name(text: str, after: float | str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["always", "after", "timeout=", "timeout=soon", "timeout=0", "timeout=-5m", "timeout=nan", "wait=5m"]
+    "text",
+    [
+        "always",
+        "profile=bold",
+        "after",
+        "timeout=",
+        "timeout=soon",
+        "timeout=0",
+        "timeout=-5m",
+        "timeout=nan",
+        "wait=5m",
+    ],
 )
 def test_what_is_no_policy_is_refused_with_what_would_be_right(text: str) -> None:
     """The error holds the value and every right form."""
@@ -238,3 +256,35 @@ def test_live_no_stop_is_sooner_than_its_wait(trace: dict[str, list[tuple[int, i
     live = live_waits(history.gaps, waits, 0.0, learned=True)
 
     assert all(after >= before for before, after in zip(waits, live, strict=True))
+
+
+def spans_of(days: int) -> list[tuple[int, int]]:
+    """A node's work: all day but for three hours at noon, and three in the evening."""
+    shifts = ((0, 12), (15, 18), (21, 24))
+    return [((day * 24 + begin) * 3600, (day * 24 + end) * 3600) for day in range(days) for begin, end in shifts]
+
+
+def daily(days: int, *names: str) -> History:
+    """Nodes that all work so."""
+    return of_intervals({name: spans_of(days) for name in names})
+
+
+def test_a_profile_is_played_with_its_fixed_waits_until_the_pool_is_known() -> None:
+    """40 minutes in the first week and 30 in a node's first pause; then what the pauses of three hours taught."""
+    history = daily(30, "a", "b")
+    waits = waits_of(policy_of("profile=balanced"), history.gaps, 600.0)
+    began = [gap.begin for gap in history.gaps]
+
+    assert {wait for wait, at in zip(waits, began, strict=True) if at < 6 * 86400} == {2400.0}
+    assert {wait for wait, at in zip(waits, began, strict=True) if at > 20 * 86400} == {120.0}
+    spans = {name: spans_of(30) for name in ("a", "b")} | {"new": [(20 * 86400, 20 * 86400 + 3600)]}
+    new = next(number for number, gap in enumerate(of_intervals(spans).gaps) if gap.node_id == "new")
+    assert waits_of(policy_of("profile=balanced"), of_intervals(spans).gaps, 600.0)[new] == 1800.0
+
+
+def test_a_profile_takes_the_restart_that_is_compared_by() -> None:
+    """No fixed wait of a pool that is not known yet is shorter than a restart."""
+    history = daily(2, "a")
+
+    assert set(waits_of(policy_of("profile=balanced"), history.gaps, 3600.0)) == {4200.0}
+    assert set(waits_of(policy_of("profile=cautious"), history.gaps, 3600.0)) == {9000.0}
