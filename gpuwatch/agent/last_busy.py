@@ -17,7 +17,7 @@ from functools import cache
 
 from gpuwatch.agent.activity import ActivityRules, Memory
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, State, WorkOwner
+from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, PodVerdict, State, WorkOwner
 
 MOST = 16
 KEPT_SECONDS = 7 * 86400.0
@@ -113,6 +113,11 @@ def named(gpu: GpuVerdict) -> GpuVerdict:
     """The same for a GPU."""
     activity = with_settings(gpu.activity)
     return gpu if activity is gpu.activity else replace(gpu, activity=activity)
+
+
+def named_pods(pods: Iterable[PodVerdict], instead: Activity | None) -> tuple[PodVerdict, ...]:
+    """The same for pods; `instead` is the activity of all of them where nothing can be believed."""
+    return tuple(replace(pod, activity=instead or with_settings(pod.activity)) for pod in pods)
 
 
 def remember(known: tuple[Kept, ...], before: Memory, after: Memory, rules: ActivityRules) -> tuple[Kept, ...]:

@@ -38,7 +38,12 @@ def assembled(settings: AgentSettings, clock: Clock, *, node_id: str, health: He
     """The parts for these settings."""
     real = settings.reads_this_host  # other sources report processes of another host
     host = HostSignals(
-        settings.evidence, clock, own_processes=real, workloads=settings.workloads, services=settings.services
+        settings.evidence,
+        clock,
+        own_processes=real,
+        workloads=settings.workloads,
+        services=settings.services,
+        gpu_pods=lambda: users.gpu_pods(),  # noqa: PLW0108  made below
     )
     core = AgentCore(
         node_id=node_id,
@@ -54,6 +59,7 @@ def assembled(settings: AgentSettings, clock: Clock, *, node_id: str, health: He
         local_disks=host.local_disks,
         cpu_utilization=host.cpu_utilization,
         pods=lambda: users.pods(),  # noqa: PLW0108  made below
+        pod_looks=host.pods,
     )
     users = Attribution(settings.attribution, clock, lambda: core.snapshot(clock.monotonic()))
 

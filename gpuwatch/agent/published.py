@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import cached_property
 
 from gpuwatch.agent.activity import Memory
+from gpuwatch.agent.activity.pods import PodTracks
 from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import Kept
 from gpuwatch.model.fleet import Evidence, GpuUse, LocalDisks, NodeVerdict
@@ -64,6 +65,7 @@ class Published:
     downs: tuple[GpuDown, ...] = ()
     active_seconds: Mapping[str, float] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
+    pods: PodTracks = field(default_factory=PodTracks)
     trouble: Trouble | None = None
     down_cause: DownCause = DownCause.ERROR  # of what a broken cycle did not read
     statistics: Statistics = field(default_factory=Statistics)

@@ -16,9 +16,10 @@ from enum import StrEnum
 
 from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules, Sample, fold
+from gpuwatch.agent.activity.pods import PodLook, fold_pods
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
-from gpuwatch.agent.last_busy import named, remember, shown, with_owners, with_settings
+from gpuwatch.agent.last_busy import named, named_pods, remember, shown, with_owners, with_settings
 from gpuwatch.agent.published import OutOfOrderError, Published, Snapshot, Trouble, implausible_values
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.cloud_notice import CloudNotice
@@ -61,6 +62,7 @@ class AgentCore:
         local_disks: Callable[[float], LocalDisks | None] = lambda _: None,
         cpu_utilization: Callable[[float], float | None] = lambda _: None,
         pods: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
+        pod_looks: Callable[[float], Mapping[str, PodLook]] = lambda _: {},
     ) -> None:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
@@ -82,7 +84,7 @@ class AgentCore:
         self._blind = blind
         self._local_disks = local_disks
         self._cpu_utilization = cpu_utilization
-        self._pods = pods
+        self._pods, self._pod_looks = pods, pod_looks
         self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
         self._cycle: Cycle | None = None
         self._read: dict[str, GpuReading | GpuDown] = {}
@@ -324,6 +326,7 @@ class AgentCore:
             downs=downs,
             active_seconds=self._integrate(before, readings, ended),
             memory=memory,
+            pods=fold_pods(before.pods, before.memory, sample, self._pod_looks(judged), self._rules),
             trouble=trouble,
             down_cause=cause,
             statistics=statistics,
@@ -392,4 +395,5 @@ class AgentCore:
             local_disks=published.local_disks if doubt is None else None,
             cpu_utilization_ratio=published.cpu_utilization_ratio if doubt is None else None,
             cloud_notices=self.cloud_notices(),
+            pods=named_pods(published.pods.verdicts, None if doubt is None else activity),
         )

@@ -24,7 +24,7 @@ from gpuwatch.policies import idle_pods_obstacles as obstacles
 from gpuwatch.policies.idle_pods import GPUS, HOW, PODS, WorkloadStep
 from gpuwatch.policies.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.pod_use import WITHOUT_USE
-from gpuwatch.policies.workload_use import WorkloadUse
+from gpuwatch.policies.workload_use import WorkloadUse, at_work
 
 _HOUR = timedelta(hours=1)
 _BEYOND = 1e9  # every limit
@@ -201,7 +201,7 @@ def _age(node: Node, observation: Observation) -> float:
 
 def _busy(case: WorkloadCase) -> Finding:
     """Refuses a workload unless each of its GPU pods is without use. One busy pod keeps all of it (P2)."""
-    works = [each for each in case.use.pods if each.state not in WITHOUT_USE]
+    works = [each for each in case.use.pods if each.state not in WITHOUT_USE or at_work(each)]
     if not works and case.use.state in WITHOUT_USE:
         return allow(f"Its pods are {case.use.state.value}.")
     return refuse("Not each of its pods is without use.", "Its idleness.")

@@ -95,10 +95,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUse:
-    """How much one GPU did lately, for scaling and right-sizing: means over the last `over_seconds`; None is unknown.
-
-    Never a ground for removal: that is the activity's part.
-    """
+    """How much one GPU did lately: means over the last `over_seconds`; None is unknown. No ground for a removal."""
 
     over_seconds: float
     utilization_ratio: float | None = None
@@ -121,6 +118,15 @@ class GpuVerdict:
     def key(self) -> tuple[str, str | None]:
         """The labels `uuid` and `gpu`."""
         return gpu_key(self.uuid, self.index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodVerdict:
+    """What a pod with GPUs does besides them, by its own processes and control group; `name`: `namespace/name`."""
+
+    uid: str
+    activity: Activity  # busy, idle or unknown
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +156,7 @@ class NodeVerdict:
     blind: tuple[str, ...] = ()
     cpu_utilization_ratio: float | None = None
     cloud_notices: tuple[CloudNotice, ...] | None = None
+    pods: tuple[PodVerdict, ...] = ()  # those with GPUs of which the agent can tell it from the host's other work
 
 
 VERDICT_SCHEMA = 1

@@ -10,7 +10,7 @@ from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import State
 from gpuwatch.model.kubernetes import ENDING_ACTIONS, IDLE_ACTION, Pod
 from gpuwatch.policies.idle_pods_settings import IdlePodRules
-from gpuwatch.policies.workload_use import WorkloadUse
+from gpuwatch.policies.workload_use import WorkloadUse, at_work, in_doubt
 
 # What each kind can be asked. `delete` of a Job's pods restarts them, for a Job makes them again.
 ACTIONS: Mapping[str, frozenset[str]] = {
@@ -21,6 +21,7 @@ ACTIONS: Mapping[str, frozenset[str]] = {
     "Job": frozenset({"stop", "delete"}),
     "Pod": frozenset({"delete"}),
 }
+_BUSY = frozenset({State.BUSY, State.OCCUPIED})
 _NAMED = 3  # pods in a sentence
 
 
@@ -32,14 +33,21 @@ def not_known(use: WorkloadUse, observation: Observation) -> str | None:
         return f"Its pods are not known: {why}"
     if use.others:
         return f"The use of some of its pods is not known: {_listed(use.others)}."
-    unknown = tuple(each.pod for each in use.pods if each.state is State.UNKNOWN)
-    return f"What {_listed(unknown)} does is not known." if unknown else None
+    unknown = tuple(each for each in use.pods if in_doubt(each))
+    if not unknown:
+        return None
+    why = next((f": {each.work.doubt}." for each in unknown if each.work is not None and each.work.doubt), ".")
+    return f"What {_listed(tuple(each.pod for each in unknown))} does is not known{why}"
 
 
 def working(use: WorkloadUse) -> str | None:
     """Which of its pods work. One is enough."""
-    busy = tuple(each.pod for each in use.pods if each.state in {State.BUSY, State.OCCUPIED})
-    return f"It works: {_listed(busy)}." if busy else None
+    busy = tuple(each for each in use.pods if at_work(each))
+    if not busy:
+        return None
+    signs = {sign.name for each in busy if each.work is not None for sign in each.work.evidence}
+    by = f" ({', '.join(sorted(signs))})" if signs and not any(each.state in _BUSY for each in busy) else ""
+    return f"It works: {_listed(tuple(each.pod for each in busy))}{by}."
 
 
 def too_soon(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:

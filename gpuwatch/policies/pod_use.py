@@ -8,7 +8,8 @@ Rules, all of them:
    nobody knows which of both it is.
 3. Else one stalled makes it stalled, else one parked makes it parked; a pod is idle if each of its GPUs is.
 4. It has been so for as long as the GPU that began last, and never for longer than the pod exists.
-5. It costs the part of its node's price that its GPUs are of the node's (`KubernetesNode.shared_gpus`).
+5. What it does besides its GPUs is what the agent says of it by itself (`NodeVerdict.pods`), where it says anything.
+6. It costs the part of its node's price that its GPUs are of the node's (`KubernetesNode.shared_gpus`).
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import GpuVerdict, Node, State
+from gpuwatch.model.fleet import Activity, GpuVerdict, Node, State
 from gpuwatch.model.kubernetes import Pod, PodPhase
 
 # What is worth a word: shorter rests are part of work.
@@ -35,6 +36,12 @@ class PodUse:
     state: State
     held_seconds: float = 0.0
     usd_per_hour: Decimal | None = None
+
+    @property
+    def work(self) -> Activity | None:
+        """Rule 5: busy, idle or unknown; None: its agent cannot tell it from the machine's other work."""
+        pods = () if self.node.verdict is None else self.node.verdict.pods
+        return next((each.activity for each in pods if each.uid == self.pod.uid), None)
 
     @property
     def unused(self) -> bool:
@@ -87,7 +94,7 @@ def _together(gpus: list[GpuVerdict]) -> State:
 
 
 def _cost(observation: Observation, node: Node, pod: Pod) -> Decimal | None:
-    """Rule 5; None without a price, or where it is not known how many GPUs the node has."""
+    """Rule 6; None without a price, or where it is not known how many GPUs the node has."""
     price = observation.price(node)
     shared = 0.0 if node.kubernetes is None else node.kubernetes.shared_gpus(node.gpu_count)
     if price is None or not shared:

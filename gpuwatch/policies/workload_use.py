@@ -7,8 +7,11 @@ Rules, all of them:
    machine that gpuwatch does not watch. A pod without GPUs does, too: what it does is not known.
 3. Else it is stalled or parked if one of its pods is, and idle if each of them is, for as long as the one that began
    last.
-4. A GPU shows nothing of work on the processor. A pod counts as unused for no longer than its machine's own signals
-   (people, processors, disks, network, …) have been quiet, for whatever pod.
+4. A GPU shows nothing of work on the processor. A pod counts as unused for no longer than it has been quiet by itself,
+   as its agent says (processors, disks, network, people at its terminals). If that is busy, the workload is; if it is
+   unknown, nobody knows what the workload does.
+5. Where the agent cannot tell the pods of a machine apart, a pod counts as unused for no longer than the machine's own
+   signals have been quiet, for whatever pod.
 """
 
 import re
@@ -24,6 +27,7 @@ from gpuwatch.policies.pod_use import WITHOUT_USE, PodUse, uses
 
 _OF_A_GPU = re.compile(r"gpu[^.]*\..+|stalled")
 _AT_WORK = frozenset({State.BUSY, State.UNKNOWN})
+_BUSY = frozenset({State.BUSY, State.OCCUPIED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +83,26 @@ def workloads(observation: Observation) -> tuple[WorkloadUse, ...]:
     return tuple(sorted(found, key=lambda each: each.id))
 
 
+def quiet_for(use: PodUse, now: datetime) -> float:
+    """Rules 4 and 5: for how long a pod is known to do nothing besides its GPUs."""
+    work = use.work
+    if work is None:
+        return quiet_seconds(use.node, now)
+    return work.held_seconds if work.state is State.IDLE else 0.0
+
+
+def at_work(use: PodUse) -> bool:
+    """Whether a pod works: on a GPU, or besides it."""
+    return use.state in _BUSY or (use.work is not None and use.work.state is State.BUSY)
+
+
+def in_doubt(use: PodUse) -> bool:
+    """Whether nobody knows what a pod does, on its GPUs or besides them."""
+    return use.state is State.UNKNOWN or (use.work is not None and use.work.state is State.UNKNOWN)
+
+
 def quiet_seconds(node: Node, now: datetime) -> float:
-    """Rule 4: for how long each signal of the machine, other than its GPUs, is known to be quiet."""
+    """Rule 5: for how long each signal of the machine, other than its GPUs, is known to be quiet."""
     verdict = node.verdict
     if verdict is None:
         return 0.0
@@ -102,15 +124,15 @@ def _work_of_host(node: Node) -> Iterator[float]:
 
 
 def _together(cluster: str, pods: list[PodUse], others: list[Pod], now: datetime) -> WorkloadUse:
-    """Rules 2 and 3."""
+    """Rules 2 to 4."""
     pods.sort(key=lambda each: (str(each.pod), each.pod.uid))
     first = pods[0].pod.workload
     pools = tuple(sorted({each.node.pool for each in pods}))
     costs = [each.usd_per_hour for each in pods]
-    state = _state({each.state for each in pods}, others)
+    state = _state(pods, others)
     held = 0.0
     if state in WITHOUT_USE:
-        held = min(min(each.held_seconds, quiet_seconds(each.node, now)) for each in pods)
+        held = min(min(each.held_seconds, quiet_for(each, now)) for each in pods)
     return WorkloadUse(
         id=workload_id(cluster, first),
         workload=first,
@@ -124,10 +146,11 @@ def _together(cluster: str, pods: list[PodUse], others: list[Pod], now: datetime
     )
 
 
-def _state(states: set[State], others: list[Pod]) -> State:
+def _state(pods: list[PodUse], others: list[Pod]) -> State:
     """Of all pods together."""
-    if State.BUSY in states or State.OCCUPIED in states:
+    if any(map(at_work, pods)):
         return State.BUSY
-    if others or State.UNKNOWN in states:
+    if others or any(map(in_doubt, pods)):
         return State.UNKNOWN
+    states = {each.state for each in pods}
     return next(each for each in WITHOUT_USE if each in states)

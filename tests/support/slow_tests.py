@@ -4,6 +4,7 @@
 SLOW = frozenset(
     [
         "agent/activity/test_rest_power",
+        "agent/activity/test_pods",
         "agent/attribution/test_process_owner",
         "agent/activity/test_amd",
         "agent/devices/amd/test_amd_processes",
@@ -16,6 +17,8 @@ SLOW = frozenset(
         "agent/evidence/test_connection_bytes",
         "agent/evidence/test_jupyter",
         "agent/evidence/test_model_servers",
+        "agent/evidence/test_pods",
+        "agent/evidence/test_pods_in_verdict",
         "agent/evidence/test_slurm_and_command",
         "agent/evidence/test_tcp_listeners",
         "agent/evidence/test_watcher",

@@ -21,17 +21,9 @@ _ORDER = (State.BUSY, State.UNKNOWN, State.STALLED, State.PARKED, State.OCCUPIED
 
 def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
     """The memory after one more sample. Cost: O(GPUs and their processes)."""
-    gap = 0.0 if memory.monotonic_seconds is None else sample.monotonic_seconds - memory.monotonic_seconds
-    if memory.monotonic_seconds is not None and gap <= 0:
+    if memory.monotonic_seconds is not None and sample.monotonic_seconds <= memory.monotonic_seconds:
         return memory
-    jump = 0.0
-    if memory.at is not None:
-        jump = abs((sample.at - memory.at).total_seconds() - gap)
-    doubt = sample.doubt
-    if jump > _CLOCK_TOLERANCE_SECONDS:
-        doubt = doubt or f"the wall clock jumped by {jump:.0f} s against the monotonic clock"
-        gap = max(gap, jump)
-
+    gap, doubt = elapsed(memory, sample)
     gpus: dict[str, GpuMemory] = {}
     read: list[tuple[GpuReading, Judgement]] = []
     for reading in sample.readings:
@@ -56,9 +48,19 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
 
     host = _of_spinning(sample, read) if not unseen else sample.host
     judged = [judgement for _, judgement in read] + unseen
-    judged += [_judge_host(entry) for entry in host if entry.says is not State.IDLE]
-    node = _advance(memory.node, _listing(_combine(judged, doubt), host), sample.at, gap, rules)
+    judged += [host_judgement(entry) for entry in host if entry.says is not State.IDLE]
+    node = advance(memory.node, _listing(combined(judged, doubt), host), sample.at, gap, rules)
     return Memory(at=sample.at, monotonic_seconds=sample.monotonic_seconds, node=node, by_uuid=gpus)
+
+
+def elapsed(memory: Memory, sample: Sample) -> tuple[float, str | None]:
+    """Seconds since the last sample, and why all of this one is in doubt: nothing was read, or a clock jumped."""
+    gap = 0.0 if memory.monotonic_seconds is None else sample.monotonic_seconds - memory.monotonic_seconds
+    jump = 0.0 if memory.at is None else abs((sample.at - memory.at).total_seconds() - gap)
+    if jump <= _CLOCK_TOLERANCE_SECONDS:
+        return gap, sample.doubt
+    jumped = f"the wall clock jumped by {jump:.0f} s against the monotonic clock"
+    return max(gap, jump), sample.doubt or jumped
 
 
 def _fold_gpu(
@@ -83,7 +85,7 @@ def _fold_gpu(
     power = mean_power if mean_power is not None else reading.power_watts
     return GpuMemory(
         index=reading.info.index,
-        track=_advance(known.track, judgement, sample.at, gap, rules),
+        track=advance(known.track, judgement, sample.at, gap, rules),
         energy_joules=reading.energy_joules_total,
         energy_at_seconds=now,
         stall_seconds=stall_seconds,
@@ -100,7 +102,7 @@ def _fold_missing(
     return replace(
         known,
         index=index,
-        track=_advance(known.track, judgement, sample.at, gap, rules),
+        track=advance(known.track, judgement, sample.at, gap, rules),
         stall_seconds=0.0,
         rest=replace(known.rest, stretch=None),
         holders=replace(known.holders, looked_seconds=None),
@@ -149,13 +151,13 @@ def _of_spinning(sample: Sample, read: list[tuple[GpuReading, Judgement]]) -> tu
     )
 
 
-def _judge_host(entry: Evidence) -> Judgement:
+def host_judgement(entry: Evidence) -> Judgement:
     """A signal of the host that does not say idle."""
     doubt = f"{entry.name}: {entry.note or 'it could not be seen'}" if entry.says is State.UNKNOWN else None
     return Judgement(state=entry.says, evidence=(entry,), doubt=doubt)
 
 
-def _combine(judged: list[Judgement], doubt: str | None) -> Judgement:
+def combined(judged: list[Judgement], doubt: str | None) -> Judgement:
     """The node's state: the first of the order that any of its parts has."""
     if not judged:
         return Judgement(state=State.UNKNOWN, doubt=doubt or "no GPU is listed")
@@ -177,7 +179,7 @@ def _listing(node: Judgement, host: tuple[Evidence, ...]) -> Judgement:
     )
 
 
-def _advance(track: Track, judgement: Judgement, at: datetime, gap: float, rules: ActivityRules) -> Track:
+def advance(track: Track, judgement: Judgement, at: datetime, gap: float, rules: ActivityRules) -> Track:
     """Rule 4: let time count, stop or start again."""
     state, evidence = judgement.state, judgement.evidence
     doubt_seconds = track.doubt_seconds

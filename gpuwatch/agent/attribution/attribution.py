@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from gpuwatch.agent.attribution.devices import Node, Part, device_minors, is_numbered
@@ -27,6 +28,7 @@ _LIST_SECONDS = 30.0  # from one list of the kubelet to the next, unless a new p
 _LIST_VALID_SECONDS = 90.0  # the names stay while a kubelet restarts
 _MOST_PROCESSES = 1024
 _MOST_PODS = 64  # of one GPU: more than its parts, and than anybody slices its time
+_LOOKS_BETWEEN = 5  # a pod that is made again under its name has another uid
 _PARTS = 3  # no name and no uid may have a _ in it
 
 
@@ -39,6 +41,7 @@ class View:
     workloads: Mapping[int, Workload] = field(default_factory=dict)
     held: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     dead: frozenset[int] | None = None
+    gpu_pods: Mapping[str, str | None] = field(default_factory=dict)  # `namespace/name` by uid, None where not known
 
 
 class Attribution:
@@ -86,6 +89,11 @@ class Attribution:
             for gpu, workloads in held.items()
         }
 
+    def gpu_pods(self) -> Mapping[str, str | None] | None:
+        """The pods that were given GPUs, or hold them: `namespace/name` by uid; None: it is not known."""
+        view = self.view()
+        return None if view is None else view.gpu_pods
+
     def refresh(self) -> None:
         """Read the processes and pods once."""
         snapshot, now = self._snapshot(), self._clock.monotonic()
@@ -105,13 +113,23 @@ class Attribution:
         allocations = self._pods.allocations(frozenset(pod_uids.values()))
         grants = granted(allocations, self._node(snapshot, allocations))
         sure = {pid: uid for pid, uid in pod_uids.items() if uid in names or uid in self._pods.covers}
+        held = holders(grants)
         self._view = View(
             monotonic_seconds=now,
+            gpu_pods=self._gpu_pods(frozenset(pod_uids.values()), names, held),
             owners=owners,
             workloads=name_pods(uses, sure, grants, names),
-            held=holders(grants),
+            held=held,
             dead=frozenset(pid for pid, cycle in self._gone.items() if cycle < snapshot.version) if visible else None,
         )
+
+    def _gpu_pods(
+        self, using: frozenset[str], names: Mapping[str, PodName], held: Mapping[str, tuple[Workload, ...]]
+    ) -> dict[str, str | None]:
+        """The pods with a process on a GPU, and those that the kubelet gave one."""
+        given = self._folders.uids(frozenset(each.of for each in chain.from_iterable(held.values())))
+        known = {**names, **given}
+        return {uid: "/".join(known[uid]) if uid in known else None for uid in using | given.keys()}
 
     def _node(self, snapshot: Snapshot, allocations: tuple[Allocation, ...]) -> Node:
         """The GPUs by their names; minor numbers are read once for each list of the kubelet that counts in them."""
@@ -201,6 +219,7 @@ class PodFolders:
         """Read nothing yet."""
         self._path = path
         self._known: dict[str, PodName] = {}
+        self._given: tuple[frozenset[PodName], int, dict[str, PodName]] = (frozenset(), 0, {})
 
     def names(self, uids: frozenset[str]) -> Mapping[str, PodName]:
         """The known names of these uids."""
@@ -209,7 +228,20 @@ class PodFolders:
             self._known |= self._listed(uids)
         return self._known
 
+    def uids(self, pods: frozenset[PodName]) -> dict[str, PodName]:
+        """The uids of the pods of these names, those of former ones of the same name among them."""
+        known, looks, found = self._given
+        if known != pods or looks >= _LOOKS_BETWEEN:
+            there = self._all() if pods else {}
+            looks, found = 0, {uid: name for uid, name in there.items() if name in pods}
+        self._given = (pods, looks + 1, found)
+        return found
+
     def _listed(self, uids: frozenset[str]) -> dict[str, PodName]:
+        return {uid: name for uid, name in self._all().items() if uid in uids}
+
+    def _all(self) -> dict[str, PodName]:
+        """The name of each uid in the folder; of none that has two."""
         found: dict[str, PodName] = {}
         doubtful: set[str] = set()
         try:
@@ -218,7 +250,7 @@ class PodFolders:
             return {}
         for entry in entries:
             parts = entry.split("_")
-            if len(parts) == _PARTS and parts[2] in uids and is_name(parts[0]) and is_name(parts[1]):
+            if len(parts) == _PARTS and is_name(parts[0]) and is_name(parts[1]):
                 name = PodName(parts[0], parts[1])
                 if found.setdefault(parts[2], name) != name:
                     doubtful.add(parts[2])

@@ -27,10 +27,7 @@ def namespaces(roots: Roots, people: Iterable[Process]) -> Mapping[str, Namespac
         UnseenError: the agent itself is in one, or there are more than can rightly be.
 
     """
-    own = _link(roots, "self")
-    first = _link(roots, "1")
-    if own is not None and first is not None and own != first:
-        raise UnseenError(_FOREIGN_AGENT)
+    own = _own(roots)
     found: dict[str, Namespace] = {}
     passed = {own}
     for each in people:
@@ -49,6 +46,26 @@ def namespaces(roots: Roots, people: Iterable[Process]) -> Mapping[str, Namespac
         if moved is not None:
             found[name] = Namespace(moved=moved, process=each)
     return found
+
+
+def traffic(roots: Roots, pid: int) -> int | None:
+    """Bytes in and out of the network namespace of a process, without loopback; None: it has the host's network.
+
+    Raises:
+        OSError: the process has ended, or its counters cannot be read.
+        UnseenError: the agent itself is in a namespace of its own.
+
+    """
+    own, its = _own(roots), _link(roots, str(pid))
+    return None if its is not None and its == own else _moved(roots, pid, is_known=its is not None)
+
+
+def _own(roots: Roots) -> str | None:
+    """The agent's network namespace, which must be the host's."""
+    own, first = _link(roots, "self"), _link(roots, "1")
+    if own is not None and first is not None and own != first:
+        raise UnseenError(_FOREIGN_AGENT)
+    return own
 
 
 def _link(roots: Roots, pid: str) -> str | None:

@@ -1,10 +1,11 @@
 """Every signal of the host, and the one object that the agent keeps for all of them."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuwatch.agent.activity.pods import PodLook
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.blind import BlindWatch
 from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, run, say
@@ -14,6 +15,7 @@ from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network
 from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import Jupyter
 from gpuwatch.agent.evidence.model_servers import ModelServers
+from gpuwatch.agent.evidence.pods import Pods
 from gpuwatch.agent.evidence.rdma import Rdma
 from gpuwatch.agent.evidence.rdma_ports import RdmaPort
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
@@ -69,11 +71,13 @@ class HostSignals:
         own_processes: bool = True,
         workloads: Sequence[str] = (),
         services: Sequence[str] = (),
+        gpu_pods: Callable[[], Mapping[str, str | None] | None] = dict,
     ) -> None:
         """Nothing is looked at before `start`.
 
         Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
-        `workloads` and `services` are the administrator's patterns of processes.
+        `workloads` and `services` are the administrator's patterns of processes; `gpu_pods` returns the names of the
+        pods with GPUs by their uids, None while they are not known.
         """
         self._settings = settings
         self._clock = clock
@@ -100,6 +104,13 @@ class HostSignals:
         self._names: dict[int, str] = {}
         if isinstance(of_processes := self._signals.get("processes"), Processes):
             of_processes.table.use(workloads, services)
+            of_processes.pods = lambda: tuple(gpu_pods() or ())
+        self._pods: Watched | None = None
+        if settings.enabled and settings.pods.enabled and own_processes and isinstance(of_processes, Processes):
+            pods, interval = Pods(settings, roots or Roots(), gpu_pods), settings.pods.interval
+            self._pods = Watched(signal=pods, interval_seconds=interval, after_gpus=True, evidence=False)
+            watched.append(self._pods)
+        self._of_processes = next((each for each in watched if each.signal is of_processes), None)
         self.watcher = HostWatcher(watched, clock, settings.deadline, self._people_on_gpus, self.processes)
 
     def start(self, readings: Callable[[], Iterable[GpuReading]], *, prepare: bool = True) -> None:
@@ -161,6 +172,16 @@ class HostSignals:
         if self._cpu is None or not isinstance(self._cpu.signal, Cpu):
             return None
         return self._cpu.signal.utilization(self.watcher.current(self._cpu, now_monotonic))
+
+    def pods(self, now_monotonic: float) -> Mapping[str, PodLook]:
+        """What was seen of each pod with GPUs, by uid; a look that is late makes all of them unknown. Never waits."""
+        looks, processes = self._pods, self._of_processes
+        if looks is None or processes is None or not isinstance(looks.signal, Pods):
+            return {}
+        now = (entry for each in (looks, processes) for entry in self.watcher.current(each, now_monotonic))
+        doubt = next((entry for entry in now if entry.says is State.UNKNOWN), None)
+        of_pods = processes.signal.of_pods if isinstance(processes.signal, Processes) else {}
+        return looks.signal.with_processes(of_pods, doubt)
 
     def rdma_ports(self) -> tuple[RdmaPort, ...]:
         """The RDMA ports at the last look; none while a look at them is late."""

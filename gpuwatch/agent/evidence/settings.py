@@ -216,6 +216,22 @@ class SnoozeSettings(EvidenceSourceSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodSettings(EvidenceSourceSettings):
+    """What each pod with GPUs does by itself, by its control group, processes and network."""
+
+    enabled: Annotated[
+        bool,
+        Setting("false: pods are not looked at one by one, and a machine's own signals keep all pods on it."),
+    ] = True
+    busy_cores: Annotated[
+        float,
+        Gt(0),
+        Le(1),
+        Setting("A pod using more than this many CPU cores over a minute, GPU processes aside, is busy."),
+    ] = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalDiskSettings(EvidenceSourceSettings):
     """Whether local disks (EC2's instance store) hold anything that a stop would lose. It is no evidence of use."""
 
@@ -272,5 +288,6 @@ class EvidenceSettings:
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
     scheduled: ScheduledSettings = field(default_factory=ScheduledSettings)
     snooze: SnoozeSettings = field(default_factory=SnoozeSettings)
+    pods: PodSettings = field(default_factory=PodSettings)
     local_disks: LocalDiskSettings = field(default_factory=LocalDiskSettings)
     command: CommandSettings = field(default_factory=CommandSettings)

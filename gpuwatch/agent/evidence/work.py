@@ -17,7 +17,7 @@ Rules, all of them:
 import os
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuwatch.agent.attribution.process import user_name
@@ -66,6 +66,9 @@ class _Rates:
     largest: Process | None = None
 
 
+_Before = tuple[float, Mapping[_Key, _Used]] | None  # the look to compare with
+
+
 class Processes:
     """Busy while people's programs work, occupied while one is alive, idle without any."""
 
@@ -79,6 +82,8 @@ class Processes:
         self._looks: deque[tuple[float, Mapping[_Key, _Used]]] = deque()
         self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid
         self._first = True
+        self.pods: Callable[[], Collection[str]] = tuple  # the uids of those that are looked at one by one
+        self.of_pods: Mapping[str | None, Evidence] = {}  # by uid; None: what is in no pod
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all processes."""
@@ -100,20 +105,54 @@ class Processes:
         }
         before = self._remember(now, {**counted, **session, **runtime})
         begun = self._new_programs(people, view)
-        working = self._working(counted, session, runtime, before, now)
+        self.of_pods = self._by_pod(people, view, begun, before, now) if view.doubt is None else {}
+        working = self._at_work(counted, session, runtime, view, begun, before, now)
         if working is not None:
             return (working,)
-        if begun is not None:
-            note = f"a program began: {_called(begun)}"
-            return (self._say(State.BUSY, note, begun, None, None, ""),)
-        sleeper = self._sleeper(people, view)
-        if sleeper is not None:
-            process, left = sleeper
-            note = f"{_called(process)} waits for another {format_duration(left)}"
-            return (self._say(State.BUSY, note, process, None, None, ""),)
         if view.doubt is not None:
             raise UnseenError(view.doubt)
         return (self._at_rest(people, view),)
+
+    def _at_work(
+        self,
+        counted: Mapping[int, Process],
+        session: Mapping[int, Process],
+        runtime: Mapping[int, Process],
+        view: ProcessView,
+        begun: Collection[Process],
+        before: _Before,
+        now: Moment,
+    ) -> Evidence | None:
+        """Rule 2 for these processes: busy, or nothing."""
+        working = self._working(counted, session, runtime, before, now)
+        if working is not None:
+            return working
+        new = [each for each in begun if each.pid in counted]
+        if new:
+            return self._say(State.BUSY, f"a program began: {_called(new[-1])}", new[-1], None, None, "")
+        sleeper = self._sleeper(counted.values(), view)
+        if sleeper is None:
+            return None
+        process, left = sleeper
+        note = f"{_called(process)} waits for another {format_duration(left)}"
+        return self._say(State.BUSY, note, process, None, None, "")
+
+    def _by_pod(
+        self, people: list[Process], view: ProcessView, begun: Collection[Process], before: _Before, now: Moment
+    ) -> dict[str | None, Evidence]:
+        """The same for each pod that is looked at by itself, and for people's programs that are in no pod."""
+        groups: dict[str | None, dict[int, Process]] = {None: {}, **{uid: {} for uid in self.pods()}}
+        for process in people:
+            if (group := groups.get(process.placement.pod_uid)) is not None:
+                group[process.pid] = process
+        found: dict[str | None, Evidence] = {}
+        for uid, group in groups.items():
+            says = self._at_work(group, {}, {}, view, begun, before, now)
+            hung = next((each for each in group.values() if each.state == "D"), None)
+            if says is None and hung is not None and uid is not None:
+                says = say(self, State.UNKNOWN, f"{_called(hung)} waits for a device")
+            found[uid] = says or say(self, State.IDLE, None)
+        return found
 
     def _at_rest(self, people: list[Process], view: ProcessView) -> Evidence:
         """Nobody's program works: occupied, in doubt, or idle."""
@@ -127,7 +166,7 @@ class Processes:
         note = several([_called(each) for each in sorted(people, key=lambda each: -each.started_ticks)], 3)
         return self._say(State.OCCUPIED, f"alive and at rest: {note}", newest, len(people), 1, "programs")
 
-    def _remember(self, now: Moment, counted: Mapping[int, Process]) -> tuple[float, Mapping[_Key, _Used]] | None:
+    def _remember(self, now: Moment, counted: Mapping[int, Process]) -> _Before:
         """Keep what these have used; the look to compare with, which is a minute ago or the oldest."""
         looks, at = self._looks, now.monotonic_seconds
         used = {}
@@ -147,7 +186,7 @@ class Processes:
         counted: Mapping[int, Process],
         session: Mapping[int, Process],
         runtime: Mapping[int, Process],
-        before: tuple[float, Mapping[_Key, _Used]] | None,
+        before: _Before,
         now: Moment,
     ) -> Evidence | None:
         """Busy evidence by CPU time or traffic since the look before."""
@@ -209,20 +248,20 @@ class Processes:
         uptime = self._uptime()
         return uptime is None or uptime - process.started_ticks / _TICKS_PER_SECOND <= seconds + 1.0
 
-    def _new_programs(self, people: list[Process], view: ProcessView) -> Process | None:
-        """A program that began and has lived for a minute, seen for the first time.
+    def _new_programs(self, people: list[Process], view: ProcessView) -> list[Process]:
+        """The programs that began and have lived for a minute, seen for the first time.
 
         The next child of the same parent with the same name does not count: a loop that sleeps, a server's worker.
         """
         at, uptime = view.monotonic_seconds, self._uptime()
-        found = None
+        found = []
         for process in people:
             age = _SETTLED_SECONDS if uptime is None else uptime - process.started_ticks / _TICKS_PER_SECOND
             if age < _SETTLED_SECONDS:
                 continue
             key = _origin(process, view)
             if key not in self._begun and not self._first:
-                found = process
+                found.append(process)
             self._begun[key] = (at, self._begun.get(key, (at, process.pid))[1])
         self._first = False
         self._begun = {key: seen for key, seen in self._begun.items() if at - seen[0] < _REMEMBERED_SECONDS}
@@ -233,7 +272,7 @@ class Processes:
         known = self._begun.get(_origin(process, view))
         return known is None or known[1] == process.pid
 
-    def _sleeper(self, people: list[Process], view: ProcessView) -> tuple[Process, float] | None:
+    def _sleeper(self, people: Iterable[Process], view: ProcessView) -> tuple[Process, float] | None:
         """A `sleep` of an hour or more that is not over, with the seconds left; not the next round of a loop."""
         uptime = self._uptime()
         for process in people:

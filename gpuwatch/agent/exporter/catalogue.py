@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpuwatch.agent.exporter import rdma
+from gpuwatch.agent.exporter import pods, rdma
 from gpuwatch.agent.metadata import metrics as instance
 from gpuwatch.model.gpu import CLOCK_EVENTS, Kind, Metric, metrics
 from gpuwatch.model.metric_groups import GroupName
@@ -38,7 +38,14 @@ def _families() -> Iterator[Family]:
     """The tables of this module, GPU readings first."""
     yield from (_measured(gpu_metric(field), metric, GPU) for field, metric in metrics())
     yield from (_measured(mig_metric(field), metric, MIG) for field, metric in mig_metrics())
-    for name, kind, labels, text, source in (*_GPU_ROWS, *_NODE_ROWS, *instance.FAMILIES, *rdma.FAMILIES, *_AGENT_ROWS):
+    for name, kind, labels, text, source in (
+        *_GPU_ROWS,
+        *_NODE_ROWS,
+        *instance.FAMILIES,
+        *rdma.FAMILIES,
+        *pods.FAMILIES,
+        *_AGENT_ROWS,
+    ):
         yield Family(name=name, kind=kind, labels=labels, help=text, source=source, group=_GROUP_OF.get(name, "core"))
     for family in process_families("the agent", ", without its probe"):
         yield replace(family, group="host")
@@ -57,6 +64,7 @@ _ROWS_OF: dict[GroupName, tuple[str, ...]] = {
         "gpuwatch_process_info",
         "gpuwatch_gpu_pod_info",
         "gpuwatch_gpu_dead_process_memory_bytes",
+        *(name for name, *_ in pods.FAMILIES),
     ),
     "mig": ("gpuwatch_mig_info",),
     "health": (

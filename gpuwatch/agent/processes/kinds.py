@@ -152,6 +152,11 @@ def pulls_images(names: tuple[str, ...]) -> bool:
     return _one_of(names, known.RUNTIME_PROGRAMS)
 
 
+def is_viewer(names: tuple[str, ...]) -> bool:
+    """Whether a program of this name only looks at what others do."""
+    return _one_of(names, known.VIEWERS)
+
+
 def is_shell(names: tuple[str, ...]) -> bool:
     """Whether a program of this name is a shell."""
     return _one_of(names, known.SHELLS)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gpuwatch.agent.activity import ActivityRules
+from gpuwatch.agent.activity.pods import PodLook
 from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.attribution.pods import Workload
@@ -59,6 +60,7 @@ class Patient:
             health=health,
             local_disks=lambda _: LocalDisks.USED,
             cpu_utilization=lambda _: 0.25,
+            pod_looks=lambda _: {"00000000-0000-4000-8000-000000000001": PodLook(name="team-a/train-0")},
         )
         self.exporter = Exporter(
             self.core,

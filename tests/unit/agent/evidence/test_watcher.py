@@ -155,7 +155,7 @@ def test_every_signal_has_its_section() -> None:
     """SIGNALS and EvidenceSettings name the same evidence, and every signal is called as its section."""
     made = {name: make(EvidenceSettings(), Roots()) for name, make in SIGNALS.items()}
 
-    assert set(SIGNALS) == set(EvidenceSettings.__slots__) - {"enabled", "deadline", "local_disks"}
+    assert set(SIGNALS) == set(EvidenceSettings.__slots__) - {"enabled", "deadline", "local_disks", "pods"}
     assert {name: signal.name for name, signal in made.items()} == {name: name for name in SIGNALS}
 
 
