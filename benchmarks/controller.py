@@ -25,8 +25,9 @@ from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource
 from gpuwatch.controller.round import ControllerContext, step
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import DEFAULT_POOL, NodeReport, State
+from gpuwatch.model.fleet import DEFAULT_POOL, NodeReport
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import ManualClock

@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 
 from benchmarks.figures import Figure
 from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.settings import CostSettings, EnergySettings
 from gpuwatch.money.accounting.store import SpendBook

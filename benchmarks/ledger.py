@@ -13,8 +13,9 @@ from pathlib import Path
 from benchmarks.figures import Figure
 from benchmarks.processes import peak_rss_bytes
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import Decision, Observation, Proposal, Reason, Status, Step, Verb
-from gpuwatch.model.fleet import Evidence, Fleet, Node, NodeReport, State
+from gpuwatch.model.fleet import Fleet, Node, NodeReport
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 
 _COUNTS = (1_000, 12_500)

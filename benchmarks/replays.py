@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.figures import Figure
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.settings import PromqlSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.simulate.backtest.compare import Terms, policy_of
 from gpuwatch.simulate.backtest.gaps import History

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import msgspec
 
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.builders.fleet import a_verdict
 
 GPUS = 8

@@ -22,8 +22,9 @@ from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 from gpuwatch.cli.console import theme
 from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.report.gather import gathered
 from gpuwatch.money.report.html import as_html

@@ -19,7 +19,8 @@ from typing import Protocol
 from urllib.parse import parse_qs
 
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import Activity, NodeVerdict, State
+from gpuwatch.model.activity import Activity, State
+from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)

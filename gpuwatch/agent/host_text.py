@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.evidence_text import amount_text, evidence_text, newest_reset, nothing_text, owner_text, who_text
-from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, NodeVerdict, State
+from gpuwatch.model.fleet import GpuVerdict, NodeVerdict
 from gpuwatch.model.gpu_identity import DownCause
 from gpuwatch.model.health import GpuHealth, Health, Remedy
 from gpuwatch.model.host_page import HostProcess, HostTrouble

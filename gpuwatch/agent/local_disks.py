@@ -17,7 +17,7 @@ was written to, so rule 2 does not hold for it; and an empty file system is empt
 
 from gpuwatch.agent.block_devices import BlockDevices, Device, Mount
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
-from gpuwatch.model.fleet import Evidence, LocalDisks, State
+from gpuwatch.model.activity import Evidence, LocalDisks, State
 
 # Models as EC2, Google Cloud, Azure and Alibaba Cloud name them.
 NETWORK_MODELS = frozenset(

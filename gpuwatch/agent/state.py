@@ -22,9 +22,10 @@ from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.last_busy import named, named_pods, remember, shown, with_owners, with_settings
 from gpuwatch.agent.published import OutOfOrderError, Published, Snapshot, Trouble, implausible_values
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
+from gpuwatch.model.activity import Activity, Evidence, LocalDisks, State, WorkOwner
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks, NodeVerdict, State, WorkOwner
+from gpuwatch.model.fleet import VERDICT_SCHEMA, NodeVerdict
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.gpu_identity import fuller, replaced_by
 from gpuwatch.model.health import GpuHealth, Health

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import islice
 
 from gpuwatch.agent.activity import Memory
-from gpuwatch.model.fleet import GpuUse, State
+from gpuwatch.model.activity import GpuUse, State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.tally import Tally

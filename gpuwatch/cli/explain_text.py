@@ -6,10 +6,10 @@ from datetime import datetime
 from gpuwatch.controller.explain import BusyRow, NodePage
 from gpuwatch.controller.observe.agent_errors import kind_of
 from gpuwatch.ledger import Entry
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import REMOVALS, Answer, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import amount_text, nothing_text, owner_text
-from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.gpu_identity import called
 from gpuwatch.model.health import Health
 from gpuwatch.model.money import dated, format_usd

@@ -78,7 +78,8 @@ def _watched(context: click.Context, param: click.Parameter, value: str | None) 
 
 def _states(_: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Words that are a state of a node or of its use."""
-    from gpuwatch.model.fleet import NodeState, State  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.model.activity import State  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.model.fleet import NodeState  # noqa: PLC0415  as above
 
     known = tuple(dict.fromkeys(each.value for each in (*State, *NodeState)))
     wrong = next((each for each in value if each not in known), None)

@@ -9,9 +9,10 @@ from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard.owner_limits import beyond
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Step, Verb
 from gpuwatch.model.duration import format_time
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.silence import Silence
 from gpuwatch.policies import unknown_pool
 from gpuwatch.runtime.printable import legible

@@ -13,10 +13,10 @@ from gpuwatch.controller.node_row import NodeRow, NodesPage, nodes_page
 from gpuwatch.controller.observe.agent_errors import kind_of
 from gpuwatch.controller.web.fleet_view import NOT_USED
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.activity import State
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.fleet import State
 from gpuwatch.model.legible import legible
 from gpuwatch.model.money import bare_usd, format_usd
 from gpuwatch.model.verbs import PREPARES

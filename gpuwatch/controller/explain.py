@@ -8,9 +8,10 @@ from gpuwatch.controller.node_row import NodeRow, RequiredApproval, node_rows, r
 from gpuwatch.controller.round import explained
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry, Ledger, PastRound
+from gpuwatch.model.activity import Activity, Evidence
 from gpuwatch.model.decision import LedgerView, Review, Step
 from gpuwatch.model.evidence_text import amount_text, owners_text, reset_text, who_text
-from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, Node, NodeVerdict
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeVerdict
 from gpuwatch.model.orders import Snooze
 from gpuwatch.runtime.printable import legible
 

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import (
     CHECKPOINT,
     GPUS,
@@ -25,7 +26,7 @@ from gpuwatch.model.cloud_notice import (
 )
 from gpuwatch.model.decision import LAUNCHED_AT, REMOVALS, Done, Intent, LedgerView, Observation, Reason, Status, Verb
 from gpuwatch.model.duration import format_time
-from gpuwatch.model.fleet import Fleet, Node, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.policies.spot.records import CAPACITY, OFFER
 from gpuwatch.policies.spot.settings import Offers
 

@@ -12,8 +12,9 @@ from gpuwatch.controller.workload_rows import WorkloadRow, workload_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard.consent import wants_approval
 from gpuwatch.ledger import PastRound
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, Step, Verb, reason_with_refusals
-from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, State
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.orders import ITSELF
 from gpuwatch.model.silence import Silence

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from decimal import Decimal
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import State
 from gpuwatch.policies import pod_use
 
 

@@ -9,8 +9,8 @@ from gpuwatch.controller.context import Round
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard.workloads import WorkloadCase, judge
 from gpuwatch.ledger import Entry, Ledger, PastRound
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Answer, Observation, Review, Verb, reason_with_refusals
-from gpuwatch.model.fleet import State
 from gpuwatch.policies import idle_pods
 from gpuwatch.policies.idle_pods import HOW, WorkloadStep
 from gpuwatch.policies.pod_use import TOLD_AFTER_SECONDS, WITHOUT_USE

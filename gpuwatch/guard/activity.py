@@ -4,9 +4,10 @@ import shlex
 from datetime import timedelta
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies import idle
 from gpuwatch.policies.spot import back
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpuwatch.guard.settings import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.fleet import Node
 
 _SINCE_START = timedelta(minutes=10)  # idle since its start, or nearly: it never turned idle
 

@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 from gpuwatch.guard.case import Case, Finding, allow, chosen, final_verb, refuse
+from gpuwatch.model.activity import LocalDisks
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import LocalDisks, Node
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.verbs import PREPARES, prepared
 from gpuwatch.policies import capacity, elsewhere, idle
 from gpuwatch.policies.kubernetes_obstacles import consents, joined

@@ -16,7 +16,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpuwatch.model.fleet import Activity, Node, NodeReport, NodeState, State
+from gpuwatch.model.activity import Activity, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 
 # How `Node.managed_by` begins where a machine's tags or metadata say that it is a node of some cluster.

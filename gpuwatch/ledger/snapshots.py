@@ -12,9 +12,10 @@ import msgspec
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger.cluster_snapshots import Base, stored_node, stored_view, whole_view
 from gpuwatch.ledger.records import LedgerError, PastRound, with_present_code
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step
 from gpuwatch.model.evidence_text import newest_reset
-from gpuwatch.model.fleet import DEFAULT_POOL, Evidence, Fleet, Node, State
+from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
 
 V1 = 1  # of schema 1: zlib over JSON of the observation, and of the reviews, each after its length
 V2 = 2  # as PIECES, with the field names in _FORMER_NAMES

@@ -18,8 +18,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import FLEET_USE, INTENTS, NODE_USE, OUTCOMES
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Status, Verb
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 
 SLOT_SECONDS = 300
 KEPT_SECONDS = 26 * 3600

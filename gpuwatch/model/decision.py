@@ -12,10 +12,11 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 
+from gpuwatch.model.activity import Evidence
 from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
-from gpuwatch.model.fleet import Evidence, Fleet, Node
+from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.measurement import MetricValue, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
 from gpuwatch.model.offers import OffersPast

@@ -6,8 +6,9 @@ Names come from hosts: they are made legible and cut here, so that every reader 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from gpuwatch.model.activity import Activity, Evidence, LastBusy, State, WorkOwner
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.fleet import Activity, Evidence, LastBusy, NodeVerdict, State, WorkOwner
+from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.legible import legible
 from gpuwatch.model.quantity import quantity_text
 

@@ -6,7 +6,8 @@ Names come from the host: programs, users, units. Command lines are never among 
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpuwatch.model.fleet import NodeVerdict, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.gpu_identity import ProcessKind
 from gpuwatch.model.health import Health
 

@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 from gpuwatch.clouds.provider import StartCommand
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger.sent_messages import Event
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import REMOVALS, Verb
-from gpuwatch.model.fleet import Evidence, Fleet, Node, State
+from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.promise import Notice
 from gpuwatch.notify.due_messages import name_of

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from gpuwatch.ledger.sent_messages import Event
+from gpuwatch.model.activity import Evidence
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import Evidence, Fleet
+from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.kubernetes import Pod, workload_id
 from gpuwatch.notify.wording import LONGEST, printable
 from gpuwatch.policies.idle_pods import GPUS, HOW, PODS

@@ -22,17 +22,18 @@ from collections.abc import Iterator
 from datetime import datetime
 from fnmatch import fnmatchcase
 
+from gpuwatch.model.activity import Activity, Evidence, State, WorkOwner
 from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Stopped, Verb, Wait
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import last_text, owner_text
-from gpuwatch.model.fleet import Activity, Evidence, Node, NodeState, State, WorkOwner
-from gpuwatch.model.measurement import Pauses, Restarts
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import budget_pressure, notices, step_cache
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
-from gpuwatch.policies.idle_timeout.gap_history import ENOUGH_DAYS, ENOUGH_PAUSES
+from gpuwatch.policies.idle_timeout.gap_history import fresh_words
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
 _SLACK_SECONDS = 5.0
@@ -274,16 +275,8 @@ def _because(node: Node, observation: Observation, rules: IdleRules, wait: float
         return ""
     reasons = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
     if rules.fresh_seconds is not None and not learns(node, observation, rules):
-        return _fresh_words(observation.fresh.get(node.pool))
+        return fresh_words(observation.fresh.get(node.pool))
     return f" ({'; '.join(each.why for each in reasons if each is not None)})"
-
-
-def _fresh_words(pauses: Pauses | None) -> str:
-    """What the pool has shown so far, of what it takes to learn its waits."""
-    if pauses is None:
-        return ""
-    seen = f"{pauses.ended} of {ENOUGH_PAUSES} pauses and {pauses.days} of {ENOUGH_DAYS} days seen"
-    return f" (until its pool is known: {seen})"
 
 
 def lacking(activity: Activity, rules: IdleRules) -> str | None:

@@ -5,9 +5,9 @@ Each answer is a sentence; None: nothing of that kind stands against it.
 
 from collections.abc import Mapping
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.fleet import State
 from gpuwatch.model.kubernetes import ENDING_ACTIONS, IDLE_ACTION, Pod
 from gpuwatch.policies.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.workload_use import WorkloadUse, at_work, in_doubt

@@ -18,8 +18,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import GpuVerdict, Node, State
+from gpuwatch.model.fleet import GpuVerdict, Node
 from gpuwatch.model.slurm import SlurmJob, SlurmNode
 from gpuwatch.policies.pod_use import TOLD_AFTER_SECONDS, WITHOUT_USE
 

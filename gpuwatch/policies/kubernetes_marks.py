@@ -13,9 +13,10 @@ Rules, all of them:
 from dataclasses import replace
 from datetime import timedelta
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Step, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes_steps import FOR, UNDOES, Rules, about, say

@@ -7,9 +7,10 @@ obstacle: what it does not finish until then is not our doing, and the removal w
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LedgerView, Observation
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase, of_a_cluster
 from gpuwatch.policies.kubernetes_settings import KubernetesRules

@@ -19,9 +19,10 @@ import math
 from dataclasses import replace
 from datetime import timedelta
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LETS_GO, Observation, Step, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
 from gpuwatch.policies import idle
 from gpuwatch.policies import kubernetes_obstacles as obstacles

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Activity, GpuVerdict, Node, State
+from gpuwatch.model.fleet import GpuVerdict, Node
 from gpuwatch.model.kubernetes import Pod, PodPhase
 
 # What is worth a word: shorter rests are part of work.

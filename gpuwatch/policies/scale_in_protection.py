@@ -8,8 +8,9 @@ goes right before it terminates the member, in pools that say so, after the noti
 
 from collections.abc import Callable
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Proposal, Reason, Step, Verb
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies.idle import IdleRules, lacking, wait_seconds
 
 

@@ -50,7 +50,7 @@ def without_cluster(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
         if key is not None:
             yield Contradiction(
                 keys=(("pools", name, "kubernetes", key),),
-                wrong=f"pools.{name}.kubernetes.{key} needs a cluster, and the settings have none",
+                wrong=f"pools.{name}.kubernetes.{key} needs a cluster, and no cluster is set",
                 right="the section kubernetes with in_cluster: true or a kubeconfig",
             )
 
@@ -62,7 +62,7 @@ def scaled_by_pods(pools: Mapping[str, PoolRules], *, cluster: bool) -> Iterator
         if not cluster:
             yield Contradiction(
                 keys=((*at, "signal"),),
-                wrong=f"{'.'.join(at)}.signal is {PENDING}, and the settings have no cluster",
+                wrong=f"{'.'.join(at)}.signal is {PENDING}, and no cluster is set",
                 right="the section kubernetes with in_cluster: true or a kubeconfig",
             )
         if rules.kubernetes.node_owner in {"cluster-autoscaler", "karpenter"}:

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import Pod, Target, Workload, workload_id
 from gpuwatch.policies.pod_use import WITHOUT_USE, PodUse, uses
 

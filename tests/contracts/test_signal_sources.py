@@ -7,7 +7,8 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from gpuwatch.controller.observe import NodeReportSource
-from gpuwatch.model.fleet import Fleet, Node, NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Fleet, Node, NodeReport
 from gpuwatch.model.measurement import MetricQuery
 from tests.support.builders.exporters import MAX_AGE
 from tests.support.fakes.mute_servers import UNREACHABLE

@@ -22,7 +22,7 @@ from gpuwatch.agent.devices.replay import ReplaySource
 from gpuwatch.agent.probe.command import leaving_out
 from gpuwatch.agent.probe.main import sample
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import GpuInfo, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.gpu import machine

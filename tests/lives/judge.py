@@ -20,8 +20,9 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.observe.scrape import read_answer
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, NodeVerdict, State
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_timeout import gap_history as gaps

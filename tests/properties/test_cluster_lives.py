@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, ThrottledError
 from gpuwatch.guard import Limits
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
 from tests.support.builders.clusters import (

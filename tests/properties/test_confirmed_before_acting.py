@@ -13,8 +13,9 @@ from gpuwatch.clouds import CloudError, CloudUnavailableError
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import LeadLostError, Ledger
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.policies.schedule import Window
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import Desk, a_node

@@ -8,8 +8,9 @@ from gpuwatch.guard import RULES as GUARD_RULES
 from gpuwatch.guard import Limits, judge
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.tables import SHIELDS
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies import PoolRules
 from tests.support.builders.fleet import RULES, Desk, a_node
 from tests.support.builders.guard_cases import a_case, unshielding, with_group, with_ledger

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.controller.act import execute
 from gpuwatch.guard import Limits, Rulebook, case_of, judge, review
+from gpuwatch.model.activity import State
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import (
     ADDITIONS,
@@ -24,7 +25,7 @@ from gpuwatch.model.decision import (
     Stopped,
     Verb,
 )
-from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.policies import PoolRules, capacity, resolve
 from gpuwatch.policies.capacity import LaunchRules

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Activity, GpuVerdict, Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport, NodeState
 from gpuwatch.model.usage import AMOUNTS, GPU
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.slices import Calendar

@@ -7,8 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import Intent, Outcome, Status, Verb
-from gpuwatch.model.fleet import DEFAULT_POOL, Evidence, Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeReport, NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import ATTENDED_WAIT_SECONDS, IdleRules
 from gpuwatch.policies.idle_timeout import gap_history as gaps

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gpuwatch.cli.controller import one_round
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger, LedgerError
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.fakes import broken_ledgers as broken
 

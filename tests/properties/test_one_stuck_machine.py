@@ -9,8 +9,9 @@ from gpuwatch.cli.render import plan_text, remarks
 from gpuwatch.clouds import CloudError, CloudUnavailableError, ProtectedError, ThrottledError
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Status, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeReport, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules

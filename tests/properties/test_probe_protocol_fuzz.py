@@ -13,7 +13,7 @@ from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Re
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.published import OutOfOrderError
 from gpuwatch.agent.state import AgentCore, Interruption
-from gpuwatch.model.fleet import Activity, State
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import GIB, a_busy_reading, a_cycle, a_down, a_gpu, a_process, a_reading

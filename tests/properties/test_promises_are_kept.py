@@ -12,8 +12,8 @@ from gpuwatch.clouds import STOP_AT, ThrottledError
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.tables import NOTICES
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Reason, Status, Verb
-from gpuwatch.model.fleet import State
 from gpuwatch.model.promise import Interruption, Notice, arguments_of, promise_of
 from gpuwatch.policies import PoolRules, notices
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_notice

@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gpuwatch.clouds import CloudError, CloudUnavailableError, NotFoundError, ProtectedError, ThrottledError
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Intent, Outcome, Status, Verb
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint

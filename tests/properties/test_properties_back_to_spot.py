@@ -13,8 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gpuwatch.controller.context import Memory
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG
-from gpuwatch.model.fleet import CapacityType, Node, NodeState, State
+from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.fleet import LIVES, RULES, Desk, lived

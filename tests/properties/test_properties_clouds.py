@@ -18,8 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gpuwatch.clouds import POOL_TAG
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Intent, Outcome, Status, Verb
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from tests.support.builders.fleet import a_verdict
 from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE
 from tests.support.clouds.faults import SILENT, Fault, when

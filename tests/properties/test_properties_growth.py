@@ -18,8 +18,9 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import ADDITIONS, Intent, Outcome, Status, Verb
-from gpuwatch.model.fleet import Node, NodeGroup, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Node, NodeGroup, NodeReport, NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.scaling import Metric, ScalingRules

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gpuwatch.clouds import CloudUnavailableError, ThrottledError
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits, Rulebook
-from gpuwatch.model.fleet import Node, NodeGroup, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.usage import AMOUNTS, GPU, Terms
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row, whole

@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, ThrottledError
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.policies.capacity import LaunchRules

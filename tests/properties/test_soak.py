@@ -18,7 +18,7 @@ from gpuwatch.agent.evidence.settings import SnoozeSettings
 from gpuwatch.agent.evidence.snoozes import Snoozes
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore, Interruption
-from gpuwatch.model.fleet import Evidence
+from gpuwatch.model.activity import Evidence
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import GIB, a_busy_reading, a_cycle, a_down, a_gpu, a_process, a_reading

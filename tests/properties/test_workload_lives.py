@@ -17,7 +17,8 @@ from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, 
 from gpuwatch.controller.context import Memory
 from gpuwatch.guard import Limits
 from gpuwatch.guard.workload_limits import WorkloadLimits
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import Pod, PodPhase, Workload, WorkloadNow, workload_id
 from gpuwatch.policies.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.kubernetes_settings import KubernetesRules

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gpuwatch.controller.round import Round
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Review, Verb
-from gpuwatch.model.fleet import State
 from tests.support.builders.fleet import NOW, Desk
 
 _KEY = re.compile(r"gpuwatch-memory-\d+-\w+")

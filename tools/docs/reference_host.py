@@ -18,7 +18,7 @@ from gpuwatch.agent.evidence.registry import SIGNALS
 from gpuwatch.agent.exporter.catalogue import FAMILIES
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.gpu import GpuInfo, GpuProcess, GpuReading, ProcessKind, metrics
 from gpuwatch.model.metric_groups import NAMES, GroupName
 from gpuwatch.runtime.clock import ManualClock

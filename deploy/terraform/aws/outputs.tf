@@ -9,7 +9,7 @@ output "instance_profile" {
 }
 
 output "policy_arns" {
-  description = "Policies by name: observe, reclaim, scale, shield, assume, secrets, scan, quotas."
+  description = "Policies by name: observe, reclaim, scale, shield, assume, secrets, scan, quotas, keys."
   value       = { for name, policy in aws_iam_policy.controller : name => policy.arn }
 }
 

@@ -31,13 +31,13 @@ variable "permissions" {
 }
 
 variable "more_permissions" {
-  description = "Further policies: shield (scale-in protection), assume (other accounts), secrets (of this service's own names), scan (other regions), quotas."
+  description = "Further policies: shield (scale-in protection), assume (other accounts), secrets (of this service's own names), scan (other regions), quotas, keys (their ages)."
   type        = set(string)
   default     = []
 
   validation {
-    condition     = length(setsubtract(var.more_permissions, ["shield", "assume", "secrets", "scan", "quotas"])) == 0
-    error_message = "more_permissions is made of shield, assume, secrets, scan and quotas."
+    condition     = length(setsubtract(var.more_permissions, ["shield", "assume", "secrets", "scan", "quotas", "keys"])) == 0
+    error_message = "more_permissions is made of shield, assume, secrets, scan, quotas and keys."
   }
 }
 

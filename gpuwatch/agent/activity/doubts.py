@@ -2,7 +2,7 @@
 
 import re
 
-from gpuwatch.model.fleet import Evidence
+from gpuwatch.model.activity import Evidence
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.mig import MigInstance
 

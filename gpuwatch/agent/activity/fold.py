@@ -10,7 +10,7 @@ from gpuwatch.agent.activity.memory import GpuMemory, Judgement, Memory, Sample,
 from gpuwatch.agent.activity.rest_power import busy_watts, learned, sees_work
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.agent.activity.signals import Derived, evidence_of, looks_stalled
-from gpuwatch.model.fleet import Activity, Evidence, State
+from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.gpu_identity import STAND_IN, called
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from gpuwatch.agent.activity.settings import ActivityRules
-from gpuwatch.model.fleet import Evidence, State, WorkOwner
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuProcess, GpuReading, ProcessKind
 
 WINDOW_SECONDS = 5.0

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from gpuwatch.agent.activity.fold import advance, combined, elapsed, host_judgement
 from gpuwatch.agent.activity.memory import Judgement, Memory, Sample, Track
 from gpuwatch.agent.activity.settings import ActivityRules
-from gpuwatch.model.fleet import Evidence, PodVerdict, State
+from gpuwatch.model.activity import Evidence, State
+from gpuwatch.model.fleet import PodVerdict
 
 _QUIET = frozenset({State.IDLE, State.OCCUPIED})  # a program that is alive and at rest keeps no pod
 

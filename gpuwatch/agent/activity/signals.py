@@ -7,7 +7,7 @@ from gpuwatch.agent.activity.doubts import REST_INSTANCE_BYTES, dark
 from gpuwatch.agent.activity.holders import listed, own_work, people
 from gpuwatch.agent.activity.links import LinkRates
 from gpuwatch.agent.activity.settings import ActivityRules
-from gpuwatch.model.fleet import Evidence, State, WorkOwner
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuProcess, GpuReading, ProcessKind
 
 _FULL_RATIO = 0.99

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gpuwatch.agent import command
 from gpuwatch.agent.processes.process import ProcessView
-from gpuwatch.model.fleet import Evidence, State, WorkOwner
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 
 
 class UnseenError(Exception):

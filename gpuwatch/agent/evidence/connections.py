@@ -20,8 +20,8 @@ from gpuwatch.agent.evidence.sock_diag import Sock, Sockets, read_sockets
 from gpuwatch.agent.evidence.socket_owners import Holders, SocketOwners
 from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Evidence, State, WorkOwner
 from gpuwatch.runtime.printable import legible
 
 _SPAN_SECONDS = 60.0

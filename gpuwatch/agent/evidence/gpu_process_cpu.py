@@ -15,7 +15,7 @@ from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say
 from gpuwatch.agent.evidence.files import moved_bytes, read_small, sees_processes
 from gpuwatch.agent.evidence.settings import GpuProcessSettings
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 
 _UPTIME = re.compile(r"\d+\.\d+", re.ASCII)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

@@ -16,7 +16,7 @@ from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.settings import CpuSettings, DiskSettings, NetworkSettings
 from gpuwatch.agent.processes.process import Kind
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 
 # user, nice, system; then idle, iowait; irq, softirq. What guests use is in user and nice.
 _CPU = re.compile(r"cpu +(\d+) (\d+) (\d+) \d+ \d+ (\d+) (\d+) ", re.ASCII)

@@ -8,7 +8,7 @@ may be added to them.
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import InhibitorSettings
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.runtime.printable import legible
 
 _MEANT = frozenset({"shutdown", "sleep", "idle"})  # not the handle-* ones: they are about keys and lids

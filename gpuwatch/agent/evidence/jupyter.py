@@ -23,7 +23,7 @@ from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, 
 from gpuwatch.agent.evidence.files import ENDED, hides_processes, listed, processes, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.runtime.printable import legible
 
 _FILES = re.compile(r"(jpserver|nbserver)-.*\.json", re.DOTALL)  # jupyter_server; notebook before 7

@@ -12,8 +12,8 @@ from gpuwatch.agent.evidence.loopback import Page, fetch, parse
 from gpuwatch.agent.evidence.server_pages import Requests, requests_on
 from gpuwatch.agent.evidence.settings import ModelServerSettings
 from gpuwatch.agent.evidence.tcp_listeners import LISTEN, sockets
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Evidence, State, WorkOwner
 from gpuwatch.runtime.printable import legible
 
 _SETTING = "agent.evidence.model_servers.silent_after"

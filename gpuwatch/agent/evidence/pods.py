@@ -28,7 +28,7 @@ from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.settings import EvidenceSettings
 from gpuwatch.agent.processes.kinds import is_viewer
 from gpuwatch.agent.processes.process import Process
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 
 MOST_PODS = 64  # more than the parts that a machine's GPUs are cut into
 _SPAN_SECONDS = 60.0

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from gpuwatch.agent.evidence.base import HostSignal, Moment, say, several
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 
 SHORTEST_SPAN_SECONDS = 1.0  # over less, a confirmation's own packets and a journal's flush would look like work
 

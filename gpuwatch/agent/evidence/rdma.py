@@ -15,7 +15,7 @@ from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.rdma_ports import WORD_BYTES, RdmaPort, seen
 from gpuwatch.agent.evidence.settings import RdmaSettings
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 
 _STANDARD = {"port_rcv_data": WORD_BYTES, "port_xmit_data": WORD_BYTES}
 # The drivers' names: EFA, MANA and bnxt_re; EFA by operation, which its totals may hold as well; erdma; irdma.

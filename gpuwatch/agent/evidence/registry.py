@@ -27,7 +27,7 @@ from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.evidence.work import Processes
 from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
 from gpuwatch.agent.processes.process import ProcessView, owner_of
-from gpuwatch.model.fleet import Evidence, LocalDisks, State, WorkOwner
+from gpuwatch.model.activity import Evidence, LocalDisks, State, WorkOwner
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.runtime.clock import Clock
 

@@ -20,7 +20,7 @@ from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import SessionSettings
-from gpuwatch.model.fleet import Evidence, State, WorkOwner
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.runtime.printable import legible
 
 # struct utmp of glibc (utmp(5)): what is needed lies at the same place everywhere, only the rest differs in size.

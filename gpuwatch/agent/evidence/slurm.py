@@ -7,7 +7,7 @@ import socket
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, run, say, several
 from gpuwatch.agent.evidence.files import processes
 from gpuwatch.agent.evidence.settings import SlurmSettings
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.runtime.printable import legible
 
 _JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job

@@ -20,8 +20,8 @@ from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 

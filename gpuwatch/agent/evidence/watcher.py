@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from gpuwatch.agent.evidence.base import HostSignal, Moment, UnseenError, say
 from gpuwatch.agent.processes.process import ProcessView
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)

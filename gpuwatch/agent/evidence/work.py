@@ -27,8 +27,8 @@ from gpuwatch.agent.evidence.settings import WorkSettings
 from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, pulls_images
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.agent.processes.table import ProcessTable, TableError
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Evidence, State
 
 _SPAN_SECONDS = 60.0
 _SHORTEST_SPAN_SECONDS = 1.0  # over less, one tick of the clock that CPU time is counted in would look like work

@@ -21,7 +21,8 @@ from gpuwatch.agent.metadata import metrics as instance_metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.state import AgentCore, Interruption
-from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, LocalDisks, State
+from gpuwatch.model.activity import Activity, Evidence, LastBusy, LocalDisks, State
+from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuReading, metrics
 from gpuwatch.model.health import Health
 from gpuwatch.model.metric_groups import NAMES, GroupName

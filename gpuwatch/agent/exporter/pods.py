@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from gpuwatch.model.fleet import PodVerdict, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import PodVerdict
 from gpuwatch.model.gpu import Kind
 from gpuwatch.runtime.metrics.exposition import Sample
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpuwatch.agent.attribution.cgroup import Placement
-from gpuwatch.model.fleet import WorkOwner
+from gpuwatch.model.activity import WorkOwner
 
 
 class Kind(StrEnum):

@@ -18,7 +18,7 @@ from gpuwatch.agent.metadata.detect import service_of
 from gpuwatch.cli.doctor.context import AgentCase, closed
 from gpuwatch.cli.doctor.findings import found
 from gpuwatch.cli.doctor.report import Finding, fine
-from gpuwatch.model.fleet import LocalDisks
+from gpuwatch.model.activity import LocalDisks
 
 METADATA_SECONDS = 3.0  # more than the agent allows: a slow answer is another flaw than none
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronized

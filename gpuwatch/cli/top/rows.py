@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.agent.host_text import ranges
+from gpuwatch.model.activity import State
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu_identity import ProcessKind
 from gpuwatch.model.health import Health
 from gpuwatch.model.host_page import HostGpu, HostInstance, HostProcess

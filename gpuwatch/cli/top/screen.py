@@ -9,8 +9,8 @@ from rich.text import Text
 
 from gpuwatch.agent.host_text import ranges, trouble_text
 from gpuwatch.cli.top.rows import gpu_columns, held_text, process_columns
+from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.duration import format_time
-from gpuwatch.model.fleet import LocalDisks, State
 from gpuwatch.model.health import Health
 from gpuwatch.model.host_page import HostGpu, HostPage, HostProcess
 from gpuwatch.model.legible import legible

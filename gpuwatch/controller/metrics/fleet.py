@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge, info
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.money.blocked.blocked import HOURS_A_DAY, Money
 
 _OFF = (NodeState.STOPPING, NodeState.STOPPED)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuwatch.controller.observe.settings import PromqlSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 
 MIB = 1024.0**2
 HELD_BYTES = 512 * MIB  # as ActivityRules.held_memory_bytes of our own agent

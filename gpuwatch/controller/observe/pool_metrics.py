@@ -6,8 +6,9 @@ from datetime import datetime
 from statistics import fmean
 
 from gpuwatch.controller.observe.prometheus_api import Answer, PromApi
+from gpuwatch.model.activity import GpuUse
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Fleet, GpuUse, Node
+from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 
 # Measures that the agents' verdicts give, by name.

@@ -22,8 +22,9 @@ from gpuwatch.controller.observe.pool_metrics import evaluated, of_verdicts
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT
+from gpuwatch.model.activity import State
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeReport, NodeState, NodeVerdict, State
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reloading_file import ReloadingFile

@@ -8,8 +8,9 @@ from functools import cache
 
 from gpuwatch.controller.observe.exporters import RULE_STRETCH, STRETCH, Dialect, Sign, enough, stretches
 from gpuwatch.controller.observe.settings import PromqlSettings
+from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuVerdict, Node, NodeReport, NodeVerdict, State
+from gpuwatch.model.fleet import VERDICT_SCHEMA, GpuVerdict, Node, NodeReport, NodeVerdict
 
 _MOST_GPUS = 1024  # of one machine: more is no count of GPUs
 _AHEAD_SECONDS = 10.0

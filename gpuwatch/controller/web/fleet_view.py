@@ -11,10 +11,10 @@ from gpuwatch.controller.pod_rows import ClusterRow, PodRow
 from gpuwatch.controller.workload_rows import WorkloadRow
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger.use_history import OFF, gpus_by_use
+from gpuwatch.model.activity import State
 from gpuwatch.model.currency import CurrencyDocument
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import State
 from gpuwatch.model.orders import ITSELF, Pause
 from gpuwatch.model.silence import Silence
 from gpuwatch.policies.idle_settings import wait_words

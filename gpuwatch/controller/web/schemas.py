@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from gpuwatch.controller.web.fleet_view import PoolRow
 from gpuwatch.ledger import RoundLine
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Review
-from gpuwatch.model.fleet import State
 from gpuwatch.model.orders import Pause
 from gpuwatch.money.report.progress_section import ProgressDocument
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from gpuwatch.controller import explain
 from gpuwatch.controller.web.call import Call
 from gpuwatch.ledger.use_history import GONE, OFF, SLOT_SECONDS, FleetSlot, slot
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import State
 
 USES = (*(state.value for state in State), OFF)
 _INTERVALS = 3  # rounds farther apart than this leave a gap

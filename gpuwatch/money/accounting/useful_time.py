@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpuwatch.model.fleet import Activity, GpuVerdict, Node, NodeState, NodeVerdict, State
+from gpuwatch.model.activity import Activity, State
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, NodeVerdict
 from gpuwatch.model.health import Health
 from gpuwatch.model.tally import Tally
 from gpuwatch.model.usage import GPU, JOULES, MEASURED, USES, Use, milliseconds

@@ -17,8 +17,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeState, State
+from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeState
 from gpuwatch.model.money import HOURS_A_MONTH, Offer
 
 HEADROOM = 1.2

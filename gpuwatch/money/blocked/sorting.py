@@ -17,8 +17,9 @@ from decimal import Decimal
 
 from gpuwatch import guard
 from gpuwatch.guard import Case, Rulebook
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Reason, Review, Step, Verb
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.money.blocked.obstacles import IN_DOUBT, RANK, Obstacle
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes_obstacles import consents, joined

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Decision, Observation, Review, Verb, reason_with_refusals
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.policies.job_use import JobUse
 from gpuwatch.policies.job_use import unused as unused_jobs

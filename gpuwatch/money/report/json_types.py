@@ -6,9 +6,9 @@ Money is a text to the cent, so that the lines of each slicing add up to the who
 from datetime import date, datetime
 from typing import TypedDict
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.currency import CurrencyDocument
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import State
 from gpuwatch.model.health import Health
 from gpuwatch.money.accounting.totals import Energy, TotalDocument
 from gpuwatch.money.blocked.blocked import Blocked

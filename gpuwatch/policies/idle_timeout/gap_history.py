@@ -164,6 +164,14 @@ def known(history: GapHistory) -> bool:
     return history.pauses.ended >= ENOUGH_PAUSES and history.pauses.days >= ENOUGH_DAYS
 
 
+def fresh_words(pauses: Pauses | None) -> str:
+    """What the pool has shown so far, of what it takes to learn its waits."""
+    if pauses is None:
+        return ""
+    seen = f"{pauses.ended} of {ENOUGH_PAUSES} pauses and {pauses.days} of {ENOUGH_DAYS} days seen"
+    return f" (until its pool is known: {seen})"
+
+
 def kept(history: GapHistory, at: float, nodes: Collection[str] | None = None) -> GapHistory:
     """Something else keeps these nodes, or all: no time past break-even's wait, or a promise, is a wait's choice."""
     found = {

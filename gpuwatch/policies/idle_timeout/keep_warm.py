@@ -12,9 +12,10 @@ Rules, all of them:
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Proposal, Step, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies import capacity, schedule
 from gpuwatch.policies.idle import IdleRules, learns, restart_of
 from gpuwatch.policies.idle_timeout.break_even import LONGEST

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeState
 
 LONGEST_SECONDS = 3600.0
 ENOUGH = 5

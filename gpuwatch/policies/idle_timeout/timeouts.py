@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import ADDITIONS, Observation, Status, Wait
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.measurement import Pauses, Restarts
 from gpuwatch.policies import PoolRules, capacity, idle, schedule
 from gpuwatch.policies.idle_timeout import facts

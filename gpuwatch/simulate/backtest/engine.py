@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from gpuwatch.clouds import Cloud
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Rulebook
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.policies import PoolRules
 from gpuwatch.runtime.clock import Clock, ManualClock

@@ -15,18 +15,8 @@ from operator import itemgetter
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.controller.observe.pool_metrics import of_verdicts
-from gpuwatch.model.fleet import (
-    VERDICT_SCHEMA,
-    Activity,
-    Evidence,
-    Fleet,
-    GpuVerdict,
-    Node,
-    NodeReport,
-    NodeState,
-    NodeVerdict,
-    State,
-)
+from gpuwatch.model.activity import Activity, Evidence, State
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, GpuVerdict, Node, NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.fleet.workloads import Workload

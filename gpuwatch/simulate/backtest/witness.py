@@ -26,8 +26,9 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.context import ControllerContext, Round
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Intent, Outcome, Status, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.simulate.cloud_proxy import PassedOn
 from gpuwatch.simulate.fleet.world import Host, World

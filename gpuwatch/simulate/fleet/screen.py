@@ -13,9 +13,10 @@ from rich.text import Text
 from gpuwatch.controller.node_row import NodeRow, node_rows
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Status, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.stop_words import stop_words
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.columns import Column, cut, laid_out, wrapped

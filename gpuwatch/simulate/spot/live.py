@@ -15,12 +15,12 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits, Rulebook
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.decision import DECISION_TAG, INTERRUPTIBLE_TAG
 from gpuwatch.model.fleet import (
     DEFAULT_POOL,
     VERDICT_SCHEMA,
-    Activity,
     CapacityType,
     Fleet,
     GpuVerdict,
@@ -29,7 +29,6 @@ from gpuwatch.model.fleet import (
     NodeReport,
     NodeState,
     NodeVerdict,
-    State,
 )
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price, PriceKey

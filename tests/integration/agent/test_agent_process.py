@@ -18,7 +18,7 @@ from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.nvml import StubDriver
 from tests.support.paths import ROOT

@@ -13,7 +13,7 @@ from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.probe.command import probe_command
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.amd import FILE_ERROR, MIB, AmdHost
 from tests.support.fakes.nvml import StubDriver

@@ -11,7 +11,8 @@ import pytest
 
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.agent.evidence.snoozes import snooze
-from gpuwatch.model.fleet import NodeVerdict, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.nvml import StubDriver
 from tests.support.real.agents import RunningAgent, eventually

@@ -15,7 +15,8 @@ from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.cli.explain_text import explain_text
 from gpuwatch.controller.explain import node_page
-from gpuwatch.model.fleet import Evidence, NodeReport, State
+from gpuwatch.model.activity import Evidence, State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import Desk, a_node, a_verdict
 from tests.support.builders.gpu import START, a_cycle, a_reading

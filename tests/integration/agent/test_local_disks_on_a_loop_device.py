@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
-from gpuwatch.model.fleet import LocalDisks
+from gpuwatch.model.activity import LocalDisks
 from tests.support.fakes.disks import DiskHost
 
 TOOLS = ("losetup", "mkfs.ext4", "mount", "umount", "blkid")

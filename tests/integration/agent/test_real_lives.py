@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.model.fleet import NodeVerdict, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.components import require
 from tests.support.fakes.nvml import StubDriver, build

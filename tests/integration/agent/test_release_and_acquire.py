@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.control import Answer, ControlServer, order
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.nvml import StubDriver
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually, is_running

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import DownCause
 from tests.support.fakes.nvml import DRIVER_NOT_LOADED, StubDriver
 from tests.support.real.sick_host import QUICK, SickHost

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.evidence.base import Moment, Roots
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.agent.evidence.snoozes import SnoozeError, Snoozes, make_directory, snooze
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.host import BOOT, FolderHost
 

@@ -14,7 +14,7 @@ from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import DownCause
 from gpuwatch.model.metric_groups import DEFAULT
 from gpuwatch.runtime.clock import SystemClock

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.round import step
+from gpuwatch.model.activity import State
 from gpuwatch.model.budget import BudgetState, Scope
-from gpuwatch.model.fleet import State
 from gpuwatch.model.money import Price
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import HOUR, NOW, Desk, a_node

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.served_page import PRICE, a_site

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Browser
 
-from gpuwatch.model.fleet import NodeReport, State, WorkOwner
+from gpuwatch.model.activity import State, WorkOwner
+from gpuwatch.model.fleet import NodeReport
 from tests.support.builders.fleet import Desk, a_node, a_verdict
 from tests.support.builders.last_busy import busy_last, cpu_evidence
 from tests.support.builders.served_page import Site, a_site

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Browser, expect
 
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.served_page import a_site
 from tests.support.builders.workload_desk import a_workload_desk

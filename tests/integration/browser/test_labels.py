@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from playwright.sync_api import Browser, Page
 
 from gpuwatch.cli.main import commands
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.money.report.html import as_html
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import Desk, a_node

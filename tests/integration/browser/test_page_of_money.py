@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 from playwright.sync_api import Browser, expect
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.currency import Currency, show_in
-from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.served_page import PRICE, a_site

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Browser, expect
 
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.served_page import PRICE, Site, a_site

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from gpuwatch.controller.web.settings import ControllerSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.served_page import Site, a_site, populate, with_users

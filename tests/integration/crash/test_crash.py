@@ -7,8 +7,9 @@ import pytest
 
 from gpuwatch.controller.round import step
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.crash_points import Mortal, PowerCut, Story, every_cut
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpuwatch.controller.round import step
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.verbs import OF_CLUSTER
 from tests.support.builders.clusters import ENDING, ClusterDesk, a_cluster_desk, a_gpu_pod, a_pod
 from tests.support.builders.fleet import Desk

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import DECISION_TAG
-from gpuwatch.model.fleet import NodeGroup, NodeState, State
+from gpuwatch.model.fleet import NodeGroup, NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules

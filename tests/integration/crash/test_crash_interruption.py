@@ -7,8 +7,8 @@ import pytest
 
 from gpuwatch.controller.interruptions import FIRST
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import State
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.support.builders.fleet import Desk

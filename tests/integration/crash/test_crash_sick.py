@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.health_settings import HealthRules

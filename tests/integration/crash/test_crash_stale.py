@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Status
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, a_node, a_verdict

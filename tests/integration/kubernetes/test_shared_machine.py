@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, NodeVerdict, PodVerdict, State
+from gpuwatch.model.activity import Activity, Evidence, State
+from gpuwatch.model.fleet import GpuVerdict, NodeVerdict, PodVerdict
 from gpuwatch.model.kubernetes import IDLE_ACTION, KUBEFLOW_STOPPED
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import a_verdict

@@ -10,7 +10,8 @@ from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.controller.context import LiveParts
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits
-from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support import paths
 from tests.support.builders.clusters import ENDING, ClusterDesk, a_gpu_pod, a_kubernetes_node, a_pod

@@ -15,7 +15,8 @@ from gpuwatch.controller.observe.pool_metrics import of_verdicts
 from gpuwatch.controller.round import ControllerContext, step
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node, NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import RULES, Desk, a_node, a_verdict

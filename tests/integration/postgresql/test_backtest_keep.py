@@ -18,7 +18,7 @@ from gpuwatch.config import load
 from gpuwatch.controller.operations import operator_name
 from gpuwatch.guard import untried
 from gpuwatch.ledger import Ledger, LedgerSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter

@@ -9,8 +9,9 @@ from gpuwatch.cli.controller import one_round
 from gpuwatch.clouds import CloudError
 from gpuwatch.controller.round import ControllerContext
 from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.crash_points import Fate, Mortal, PowerCut
 from tests.support.real.postgresql import postgresql

@@ -14,7 +14,8 @@ from gpuwatch.cli.doctor import signals
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.clouds import CloudError
 from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
-from gpuwatch.model.fleet import Node, NodeVerdict, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeVerdict
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.scaling.settings import Metric, ScalingRules
 from gpuwatch.runtime.clock import SystemClock

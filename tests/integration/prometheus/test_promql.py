@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.controller.observe.exporters import DIALECTS
 from gpuwatch.controller.observe.settings import ObserveSettings
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeState
 from tests.support.builders.exporters import (
     LOOKBACK,
     NOW,

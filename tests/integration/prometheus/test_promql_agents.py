@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from gpuwatch.controller.observe.settings import ObserveSettings
-from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.measurement import MetricQuery
 from tests.support.builders.exporters import NOW, a_machine, a_source, an_agent
 from tests.support.fakes.scraped_agent import a_good_agent

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.controller.observe.exporters import DIALECTS
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.builders.exporters import NOW, Damage, a_day, a_machine, a_source, an_agent, an_exporter, at_rest
 from tests.support.components import require
 from tests.support.paths import ROOT

@@ -14,8 +14,8 @@ import yaml
 
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.round import step
+from gpuwatch.model.activity import State
 from gpuwatch.model.budget import BudgetState, Scope
-from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import HOUR, NOW, Desk, a_node
 from tests.support.real.agents import eventually

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from gpuwatch.model.fleet import Evidence, NodeVerdict, State
+from gpuwatch.model.activity import Evidence, State
+from gpuwatch.model.fleet import NodeVerdict
 from tests.support.components import require
 from tests.support.fakes.nvml import StubDriver, build
 from tests.support.real.agents import eventually

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from gpuwatch.controller.context import LiveParts
-from gpuwatch.model.fleet import Fleet, Node, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase, Workload
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.kubernetes_settings import KubernetesRules

@@ -20,8 +20,8 @@ from gpuwatch.agent.metadata.base import Facts
 from gpuwatch.agent.metadata.state_file import Announced
 from gpuwatch.agent.metadata.watcher import InstanceStatus
 from gpuwatch.agent.state import AgentCore
+from gpuwatch.model.activity import Evidence, LocalDisks, State
 from gpuwatch.model.cloud_notice import NoticeKind
-from gpuwatch.model.fleet import Evidence, LocalDisks, State
 from gpuwatch.model.gpu import GpuDown, GpuReading, metrics
 from gpuwatch.model.mig import MigDevice, MigInstance
 from gpuwatch.runtime.clock import Clock

@@ -2,8 +2,9 @@
 
 from gpuwatch.cli.controller import one_round
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Reason, Verb
-from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.fleet import Node
 from tests.support.builders.fleet import NOW, Desk, a_node, an_observation
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")

@@ -10,7 +10,8 @@ from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
-from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import a_node
 from tests.support.real.tsdb import History, Points

@@ -11,12 +11,11 @@ from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.decision import DECISION_TAG, LedgerView, Observation
 from gpuwatch.model.fleet import (
     DEFAULT_POOL,
     VERDICT_SCHEMA,
-    Activity,
-    Evidence,
     Fleet,
     GpuVerdict,
     Node,
@@ -24,7 +23,6 @@ from gpuwatch.model.fleet import (
     NodeReport,
     NodeState,
     NodeVerdict,
-    State,
 )
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price

@@ -18,8 +18,9 @@ from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
 from gpuwatch.controller.web.serve import Discovery, Observers
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Intent, Reason, Status, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.silence import Silence
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
 from gpuwatch.money.accounting.metering import Metering

@@ -7,9 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.guard import Burst, Case, Limits, Rulebook
+from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import Status, Stopped, Verb
-from gpuwatch.model.fleet import CapacityType, LocalDisks, NodeReport, NodeState, State
+from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.model.orders import Pause
 from gpuwatch.policies import PoolRules
@@ -46,9 +47,8 @@ def a_case() -> Case:
 def with_node(case: Case, **changes: object) -> Case:
     """The case with its node changed, in the fleet as well."""
     assert case.node is not None
-    node = replace(case.node, **changes)  # type: ignore[arg-type]
-    nodes = tuple(node if each.id == node.id else each for each in case.observation.fleet.nodes)
-    fleet = replace(case.observation.fleet, nodes=nodes)
+    node, fleet = replace(case.node, **changes), case.observation.fleet  # type: ignore[arg-type]
+    fleet = replace(fleet, nodes=tuple(node if each.id == node.id else each for each in fleet.nodes))
     return replace(case, node=node, observation=replace(case.observation, fleet=fleet))
 
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 from gpuwatch.guard import Case
 from gpuwatch.guard.settings import OwnerLimits
+from gpuwatch.model.activity import State
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
-from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState, State
+from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.model.silence import Silence
 from gpuwatch.policies.idle_settings import IdleRules

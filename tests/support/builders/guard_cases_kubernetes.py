@@ -5,9 +5,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpuwatch.guard import Case, Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
 from gpuwatch.model.orders import Pause

@@ -15,7 +15,7 @@ from gpuwatch.agent.host_page import Known, page_of
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import Evidence, LocalDisks
+from gpuwatch.model.activity import Evidence, LocalDisks
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuProcess, GpuReading, ProcessKind
 from gpuwatch.model.host_page import HostPage
 from gpuwatch.model.mig import MigDevice, MigInstance

@@ -13,8 +13,9 @@ from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.permissions import Quota
 from gpuwatch.controller.round import Round
 from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Reason, Status, Verb
-from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.fleet import Node
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.ledger_fixture import DAY as REPORTED
 from tests.support.builders.ledger_fixture import a_fortnight, at

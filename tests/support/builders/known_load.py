@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpuwatch.agent.devices.load_profile import Intervals
 from gpuwatch.controller.observe.exporters import DIALECTS
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.builders.exporters import NOW
 from tests.support.real.tsdb import History
 

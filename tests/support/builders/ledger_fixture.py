@@ -12,9 +12,10 @@ from gpuwatch.clouds import Leftover
 from gpuwatch.controller.round import decide
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import State
 from gpuwatch.model.budget import BudgetState, Scope
 from gpuwatch.model.decision import Intent, Observation, Reason, Status, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.model.money import Price
 from gpuwatch.money.accounting.settings import CostSettings

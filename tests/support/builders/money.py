@@ -5,17 +5,10 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from gpuwatch.guard import Case
+from gpuwatch.model.activity import Activity, GpuUse, State
 from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import (
-    Activity,
-    CapacityType,
-    GpuUse,
-    GpuVerdict,
-    Node,
-    NodeReport,
-    State,
-)
+from gpuwatch.model.fleet import CapacityType, GpuVerdict, Node, NodeReport
 from gpuwatch.model.money import Offer, Price
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_observation
 

@@ -20,8 +20,9 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.sent_messages import Event
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
-from gpuwatch.model.fleet import Evidence, Fleet, Node, State
+from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.notify.delivery import DeliveryJob
 from gpuwatch.notify.message import MessageContext
 from gpuwatch.notify.notifier import Notifier

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import DesiredNodes, Done, LedgerView, Observation, Proposal, Status, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies import scaling
 from gpuwatch.policies.scaling import Metric, ScalingRules

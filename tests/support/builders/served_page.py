@@ -22,7 +22,8 @@ from gpuwatch.controller.web.serve import Discovery, Observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.controller.web.snooze_page import SnoozeLinks
 from gpuwatch.controller.web.state import State as Told
-from gpuwatch.model.fleet import Activity, GpuUse, GpuVerdict, NodeReport, NodeState, State
+from gpuwatch.model.activity import Activity, GpuUse, State
+from gpuwatch.model.fleet import GpuVerdict, NodeReport, NodeState
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
 from gpuwatch.money.accounting.metering import Metering

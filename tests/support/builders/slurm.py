@@ -4,8 +4,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from gpuwatch.controller.context import LiveParts
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.policies.health_settings import HealthRules
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict

@@ -3,7 +3,8 @@
 from decimal import Decimal
 
 from gpuwatch.controller.round import Round
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.money import Price
 from tests.support.builders.fleet import NOW, Desk, a_node
 

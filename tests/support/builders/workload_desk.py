@@ -3,7 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.kubernetes import Pod
 from gpuwatch.model.money import Price
 from gpuwatch.policies.idle_pods_settings import IdlePodRules

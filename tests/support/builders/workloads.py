@@ -4,8 +4,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import LedgerView, Observation
-from gpuwatch.model.fleet import Activity, Fleet, GpuVerdict, Node, NodeReport, State
+from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeReport
 from gpuwatch.model.kubernetes import ClusterView, Pod, PodPhase, Workload
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules

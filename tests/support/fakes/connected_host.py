@@ -7,7 +7,7 @@ from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
-from gpuwatch.model.fleet import Evidence
+from gpuwatch.model.activity import Evidence
 from tests.support.fakes.host import FolderHost
 
 OWN_NETWORK, CONTAINER_NETWORK = "net:[4026531840]", "net:[4026532999]"

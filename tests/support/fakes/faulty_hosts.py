@@ -8,7 +8,7 @@ from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.probe.main import sample
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import Activity, State
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.nvml import StubDriver
 

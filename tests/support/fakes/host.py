@@ -10,7 +10,7 @@ from shutil import rmtree
 
 from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
-from gpuwatch.model.fleet import Evidence
+from gpuwatch.model.activity import Evidence
 from gpuwatch.runtime.clock import ManualClock
 
 BOOT = "b3a216a2-24a4-4846-9f57-e07517c84600"

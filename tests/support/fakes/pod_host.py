@@ -11,7 +11,7 @@ from gpuwatch.agent.evidence.pods import Pods
 from gpuwatch.agent.evidence.settings import EvidenceSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.evidence.work import Processes
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.host import FolderHost
 from tests.support.fakes.proc_files import put_process
 

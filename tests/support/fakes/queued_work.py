@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.settings import ScheduledSettings
-from gpuwatch.model.fleet import Evidence
+from gpuwatch.model.activity import Evidence
 from tests.support.fakes.host import FolderHost
 
 ACCOUNTS = """root:x:0:0:root:/root:/bin/bash

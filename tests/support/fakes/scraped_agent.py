@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 
-from gpuwatch.model.fleet import NodeVerdict, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import a_verdict
 

@@ -13,7 +13,8 @@ import msgspec
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.settings import ObserveSettings
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders import exporters
 from tests.support.builders.exporters import MAX_AGE, NOW, WORK, Change, a_machine, during, unchanged

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from gpuwatch.clouds import InsufficientCapacityError, QuotaExceededError
+from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import DECISION_TAG
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from tests.support.builders.fleet import FakeFleet
 from tests.support.builders.offers import OFFERS, a_node_of
 

@@ -14,7 +14,7 @@ from gpuwatch.agent.blind import LOOKS, BlindWatch, look
 from gpuwatch.agent.evidence.base import HostSignal
 from gpuwatch.agent.evidence.registry import SIGNALS
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.builders.gpu import a_reading
 from tests.support.fakes.host import FolderHost
 from tests.support.fakes.proc_files import put_process

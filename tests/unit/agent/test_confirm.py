@@ -17,7 +17,7 @@ from gpuwatch.agent.evidence.registry import HostSignals
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.gpu import a_busy_reading, a_cycle, a_process, a_reading

@@ -10,7 +10,7 @@ from gpuwatch.agent.attribution.pods import Workload
 from gpuwatch.agent.host_page import Known, page_of
 from gpuwatch.agent.processes.process import Kind, ProcessView
 from gpuwatch.agent.published import Trouble
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import DownCause
 from gpuwatch.model.host_page import HOST_SCHEMA, HostGpu, HostPage, HostProcess
 from tests.support.builders.gpu import GIB, a_busy_reading, a_down, a_process, a_reading

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.host_text import ranges, trouble_text, who
 from gpuwatch.agent.processes.process import Kind
-from gpuwatch.model.fleet import Evidence, State, WorkOwner
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.gpu import DownCause
 from gpuwatch.model.host_page import HostProcess, HostTrouble
 from tests.support.builders.gpu import GIB, a_busy_reading, a_down, a_reading

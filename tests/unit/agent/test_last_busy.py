@@ -12,7 +12,7 @@ from gpuwatch.agent import last_busy
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.last_busy import KEPT_SECONDS, MOST, SETTINGS, Kept, remember, signal_of, with_owners
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.model.fleet import Activity, Evidence, State, WorkOwner
+from gpuwatch.model.activity import Activity, Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuReading
 from tests.support.builders.gpu import GIB, a_busy_reading, a_process, a_reading, a_sample
 

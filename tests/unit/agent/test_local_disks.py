@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.local_disks import LOCAL_MODELS, NETWORK_MODELS, LocalDiskSignal, in_verdict
-from gpuwatch.model.fleet import Evidence, LocalDisks, State
+from gpuwatch.model.activity import Evidence, LocalDisks, State
 from tests.support.fakes import disk_hosts as hosts
 from tests.support.fakes.disks import DiskHost
 

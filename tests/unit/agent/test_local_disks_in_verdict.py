@@ -13,7 +13,7 @@ from gpuwatch.agent.evidence.registry import HostSignals
 from gpuwatch.agent.evidence.settings import EvidenceSettings, LocalDiskSettings, SnoozeSettings
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import LocalDisks
+from gpuwatch.model.activity import LocalDisks
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.gpu import a_cycle, a_reading
 from tests.support.fakes import disk_hosts as hosts

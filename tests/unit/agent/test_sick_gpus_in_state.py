@@ -8,7 +8,7 @@ from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.devices.messages import Message, Step
 from gpuwatch.agent.published import Trouble
 from gpuwatch.agent.state import AgentCore, Interruption
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import START, a_cycle, a_down, a_gpu, a_reading

@@ -11,7 +11,7 @@ from gpuwatch.agent.devices.messages import Cycle, End, Reading, Unavailable
 from gpuwatch.agent.probe.main import sample
 from gpuwatch.agent.published import OutOfOrderError
 from gpuwatch.agent.state import AgentCore, Interruption
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import START, a_busy_reading, a_cycle, a_down, a_gpu, a_process, a_reading

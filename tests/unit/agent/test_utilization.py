@@ -8,7 +8,8 @@ import pytest
 from gpuwatch.agent.usage import RecentUtilization
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.settings import ObserveSettings
-from gpuwatch.model.fleet import Fleet, GpuUse, Node, NodeReport, NodeState
+from gpuwatch.model.activity import GpuUse
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.measurement import MetricQuery
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW, a_node, a_verdict

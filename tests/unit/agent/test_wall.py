@@ -14,7 +14,7 @@ from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.agent.wall import NoticeResult, RetryLaterError, Terminals, reminders
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.fake_ttys import Seat, at
 from tests.support.fakes.host import FolderHost, utmp_record
 from tests.support.real.agents import eventually

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 from gpuwatch.cli import blocked
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.context import LiveParts, Round
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport
 from tests.support.builders.blocked import a_priced_desk
 from tests.support.builders.fleet import a_node
 

@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
 from gpuwatch.ledger import LedgerSettings
-from gpuwatch.model.fleet import Node, NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.advice.load_curve import LoadError, load_of

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
 from gpuwatch.ledger import Ledger, LedgerSettings
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.period import PeriodError, period_of

@@ -12,7 +12,8 @@ from gpuwatch.cli import explain
 from gpuwatch.cli.main import commands
 from gpuwatch.config.settings import Settings
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport
 from tests.support.builders.fleet import RULES, Desk, a_node, a_verdict
 from tests.support.builders.last_busy import busy_last, cpu_evidence
 

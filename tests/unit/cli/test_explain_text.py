@@ -8,7 +8,8 @@ from gpuwatch.agent.health.causes import xid_finding
 from gpuwatch.cli.explain_text import explain_text
 from gpuwatch.controller.explain import node_page
 from gpuwatch.controller.round import Round
-from gpuwatch.model.fleet import Evidence, Node, NodeReport, State, WorkOwner
+from gpuwatch.model.activity import Evidence, State, WorkOwner
+from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.model.health import GpuHealth, Health
 from tests.support.builders.fleet import Desk, a_node, a_verdict
 from tests.support.builders.gpu import START

@@ -8,7 +8,8 @@ from gpuwatch.cli.explain_text import explain_text
 from gpuwatch.controller.explain import node_page
 from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.controller.plan_page import plan_page
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.runtime.json_document import json_text
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.small_fleet import a_day

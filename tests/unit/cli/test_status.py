@@ -18,7 +18,7 @@ from gpuwatch.cli.main import commands
 from gpuwatch.cli.status import Choice
 from gpuwatch.controller.node_row import NodesPage, nodes_page
 from gpuwatch.controller.round import Round
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.builders.small_fleet import a_day
 from tests.support.golden_text import check
 

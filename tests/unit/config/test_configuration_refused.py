@@ -197,12 +197,12 @@ REFUSED = {
     ),
     "an owner of nodes without a cluster": (
         "pools: {a: {kubernetes: {node_owner: gpuwatch}}}",
-        "FILE:1: pools.a.kubernetes.node_owner needs a cluster, and the settings have none",
+        "FILE:1: pools.a.kubernetes.node_owner needs a cluster, and no cluster is set",
         "the section kubernetes with in_cluster: true or a kubeconfig",
     ),
     "pods without a cluster": (
         "pools: {a: {kubernetes: {pods: {action: as-annotated}}}}",
-        "FILE:1: pools.a.kubernetes.pods needs a cluster, and the settings have none",
+        "FILE:1: pools.a.kubernetes.pods needs a cluster, and no cluster is set",
         "the section kubernetes with in_cluster: true or a kubeconfig",
     ),
     "pods that are never known to be idle for so long": (

@@ -13,8 +13,9 @@ from gpuwatch.cli.main import commands
 from gpuwatch.controller.operations import operator_name
 from gpuwatch.guard import Limits, judge
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, an_observation
 from tests.support.builders.guard_cases import a_case

@@ -6,8 +6,9 @@ import pytest
 
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules

@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.cli.controller import one_round
 from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.controller.round import ControllerContext
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.money import Price
 from gpuwatch.model.usage import Use
 from gpuwatch.money.accounting.metering import Metering

@@ -12,7 +12,8 @@ from gpuwatch.cli.controller import one_round
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.web.serve import Discovery, Observers
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport
 from tests.support.builders.blocked import a_priced_desk, blocked_of
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.served_page import PRICE, a_site

@@ -20,9 +20,9 @@ from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, decide, step
 from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.activity import State
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import State
 from gpuwatch.model.money import Price
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter, SpendBook

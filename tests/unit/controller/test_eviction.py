@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import Node, NodeReport, State
+from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.kubernetes_settings import KubernetesRules

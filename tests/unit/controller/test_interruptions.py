@@ -7,9 +7,10 @@ import pytest
 
 from gpuwatch.controller.round import decide
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import LOST_GPU_SECONDS, CloudNotice
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from tests.support.builders.desk import REASON
 from tests.support.builders.market import POOL, Market, a_market
 

@@ -6,7 +6,8 @@ import pytest
 
 from gpuwatch.clouds import CloudError
 from gpuwatch.guard import Limits
-from gpuwatch.model.fleet import LocalDisks, Node, NodeReport
+from gpuwatch.model.activity import LocalDisks
+from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import RULES, Desk, a_node, a_verdict
 

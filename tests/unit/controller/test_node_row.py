@@ -14,7 +14,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from gpuwatch.cli import fleet
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.context import LiveParts, Round
-from gpuwatch.model.fleet import NodeReport, NodeState, State, WorkOwner
+from gpuwatch.model.activity import State, WorkOwner
+from gpuwatch.model.fleet import NodeReport, NodeState
 from tests.support.builders.fleet import RULES, Desk, a_node, a_verdict
 from tests.support.builders.last_busy import busy_last, cpu_evidence
 from tests.support.builders.served_page import PRICE, Site, a_site

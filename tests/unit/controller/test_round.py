@@ -8,8 +8,9 @@ import pytest
 from gpuwatch.clouds import STOP_AT, CloudError, CloudUnavailableError, NotFoundError, ProtectedError, ThrottledError
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Status, Verb
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from tests.support.builders.desk import a_desk, ledger_statuses
 from tests.support.builders.fleet import a_node, a_verdict
 

@@ -10,8 +10,9 @@ from gpuwatch.controller.metrics.fleet import FAMILIES
 from gpuwatch.controller.metrics.state import MetricsState
 from gpuwatch.controller.node_row import node_rows
 from gpuwatch.controller.timings import Timings
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, a_node

@@ -15,8 +15,9 @@ from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits, judge
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from gpuwatch.clouds import CloudUnavailableError, ThrottledError
 from gpuwatch.guard import Limits
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules

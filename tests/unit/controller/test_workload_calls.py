@@ -9,8 +9,9 @@ import pytest
 from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.controller import workload_calls
 from gpuwatch.controller.context import LiveParts
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Intent, Observation, OpenIntent, Outcome, Reason, Status, Verb
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.kubernetes import Pod, Target, WorkloadNow
 from gpuwatch.policies.idle_pods import WorkloadStep, steps
 from tests.support.builders.fleet import NOW, Desk

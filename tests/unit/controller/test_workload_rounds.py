@@ -8,8 +8,8 @@ import pytest
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
 from gpuwatch.controller.round import Round
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import State
 from gpuwatch.model.kubernetes import Pod, Target, Workload, WorkloadNow
 from gpuwatch.policies.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.kubernetes_settings import KubernetesRules

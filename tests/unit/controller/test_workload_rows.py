@@ -16,8 +16,8 @@ from gpuwatch.controller.plan_page import plan_page
 from gpuwatch.controller.web import fleet_view
 from gpuwatch.controller.workload_rows import WorkloadRow, explained, workload_rows
 from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import State
 from gpuwatch.policies.idle_pods_settings import IdlePodRules
 from tests.support.builders.clusters import ClusterDesk
 from tests.support.builders.workload_desk import PODS, a_workload_desk

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from gpuwatch.guard import RULES as GUARD_RULES
 from gpuwatch.guard import Case, Limits, judge, retry_wait_seconds, review
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Decision, LedgerView, Status, Verb
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.fleet import NodeReport
 from tests.support.builders.fleet import RULES, a_node, a_notice, a_verdict, an_observation
 from tests.support.builders.guard_cases import FAIR, SPOILED, a_case, a_rulebook, with_ledger, with_node
 from tests.support.builders.guard_cases_growth import FAIR_GROWTH, SPOILED_GROWTH

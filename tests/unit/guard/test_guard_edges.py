@@ -8,8 +8,9 @@ from decimal import Decimal
 import pytest
 
 from gpuwatch.guard import Case, Limits, judge, untried
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Step, Stopped, Verb
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.orders import BacktestRecord, Pause
 from gpuwatch.policies import PoolRules
 from tests.support.builders.backtests import a_backtest

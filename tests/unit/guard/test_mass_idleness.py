@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits, Rulebook, burst, review
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Decision
-from gpuwatch.model.fleet import Node, NodeReport, State
+from gpuwatch.model.fleet import Node, NodeReport
 from tests.support.builders.fleet import HOUR, NOW, RULES, Desk, a_node, a_notice, a_verdict, an_observation
 from tests.support.builders.past_steps import a_step
 

@@ -12,8 +12,9 @@ from gpuwatch.guard import Limits
 from gpuwatch.guard.mass_idleness import Burst
 from gpuwatch.guard.workload_limits import WorkloadLimits
 from gpuwatch.guard.workloads import WORKLOAD_RULES, WorkloadCase, judge, review
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Intent, Observation, OpenIntent, Outcome, Reason, Status, Verb
-from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import Pod, PodPhase, Target
 from gpuwatch.model.orders import Pause, Snooze
 from gpuwatch.policies import PoolRules

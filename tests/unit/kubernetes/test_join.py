@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.kubernetes.join import doubt, joined, machine_name
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from tests.support.builders.fleet import a_node
 

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.tables import FLEET_USE, NODE_USE
 from gpuwatch.ledger.use_history import KEPT_SECONDS, SLOT_SECONDS, gpus_by_use
-from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_observation
 
 MINUTE = timedelta(minutes=1)

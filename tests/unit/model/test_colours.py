@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dashboards.source import parts
+from gpuwatch.model.activity import State
 from gpuwatch.model.colours import STATE_COLOURS
-from gpuwatch.model.fleet import State
 from tests.support.paths import ROOT
 
 CSS = (ROOT / "gpuwatch/controller/web/page.css").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import State, WorkOwner
 from gpuwatch.model.evidence_text import (
     amount_text,
     evidence_text,
@@ -14,7 +15,6 @@ from gpuwatch.model.evidence_text import (
     owners_text,
     reset_text,
 )
-from gpuwatch.model.fleet import State, WorkOwner
 from tests.support.builders.fleet import a_verdict, an_activity
 from tests.support.builders.last_busy import FLUENT_BIT, busy_last, cpu_evidence
 

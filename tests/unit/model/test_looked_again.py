@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpuwatch.model.fleet import Fleet, Node, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.looked_again import looked_again
 from tests.support.builders.fleet import NOW, a_node
 

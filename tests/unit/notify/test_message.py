@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from gpuwatch.clouds.named import start_command
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.guard import Limits, Rulebook
+from gpuwatch.model.activity import LocalDisks, State, WorkOwner
 from gpuwatch.model.decision import Reason, Verb
-from gpuwatch.model.fleet import LocalDisks, NodeReport, NodeState, State, WorkOwner
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.promise import Notice
 from gpuwatch.notify.formats import Notification, as_document, as_html, as_text, subject
 from gpuwatch.notify.message import Message, composed, due_at, verb_of

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuwatch.ledger.sent_messages import Event
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Reason, Verb
-from gpuwatch.model.fleet import State
 from gpuwatch.model.promise import Promise
 from gpuwatch.notify.formats import Notification, as_document, as_html, as_text, subject
 from gpuwatch.notify.message import Message, composed

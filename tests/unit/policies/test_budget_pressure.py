@@ -11,9 +11,10 @@ from gpuwatch import policies
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits, Rulebook, review
 from gpuwatch.guard.rate_limits import month_budget
+from gpuwatch.model.activity import State
 from gpuwatch.model.budget import BudgetState, Scope
 from gpuwatch.model.decision import REMOVALS, Observation, Verb, Wait
-from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules, budget_pressure
 from gpuwatch.policies.idle import IdleRules

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import State
 from gpuwatch.policies import PoolRules, propose, resolve
 from tests.support.builders.fleet import RULES, a_node, a_notice, an_observation
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Verb
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import HOUR, NOW, RULES, a_node, a_notice, a_verdict, an_observation

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import REMOVALS, Observation, Step, Stopped, Verb, Wait
-from gpuwatch.model.fleet import Evidence, GpuVerdict, Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules, wait_seconds

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Observation, Status, Verb
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import Pod, PodPhase
 from gpuwatch.model.promise import Interruption
 from gpuwatch.policies.idle_pods import HOW, WorkloadStep, gone, steps

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.decision import REMOVALS, Observation, Step, Verb
-from gpuwatch.model.fleet import Evidence, Node, NodeReport, State, WorkOwner
+from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle_settings import IdleRules
 from tests.support.builders.fleet import HOUR, NOW, RULES, Desk, a_node, a_notice, a_verdict, an_observation

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Evidence, GpuVerdict, Node, NodeReport, State, WorkOwner
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport
 from gpuwatch.model.slurm import SlurmJob, SlurmNode
 from gpuwatch.policies.job_use import JobUse, unused, uses
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_activity, an_observation

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Observation, Reason, Status, Step, Verb
-from gpuwatch.model.fleet import Fleet, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Fleet, NodeReport, NodeState
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod, PodPhase
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.verbs import THEN

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice
-from gpuwatch.model.fleet import Node, NodeReport, State
+from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.model.kubernetes import Pod
 from tests.support.builders.clusters import ENDING, ClusterDesk, a_cluster_desk, a_daemon, a_gpu_pod, a_pod
 from tests.support.builders.fleet import a_verdict

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Observation, Reason, Status, Step, Verb
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.policies.kubernetes import stepped
 from gpuwatch.policies.kubernetes_settings import KubernetesRules

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Observation, Reason, Status, Step, Verb
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
 from gpuwatch.policies.health_settings import HealthRules

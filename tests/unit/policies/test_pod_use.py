@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Activity, Fleet, GpuVerdict, Node, NodeReport, State
+from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeReport
 from gpuwatch.model.kubernetes import Pod, PodPhase
 from gpuwatch.policies.pod_use import unused, use_of
 from tests.support.builders.fleet import NOW, a_node, a_verdict

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gpuwatch.guard.workloads import review
+from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import Activity, Evidence, Node, NodeReport, PodVerdict, State
+from gpuwatch.model.fleet import Node, NodeReport, PodVerdict
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import idle_pods
 from gpuwatch.policies.idle_pods import WorkloadStep

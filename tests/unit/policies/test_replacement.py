@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch import policies
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Observation, OpenIntent, Reason, Status, Step, Verb
-from gpuwatch.model.fleet import Node, NodeReport, State
+from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies.capacity import LaunchRules

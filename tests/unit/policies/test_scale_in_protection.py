@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LedgerView, Observation, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeReport, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeReport, NodeState
 from gpuwatch.policies import scale_in_protection
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import NOW, RULES, a_node

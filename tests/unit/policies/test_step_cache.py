@@ -7,8 +7,9 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LedgerView, Observation, Stopped, Verb, Wait
-from gpuwatch.model.fleet import Fleet, Node, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice

@@ -10,8 +10,9 @@ from gpuwatch.cli import render as show
 from gpuwatch.controller.node_row import node_rows
 from gpuwatch.controller.round import explained
 from gpuwatch.guard import Rulebook
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.similar_names import edits, folded, nearest
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules

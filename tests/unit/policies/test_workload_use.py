@@ -6,7 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from gpuwatch.model.fleet import Evidence, LastBusy, Node, NodeReport, State
+from gpuwatch.model.activity import Evidence, LastBusy, State
+from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.model.tally import Tally
 from gpuwatch.policies.workload_use import quiet_seconds, workloads
 from tests.support.builders.clusters import a_workload

@@ -7,7 +7,7 @@ from gpuwatch.agent.evidence.scheduled.found import Found, Users, Zones
 from gpuwatch.agent.evidence.scheduled.planned import Horizons, Keeps, Planned
 from gpuwatch.agent.evidence.scheduled.timers import Timers, UserTimers
 from gpuwatch.agent.evidence.settings import ScheduledSettings
-from gpuwatch.model.fleet import Evidence, State, WorkOwner
+from gpuwatch.model.activity import Evidence, State, WorkOwner
 
 _SETTING = "agent.evidence.scheduled"
 _SHARE_OF_DEADLINE = 0.5  # systemctl's, so that the files can still be read when it did not answer

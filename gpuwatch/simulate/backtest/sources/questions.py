@@ -12,7 +12,7 @@ from enum import IntFlag
 
 from gpuwatch.controller.observe.exporters import DIALECTS, HELD_BYTES, Dialect, Sign
 from gpuwatch.controller.observe.settings import PromqlSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 
 AGENT = "gpuwatch"
 POOL = "pool"  # the label that docs/idle-detection.md has targets relabelled with

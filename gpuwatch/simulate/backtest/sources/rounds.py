@@ -13,9 +13,10 @@ from statistics import median
 from typing import NamedTuple
 
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import Observation, Verb
 from gpuwatch.model.duration import format_time
-from gpuwatch.model.fleet import Activity, Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.sources.nodes import Kind, NodeObservation, history_of_nodes
 from gpuwatch.simulate.backtest.sources.window import SourceError

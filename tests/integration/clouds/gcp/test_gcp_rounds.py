@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW
 from tests.support.clouds.faults import Fault, when

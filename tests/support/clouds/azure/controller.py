@@ -8,7 +8,8 @@ from gpuwatch.controller.context import LiveParts
 from gpuwatch.controller.observe.pool_metrics import of_verdicts
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node, NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import PoolRules
 from gpuwatch.runtime.clock import ManualClock

@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
 from gpuwatch.agent.activity.memory import Sample
 from gpuwatch.agent.devices.amd import AmdSource
-from gpuwatch.model.fleet import Activity, State
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.amd import BUSY, FILE_ERROR, MIB, NA, AmdGpu, AmdHost, amd_source

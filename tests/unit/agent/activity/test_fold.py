@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
-from gpuwatch.model.fleet import Activity, Evidence, State
+from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading, ProcessKind
 from gpuwatch.model.mig import MigInstance
 from tests.support.builders.gpu import GIB, START, a_busy_reading, a_down, a_process, a_reading, a_sample

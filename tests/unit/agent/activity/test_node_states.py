@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
-from gpuwatch.model.fleet import Activity, Evidence, State, WorkOwner
+from gpuwatch.model.activity import Activity, Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from tests.support.builders.gpu import GIB, a_busy_reading, a_down, a_process, a_reading, a_sample
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.activity.pods import PodLook, PodTracks, fold_pods
-from gpuwatch.model.fleet import Activity, Evidence, State
+from gpuwatch.model.activity import Activity, Evidence, State
 from tests.support.builders.fleet import NOW
 
 RULES = ActivityRules()

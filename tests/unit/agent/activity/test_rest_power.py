@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
 from gpuwatch.agent.activity.rest_power import MARGIN, RestPower, busy_watts, learned
 from gpuwatch.agent.activity.rest_power_table import REST_WATTS, rest_watts
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import GpuReading
 from tests.support.builders.gpu import GIB, a_process, a_reading, a_sample
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
-from gpuwatch.model.fleet import Activity, State
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.mig import MigInstance
 from tests.support.builders.gpu import a_reading, a_sample

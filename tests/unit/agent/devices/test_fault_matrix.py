@@ -14,7 +14,7 @@ from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS
 from gpuwatch.agent.exporter.catalogue import gpu_metric
 from gpuwatch.agent.state import Interruption
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import Kind, metrics
 from gpuwatch.model.metric import SLOW_SECONDS
 from gpuwatch.runtime.clock import ManualClock

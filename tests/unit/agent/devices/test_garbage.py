@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.devices.plausible import bounds, impossible_sizes, plausible
 from gpuwatch.agent.exporter.catalogue import gpu_metric
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.faulty_hosts import Host, steady
 from tests.support.fakes.nvml import GARBAGE, StubDriver

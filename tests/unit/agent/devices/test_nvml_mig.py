@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.devices.nvml import NvmlSource
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.metric import SLOW_SECONDS
 from gpuwatch.runtime.clock import ManualClock

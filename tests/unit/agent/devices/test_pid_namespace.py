@@ -11,7 +11,7 @@ from gpuwatch.agent.devices.nvml import NvmlSource, processes
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.settings import GpuProcessSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import GpuReading
 from tests.support.fakes.host import FolderHost
 from tests.support.fakes.nvml import StubDriver, reading

@@ -14,7 +14,7 @@ from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
 from gpuwatch.agent.evidence.socket_owners import SocketOwners
 from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.connected_host import ConnectedHost
 
 NFS_PORT, WEB_PORT = 2049, 8265

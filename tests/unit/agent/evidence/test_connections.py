@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.agent.evidence.base import UnseenError
 from gpuwatch.agent.processes.process import Kind
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.connected_host import CONTAINER_NETWORK, ConnectedHost
 
 HERE, ELSEWHERE = "10.0.0.5", "10.0.0.9"

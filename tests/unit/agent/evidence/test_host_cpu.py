@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.agent.evidence.base import Moment, Roots
 from gpuwatch.agent.evidence.host_load import Cpu
 from gpuwatch.agent.evidence.settings import CpuSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.host import FolderHost
 from tests.support.real.agents import eventually

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.settings import InhibitorSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.host import DEAD_PID, FolderHost
 
 

@@ -14,7 +14,7 @@ import pytest
 from gpuwatch.agent.evidence.files import listed as in_order
 from gpuwatch.agent.evidence.jupyter import Jupyter
 from gpuwatch.agent.evidence.settings import JupyterSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.host import DEAD_PID, FolderHost
 
 TOKEN = "0123456789abcdef-the-token"  # noqa: S105  of a server in this file

@@ -18,7 +18,7 @@ from gpuwatch.agent.evidence.jupyter import _KERNELS, Jupyter
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import InhibitorSettings, JupyterSettings, SessionSettings, SnoozeSettings
 from gpuwatch.agent.evidence.snoozes import Snoozes, make_directory
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.host import FolderHost
 
 RUNTIME = "home/mallory/.local/share/jupyter/runtime"

@@ -16,7 +16,7 @@ from gpuwatch.agent.evidence.model_servers import ModelServers
 from gpuwatch.agent.evidence.settings import ModelServerSettings
 from gpuwatch.config.reader import load
 from gpuwatch.config.yaml_file import ConfigError
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.host import FolderHost
 from tests.support.real.certificates import Authority

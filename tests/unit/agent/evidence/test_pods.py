@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.pods import MOST_PODS
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.pod_host import PodHost, uid_of
 from tests.support.fakes.proc_files import put_process
 

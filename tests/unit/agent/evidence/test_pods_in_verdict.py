@@ -9,7 +9,8 @@ from gpuwatch.agent.evidence.settings import EvidenceSettings, PodSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher
 from gpuwatch.agent.evidence.work import Processes
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import PodVerdict, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import PodVerdict
 from tests.support.builders.gpu import a_cycle, a_reading
 from tests.support.fakes.pod_host import PodHost, uid_of
 

@@ -13,7 +13,7 @@ from gpuwatch.agent.evidence.base import Moment, Roots
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Disk, Network
 from gpuwatch.agent.evidence.settings import DiskSettings, GpuProcessSettings, NetworkSettings
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.host import FolderHost
 from tests.support.real.agents import eventually

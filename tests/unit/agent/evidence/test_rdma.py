@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.rdma import Rdma
 from gpuwatch.agent.evidence.settings import RdmaSettings
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from tests.support.fakes.host import FolderHost
 
 EFA = "rdmap16s27/ports/1/hw_counters"

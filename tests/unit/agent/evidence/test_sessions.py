@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.agent.processes.process import ProcessView
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from tests.support.fakes.host import FolderHost, utmp_record
 
 HALF_AN_HOUR = 1800.0

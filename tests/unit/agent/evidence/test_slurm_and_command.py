@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.agent.evidence.registry import Command
 from gpuwatch.agent.evidence.settings import CommandSettings, SlurmSettings
 from gpuwatch.agent.evidence.slurm import Slurm
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from tests.support.fakes.host import FolderHost
 from tests.support.real.agents import eventually, is_running
 

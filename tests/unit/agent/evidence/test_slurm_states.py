@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.slurm import state_says
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 
 BUSY, IDLE, UNKNOWN = State.BUSY, State.IDLE, State.UNKNOWN
 

@@ -17,7 +17,7 @@ from gpuwatch.agent.evidence.base import UnseenError
 from gpuwatch.agent.evidence.jupyter import Jupyter
 from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.host import FolderHost
 
 ME, ALICE, MALLORY = os.geteuid(), 12_001, 12_002

@@ -14,7 +14,7 @@ from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
 from gpuwatch.agent.evidence.registry import SIGNALS, HostSignals, gpu_pids
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.gpu import a_busy_reading, a_process, a_reading, a_sample
 from tests.support.fakes.host import FolderHost

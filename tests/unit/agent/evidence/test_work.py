@@ -22,7 +22,7 @@ from gpuwatch.agent.evidence.settings import (
 )
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.evidence.work import Processes
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from tests.support.fakes.host import FolderHost, utmp_record
 from tests.support.fakes.proc_files import CONTAINER, put_process
 

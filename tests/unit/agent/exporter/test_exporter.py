@@ -18,7 +18,7 @@ from gpuwatch.agent.devices.messages import Unavailable
 from gpuwatch.agent.exporter.catalogue import FAMILIES
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore, Interruption
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading, metrics
 from gpuwatch.model.mig import MigDevice, MigInstance
 from gpuwatch.runtime.clock import ManualClock

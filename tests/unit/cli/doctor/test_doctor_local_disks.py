@@ -11,7 +11,8 @@ from gpuwatch.cli.doctor import host as doctor
 from gpuwatch.cli.doctor import signals
 from gpuwatch.cli.doctor.context import AgentCase
 from gpuwatch.config.settings import Settings
-from gpuwatch.model.fleet import LocalDisks, Node, NodeReport
+from gpuwatch.model.activity import LocalDisks
+from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import SystemClock

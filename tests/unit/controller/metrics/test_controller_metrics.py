@@ -16,7 +16,8 @@ from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import step
 from gpuwatch.controller.web.serve import Discovery, Observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, Desk, a_node

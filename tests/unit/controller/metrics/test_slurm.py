@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.controller.metrics import ControllerMetrics
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.model.health import Health
 from gpuwatch.model.slurm import SlurmJob
 from tests.support.builders.fleet import NOW, a_node

@@ -7,7 +7,8 @@ import pytest
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.round import observe, step
 from gpuwatch.ledger import snapshots
-from gpuwatch.model.fleet import Fleet, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Fleet
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
 

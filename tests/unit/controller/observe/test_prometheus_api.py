@@ -18,7 +18,8 @@ from gpuwatch.controller.observe.prometheus_api import Answer, PromApi, read_ans
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.controller.observe.verdicts import Moment, Target, agents_signal, exporters_signal
-from gpuwatch.model.fleet import Fleet, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.measurement import MetricQuery
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW, a_node

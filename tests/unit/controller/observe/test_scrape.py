@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, read_answer
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.last_busy import busy_last, cpu_evidence

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, _unconfirmed
-from gpuwatch.model.fleet import NodeReport, NodeVerdict, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport, NodeVerdict
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.fakes.scraped_agent import an_agent

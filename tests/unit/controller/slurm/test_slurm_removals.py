@@ -3,8 +3,9 @@
 import pytest
 
 from gpuwatch.clouds import CloudUnavailableError
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.slurm import SlurmNode
 from tests.support.builders.fleet import RULES
 from tests.support.builders.slurm import SlurmDesk, a_report, a_slurm_desk, a_slurm_machine

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.orders import Approval
 from tests.support.builders.fleet import RULES, Desk, a_node
 from tests.support.builders.served_page import Answer, Site, a_site, known, with_users

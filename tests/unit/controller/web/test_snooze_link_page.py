@@ -11,8 +11,9 @@ import pytest
 from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.controller.web.snooze_link import SNOOZE, claimed, signed
 from gpuwatch.controller.web.state import State as PageState
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LedgerView
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from tests.support.builders.served_page import Site, a_site, with_users
 from tests.support.builders.snooze_link_page import FORM, HOUR, SECRET, a_desk, keep, keeps, link, records
 

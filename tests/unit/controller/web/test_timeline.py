@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.served_page import Site, a_site
 

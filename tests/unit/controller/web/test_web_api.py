@@ -17,7 +17,8 @@ from gpuwatch.controller.context import Round
 from gpuwatch.controller.web.api import ENDPOINTS, PREFIX
 from gpuwatch.controller.web.openapi import render_md
 from gpuwatch.guard import RULES as GUARD_RULES
-from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.report.gather import gathered
 from gpuwatch.money.report.period import period_of

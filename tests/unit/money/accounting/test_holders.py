@@ -8,8 +8,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Activity, GpuVerdict, NodeReport, State
+from gpuwatch.model.fleet import GpuVerdict, NodeReport
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, NOT_SEEN, UNALLOCATED, USES, Holder, HourKey, Terms, Use
 from gpuwatch.money.accounting.holders import divided, held, rows_by_holder

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport, NodeState
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
 from gpuwatch.model.tally import Tally

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.fleet import GpuVerdict, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.usage import milliseconds
 from gpuwatch.money.accounting import useful_time
 from gpuwatch.money.accounting.useful_time import Stretch, mark_of, used

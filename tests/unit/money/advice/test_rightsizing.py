@@ -7,7 +7,8 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.fleet import Activity, Fleet, GpuVerdict, Node, NodeReport, NodeVerdict, State
+from gpuwatch.model.activity import Activity, State
+from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeReport, NodeVerdict
 from gpuwatch.money.advice import rightsizing
 from gpuwatch.money.advice.rightsizing import Sizing
 from tests.support.builders.fleet import NOW, a_node

@@ -12,7 +12,8 @@ from gpuwatch.cli.main import commands
 from gpuwatch.controller.round import step
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.settings import LedgerSettings
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.money.advice import rightsizing_report
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.json_document import json_text

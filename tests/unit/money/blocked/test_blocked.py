@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.decision import LETS_GO
-from gpuwatch.model.fleet import CapacityType, LocalDisks, Node, NodeReport, NodeState, State
+from gpuwatch.model.fleet import CapacityType, Node, NodeReport, NodeState
 from gpuwatch.money.blocked.blocked import Blocked, Money
 from gpuwatch.money.blocked.obstacles import IN_DOUBT, Obstacle
 from gpuwatch.policies import PoolRules

@@ -8,8 +8,9 @@ import pytest
 
 from gpuwatch.guard import RULES as GUARD_RULES
 from gpuwatch.guard import Limits
+from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import CapacityType, LocalDisks, Node, NodeReport, State
+from gpuwatch.model.fleet import CapacityType, Node, NodeReport
 from gpuwatch.money.blocked import sorting
 from gpuwatch.money.blocked.obstacles import ADVICE, IN_DOUBT, Obstacle, act_text
 from gpuwatch.policies import PoolRules

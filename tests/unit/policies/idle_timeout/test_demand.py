@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch import policies
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Observation, Step, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules

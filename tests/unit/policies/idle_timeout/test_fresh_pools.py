@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import Observation, Step, Verb, Wait
-from gpuwatch.model.fleet import Evidence, Node, State
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.measurement import Pauses
 from gpuwatch.policies import PoolRules, idle, propose
 from gpuwatch.policies.idle_settings import IdleRules

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import Verb, Wait
-from gpuwatch.model.fleet import Evidence, Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules

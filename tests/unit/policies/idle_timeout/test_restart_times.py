@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Status, Verb
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules, wait_seconds

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Stopped
-from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.break_even import restart_seconds

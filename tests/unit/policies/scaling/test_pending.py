@@ -163,7 +163,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     cluster = "kubernetes: {in_cluster: true}\n"
     owned = ", kubernetes: {node_owner: karpenter}"
 
-    assert "kubernetes_pending, and the settings have no cluster" in mistakes(file, pool % ("", ""))
+    assert "kubernetes_pending, and no cluster is set" in mistakes(file, pool % ("", ""))
     assert "node_owner is karpenter, which adds nodes for the same pods" in mistakes(file, cluster + pool % ("", owned))
     assert "target is set, and kubernetes_pending follows the pods" in mistakes(
         file, cluster + pool % (", target: 1", "")

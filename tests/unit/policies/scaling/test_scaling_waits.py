@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import State
 from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.support.builders.fleet import NOW, a_node

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.clouds import Cloud
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window

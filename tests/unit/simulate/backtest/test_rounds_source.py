@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import LedgerView, Observation, Stopped
-from gpuwatch.model.fleet import Evidence, Fleet, Node, NodeState, State
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.sources.nodes import Kind
 from gpuwatch.simulate.backtest.sources.rounds import ledger_history

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.evidence.settings import ScheduledSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.queued_work import QueueHost
 
 USER_UNITS = "home/alice/.config/systemd/user"

@@ -12,7 +12,7 @@ from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.scheduled.sight import blind
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.settings import ScheduledSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.model.activity import State
 from tests.support.fakes.queued_work import QueueHost
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.settings import ScheduledSettings
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.activity import Evidence, State
 from tests.support.fakes.queued_work import QueueHost
 
 SHIPPED = """Unit=apt-daily.service

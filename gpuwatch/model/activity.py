@@ -1,0 +1,90 @@
+"""What a machine does: its state of use, the evidence for it, and the owner of the work."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What a GPU or a node is doing. Occupied, parked and stalled are never merged with idle."""
+
+    BUSY = "busy"
+    PARKED = "parked"  # memory held, nothing computed, nobody there
+    STALLED = "stalled"  # full "utilization" at idle power and without memory traffic: a deadlock
+    OCCUPIED = "occupied"  # of a node: somebody's process is alive and does nothing
+    IDLE = "idle"
+    UNKNOWN = "unknown"  # any doubt
+
+
+class LocalDisks(StrEnum):
+    """Whether a stop would lose data on local disks (EC2: instance store); None in a verdict is not known."""
+
+    NONE = "none"
+    UNUSED = "unused"  # neither formatted nor written to, or an empty file system
+    USED = "used"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOwner:
+    """The owner of a process: names for people, None where not known. Never a command line."""
+
+    user: str | None = None
+    unit: str | None = None  # systemd unit, container, pod or Slurm job
+    process: str | None = None  # the program's short name
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One signal that was looked at: what was seen against which limit, from where, and what it says by itself.
+
+    `note` is for people: who, which, or why nothing could be seen; never a command line or a secret. `owner` is the
+    process that made the difference; `setting` the key of the setting that would change the answer.
+    """
+
+    name: str
+    says: State
+    observed: float | None
+    limit: float | None
+    unit: str
+    source: str
+    note: str | None = None
+    owner: WorkOwner | None = None
+    setting: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBusy:
+    """The newest evidence of a signal that set the idle time to zero; `ago_seconds` is by the agent's clock.
+
+    It says busy; or parked, stalled or occupied, which are not idle either; or unknown, if doubt lasted too long.
+    """
+
+    evidence: Evidence
+    at: datetime
+    ago_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """A verdict on use.
+
+    `held_seconds` is how long it has held, summed on the host's monotonic clock over good samples alone; decisions rest
+    on it and never on `since`, which is wall-clock time for people.
+    """
+
+    state: State
+    since: datetime | None
+    held_seconds: float
+    evidence: tuple[Evidence, ...] = ()
+    doubt: str | None = None  # why it is unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """How much one GPU did lately: means over the last `over_seconds`; None is unknown. No ground for a removal."""
+
+    over_seconds: float
+    utilization_ratio: float | None = None
+    memory_used_ratio: float | None = None
+    sm_active_ratio: float | None = None
