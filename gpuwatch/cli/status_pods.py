@@ -80,7 +80,8 @@ def _next(row: WorkloadRow, now: datetime) -> str:
     if row.refused_by:
         return f"refused: {row.refused_by[0]}"
     if row.ends_at is None or row.how is None:
-        return row.action.value if row.action is not Verb.HOLD else "-"
+        kept = "-" if row.snooze is None else f"kept for {format_duration((row.snooze.until - now).total_seconds())}"
+        return row.action.value if row.action is not Verb.HOLD else kept
     left = (row.ends_at - now).total_seconds()
     return f"{row.how} now" if left <= 0 else f"{row.how} in {format_duration(left)}"
 

@@ -42,7 +42,9 @@ def with_notices(fleet: Fleet, ledger: LedgerView, now: datetime) -> Fleet:
     told = [
         node
         for node in fleet.nodes
-        if ((verdict := node.signal.verdict) is not None and verdict.cloud_notices is not None) or node.id in recorded
+        if node.announced
+        or ((verdict := node.signal.verdict) is not None and verdict.cloud_notices is not None)
+        or node.id in recorded
     ]
     found = {node.id: notice for node in told if (notice := _notice(node, recorded, now)) is not None}
     if not found:

@@ -1,6 +1,5 @@
 """Workloads of a cluster as `status`, `explain`, the page and the API show them: what becomes of each, when and why."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,19 +10,22 @@ from gpuwatch.guard.workloads import WorkloadCase, judge
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Answer, Observation, Review, Verb, reason_with_refusals
+from gpuwatch.model.orders import Snooze
 from gpuwatch.policies import idle_pods
 from gpuwatch.policies.idle_pods import HOW, WorkloadStep
 from gpuwatch.policies.pod_use import TOLD_AFTER_SECONDS, WITHOUT_USE
+from gpuwatch.policies.workload_words import id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadRow:
-    """A workload that holds GPUs without use in a pool that ends such pods, or that has a notice.
+    """A workload that holds GPUs without use in a pool that ends such pods, or that has a notice or an order.
 
     `how` is what its people let be done: scale-to-zero, stop or delete; null: they say nothing that its kind can do.
     `action` is what the round does with it: `hold` also where the guard refuses, then `refused_by` are the rules.
     `ends_at` is the earliest time of the end of its pods; null: none is to come, or its time is not known. `why`
-    contains the guard's objections, `change` is what would make it come out otherwise.
+    contains the guard's objections, `change` is what would make it come out otherwise. `snooze` is the order that
+    keeps it; a snooze by annotation is in `why` alone.
     """
 
     id: str
@@ -45,6 +47,7 @@ class WorkloadRow:
     notified_at: datetime | None = None
     ends_at: datetime | None = None
     refused_by: tuple[str, ...] = ()
+    snooze: Snooze | None = None
 
     def __str__(self) -> str:
         """`Notebook team-a/alice`."""
@@ -93,18 +96,8 @@ def explained(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: st
 
 def _named(steps: tuple[WorkloadStep, ...], name: str) -> WorkloadStep | None:
     """An id is one's alone; a name may be of several, and then nobody knows which is meant."""
-    by_id = [each for each in steps if name in _names(each)]
-    found = by_id or [each for each in steps if each.use.workload.name == name]
-    return found[0] if len(found) == 1 else None
-
-
-def _names(step: WorkloadStep) -> Iterator[str]:
-    """`kube:prod/team-a/Notebook/alice`, `team-a/Notebook/alice`, `team-a/notebook/alice`, `Notebook team-a/alice`."""
-    its = step.use.workload
-    yield step.use.id
-    yield f"{its.namespace}/{its.kind}/{its.name}"
-    yield f"{its.namespace}/{its.kind.lower()}/{its.name}"
-    yield str(its)
+    found = id_of(name, (each.use.id for each in steps))
+    return next((each for each in steps if each.use.id == found), None)
 
 
 def _as_end(step: WorkloadStep) -> WorkloadStep:
@@ -116,7 +109,7 @@ def _as_end(step: WorkloadStep) -> WorkloadStep:
 def _told(step: WorkloadStep, seen: Observation, rules: Rulebook) -> bool:
     """Whether it is worth a row: where a pool only reports, the table of pods says all there is to say."""
     use = step.use
-    if step.verb is not Verb.HOLD or seen.ledger.notice(use.id) is not None:
+    if step.verb is not Verb.HOLD or seen.ledger.notice(use.id) is not None or _snooze(use.id, seen) is not None:
         return True
     acts = any(rules.pool(pool).kubernetes.pods.action != "report" for pool in use.pools)
     return acts and use.state in WITHOUT_USE and use.held_seconds >= TOLD_AFTER_SECONDS
@@ -145,7 +138,13 @@ def _row(step: WorkloadStep, review: Review | None, seen: Observation, rules: Ru
         notified_at=None if notice is None else notice.at,
         ends_at=_ends_at(step, seen, rules),
         refused_by=tuple(answer.rule for answer in refusals),
+        snooze=_snooze(use.id, seen),
     )
+
+
+def _snooze(workload_id: str, seen: Observation) -> Snooze | None:
+    """The order that keeps it."""
+    return next((each for each in seen.ledger.snoozes if each.node_id == workload_id and each.until > seen.now), None)
 
 
 def _ends_at(step: WorkloadStep, seen: Observation, rules: Rulebook) -> datetime | None:

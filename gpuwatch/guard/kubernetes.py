@@ -92,10 +92,10 @@ def pods_stay(case: Case) -> Finding:
     A pod that holds GPUs goes only if it is proven idle and its people consent. Proven means: the node's agent says
     idle of the node and of each of its GPUs, for as long as the pool wants, and the pod is at least that old. Consent
     is the annotation `gpuwatch.io/interruptible: "true"` or `gpuwatch.io/idle-action` (`scale-to-zero`, `stop`,
-    `delete`) on the pod, its workload or its namespace; `gpuwatch.io/snooze-until` there takes it back until then. Of
-    all pods that a drain moves, none may be protected (`gpuwatch.io/protect`), none may lose an emptyDir volume without
-    `gpuwatch.io/delete-local-data: "true"`, and none may be bare unless `pools.<name>.kubernetes.bare_pods` says
-    `evict`. Pods of DaemonSets stay; one with GPUs counts.
+    `delete`) on the pod, its workload or its namespace; `gpuwatch.io/snooze-until` there, or `gpuwatch snooze
+    WORKLOAD`, takes it back until then. Of all pods that a drain moves, none may be protected (`gpuwatch.io/protect`),
+    none may lose an emptyDir volume without `gpuwatch.io/delete-local-data: "true"`, and none may be bare unless
+    `pools.<name>.kubernetes.bare_pods` says `evict`. Pods of DaemonSets stay; one with GPUs counts.
 
     Let the pods end, or annotate their workloads. The sentence names them.
     """

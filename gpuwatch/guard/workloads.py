@@ -155,9 +155,11 @@ def _no_consent(case: WorkloadCase) -> Finding:
 
 
 def _kept(case: WorkloadCase) -> Finding:
-    """Refuses a workload that is protected or snoozed: by a pod, what owns it, or its namespace."""
+    """Refuses a workload that is protected or snoozed: by a pod, what owns it, its namespace, or an order."""
     kept = obstacles.protected(case.use) or obstacles.snoozed(case.use, case.observation)
-    return allow("Nobody keeps it.") if kept is None else refuse(kept, "Without that annotation, or after its time.")
+    return (
+        allow("Nobody keeps it.") if kept is None else refuse(kept, "Without that word of theirs, or after its time.")
+    )
 
 
 def _would_lose(case: WorkloadCase) -> Finding:

@@ -17,6 +17,7 @@ from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.kubernetes import snoozed
 from gpuwatch.model.measurement import MetricValue, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
 from gpuwatch.model.offers import OffersPast
@@ -305,7 +306,9 @@ class LedgerView:
     interruptions: tuple[Interruption, ...] = ()  # notices of clouds that are on record and not over
 
     def kept(self, node: Node) -> Node:
-        """The node as decisions are to see it: snoozed where somebody keeps it and no tag of its own says so."""
+        """The node, and its pods' workloads, as decisions see them: snoozed where somebody keeps them by an order."""
+        if self.snoozes and node.kubernetes is not None:
+            node = replace(node, kubernetes=snoozed(node.kubernetes, self.snoozes))
         keep = next((each for each in self.snoozes if each.node_id == node.id), None)
         if keep is None or node.snoozed is not None:
             return node

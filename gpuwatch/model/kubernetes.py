@@ -3,11 +3,13 @@
 What a GPU really does is the agent's word and stands elsewhere (`Node.signal`): a request says nothing about use.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
+
+from gpuwatch.model.orders import Snooze
 
 # What people and gpuwatch write on nodes, pods, workloads and namespaces.
 PREFIX = "gpuwatch.io/"
@@ -74,7 +76,7 @@ class Workload:
     owner: str | None = None  # a person or a team, for messages and money
     idle_action: str | None = None  # IDLE_ACTION as written there, or on its namespace
     protected: str | None = None  # why it is left alone, as a clause
-    snoozed_until: datetime | None = None  # SNOOZE_UNTIL, the latest of all above its pods
+    snoozed_until: datetime | None = None  # SNOOZE_UNTIL, the latest of all above its pods, or a later order
     idle_timeout: float | None = None  # IDLE_TIMEOUT in seconds
 
     def __str__(self) -> str:
@@ -309,3 +311,21 @@ class Drain:
     evicted: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     left: int = 0  # pods that are still there, those that are ending included
+
+
+def snoozed(node: KubernetesNode, orders: Iterable[Snooze]) -> KubernetesNode:
+    """The node as decisions see it: of a workload's annotations and the order about it the later time counts."""
+    until = {each.node_id: each.until for each in orders if is_workload(each.node_id)}
+    if not until:
+        return node
+    return replace(
+        node, pods=tuple(_snoozed(pod, until.get(workload_id(node.cluster, pod.workload))) for pod in node.pods)
+    )
+
+
+def _snoozed(pod: Pod, until: datetime | None) -> Pod:
+    """One pod, with its workload snoozed at least until then."""
+    annotated = pod.workload.snoozed_until
+    if until is None or (annotated is not None and annotated >= until):
+        return pod
+    return replace(pod, workload=replace(pod.workload, snoozed_until=until))

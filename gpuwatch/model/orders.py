@@ -19,9 +19,10 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snooze:
-    """Somebody's wish that a node be left alone until then: a snooze, up to the pool's max_snooze.
+    """Somebody's wish that a node or a workload be left alone until then: a snooze, up to the pool's max_snooze.
 
-    Of a node the newest counts; one that ends when it is said takes those before it back.
+    Of each the newest counts; one that ends when it is said takes those before it back. `node_id` is the id of a
+    machine, or of a workload of a cluster, such as kube:prod/team-a/Notebook/alice.
     """
 
     node_id: str

@@ -4,7 +4,7 @@ The commands are kubectl's and need nothing of gpuwatch. An id comes from outsid
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -37,6 +37,29 @@ def named(node_id: str) -> WorkloadName | None:
         return None
     cluster, namespace, kind, name = parts
     return WorkloadName(cluster=cluster, namespace=namespace, kind=kind, name=name)
+
+
+def typed(name: WorkloadName) -> str:
+    """`team-a/notebook/alice`: what people type to name it."""
+    return f"{name.namespace}/{name.kind.lower()}/{name.name}"
+
+
+def id_of(text: str, node_ids: Iterable[str]) -> str | None:
+    """Which of these ids a person means: by the id, by namespace/kind/name, or by a name that only one of them has.
+
+    None: none of them, or nobody knows which.
+    """
+    names = {each: name for each in node_ids if (name := named(each)) is not None}
+    if text in names:
+        return text
+    found = [each for each, name in names.items() if text in {typed(name), str(name), _exact(name)}]
+    found = found or [each for each, name in names.items() if name.name == text]
+    return found[0] if len(found) == 1 else None
+
+
+def _exact(name: WorkloadName) -> str:
+    """With its kind as Kubernetes spells it."""
+    return f"{name.namespace}/{name.kind}/{name.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

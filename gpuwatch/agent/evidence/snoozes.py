@@ -22,6 +22,7 @@ from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.orders import Snooze as WorkloadSnooze
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 
@@ -244,15 +245,21 @@ def listing(snoozes: Sequence[Snooze], broken: Sequence[str]) -> str:
 
 
 class SnoozesDocument(TypedDict):
-    """The snoozes that hold, and what is wrong with files that could not be read."""
+    """The snoozes of this machine that hold, and what is wrong with files that could not be read.
+
+    `workload` is the order that was given now, where it is about a workload of a cluster; then the lists are empty.
+    """
 
     snoozes: list[Snooze]
     broken: list[str]
+    workload: WorkloadSnooze | None
 
 
-def listing_object(snoozes: Sequence[Snooze], broken: Sequence[str]) -> SnoozesDocument:
+def listing_object(
+    snoozes: Sequence[Snooze], broken: Sequence[str], workload: WorkloadSnooze | None = None
+) -> SnoozesDocument:
     """The snoozes for programs."""
-    return {"snoozes": list(snoozes), "broken": list(broken)}
+    return {"snoozes": list(snoozes), "broken": list(broken), "workload": workload}
 
 
 def end(settings: SnoozeSettings) -> bool:

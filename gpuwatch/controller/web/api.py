@@ -21,7 +21,7 @@ PREFIX = "/api/v1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """`path` may have one {part}. `acts`: it changes something; `cached`: the same answer all through a round."""
+    """`path` may have {parts}. `acts`: it changes something; `cached`: the same answer all through a round."""
 
     method: str
     path: str
@@ -134,6 +134,24 @@ ENDPOINTS = (
         call=orders.approve,
         body=schemas.ApproveOrder,
         status=HTTPStatus.CREATED,
+        acts=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/workloads/{namespace}/{kind}/{name}/snooze",
+        summary="Keep a workload of the cluster: no notice, no end of its pods, no drain of them; up to max_snooze.",
+        answer=Snooze,
+        call=orders.snooze_workload,
+        body=schemas.SnoozeOrder,
+        status=HTTPStatus.CREATED,
+        acts=True,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/workloads/{namespace}/{kind}/{name}/snooze",
+        summary="Take that back; its annotations stay as they are.",
+        answer=Snooze,
+        call=orders.end_workload_snooze,
         acts=True,
     ),
     Endpoint(method="GET", path="/pools", summary="The pools and their rule.", answer=schemas.PoolsPage, call=_pools),

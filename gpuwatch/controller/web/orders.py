@@ -7,6 +7,7 @@ from gpuwatch.controller.node_row import required_approval
 from gpuwatch.controller.web import schemas
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.controller.web.state import State
+from gpuwatch.controller.workload_orders import Kept, SnoozeTooLongError, UnknownWorkloadError, keep, let_go
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import Approval, Pause, Snooze
@@ -61,6 +62,32 @@ def end_snooze(call: Call) -> Snooze:
     """Take a snooze back."""
     now = call.state.clock.now()
     return call.state.ledger.snooze(_seen_node(call).id, call.who, "", now, now)
+
+
+def snooze_workload(call: Call) -> Snooze:
+    """Keep a workload for so long, up to the max_snooze of its pools."""
+    state, order, now = call.state, call.body, call.state.clock.now()
+    kept = Kept(who=call.who, reason=order.reason, at=now, seconds=order.seconds)
+    try:
+        return keep(state.ledger, state.last().observation, state.rules, _workload(call), kept)
+    except UnknownWorkloadError as error:
+        raise RefusedError(HTTPStatus.NOT_FOUND, str(error)) from error
+    except SnoozeTooLongError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
+
+
+def end_workload_snooze(call: Call) -> Snooze:
+    """Take the snooze of a workload back."""
+    state = call.state
+    try:
+        return let_go(state.ledger, state.last().observation, _workload(call), call.who, state.clock.now())
+    except UnknownWorkloadError as error:
+        raise RefusedError(HTTPStatus.NOT_FOUND, str(error)) from error
+
+
+def _workload(call: Call) -> str:
+    """As people type it."""
+    return "/".join(call.named[part] for part in ("namespace", "kind", "name"))
 
 
 def approve(call: Call) -> Approval:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -10,7 +11,7 @@ from gpuwatch.model.activity import State
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.served_page import a_site
 from tests.support.builders.workload_desk import a_workload_desk
-from tests.support.builders.workloads import a_notebook, its_pod
+from tests.support.builders.workloads import ALICE, a_notebook, its_pod
 from tests.support.components import require
 from tests.support.real.browser import NAMELESS, a_visit, chromium
 
@@ -90,3 +91,20 @@ def test_an_api_server_in_trouble_comes_first_and_without_a_cluster_there_is_no_
         with a_visit(browser, site.url) as visit:
             visit.page.wait_for_selector("#rows tr")
             assert visit.page.is_hidden("#kubernetes-card")
+
+
+def test_a_workload_that_somebody_keeps_says_who_until_when_and_why(browser: Browser) -> None:
+    """An order of the ledger; the next round shows it."""
+    desk = a_workload_desk()
+    now = desk.clock.now()
+    desk.ledger.snooze(ALICE, "ann@desk", "a demo on Friday", now, now + timedelta(hours=4))
+    with a_site(desk) as site:
+        site.round()
+        with a_visit(browser, site.url) as visit:
+            visit.page.wait_for_selector("#kubernetes li")
+            text = visit.text("#kubernetes")
+
+            assert "Notebook team-a/alice kept until " in text
+            assert " by ann@desk" in text
+            assert "Reason: a demo on Friday" in text
+            assert visit.run(NAMELESS) == []

@@ -22,6 +22,7 @@ from tests.support.builders.ledger_fixture import a_fortnight, at
 from tests.support.builders.small_fleet import a_day
 
 NOW = at(REPORTED + timedelta(days=1), 7).astimezone(UTC)  # of the newest round
+WORKLOAD = "kube:prod/team-a/Notebook/alice"  # somebody keeps it
 SETTINGS = """
 fleet: lab
 ledger: {path: FOLDER/ledger.db}
@@ -75,6 +76,7 @@ def made_in(folder: Path) -> Path:
     last = ledger.observation(fortnight.round_id).now
     notice = ledger.intend(Verb.NOTICE, "i-train-1", "training", last, reason, fortnight.round_id)
     ledger.settle(notice, Status.SETTLED, "its tags are set", last)
+    ledger.snooze(WORKLOAD, "ann@desk", "a demo", last, NOW + timedelta(days=1))
     ledger.close()
     return folder
 

@@ -65,7 +65,8 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_it_passes_the_check_without_an_edit_and_stops_nothing() -> None:
     """What it says is what holds: observe, and no machine with local disks."""
-    done = CliRunner().invoke(commands, ["config", "check", "--config", str(STARTER)])
+    any_day = {"GPUWATCH_PRICES__WARN_OLDER_THAN": "36500d"}
+    done = CliRunner().invoke(commands, ["config", "check", "--config", str(STARTER)], env=any_day)
     settings = load(STARTER, {})
 
     assert done.exit_code == 0, done.output

@@ -52,7 +52,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "doctor.controller": ("doctor controller --alive",),
     "notify.test": ("notify test",),
     "top": ("top --once",),
-    "snooze": ("snooze 4h --reason evaluation", "snooze --list", "snooze --end"),
+    "snooze": ("snooze 4h --reason evaluation", "snooze --list", "snooze --end", "snooze team-a/notebook/alice --end"),
     "acknowledge": ("acknowledge --pool serving",),
     "approve": ("approve", "approve i-train-1 --reason reviewed"),
     "pause": ('pause --pool training --for 2h --reason "moving the racks"',),

@@ -64,6 +64,22 @@ def test_a_snooze_shows_who_keeps_it() -> None:
     assert (row.action, row.ends_at) == (Verb.HOLD, None)
     assert "snoozed until" in row.why
     assert "by ann" in row.why
+    assert row.snooze is not None
+    assert (row.snooze.who, row.snooze.reason) == ("ann", "a demo on Friday")
+
+
+def test_status_and_explain_say_who_keeps_it_how_long_and_how_that_is_taken_back() -> None:
+    """Also of one that works: otherwise nobody would see that an order keeps it."""
+    desk = a_workload_desk(state=State.BUSY)
+    now = desk.clock.now()
+    desk.ledger.snooze(ALICE, "ann", "a demo on Friday", now, now + timedelta(hours=4))
+    done = desk.plan()
+    lines = [line.plain for line in workloads_table(nodes_page(done, desk.rulebook), None)]
+    text, _ = explain.found_now(desk.parts, done, "team-a/notebook/alice")
+
+    assert "kept for 4h" in lines[2]
+    assert "Kept until 2026-03-02 16:00 UTC by ann: a demo on Friday" in text
+    assert "Take that back: gpuwatch snooze team-a/notebook/alice --end" in text
 
 
 def test_without_consent_it_is_shown_and_nothing_more() -> None:
@@ -128,6 +144,7 @@ def test_explain_says_what_why_how_to_keep_it_and_how_it_comes_back() -> None:
     assert "To be stopped at 2026-03-02 12:10 UTC; it is idle for" in text
     assert "    team-a/alice-0 on i-1: idle" in text
     assert "Keep it: kubectl -n team-a annotate notebook/alice --overwrite gpuwatch.io/snooze-until=2026-03-03T" in text
+    assert "gpuwatch snooze team-a/notebook/alice 1d --reason WHY" in text
     assert "Back afterwards: kubectl -n team-a annotate notebook/alice kubeflow-resource-stopped-" in text
     assert "Guard, if its pods were ended now:\n    refuses  no_notice" in text
     assert "notice: Its GPU pod has been idle for" in text

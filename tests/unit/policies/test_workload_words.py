@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gpuwatch.model.kubernetes import Target
-from gpuwatch.policies.workload_words import back, ended_note, keep, kept_note, named, notice_note
+from gpuwatch.policies.workload_words import back, ended_note, id_of, keep, kept_note, named, notice_note
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,27 @@ def test_the_events_of_its_end_and_of_its_rescue() -> None:
     assert kept_note("It works: team-a/alice-0.") == (
         "gpuwatch: it stays, the notice is withdrawn. It works: team-a/alice-0."
     )
+
+
+IDS = ("kube:prod/team-a/Notebook/alice", "kube:prod/team-b/Notebook/alice", "kube:arn:aws:eks/c/team-a/Job/train")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("kube:prod/team-a/Notebook/alice", IDS[0]),
+        ("team-b/notebook/alice", IDS[1]),
+        ("team-a/Notebook/alice", IDS[0]),
+        ("Job team-a/train", IDS[2]),
+        ("train", IDS[2]),
+        ("alice", None),
+        ("bob", None),
+        ("i-1", None),
+    ],
+)
+def test_a_workload_is_found_by_each_name_that_is_its_alone(text: str, found: str | None) -> None:
+    """A name of several is nobody's, and a machine is no workload."""
+    assert id_of(text, (*IDS, "i-1")) == found
 
 
 def test_a_name_that_a_shell_would_read_is_quoted() -> None:

@@ -22,13 +22,13 @@ def the_oldest(provider: str) -> date:
     return found
 
 
-@pytest.mark.parametrize(("days", "warned"), [(179, False), (180, False), (181, True)])
-def test_prices_older_than_180_days_are_warned_of(days: int, warned: bool) -> None:
+@pytest.mark.parametrize(("days", "warned"), [(364, False), (365, False), (366, True)])
+def test_prices_older_than_a_year_are_warned_of(days: int, warned: bool) -> None:
     """Once for each cloud of the settings."""
     found = old_table(["aws", "aws"], PriceSettings(), the_oldest("aws") + timedelta(days=days))
 
     assert len(found) == warned
-    assert not warned or f"the built-in prices of aws are of {the_oldest('aws')}, 181 days old" in found[0]
+    assert not warned or f"the built-in prices of aws are of {the_oldest('aws')}, 366 days old" in found[0]
 
 
 def test_the_setting_says_what_is_old() -> None:
