@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric as SampleFamily
 from prometheus_client.registry import Collector
 
 from gpuwatch.controller.context import Round
+from gpuwatch.controller.metrics import batch as of_batch
 from gpuwatch.controller.metrics import fleet as of_fleet
 from gpuwatch.controller.metrics import interruptions as of_interruptions
 from gpuwatch.controller.metrics import kubernetes as of_kubernetes
@@ -40,6 +41,7 @@ COLLECTED = (
     *of_slurm.FAMILIES,
     *of_interruptions.FAMILIES,
     *of_replacement.FAMILIES,
+    *of_batch.FAMILIES,
 )
 BY_NAME: dict[str, Family] = {
     family.name: family for family in (*(family for family, _ in COLLECTED), *process_families("the controller"))

@@ -184,6 +184,18 @@ class SpendBook:
             for row in _stream(db, query):
                 yield HourKey(row.begin, row.node_id, row.terms, row.span), terms[row.terms], list(row[4:])
 
+    def proof(self, since: int, until: int, pool: str, use: str) -> tuple[int, int, int]:
+        """How many days are sealed, and of a pool how many rows begin in [since, until), and the sum of this amount.
+
+        While these are the same so are those amounts: until a day is sealed, rows are made and added to, never less.
+        """
+        with self._reading() as db:
+            of_pool = [number for number, each in all_terms(db).items() if each.pool == pool]
+            sums = [func.count(), func.sum(SPEND.c[use])]
+            query = _between(select(*sums), since, until)
+            rows, amount = db.execute(query.where(SPEND.c.terms.in_(of_pool))).one()
+            return db.scalar(select(func.count()).select_from(SPEND_DAYS)) or 0, rows, int(amount or 0)
+
     def each_held(self, since: int, until: int) -> Iterator[tuple[int, Holder, list[int]]]:
         """The rows by holder themselves: the number of their terms, who held, GPU-milliseconds by use."""
         with self._reading() as db:

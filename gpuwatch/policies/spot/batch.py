@@ -13,8 +13,8 @@ Rules, all of them:
 5. No node that works is taken away for the deadline: what the cloud takes from then on comes on demand.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from math import inf
@@ -101,25 +101,65 @@ def moment(text: str | None) -> datetime:
     return found
 
 
-def past(rows: Iterable[Useful], rules: BatchRules, here: Collection[str], now: datetime) -> BatchPast:
-    """Rules 1 and 2; `here` are the machines that are there now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """The rows that end at one time: the longest, and the seconds of all nodes and of the one with the most."""
+
+    until: datetime
+    span: float
+    total: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """All that rows say: by their ends, and of each node its last end with its seconds then."""
+
+    stretches: tuple[Stretch, ...] = ()
+    last: Mapping[str, tuple[datetime, float]] = field(default_factory=dict)
+
+    def then(self, later: "Worked") -> "Worked":
+        """With rows that all end later than these."""
+        return Worked(stretches=self.stretches + later.stretches, last={**self.last, **later.last})
+
+
+def worked(rows: Iterable[Useful], rules: BatchRules) -> Worked:
+    """What rows since the begin say, in any order of their ends."""
     mine = sorted((row for row in rows if row.begin >= rules.begins), key=lambda row: row.until)
-    ends = {row.node_id: row.until for row in mine if row.node_id not in here}
-    done, taken, losses, line = 0.0, 0.0, 0, None
+    stretches, last = list[Stretch](), dict[str, tuple[datetime, float]]()
     for until, rows_then in groupby(mine, key=lambda row: row.until):
         span, seconds = 0.0, dict[str, float]()
         for row in rows_then:
             span = max(span, (until - row.begin).total_seconds())
             seconds[row.node_id] = seconds.get(row.node_id, 0.0) + row.seconds
-        done += sum(seconds.values()) / rules.nodes
-        gone = [node_id for node_id in seconds if ends.get(node_id) == until]
-        early = [each for each in gone if seconds[each] < max(seconds.values()) - rules.restart]
-        if done - taken - _taken(len(early), span, rules) >= rules.work:
-            return BatchPast(done_seconds=rules.work, losses=losses + len(early), line_seconds=line)
-        taken, losses = taken + _taken(len(gone), span, rules), losses + len(gone)
+        total, most = sum(seconds.values()), max(seconds.values())
+        stretches.append(Stretch(until=until, span=span, total=total, most=most))
+        last.update({node_id: (until, each) for node_id, each in seconds.items()})
+    return Worked(stretches=tuple(stretches), last=last)
+
+
+def past(rows: Iterable[Useful], rules: BatchRules, here: Collection[str], now: datetime) -> BatchPast:
+    """Rules 1 and 2; `here` are the machines that are there now."""
+    return past_of(worked(rows, rules), rules, here, now)
+
+
+def past_of(known: Worked, rules: BatchRules, here: Collection[str], now: datetime) -> BatchPast:
+    """The same by what the rows say."""
+    ends: dict[datetime, list[float]] = {}
+    for node_id, (until, seconds) in known.last.items():
+        if node_id not in here:
+            ends.setdefault(until, []).append(seconds)
+    done, taken, losses, line = 0.0, 0.0, 0, None
+    for each in known.stretches:
+        done += each.total / rules.nodes
+        gone = ends.get(each.until, [])
+        early = sum(seconds < each.most - rules.restart for seconds in gone)
+        if done - taken - _taken(early, each.span, rules) >= rules.work:
+            return BatchPast(done_seconds=rules.work, losses=losses + early, line_seconds=line)
+        taken, losses = taken + _taken(len(gone), each.span, rules), losses + len(gone)
         # The line is without losses, whose times nobody knows: it asks for more slack.
-        slack = (rules.ends - until).total_seconds() - (rules.work - done)
-        if line is None and until <= now and slack <= rules.slack / 2:
+        slack = (rules.ends - each.until).total_seconds() - (rules.work - done)
+        if line is None and each.until <= now and slack <= rules.slack / 2:
             line = max(0.0, rules.work - done)
     return BatchPast(done_seconds=max(0.0, done - taken), losses=losses, line_seconds=line)
 
@@ -134,6 +174,17 @@ def _taken(losses: int, span: float, rules: BatchRules) -> float:
 def left_seconds(rules: BatchRules, known: BatchPast) -> float:
     """The work that is left."""
     return max(0.0, rules.work - known.done_seconds)
+
+
+def spare_seconds(rules: BatchRules, known: BatchPast, now: datetime) -> float | None:
+    """The time to the deadline without the work that is left and one start; below zero no start fits any more.
+
+    None: the work has not begun, or is done.
+    """
+    left = left_seconds(rules, known)
+    if now < rules.begins or left <= 0:
+        return None
+    return (rules.ends - now).total_seconds() - left - rules.restart
 
 
 def wanted(rules: BatchRules, known: BatchPast, now: datetime) -> bool:

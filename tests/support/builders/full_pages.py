@@ -18,7 +18,9 @@ from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
 from gpuwatch.controller.web.serve import Discovery, Observers
+from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State
+from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.decision import Done, Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.silence import Silence
@@ -26,6 +28,7 @@ from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.policies.replacement import CLOUD, FAILING_SINCE, KIND
+from gpuwatch.policies.spot.batch import BatchRules
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.dashboard_agent import Patient
 from tests.support.builders.dashboard_story import two_budgets, with_a_wish
@@ -88,7 +91,7 @@ def controller_pages(accept: str) -> list[str]:
         desk.clock,
         lambda: [("controller.tls_certificate", desk.clock.now() + timedelta(days=90))],
         timings=parts.timings,
-        rules=parts.rules,
+        rules=with_a_deadline(parts.rules),
         own_process=True,
     )
     metrics.watch_logins(lambda: {"wrong": 1})
@@ -104,6 +107,7 @@ def controller_pages(accept: str) -> list[str]:
         done = one_round(parts, seen)
         assert done is not None
         told = with_a_slurm_job(with_a_replacement(with_a_silent_region(with_a_wish(with_an_interruption(done)))))
+        told = with_progress(told)
         metrics._state.last = with_a_workload(told)
         of_interruptions.count(metrics._state, INTERRUPTED)
         of_kubernetes.count(metrics._state, metrics._state.last)
@@ -145,6 +149,19 @@ def with_a_replacement(done: Round) -> Round:
     return replace(
         done, observation=replace(done.observation, ledger=replace(ledger, recent=(*ledger.recent, *recent)))
     )
+
+
+def with_a_deadline(rules: Rulebook) -> Rulebook:
+    """The work of one pool has a deadline."""
+    since, by = NOW.isoformat(), (NOW + timedelta(hours=20)).isoformat()
+    pool = replace(rules.pool("training"), batch=BatchRules(work=36_000.0, since=since, by=by))
+    return replace(rules, pools={**rules.pools, "training": pool})
+
+
+def with_progress(done: Round) -> Round:
+    """A part of that work is done."""
+    batches = {"training": BatchPast(done_seconds=7200.0)}
+    return replace(done, observation=replace(done.observation, batches=batches))
 
 
 def with_a_slurm_job(done: Round) -> Round:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerSettings
+from gpuwatch.model.usage import AMOUNTS, GPU, USES, Use, milliseconds
 from gpuwatch.money.accounting import store as spending
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.slices import Calendar
@@ -143,6 +144,23 @@ def test_no_crash_and_no_repetition_changes_a_second(rounds: list[tuple[int, boo
 
     assert the_whole(ledger).node_ms == (last - NOW) / timedelta(milliseconds=1)
     assert list(spend.wrong(*ALWAYS)) == []
+
+
+def test_whoever_remembers_rows_learns_that_they_changed(place: Place) -> None:
+    """By the proof of a pool's rows: a row more, more in one of them, or a day that was sealed; and by nothing else."""
+    ledger = place.open()
+    spend, useful = SpendBook(ledger), AMOUNTS[GPU + USES.index(Use.USEFUL)]
+    proofs = []
+    for hours in (0.0, 0.2, 0.4, 1.0, 1.4):
+        at = NOW + timedelta(hours=hours)
+        spend.meter(a_round(at), replace(BERLIN, silent_after_seconds=7200.0))
+        proofs.append(spend.proof(*ALWAYS, "default", useful))
+
+    assert proofs == [(0, 0, 0), (0, 1, 1_440_000), (0, 1, 2_880_000), (0, 1, 7_200_000), (0, 2, 10_080_000)]
+    assert spend.proof(*ALWAYS, "default", useful) == proofs[-1]
+    assert spend.proof(*ALWAYS, "serving", useful) == (0, 0, 0)
+    days(ledger, NOW + timedelta(hours=2), 4)
+    assert spend.proof(0, milliseconds(NOW) // 1000 + 3600, "default", useful)[0] == 3
 
 
 def test_days_that_are_over_are_summed_up_and_sealed(place: Place) -> None:

@@ -9,7 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.batch import BatchPast
-from gpuwatch.policies.spot.batch import BatchRules, Mode, Useful, job, left_seconds, mix_of, mode, moment, past, wanted
+from gpuwatch.policies.spot.batch import (
+    BatchRules,
+    Mode,
+    Useful,
+    job,
+    left_seconds,
+    mix_of,
+    mode,
+    moment,
+    past,
+    past_of,
+    spare_seconds,
+    wanted,
+    worked,
+)
 from gpuwatch.policies.spot.deadline import place
 from gpuwatch.policies.spot.mix import Goal, Has, MixRules, goal
 from tests.support.builders.fleet import NOW
@@ -81,6 +95,33 @@ def test_a_doubt_never_brings_on_demand_later(hours: float, known: float, less: 
     doubtful = found(hours, done=max(0.0, known - less), spot=spot)
 
     assert order.index(doubtful) >= order.index(found(hours, done=known, spot=spot))
+
+
+@given(
+    hours=st.floats(0, 19.9),
+    done=st.floats(0, 9.9),
+    spot=st.integers(0, 2),
+    firm=st.integers(0, 2),
+    young=st.booleans(),
+)
+def test_without_time_for_another_start_on_demand_is_bought(
+    hours: float, done: float, spot: int, firm: int, young: bool
+) -> None:
+    """Wherever its nodes are: who is warned of the deadline has nothing to switch on."""
+    spare = spare_seconds(RULES, BatchPast(done_seconds=done * HOUR), NOW + timedelta(hours=hours))
+
+    assert spare is not None
+    assert spare >= 0 or found(hours, done=done, spot=spot, firm=firm, young=young) == "on_demand"
+
+
+@pytest.mark.parametrize(
+    ("hours", "done", "expected"),
+    [(-1, 0, None), (0, 0, 9.75 * HOUR), (5, 4, 8.75 * HOUR), (12, 2, -900.0), (21, 9, -2.25 * HOUR), (5, 10, None)],
+    ids=["not begun", "begins", "on its way", "just late", "over", "done"],
+)
+def test_the_time_to_spare_is_without_another_start(hours: float, done: float, expected: float | None) -> None:
+    """The time until the deadline, less the work that is left and `restart`; none without work that is left."""
+    assert spare_seconds(RULES, BatchPast(done_seconds=done * HOUR), NOW + timedelta(hours=hours)) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,6 +200,24 @@ def test_losses_and_gaps_never_add_work(rows: list[tuple[int, int, float]], here
     assert past(
         [each for each in all_ if each.begin != NOW], RULES, {row.node_id for row in all_}, NOW
     ).done_seconds <= (past(all_, RULES, {row.node_id for row in all_}, NOW).done_seconds)
+
+
+@given(
+    seconds=st.lists(st.tuples(st.integers(0, 12), st.sampled_from(["i-1", "i-2", "i-3"]), st.floats(0, HOUR))),
+    cut=st.integers(0, 13),
+    here=st.sets(st.sampled_from(["i-1", "i-2", "i-3"])),
+    together=st.booleans(),
+)
+def test_rows_that_end_later_may_be_added_later(
+    seconds: list[tuple[int, str, float]], cut: int, here: set[str], together: bool
+) -> None:
+    """What rows say up to an hour and from then on is what all of them say, to the last digit."""
+    rules = replace(RULES, together=together)
+    rows = [row(hour, name, seconds=each) for hour, name, each in seconds]
+    first = worked([each for each in rows if each.until <= NOW + timedelta(hours=cut)], rules)
+    then = worked([each for each in rows if each.until > NOW + timedelta(hours=cut)], rules)
+
+    assert past_of(first.then(then), rules, here, NOW) == past(rows, rules, here, NOW)
 
 
 def test_the_line_begins_where_half_of_the_slack_was_spent() -> None:
