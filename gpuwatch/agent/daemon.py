@@ -25,6 +25,7 @@ from gpuwatch.agent.parts import assembled, host_name
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.settings import AgentSettings
+from gpuwatch.agent.slurm_jobs.watch import CGROUPS, SlurmJobs
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.agent.wall import Terminals, notice_app
 from gpuwatch.runtime.certificates import Ends, by_handshake
@@ -107,8 +108,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     if settings.reads_this_host and settings.kernel_log != "none":
         health.xids.kernel_log_up = KernelLog(settings.kernel_log, clock, health.xids.hear).start()
     host.start(lambda: core.snapshot(clock.monotonic()).readings)
-    if settings.reads_this_host:  # other sources report processes of another host
-        users.start()
+    _watch_users(settings, core, users, clock)
     instance.start(_namer(settings, core, exporter))
     server.start()
     _LOG.info("gpuwatch agent %s of node %s serves %s/metrics", __version__, node_id, server.url)
@@ -179,6 +179,37 @@ def _health(settings: AgentSettings, clock: Clock) -> HealthWatch:
     remembers = settings.reads_this_host and settings.health_file != "none"
     file = HealthFile(Path(settings.health_file)) if remembers else None
     return HealthWatch(clock, settings.health, interval_seconds=settings.interval, file=file)
+
+
+def _watch_users(settings: AgentSettings, core: AgentCore, users: Attribution, clock: Clock) -> None:
+    """Begin to look up the owners of processes; other sources report processes of another host."""
+    if settings.reads_this_host:
+        follow_slurm_jobs(settings, core, users, clock)
+        users.start()
+
+
+def follow_slurm_jobs(
+    settings: AgentSettings, core: AgentCore, users: Attribution, clock: Clock, cgroups: Path = CGROUPS
+) -> None:
+    """Have a line logged for each Slurm job on this host's GPUs that is over; next to what hears of cycles already."""
+    attribution = settings.attribution
+    if not (attribution.enabled and attribution.slurm_jobs):
+        return
+    jobs = SlurmJobs(
+        clock,
+        lambda: core.snapshot(clock.monotonic()).readings,
+        users.view,
+        max_gap=settings.activity.max_gap,
+        proc=Path(attribution.proc),
+        cgroups=cgroups,
+    )
+    before = core.on_publish
+
+    def publish() -> None:
+        before()
+        jobs.sample()
+
+    core.on_publish, users.on_view = publish, jobs.look
 
 
 def _control(settings: AgentSettings, supervisor: ProbeSupervisor, clock: Clock) -> ControlServer | None:

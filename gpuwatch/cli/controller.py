@@ -90,6 +90,8 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
     unwritten = read_only and settings.ledger.unwritten
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     recall(cloud, ledger)
+    batches = {name: each.batch for name, each in settings.rulebook.pools.items() if each.batch.work}
+    metering = settings.cost.metering(settings.interval, providers(settings.named_clouds))
     try:
         yield LiveParts(
             clock=clock,
@@ -103,16 +105,16 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
             ),
             ledger=ledger,
             rules=settings.rulebook,
-            meter=Meter(ledger, settings.cost.metering(settings.interval, providers(settings.named_clouds))),
+            meter=Meter(
+                ledger, replace(metering, in_hours=tuple((each.begins, each.ends) for each in batches.values()))
+            ),
             budgets=Budgeting(
                 ledger=ledger,
                 budgets=settings.budgets,
                 zone=ZoneInfo(settings.cost.timezone),
                 logs_crossings=not read_only,
             ).states,
-            batches=Batches(
-                ledger, {name: each.batch for name, each in settings.rulebook.pools.items() if each.batch.work}
-            ),
+            batches=Batches(ledger, batches),
             prices=open_book(
                 settings.prices,
                 clouds=settings.named_clouds,

@@ -101,7 +101,7 @@ def test_every_key_can_be_set_by_its_variable(file: Path, key: Key) -> None:
         except ConfigError as error:  # such a value needs another key, and is told under its own as well
             # A name that is a sentence of its own, such as a step's threshold, is judged by the section that it is in.
             # Likewise a section that lacks what only another of its keys can say.
-            whole = key.path[-1] == NAME or key.path[0] == "kubernetes" or "offers" in key.path
+            whole = key.path[-1] == NAME or key.path[0] in {"kubernetes", "slurm"} or "offers" in key.path
             place = named(key)[:-1] if whole else named(key)
             assert ".".join(place) in str(error)  # noqa: PT017  either is right
             return

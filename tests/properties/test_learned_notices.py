@@ -19,7 +19,9 @@ from tests.support.builders.fleet import LIVES, NOW, Desk, a_node, lived
 
 IDS = ("i-0", "i-1", "i-2")
 RESTART = 600.0
-IDLE = IdleRules(timeout="learned", restart_cost=RESTART, grace_period=600.0, unattended_grace_period=0.0)
+IDLE = IdleRules(
+    timeout="learned", fresh_timeout=None, restart_cost=RESTART, grace_period=600.0, unattended_grace_period=0.0
+)
 RULES = PoolRules(warm_up=0.0, idle=IDLE)
 _PEOPLE = Evidence(
     name="people", says=State.IDLE, observed=None, limit=None, unit="seconds since input", source="sessions"

@@ -60,6 +60,7 @@ class Attribution:
         self._numbered: tuple[Allocation, ...] = ()  # the list for which the minor numbers were read
         self._minors: Mapping[str, int] = {}
         self._view: View | None = None
+        self.on_view: Callable[[View], None] = lambda _: None  # called by the thread that looks
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="attribution", daemon=True)
 
@@ -122,6 +123,7 @@ class Attribution:
             held=held,
             dead=frozenset(pid for pid, cycle in self._gone.items() if cycle < snapshot.version) if visible else None,
         )
+        self.on_view(self._view)
 
     def _gpu_pods(
         self, using: frozenset[str], names: Mapping[str, PodName], held: Mapping[str, tuple[Workload, ...]]

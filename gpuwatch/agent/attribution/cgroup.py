@@ -5,6 +5,7 @@ user.slice the names are the user's own choice (`systemd-run --user`): no pod, c
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 # A container's own group: docker-ID.scope, cri-containerd-ID.scope, crio-ID.scope, libpod-ID.scope, ID by itself, and
@@ -54,6 +55,20 @@ def parse_cgroup(text: str) -> Placement:
         if controllers in {"", "name=systemd"}:
             unit = unit or _unit(parts)
     return Placement(container_id=container, pod_uid=pod, slurm_job=job, systemd_unit=unit, own_names=own_names)
+
+
+def job_groups(text: str, job: str) -> Iterator[tuple[str, str]]:
+    """The controllers and the path of each group `job_N` of that job in /proc/PID/cgroup, of either version."""
+    for line in text.splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")
+        found = _JOB.search(path)
+        if found is None or found[1] != job or _is_the_users(path.split("/")):
+            continue
+        parts = path[: found.end(1)].split("/")
+        while parts[1:2] == [".."]:  # another cgroup namespace is the process's home
+            del parts[1]
+        if ".." not in parts:
+            yield controllers, "/".join(parts)
 
 
 def _is_the_users(parts: list[str]) -> bool:

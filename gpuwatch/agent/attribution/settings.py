@@ -20,6 +20,9 @@ class AttributionSettings:
         bool,
         Setting("Read only SLURM_JOB_ID from the environment of a process, if its cgroup names no job."),
     ] = True
+    slurm_jobs: Annotated[
+        bool, Setting("Write a line to the log when a Slurm job that used GPUs is over: what it used (docs/slurm.md).")
+    ] = True
     proc: Annotated[str, MinLen(1), Setting("Where the host's /proc is mounted.")] = "/proc"
     pod_resources_socket: Annotated[
         str, MinLen(1), Setting("The kubelet's pod-resources socket, asked for pod names where it exists.")

@@ -15,6 +15,7 @@ Rules, all of them:
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from gpuwatch.model.decision import Observation
@@ -30,12 +31,18 @@ class Metering:
     """How to meter: the zone of hours and days, the tags to keep, and the longest gap between two rounds.
 
     `providers` are those of the clouds, by their names in the settings; "" is the only one where these name none.
+    `in_hours` are times (begin, end). Their hours are kept until they end: work with a deadline counts them.
     """
 
     zone: ZoneInfo
     tags: tuple[str, ...] = ()
     silent_after_seconds: float = 300.0
     providers: Mapping[str, str] = field(default_factory=dict)
+    in_hours: tuple[tuple[datetime, datetime], ...] = ()
+
+    def hours_since(self, now: datetime) -> datetime:
+        """From when on hours are kept for such work; without any, `now`."""
+        return min((begin for begin, end in self.in_hours if begin <= now < end), default=now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ class SpendBook:
                 held=held_store.more(page.held, parts),
                 clusters=clusters,
             )
-            made = self._seal(writer, made, calendar, observation.now)
+            made = self._seal(writer, made, calendar, observation.now, rules.hours_since(observation.now))
             writer.db.execute(SPEND_MARKS.delete())
             writer.db.execute(SPEND_MARKS.insert(), {"id": 1, "body": msgspec.msgpack.encode(made)})
         self._known, self._holders = (self._store.epoch, numbers.known), (self._store.epoch, holders)
@@ -271,9 +271,9 @@ class SpendBook:
             known = {holder: number for number, holder in held_store.all_holders(db).items()}
         return dict(known)
 
-    def _seal(self, writer: Writer, page: Page, calendar: Calendar, now: datetime) -> Page:
+    def _seal(self, writer: Writer, page: Page, calendar: Calendar, now: datetime, hours_since: datetime) -> Page:
         """Sum up and seal the oldest day that is due, one a round."""
-        db, due = writer.db, milliseconds(now) - self._keep_ms
+        db, due = writer.db, min(milliseconds(now) - self._keep_ms, milliseconds(hours_since))
         if due - page.marks.sealed < _DAY_S * 500:  # half a day: not asked every round
             return page
         first = db.scalar(select(func.min(SPEND.c.begin)).where(SPEND.c.begin >= page.marks.sealed // 1000))

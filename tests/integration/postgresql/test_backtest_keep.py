@@ -119,7 +119,7 @@ def test_a_trace_is_taken_for_the_pools_load_and_what_came_of_it_is_kept(house: 
     (made,) = house.kept
 
     assert done.exit_code == 0, done.output
-    assert [each["name"] for each in result["policies"]] == ["training:timeout=30m", "never"]
+    assert [each["name"] for each in result["policies"]] == ["training:timeout=learned", "never"]
     assert (made.pool, made.source, made.who, made.failure) == ("training", str(trace), operator_name(), None)
     assert (made.stops, made.checked_stops) == (result["policies"][0]["stops"], result["policies"][0]["checked_stops"])
     assert timedelta(0) <= SystemClock().now() - made.at < timedelta(minutes=5)
@@ -141,7 +141,7 @@ def test_own_rules_may_be_tried_without_a_record(house: House, trace: Path) -> N
     done = house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--compare", "never", "pool", "--json")
 
     assert done.exit_code == 0, done.output
-    assert [each["name"] for each in json.loads(done.stdout)["policies"]] == ["never", "training:timeout=30m"]
+    assert [each["name"] for each in json.loads(done.stdout)["policies"]] == ["never", "training:timeout=learned"]
     assert house.kept == ()
 
 

@@ -46,6 +46,7 @@ class MetadataService(ThreadingHTTPServer):
         self.silent: set[str] = set()  # paths not answered as long as they are here, as where answers lose a hop
         self.asked: list[tuple[str, str]] = []
         self.closed = threading.Event()
+        self.served = False
 
     @property
     def url(self) -> str:
@@ -227,7 +228,11 @@ S = TypeVar("S", bound=MetadataService)
 
 @contextmanager
 def serving(service: S) -> Iterator[S]:
-    """The service answers for as long as the `with` lasts."""
+    """The service answers for as long as the `with` lasts; another one around it is the one that counts."""
+    if service.served:  # two threads of one server do not both end
+        yield service
+        return
+    service.served = True
     thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -191,3 +191,16 @@ def test_an_hour_that_is_metered_late_is_read(ledger: Ledger, reads: list[int]) 
 
     assert batches(late)["default"].done_seconds > 4 * HOUR
     assert reads[1] > 6
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_hours_of_work_that_runs_are_no_days_before_its_deadline(ledger: Ledger, running: bool) -> None:
+    """A day that is sealed is one row, of which the part since the begin is not known."""
+    begin, end = NOW + timedelta(hours=1), NOW + timedelta(days=5 if running else 2)
+    rules = replace(METERING, in_hours=((begin, end),))
+    for hour in range(4 * 24):
+        at = NOW + hour * timedelta(hours=1)
+        SpendBook(ledger).meter(a_round(at, spot("i-1", at)), replace(rules, silent_after_seconds=2 * HOUR))
+    spans = {key.span for key, _, _ in SpendBook(ledger).each(0, 2**40, pool="default")}
+
+    assert (spans == {3600}) == running
