@@ -16,7 +16,7 @@ def slurm_power(case: Case) -> Finding:
     Two systems that power the same nodes fight: Slurm marks a node that went without its word as down, and starts it
     again for the next job. So a `SuspendProgram` or a `ResumeProgram` in `slurm.conf` makes Slurm the owner of
     its nodes' power, and gpuwatch only shows what is idle. Sick nodes are drained all the same. If Slurm gives no
-    answer, nobody knows who owns the power, and nothing is removed or added.
+    answer, the owner of the power is not known, and nothing is removed or added.
 
     Let Slurm do it (`SuspendTime`), or take both programs out of `slurm.conf` and run `scontrol reconfigure`.
     """
@@ -61,7 +61,7 @@ def slurm_drain(case: Case) -> Finding:
     be one that gets jobs: what somebody else has drained is theirs. If somebody has resumed it,
     `pools.<name>.health.drain_rest` passes first. Many sick nodes at once are more likely a fault of a driver, or of
     what looks at it. So `pools.<name>.health.max_cordoned_ratio` of the pool's running nodes, rounded up, may get no
-    jobs from Slurm, also if others have drained them. Nodes that nobody knows in Slurm count as drained. Drains that
+    jobs from Slurm, also if others have drained them. Nodes that Slurm does not show count as drained. Drains that
     the same round allows count.
 
     Repair the nodes, or raise the ratio.

@@ -5,7 +5,7 @@ Rules, all of them:
 1. A pod's GPUs are those that the kubelet gave it, as the agent names them. Where the agent names none, they are known
    only if all GPUs of the node do the same.
 2. One of them unknown makes the pod unknown; else one busy makes it busy, unless another pod has the same GPU: then
-   nobody knows which of both it is.
+   it is not known which of both it is.
 3. Else one stalled makes it stalled, else one parked makes it parked; a pod is idle if each of its GPUs is.
 4. It has been so for as long as the GPU that began last, and never for longer than the pod exists.
 5. What it does besides its GPUs is what the agent says of it by itself (`NodeVerdict.pods`), where it says anything.

@@ -60,7 +60,7 @@ def ours(known: SlurmNode, observation: Observation) -> bool:
 
 
 def not_well(node: Node) -> str | None:
-    """Rule 2: why nobody knows that all its GPUs are fit for work, as a sentence; None: they are."""
+    """Rule 2: why it is not known that all its GPUs are fit for work, as a sentence; None: they are."""
     if (why := sick(node)) is not None:
         return why
     if node.verdict is None:

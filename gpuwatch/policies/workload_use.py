@@ -3,13 +3,13 @@
 Rules, all of them:
 
 1. A workload is what stands topmost above its pods, by its uid. All of its pods in the cluster count.
-2. One busy pod makes it busy. Else one that nobody knows makes it unknown: one that waits for a node, or is on a
+2. One busy pod makes it busy. Else one of unknown use makes it unknown: one that waits for a node, or is on a
    machine that gpuwatch does not watch. A pod without GPUs does, too: what it does is not known.
 3. Else it is stalled or parked if one of its pods is, and idle if each of them is, for as long as the one that began
    last.
 4. A GPU shows nothing of work on the processor. A pod counts as unused for no longer than it has been quiet by itself,
    as its agent says (processors, disks, network, people at its terminals). If that is busy, the workload is; if it is
-   unknown, nobody knows what the workload does.
+   unknown, so is what the workload does.
 5. Where the agent cannot tell the pods of a machine apart, a pod counts as unused for no longer than the machine's own
    signals have been quiet, for whatever pod.
 """
@@ -98,7 +98,7 @@ def at_work(use: PodUse) -> bool:
 
 
 def in_doubt(use: PodUse) -> bool:
-    """Whether nobody knows what a pod does, on its GPUs or besides them."""
+    """Whether it is not known what a pod does, on its GPUs or besides them."""
     return use.state is State.UNKNOWN or (use.work is not None and use.work.state is State.UNKNOWN)
 
 

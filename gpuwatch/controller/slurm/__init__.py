@@ -57,7 +57,7 @@ class SlurmCluster(Protocol):
         """Give it no new jobs, with a reason that bears the key; not if somebody has taken it out.
 
         Raises:
-            CloudError: it was not done, or nobody knows (`CloudUnavailableError`).
+            CloudError: it was not done, or that is not known (`CloudUnavailableError`).
             NotFoundError: Slurm has no such node, or somebody else has drained it.
             PermitExpiredError: nothing was sent.
 
@@ -68,7 +68,7 @@ class SlurmCluster(Protocol):
         """Give it jobs again, where its reason bears that key.
 
         Raises:
-            CloudError: it was not done, or nobody knows (`CloudUnavailableError`).
+            CloudError: it was not done, or that is not known (`CloudUnavailableError`).
             NotFoundError: Slurm has no such node, or its drain is not that one.
             PermitExpiredError: nothing was sent.
 

@@ -3,7 +3,7 @@
 Rules, all of them:
 
 1. Done is the useful GPU time of the pool's nodes in whole hours' rows since `since`, by the work of all `nodes`. Time
-   that nobody metered, or with a use that is not known, is not done: a doubt brings on demand earlier, never later.
+   that was not metered, or with a use that is not known, is not done: a doubt brings on demand earlier, never later.
 2. Each node that has worked and is gone takes `restart` of it back: from its own share, or from all nodes where these
    go back to a checkpoint `together`. Then those of one hour take no more than that hour and one `restart`. What is
    done stays done, also where nodes go within `restart` of its end.
@@ -157,7 +157,7 @@ def past_of(known: Worked, rules: BatchRules, here: Collection[str], now: dateti
         if done - taken - _taken(early, each.span, rules) >= rules.work:
             return BatchPast(done_seconds=rules.work, losses=losses + early, line_seconds=line)
         taken, losses = taken + _taken(len(gone), each.span, rules), losses + len(gone)
-        # The line is without losses, whose times nobody knows: it asks for more slack.
+        # The line is without losses, because their times are not known: it asks for more slack.
         slack = (rules.ends - each.until).total_seconds() - (rules.work - done)
         if line is None and each.until <= now and slack <= rules.slack / 2:
             line = max(0.0, rules.work - done)

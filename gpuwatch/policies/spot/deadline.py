@@ -67,7 +67,7 @@ def no_risk_left(job: Job) -> bool:
     """Whether it has to run on demand to the end.
 
     On demand it stays where two moves would not fit: one to spot and, after a loss, one back. Elsewhere the last move
-    that fits is the one to a node that nobody takes back.
+    that fits is the one to a node on demand.
     """
     if job.place == "on_demand":
         return job.slack <= _MOVES * job.move

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LedgerView, Observation, Stopped, Verb, Wait
 from gpuwatch.model.fleet import Fleet, Node, NodeState
-from gpuwatch.model.measurement import Restarts
+from gpuwatch.model.measurement import Pauses, Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import idle
@@ -25,12 +25,14 @@ RULES = [
     IdleRules(timeout="learned", fresh_timeout=None, grace_period=0.0, max_age=86400.0),
     IdleRules(timeout="break_even", restart_usd=Decimal(1)),
     IdleRules(timeout="break_even", restart_cost=600.0),
+    IdleRules(unattended_grace_period=0.0),
     IdleRules(occupied_timeout=600.0, parked="report", stalled="terminate", owner_grace_period=300.0),
 ]
 PRICE = Price(usd_per_hour=Decimal("0.8"), as_of=NOW.date(), source="a test")
 STARTS = [Restarts(), Restarts(starts=3), Restarts(seconds=90.0, starts=7), Restarts(seconds=90.0, starts=8, failed=2)]
+FRESH = [None, Pauses(ended=3, days=1), Pauses(ended=20, days=6)]
 # One round: what nodes changed to, who has a notice, who was stopped by us, waits, price, rules, the time that passed,
-# and what the pool's starts have shown.
+# what the pool's starts have shown, and what it lacks to learn its waits.
 ROUNDS = st.lists(
     st.tuples(
         st.dictionaries(st.sampled_from(IDS), st.sampled_from([*State, NodeState.STOPPED, None])),
@@ -41,6 +43,7 @@ ROUNDS = st.lists(
         st.sampled_from(RULES),
         st.sampled_from([0, 60, 400]),
         st.sampled_from(STARTS),
+        st.sampled_from(FRESH),
     ),
     min_size=2,
     max_size=6,
@@ -60,7 +63,7 @@ def test_a_proposal_with_a_cache_is_that_without_one(rounds: list[tuple[object, 
     """Whatever changes from look to look: nodes, notices, stops, waits, prices, rules, the time, starts, or nothing."""
     now, nodes = NOW, {name: a_node(name) for name in IDS}
     cache: StepCache = {}
-    for changed, noticed, stopped, waits, price, rules, seconds, starts in rounds:
+    for changed, noticed, stopped, waits, price, rules, seconds, starts, fresh in rounds:
         now += timedelta(seconds=seconds)  # type: ignore[arg-type]
         for name, what in changed.items():  # type: ignore[attr-defined]
             if what is None:
@@ -78,6 +81,7 @@ def test_a_proposal_with_a_cache_is_that_without_one(rounds: list[tuple[object, 
             prices={} if price is None else {"us-east-1/g6.xlarge/on_demand": price, "g6.xlarge": price},  # type: ignore[dict-item]
             waits={name: Wait(seconds=wait, why="so") for name, wait in waits.items()},  # type: ignore[attr-defined]
             restarts={"default": starts},  # type: ignore[dict-item]
+            fresh={} if fresh is None else {"default": fresh},  # type: ignore[dict-item]
         )
 
         cached = idle.propose(observation, "default", rules, cache=cache)  # type: ignore[arg-type]

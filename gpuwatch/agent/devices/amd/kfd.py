@@ -1,8 +1,8 @@
 """Who holds a GPU, as the kernel shows it: each process that has memory or a queue on it.
 
-The library's list alone is no proof that nobody is there: where reading fails, it is empty, and a process without a
-queue is not in it. This list is complete for programs of ROCm, and readable by everybody. Programs that only draw or
-play video do not use KFD, and are not in it.
+The library's list alone proves nothing: where reading fails, it is empty, and a process without a queue is not in it.
+This list is complete for programs of ROCm, and readable by everybody. Programs that only draw or play video do not use
+KFD, and are not in it.
 
 Source: /sys/class/kfd/kfd, written by the kernel's drivers/gpu/drm/amd/amdkfd (kfd_process.c, kfd_topology.c).
 """
