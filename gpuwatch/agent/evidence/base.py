@@ -42,11 +42,15 @@ class Roots:
     usr: Path = Path("/usr")
 
 
-class HostSignal(Protocol):
-    """One signal. `name` is its key in the configuration, `source` says where it looks."""
+class Origin(Protocol):
+    """What a finding is of: `name` is a signal's key in the configuration, `source` says where it looks."""
 
     name: str
     source: str
+
+
+class HostSignal(Origin, Protocol):
+    """One signal."""
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """What is seen now; empty if this host does not have what the signal looks at.
@@ -86,7 +90,7 @@ class IdleClock:
 
 
 def say(  # noqa: PLR0913  the fields of one finding
-    signal: HostSignal,
+    signal: Origin,
     says: State,
     note: str | None,
     *,

@@ -42,14 +42,10 @@ _ALL = _OF_PROCESSES | _OF_DISKS | _OF_NETWORK
 
 @dataclass(slots=True, kw_only=True)
 class _Source:
-    """Where a finding about a pod comes from, as `say` asks for it."""
+    """Where a finding about a pod comes from."""
 
     name: str
     source: str
-
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
-        """Unused: the pod is looked at as a whole."""
-        raise NotImplementedError
 
 
 _CPU = _Source(name="cpu", source="cpu.stat of the pod's control group")

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 
-from gpuwatch.agent.evidence.base import HostSignal, Moment, say, several
+from gpuwatch.agent.evidence.base import Moment, Origin, say, several
 from gpuwatch.model.activity import Evidence, State
 
 SHORTEST_SPAN_SECONDS = 1.0  # over less, a confirmation's own packets and a journal's flush would look like work
@@ -24,7 +24,7 @@ class Rate:
         self._span_seconds = span_seconds
         self._looks: deque[tuple[float, Mapping[str, float]]] = deque()  # oldest first; one is older than the span
 
-    def judge(self, signal: HostSignal, moved: Mapping[str, float], now: Moment) -> Evidence:
+    def judge(self, signal: Origin, moved: Mapping[str, float], now: Moment) -> Evidence:
         """What the counters of all devices say, compared with those of the look before."""
         at, looks = now.monotonic_seconds, self._looks
         if looks and at <= looks[-1][0]:
@@ -50,5 +50,5 @@ class Rate:
         """Begin again, because the counters could not be read."""
         self._looks.clear()
 
-    def _say(self, signal: HostSignal, says: State, note: str | None, rate: float | None) -> Evidence:
+    def _say(self, signal: Origin, says: State, note: str | None, rate: float | None) -> Evidence:
         return say(signal, says, note, observed=rate, limit=self._limit, unit=self._unit)
