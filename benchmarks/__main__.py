@@ -20,6 +20,7 @@ from benchmarks import (
     kubernetes,
     ledger,
     page,
+    real_driver,
     sick_gpu,
     signals,
     simulation,
@@ -53,9 +54,12 @@ def main() -> int:
         "page": page.measure,
         "crowd": crowd.measure,
         "kubernetes": kubernetes.measure,
+        "driver": lambda: real_driver.measure(arguments.seconds),
         "sick": lambda: sick_gpu.measure(arguments.hang_seconds),
     }
-    chosen = arguments.sections or [name for name in sections if name != "sick"]  # minutes more
+    chosen = arguments.sections or [
+        name for name in sections if name not in {"sick", "driver"}
+    ]  # minutes more, and a GPU
     if "kubernetes" in chosen and not kubernetes.possible():
         how = "python3 tests/support/kubernetes_programs.py builds kube-apiserver and etcd"
         if arguments.sections:
@@ -100,11 +104,12 @@ def _parser() -> argparse.ArgumentParser:
         "page",
         "crowd",
         "kubernetes",
+        "driver",
         "sick",
         *_RECORDINGS,
     )
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure gpuwatch and print a table.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last five)")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last six)")
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="length of a measuring window (3)")
     parser.add_argument("--trace-hours", type=float, default=24.0, metavar="H", help="length of the made trace (24)")
     parser.add_argument("--hang-seconds", type=float, default=60.0, metavar="S", help="sick: length of a hang (60)")

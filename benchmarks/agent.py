@@ -86,12 +86,12 @@ def measure(seconds: float, *, peer: bool, cycles: int) -> Iterator[Figure]:
         drivers = {count: hosts.enter_context(working_host(folder / str(count), library, count)) for count in _COUNTS}
         seen = {count: _seen([ours, *peers], driver, count, seconds) for count, driver in drivers.items()}
         for count, host in seen.items():
-            yield from _beside_floors(ours.name, host, count)
+            yield from beside_floors(ours.name, host, count)
         yield _series_a_gpu(ours.name, seen, at_most=_SERIES)
         yield from growth(drivers[_USUAL], _USUAL, cycles)
         for other in peers:
             for count, host in seen.items():
-                yield from _beside_peer(ours.name, other.name, host, count)
+                yield from beside_peer(ours.name, other.name, host, count)
             yield _series_a_gpu(other.name, seen)
 
 
@@ -128,7 +128,7 @@ def _scaled(runs: Sequence[float], factor: float) -> list[float]:
     return [run * factor for run in runs]
 
 
-def _beside_floors(name: str, seen: dict[str, Seen], gpus: int) -> Iterator[Figure]:
+def beside_floors(name: str, seen: dict[str, Seen], gpus: int) -> Iterator[Figure]:
     """Ours, compared with what does nothing."""
     for row in _ROWS:
         for floor in row.floors or [""]:
@@ -142,7 +142,7 @@ def _beside_floors(name: str, seen: dict[str, Seen], gpus: int) -> Iterator[Figu
             )
 
 
-def _beside_peer(name: str, peer: str, seen: dict[str, Seen], gpus: int) -> Iterator[Figure]:
+def beside_peer(name: str, peer: str, seen: dict[str, Seen], gpus: int) -> Iterator[Figure]:
     """Ours, compared with the peer's of the same windows."""
     for row in _ROWS:
         yield Figure(

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from multiprocessing import get_context
 
-from benchmarks.exporters import Asked, Exporter
+from benchmarks.exporters import Asked, Driver, Exporter
 from benchmarks.processes import PROMETHEUS, WAKER, Started, cpu_seconds, get, memory_bytes, pss_bytes
 from gpuwatch.runtime.clock import SystemClock
-from tests.support.fakes.nvml import StubDriver
 
 CLIENTS = (1, 4)
 PAGE = "constant page"
@@ -46,7 +45,7 @@ class Seen:
         return sum(not line.startswith(b"#") for line in self.page.splitlines())
 
 
-def contest(exporters: Sequence[Exporter], driver: StubDriver, gpus: int, seconds: float) -> dict[str, Seen]:
+def contest(exporters: Sequence[Exporter], driver: Driver, gpus: int, seconds: float) -> dict[str, Seen]:
     """What each exporter, a constant page as long as the first one's, and a Python that only wakes cost.
 
     Windows without a scrape come first, then those with one a second, such as Prometheus makes, then as many as go.

@@ -40,6 +40,15 @@ class Asked:
         return type(self)(calls / more, busy / more, 1)
 
 
+class Driver(Protocol):
+    """A driver: what a process needs in its environment to use it."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of that process."""
+        ...
+
+
 class Exporter(Protocol):
     """An exporter to measure."""
 
@@ -53,7 +62,7 @@ class Exporter(Protocol):
         """The line of /metrics that shows one GPU read, as a pattern."""
         ...
 
-    def on(self, driver: StubDriver) -> Started:
+    def on(self, driver: Driver) -> Started:
         """Its process, with its defaults, once a second on that driver."""
         ...
 
@@ -70,7 +79,7 @@ class GpuwatchAgent:
     good: str = r"^gpuwatch_gpu_up\{.*\} 1(\.0)?$"
     interval: str = "1s"
 
-    def on(self, driver: StubDriver) -> Started:
+    def on(self, driver: Driver) -> Started:
         """With its defaults."""
         port = free_port()
         listen = ["--listen", f"127.0.0.1:{port}", "--interval", self.interval]
@@ -98,19 +107,21 @@ class GpuwatchAgent:
 
 @dataclass(frozen=True, slots=True)
 class NvitopExporter:
-    """The peer on PyPI, in a throwaway environment."""
+    """The peer on PyPI, in a throwaway environment; without a folder, the one that this Python can import."""
 
-    folder: Path
+    folder: Path | None
     name: str = "nvitop-exporter"
     good: str = r"^gpu_memory_total_MiB\{.*\} \d"
 
     def install(self) -> bool:
         """Get it; pip says on stderr why it could not."""
+        if self.folder is None:
+            return True
         subprocess.run([sys.executable, "-m", "venv", self.folder], check=True)
         pip = [str(self.folder / "bin" / "pip"), "install", "--quiet", "nvitop-exporter"]
         return subprocess.run(pip, check=False).returncode == 0
 
-    def on(self, driver: StubDriver) -> Started:
+    def on(self, driver: Driver) -> Started:
         """With its defaults, which are one cycle a second too."""
         port = free_port()
         return Started(command=self._command(port), environment=driver.environment, port=port)
@@ -133,7 +144,12 @@ class NvitopExporter:
         return Asked.of(driver, driver.calls()["nvmlDeviceGetFanSpeed"] / gpus)
 
     def _command(self, port: int) -> list[str]:
-        return [str(self.folder / "bin" / "nvitop-exporter"), "--port", str(port)]
+        program = (
+            [sys.executable, "-m", "nvitop_exporter"]
+            if self.folder is None
+            else [str(self.folder / "bin" / "nvitop-exporter")]
+        )
+        return [*program, "--port", str(port)]
 
 
 @contextmanager

@@ -69,6 +69,7 @@ class GpuReading(LinkReading):
             label="event",
             kind=Kind.COUNTER,
             group="clock_events",
+            steady=True,
             judged=True,
         ),
     ] = None

@@ -17,6 +17,7 @@ class LoadReading:
             "Mean share of time in which a kernel ran, over the driver's samples since the last cycle.",
             "Samples, else UtilizationRates().gpu",
             group="core",
+            steady=True,
             judged=True,
         ),
     ] = None
@@ -26,6 +27,7 @@ class LoadReading:
             "Highest of the driver's samples since the last cycle: no burst is lost.",
             "Samples, else UtilizationRates().gpu",
             group="core",
+            steady=True,
             judged=True,
         ),
     ] = None
@@ -278,6 +280,7 @@ class LoadReading:
             "field TOTAL_ENERGY_CONSUMPTION (83)",
             kind=Kind.COUNTER,
             group="core",
+            steady=True,
             judged=True,
         ),
     ] = None

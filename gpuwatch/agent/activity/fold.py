@@ -87,7 +87,7 @@ def _fold_gpu(
         index=reading.info.index,
         track=advance(known.track, judgement, sample.at, gap, rules),
         energy_joules=reading.energy_joules_total,
-        energy_at_seconds=now,
+        energy_at_seconds=known.energy_at_seconds if _same_energy(known, reading) else now,
         stall_seconds=stall_seconds,
         rest=learned(known.rest, reading, power, gap, quiet=quiet),
         holders=holders,
@@ -116,11 +116,19 @@ def _shows_only_power(reading: GpuReading, evidence: tuple[Evidence, ...]) -> bo
 
 
 def _mean_power(known: GpuMemory, reading: GpuReading, monotonic_seconds: float) -> float | None:
-    """Mean watts since the last sample from the energy counter: it sees through gaps. None after a counter reset."""
-    if known.energy_joules is None or reading.energy_joules_total is None:
+    """Mean watts since the energy counter was read before: it sees through gaps.
+
+    None after a reset of the counter, and in samples in which it was not read again.
+    """
+    if known.energy_joules is None or reading.energy_joules_total is None or _same_energy(known, reading):
         return None
     joules, seconds = reading.energy_joules_total - known.energy_joules, monotonic_seconds - known.energy_at_seconds
     return joules / seconds if joules >= 0 and seconds > 0 else None
+
+
+def _same_energy(known: GpuMemory, reading: GpuReading) -> bool:
+    """Whether the counter is as it was: it is read every few seconds, and each GPU draws power."""
+    return reading.energy_joules_total == known.energy_joules
 
 
 def _judge(reading: GpuReading, evidence: tuple[Evidence, ...], *, stalled: bool, doubt: str | None) -> Judgement:

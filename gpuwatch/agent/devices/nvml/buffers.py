@@ -13,9 +13,9 @@ import pynvml as nvml
 
 # nvmlFieldValue_t: id, scope, time stamp, latency, type, return code, union. Read as a whole, because pynvml's own
 # structures take a Python call for each member, which would be most of a cycle.
-_ENTRY = struct.Struct("@IIqqii8s")
+ENTRY = struct.Struct("@IIqqii8s")
 _SAMPLE = struct.Struct("@Q8s")  # nvmlSample_t: time stamp, union
-_FIELDS = "nvmlDeviceGetFieldValues"
+FIELDS = "nvmlDeviceGetFieldValues"
 _SAMPLES = "nvmlDeviceGetSamples"
 
 
@@ -25,7 +25,7 @@ class FieldBatch:
     def __init__(self, wanted: Sequence[tuple[int, int]]) -> None:
         """Fields by id and scope."""
         self.wanted = wanted
-        self._blank = b"".join(_ENTRY.pack(number, scope, 0, 0, 0, 0, b"") for number, scope in wanted)
+        self._blank = b"".join(ENTRY.pack(number, scope, 0, 0, 0, 0, b"") for number, scope in wanted)
         self._buffer = ctypes.create_string_buffer(self._blank, len(self._blank))
 
     def ask(self, handle: Any) -> dict[tuple[int, int], tuple[int, int, bytes]]:  # noqa: ANN401  pynvml is untyped
@@ -36,8 +36,8 @@ class FieldBatch:
 
         """
         self._buffer.raw = self._blank  # what a driver leaves alone must not pass for an answer
-        _check(_function(_FIELDS)(handle, ctypes.c_int(len(self.wanted)), self._buffer))
-        return {entry[:2]: entry[4:] for entry in _ENTRY.iter_unpack(self._buffer.raw)}
+        _check(_function(FIELDS)(handle, ctypes.c_int(len(self.wanted)), self._buffer))
+        return {entry[:2]: entry[4:] for entry in ENTRY.iter_unpack(self._buffer.raw)}
 
 
 class SampleBuffer:

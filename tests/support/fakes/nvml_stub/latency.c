@@ -75,6 +75,17 @@ void stub_spend_each(const char *function, unsigned entries) {
         spin(row->each * entries);
 }
 
+/* One entry of nvmlDeviceGetFieldValues: by a row of its own, such as `field.83`, else as each. */
+void stub_spend_field(unsigned field) {
+    char name[32];
+    snprintf(name, sizeof name, "field.%u", field);
+    const Latency *row = latency_count ? latency_of(name) : NULL;
+    if (row && row->function[0] != '*')
+        spin(row->busy);
+    else
+        stub_spend_each("nvmlDeviceGetFieldValues", 1);
+}
+
 /* How long all calls were busy: a file beside that of the counts. */
 __attribute__((destructor)) static void write_busy(void) {
     const char *path = getenv("NVML_STUB_COUNTS");

@@ -38,7 +38,7 @@ int nvmlSystemGetCudaDriverVersion(int *version) {
 int nvmlDeviceGetCount_v2(unsigned *count_) {
     ENTER(system, __func__);
     *count_ = 0;
-    for (int slot = 0; slot < stub_gpu_count; slot++)
+    for (int slot = 0; slot < stub_gpu_count && stub_unattached() != NOT_FOUND; slot++)
         *count_ += !stub_gpus[slot].absent;
     return SUCCESS;
 }
@@ -57,6 +57,8 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Gpu **handle) {
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, Gpu **handle) {
     unsigned domain, bus, device;
     ENTER(system, __func__);
+    if (stub_unattached() == NOT_FOUND)
+        return NOT_FOUND;
     if (sscanf(bus_id, "%x:%x:%x", &domain, &bus, &device) != 3)
         return INVALID_ARGUMENT;
     int slot = (int)bus - 1;

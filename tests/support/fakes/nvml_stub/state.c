@@ -5,7 +5,8 @@
  *   gpus = 8                              slots 0..7 exist (16 at most)
  *   driver = 9                            every call answers this code (9 DRIVER_NOT_LOADED); 0 or absent: loaded
  *   init = 3000000                        nvmlInit takes so many microseconds, -1 is for ever
- *   unattached = 999                      each call about a GPU answers this code after an nvmlInit with NO_ATTACH
+ *   unattached = 999                      each call about a GPU answers this code after an nvmlInit with NO_ATTACH;
+ *                                         with 6 (not found) no GPU is listed then
  *   deaf = 1                              a call that never returns ignores SIGTERM, too
  *   generation = 2                        a change is a driver reload: UNINITIALIZED until the next nvmlInit
  *   gpu.3.temperature = 61                a number of the table NUMBERS below; `gpu.*.` means each GPU
@@ -262,12 +263,15 @@ void stub_touch(const Gpu *gpu) {
     stall(gpu->call_us);
 }
 
+/* The code of calls about GPUs while none is attached, 0 if that does not matter. */
+int stub_unattached(void) { return attached ? SUCCESS : unattached_code; }
+
 int enter_identity(const char *function, const Gpu *gpu) {
     int code = enter_system(function);
     if (code)
         return code;
-    if (!attached && unattached_code)
-        return unattached_code;
+    if (stub_unattached())
+        return stub_unattached();
     stub_touch(gpu);
     for (size_t i = 0; i < DELAYS && gpu->delays[i].function[0]; i++)
         if (strcmp(gpu->delays[i].function, function) == 0)

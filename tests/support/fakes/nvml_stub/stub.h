@@ -78,7 +78,9 @@ int stub_forced(const Gpu *gpu, const char *function);
     } while (0)
 
 /* The time that the function takes by the table of latencies, and that of so many entries. */
+int stub_unattached(void);
 void stub_spend(const char *function);
+void stub_spend_field(unsigned field);
 void stub_spend_each(const char *function, unsigned entries);
 
 double stub_monotonic_seconds(void);

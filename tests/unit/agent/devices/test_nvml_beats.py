@@ -32,14 +32,28 @@ def settled(source: NvmlSource, hand: ManualClock) -> NvmlSource:
 
 
 def test_steady_values_stand_for_some_seconds(driver: StubDriver, settled: NvmlSource, hand: ManualClock) -> None:
-    """A temperature is read every STEADY_SECONDS; counters, utilization and memory in every cycle."""
-    driver.gpu(0).set(temperature=61, encoder=50).utilization(0.4).field(197, 7)
+    """What a driver answers in milliseconds is read every STEADY_SECONDS; memory, power and links in every cycle."""
+    driver.gpu(0).set(temperature=61, encoder=50, power=99_000, energy=5_000_000).utilization(0.4).field(197, 7)
     between = next_cycle(settled, hand, STEADY_SECONDS - 1)
     after = next_cycle(settled, hand)
 
-    assert (between.utilization_ratio, between.pcie_tx_bytes_total) == (0.4, 7)
+    assert (between.power_watts, between.pcie_tx_bytes_total) == (99.0, 7)
     assert between.temperature_celsius != 61.0
+    assert between.utilization_ratio != 0.4
+    assert between.energy_joules_total != 5000.0
     assert (after.temperature_celsius, after.encoder_utilization_ratio) == (61.0, 0.5)
+    assert (after.utilization_ratio, after.energy_joules_total) == (0.4, 5000.0)
+
+
+def test_a_burst_between_two_reads_is_in_the_next_one(
+    driver: StubDriver, settled: NvmlSource, hand: ManualClock
+) -> None:
+    """The driver keeps its samples for longer than STEADY_SECONDS: the highest of all of them is told."""
+    begin = 4_000_000_000_000_000  # microseconds, after those of the cycles before
+    driver.gpu(0).samples({begin + second * 1_000_000: 90 if second == 2 else 0 for second in range(STEADY_SECONDS)})
+    after = next_cycle(settled, hand, STEADY_SECONDS)
+
+    assert after.utilization_max_ratio == 0.9
 
 
 def test_activity_is_over_all_of_the_time_between_two_reads(
