@@ -30,7 +30,7 @@ _GPU = re.compile(r"gpu[^.]*\.(?:mig[^.]*\.)?(.+)")
 _GPU_KINDS = {
     "utilization_max": "utilization",
     "engines": "utilization",
-    "sm_activity": "utilization",
+    "sm_activity": "kernels",
     "graphics_activity": "utilization",
     "dram_activity": "utilization",
     "power": "power",

@@ -4,11 +4,14 @@ from gpuwatch.model.duration import format_duration
 
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _COUNTS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_ANY = 1e-9  # no limit that a person would write
 _LARGE_ENOUGH = 0.5  # of the next unit: 0.86 GB reads better than 855 MB next to 21.5 GB
 
 
 def quantity_text(seen: float, limit: float | None, unit: str) -> str:
     """`1.4 of 0.8 cores`: what was seen, against the limit where there is one; both in one unit."""
+    if unit == "ratio" and limit is not None and limit < _ANY:
+        return f"{number_text(100 * seen)} %, where any is work"
     if unit == "ratio":  # of per cent only the limit's own sign says that the first is no part of the second
         return f"{number_text(100 * seen)} %" + ("" if limit is None else f", limit {number_text(100 * limit)} %")
     if unit.startswith("seconds"):

@@ -1,6 +1,7 @@
 """The machine under test: this host with its NVIDIA driver, or a stand-in driver that shows what a load would do."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,20 @@ from tests.support.paths import ROOT
 
 MIB = 1 << 20
 ALLOCATION_BYTES = 1024 * MIB
+REAL = os.environ.get("GPUWATCH_GPU") == "real"
+INTERVAL_SECONDS = 0.5 if REAL else 0.2
+RECORDED_CYCLES, RECORDED_SECONDS = (12, 1.0) if REAL else (4, 0.2)  # and between two of them
+
+# What the stand-in driver shows of a pattern: utilization and memory traffic in percent, watts, MiB/s over PCIe.
+SHOWN = {
+    "work": (97, 560, 20, 0),
+    "trickle": (3, 120, 0, 0),
+    "blip": (1, 120, 0, 0),
+    "upload": (0, 110, 2, 20_000),
+    "move": (100, 300, 90, 0),
+    "hang": (100, 125, 0, 0),
+    "hang_on_host": (100, 125, 0, 40),
+}
 
 
 class Load:
@@ -39,7 +54,7 @@ class Load:
         return self._process.pid
 
     def do(self, word: str) -> None:
-        """`context`, `allocate`, `work` or `rest`; returns when it is done."""
+        """A word that `burn` obeys; returns when it has begun."""
         if self._process.stdin is None or self._process.stdout is None or self._process.stderr is None:
             raise AssertionError("its pipes were asked for")
         self._process.stdin.write(f"{word}\n")
@@ -91,7 +106,7 @@ def readings(environment: Mapping[str, str]) -> list[GpuReading]:
 
 def real() -> Machine:
     """This host."""
-    environment = dict(os.environ)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPUWATCH_GPU")}
     free = [each for each in readings(environment) if each.processes == () and each.mig_mode != 1]
 
     assert free, "every GPU here is in use or split by MIG: these tests want one for themselves"
@@ -105,18 +120,29 @@ def stub(folder: Path, nvml_library: Path) -> Machine:
     driver.gpu(0).set(energy_grows=1)
     driver.gpu(1).processes({4711: MIB})
     environment = {**driver.environment, "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
-    shown = {"context": 500 * MIB, "allocate": 500 * MIB + ALLOCATION_BYTES}
+    memory = {"context": 500 * MIB, "allocate": 500 * MIB + ALLOCATION_BYTES}
 
     def told(pid: int, word: str) -> None:
         gpu = driver.gpu(0)
-        if word in shown:
-            gpu.set(memory_used=shown[word]).processes({pid: shown[word]})
+        if word in memory:
+            gpu.set(memory_used=memory[word]).processes({pid: memory[word]})
         elif word == "end":
             gpu.set(memory_used=0).processes({})
-        works = word == "work"
-        gpu.utilization(0.97 if works else 0.0).set(power=560_000 if works else 70_000)
+        percent, watts, dram_percent, pcie_mib = SHOWN.get(word, (0, 70, 0, 0))
+        gpu.set(utilization=percent, power=watts * 1000, memory_utilization=dram_percent)
+        gpu.gpm({1: percent, 2: percent if word == "work" else percent // 8, 10: dram_percent, 20: pcie_mib})
 
     return Machine(environment=environment, gpu=readings(environment)[0], told=told)
+
+
+def record(host: Machine, folder: Path, state: str) -> Path:
+    """A capture of some cycles."""
+    name = re.sub(r"\W+", "_", (host.gpu.info.name or "gpu").lower())
+    path = folder / f"{name}_{state}.jsonl"
+    options = ["--record", str(path), "--cycles", str(RECORDED_CYCLES), "--interval", str(RECORDED_SECONDS)]
+    command = [sys.executable, "-m", "gpuwatch", "probe", *options]
+    subprocess.run(command, env=dict(host.environment), cwd=ROOT, capture_output=True, timeout=60, check=True)
+    return path
 
 
 def build_cuda(folder: Path) -> Path:

@@ -1,10 +1,8 @@
 """The agent on a GPU, at rest and at work. `make gpu-test` runs this on the machine's own NVIDIA driver.
 
-`make test` runs it on the stand-in driver, which proves these tests and nothing about hardware. GPUWATCH_GPU_CAPTURES
-names a folder for the recordings of the two states.
+`make test` runs it on the stand-in driver, which proves these tests and nothing about hardware.
 """
 
-import os
 import re
 import subprocess
 import sys
@@ -26,16 +24,13 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import GpuInfo, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.gpu import machine
-from tests.gpu.machine import ALLOCATION_BYTES, MIB, Machine
+from tests.gpu.machine import ALLOCATION_BYTES, INTERVAL_SECONDS, MIB, REAL, RECORDED_CYCLES, Machine, record
 from tests.support.components import require
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually
 
-REAL = os.environ.get("GPUWATCH_GPU") == "real"
-INTERVAL_SECONDS = 0.5 if REAL else 0.2
 LOOKS = 10 if REAL else 4
 SETTLE_CYCLES = 4  # what is told of the time since the last cycle must be of the new state alone
-RECORDED_CYCLES = 20 if REAL else 4
 PHASES = ("idle", "context", "allocate", "work", "rest", "after")
 # Nothing that an administrator sets, or the board has, may differ after all this.
 SETTINGS = (
@@ -103,22 +98,20 @@ def scene(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     require("cc")
     folder = tmp_path_factory.mktemp("gpu")
     host = machine.real() if REAL else machine.stub(folder, request.getfixturevalue("nvml_library"))
-    captures = Path(os.environ.get("GPUWATCH_GPU_CAPTURES", folder))
-    captures.mkdir(parents=True, exist_ok=True)
+    captures = folder / "captures"
+    captures.mkdir()
     played = Scene(machine=host, before=host.read(), after=host.gpu)
     with RunningAgent(host.environment, interval=INTERVAL_SECONDS, metrics="all") as agent:
         pass_cycles(agent, 1)
 
         def watch(phase: str) -> None:
             pass_cycles(agent, SETTLE_CYCLES)
-            for nonce in (
-                "first-look-of-two",
-                "second-look-of-two",
-            ):  # what is read every few seconds is read at once for a confirmation
-                agent.get(f"/v1/verdict?confirm={nonce}")
-            for _ in range(LOOKS):
+            for number in range(LOOKS + 1):  # one more: activity is a difference
+                # What is read every few seconds is read at once for a confirmation.
+                agent.get(f"/v1/verdict?confirm=look-{number}-of-{phase}-phase")
                 pass_cycles(agent, 1)
                 played.looks.setdefault(phase, []).append(look(agent, host.gpu.info.uuid))
+            del played.looks[phase][0]
 
         watch("idle")
         played.captures["idle"] = record(host, captures, "idle")
@@ -133,16 +126,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
         watch("after")
     played.after = host.read()
     return played
-
-
-def record(host: Machine, folder: Path, state: str) -> Path:
-    """A capture of some cycles."""
-    name = re.sub(r"\W+", "_", (host.gpu.info.name or "gpu").lower())
-    path = folder / f"{name}_{state}.jsonl"
-    options = ["--record", str(path), "--cycles", str(RECORDED_CYCLES), "--interval", str(INTERVAL_SECONDS)]
-    command = [sys.executable, "-m", "gpuwatch", "probe", *options]
-    subprocess.run(command, env=dict(host.environment), cwd=ROOT, capture_output=True, timeout=60, check=True)
-    return path
 
 
 def test_power_is_measured_and_rises_with_work(scene: Scene) -> None:

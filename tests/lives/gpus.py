@@ -122,9 +122,11 @@ class Gpus:
         if self.model.gpm:
             sm = float(about.get("sm", mean * 0.7))
             graphics = float(about.get("graphics", mean))
-            measured |= {"sm_activity_ratio": sm, "graphics_activity_ratio": graphics, "dram_activity_ratio": sm / 2}
-            measured |= {"tensor_activity_ratio": sm / 2, "pcie_tx_bytes_per_second": 2e5 + sm * 4e8}
-            measured |= {"pcie_rx_bytes_per_second": 2e5 + sm * 4e8, "nvlink_tx_bytes_per_second": 0.0}
+            arithmetic = float(about.get("arithmetic", sm))  # blocks that poll are at work and compute nothing
+            measured |= {"sm_activity_ratio": sm, "graphics_activity_ratio": graphics}
+            measured |= {"dram_activity_ratio": arithmetic / 2, "tensor_activity_ratio": arithmetic / 2}
+            measured |= {"pcie_tx_bytes_per_second": 2e5 + arithmetic * 4e8, "nvlink_tx_bytes_per_second": 0.0}
+            measured |= {"pcie_rx_bytes_per_second": 2e5 + arithmetic * 4e8}
         if "mig" in about:
             measured |= self._mig(about, holders)
         return measured

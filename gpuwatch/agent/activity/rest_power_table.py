@@ -1,4 +1,4 @@
-"""The power of GPUs at rest that hold a CUDA context, by model: measured figures, but for one that says so.
+"""The power of GPUs at rest that hold a CUDA context, by model: measured figures.
 
 With a context the driver keeps the clocks up (performance states P0 to P2), and a GPU without work then draws far more
 than an empty one: nearly half of its limit on the small cards. In P8 and below nothing comes near a third of the limit.
@@ -11,6 +11,7 @@ Sources:
 - [P] arXiv:2605.23918, bare and context idle power. The memory held adds less than 0.02 W/GB.
 - [D] NVIDIA/open-gpu-kernel-modules issue 874: an A40 with a loaded, idle process.
 - [S] nvidia-smi tables in public repositories, at 0 % utilization (5 % at most).
+- [G] measured for gpuwatch with driver 580.159: tests/captures/nvidia_h200_context.jsonl.
 - [I] issues of llama.cpp (3717), text-generation-inference (946) and ollama (8591).
 """
 
@@ -32,7 +33,7 @@ REST_WATTS: tuple[tuple[tuple[str, ...], float], ...] = (
     (("L20",), 114.0),  # [S] of 350 W, with 34 GB loaded
     (("L40S",), 103.0),  # [P] of 350 W: 36 W empty, 102 W
     (("H100", "80GB", "HBM3"), 122.0),  # [P] 72 W empty; [S] of 700 W: 67 to 73 W empty, 110 W with 6 GB loaded
-    (("H200",), 122.0),  # not measured: it has the chip of the H100; [S] of 700 W: 78 W empty
+    (("H200",), 124.0),  # [G] of 700 W: 81 W empty, 123 and 124 W with a context and 0.5 to 1.6 GB at 39 °C
     (("V100",), 55.0),  # [S] of 300 W: 41 to 47 W empty, 53 and 55 W with 15 and 20 GB loaded; [I]
     (("P40",), 52.0),  # [I] of 250 W
     (("P100",), 32.0),  # [S] of 250 W: 27 to 32 W

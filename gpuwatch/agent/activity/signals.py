@@ -11,6 +11,8 @@ from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuProcess, GpuReading, ProcessKind
 
 _FULL_RATIO = 0.99
+# Exactly 0 while nothing runs, also with a context open; a warp for a microsecond in five seconds is 2e-10 (H200).
+_ANY_KERNEL = 1e-12
 _BUSY_LINK_BYTES_PER_SECOND = 50e6  # GPUs at rest that are monitored move less than 1 MB/s, a copy moves GB/s
 _SETTINGS = "agent.activity."
 # What AMD's driver has instead of NVML's.
@@ -80,6 +82,9 @@ def evidence_of(
     """Every signal that this GPU gives. `own` are the pids of the machine's own processes."""
     holders = people(reading, own)
     notes = _Notes(reading, WorkOwner(pid=holders[0].pid) if len(holders) == 1 and listed(reading) else None)
+    for name, ratio in _kernels(reading):
+        if ratio is not None:
+            notes.take(name, ratio, _ANY_KERNEL, unit="ratio", source="NVML GPM")
     for name, ratio, source in _ratios(reading):
         if ratio is not None:
             limit, setting = rules.busy_utilization_ratio, "busy_utilization_ratio"
@@ -145,16 +150,21 @@ def _largest(holders: tuple[GpuProcess, ...]) -> WorkOwner | None:
     return None if largest is None else WorkOwner(pid=largest.pid)
 
 
+def _kernels(reading: GpuReading) -> Iterator[tuple[str, float | None]]:
+    """Multiprocessors at work: the driver counts their cycles, so that no kernel is too short to be seen."""
+    yield "sm_activity", reading.sm_activity_ratio
+    for part in reading.mig_instances or ():
+        yield f"mig{part.id}.sm_activity", part.sm_activity_ratio
+
+
 def _ratios(reading: GpuReading) -> Iterator[tuple[str, float | None, str]]:
     """Shares of time at work."""
     samples = _highest(reading.utilization_ratio, reading.utilization_max_ratio)
     yield "utilization_max", samples, "NVML utilization samples"
     yield "engines", _highest(*_engines(reading)), "NVML encoder, decoder, JPEG and optical flow utilization"
-    yield "sm_activity", reading.sm_activity_ratio, "NVML GPM"
     yield "graphics_activity", reading.graphics_activity_ratio, "NVML GPM"
     yield "dram_activity", reading.dram_activity_ratio, "NVML GPM"
     for part in reading.mig_instances or ():
-        yield f"mig{part.id}.sm_activity", part.sm_activity_ratio, "NVML GPM"
         yield f"mig{part.id}.graphics_activity", part.graphics_activity_ratio, "NVML GPM"
         yield f"mig{part.id}.dram_activity", part.dram_activity_ratio, "NVML GPM"
 

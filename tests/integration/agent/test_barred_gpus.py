@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Message, Reading, Step
 from gpuwatch.agent.probe.command import leaving_out
 from gpuwatch.model.gpu import DownCause, GpuInfo
-from tests.support.fakes.nvml import UNKNOWN, StubDriver
+from tests.support.fakes.nvml import NOT_FOUND, UNKNOWN, StubDriver
 from tests.support.real.probe import lines, streaming, until
 
 NAMELESS = "unidentified-1"
@@ -132,11 +132,12 @@ def test_it_goes_itself(four: StubDriver, root: Path) -> None:
     assert set(read(after).values()) == {True}
 
 
-def test_a_driver_that_wants_its_gpus_attached(driver: StubDriver) -> None:
-    """Where nothing but errors comes without that, they are attached after all: better a risk than no reading."""
+@pytest.mark.parametrize("code", [UNKNOWN, NOT_FOUND])
+def test_a_driver_that_wants_its_gpus_attached(driver: StubDriver, code: int) -> None:
+    """Where nothing but errors, or no GPU, comes without that, they are attached after all: better a risk than none."""
     driver.gpus(3)
     driver.gpu(1).block()
-    driver.write({"unattached": str(UNKNOWN)})
+    driver.write({"unattached": str(code)})
     with streaming(driver, *flags(who(1), known=(who(0), who(2)))) as process:
         messages = lines(process)
         first, second = cycle(messages), cycle(messages)

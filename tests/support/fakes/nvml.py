@@ -24,6 +24,7 @@ _SOURCES = sorted((Path(__file__).parent / "nvml_stub").glob("*.c"))
 INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
+NOT_FOUND = 6
 DRIVER_NOT_LOADED = 9
 TIMEOUT = 10
 GPU_IS_LOST = 15

@@ -77,10 +77,10 @@ class RunningAgent:
         self._reader.start()
         try:
             eventually(lambda: self._url() or self.process.poll() is not None, lambda: self.log)
+            self.url = self._url()
         except AssertionError:
             self.__exit__()
             raise
-        self.url = self._url()
 
     def __enter__(self) -> Self:
         """As it is."""

@@ -112,7 +112,7 @@ def test_gpus_are_merged_by_kind(gpus: int) -> None:
     ("name", "signal"),
     [
         ("gpu0.utilization_max", "gpu.utilization"),
-        ("gpu12.mig3.sm_activity", "gpu.utilization"),
+        ("gpu12.mig3.sm_activity", "gpu.kernels"),
         ("gpuNone.nvlink", "gpu.traffic"),
         ("gpu1.memory_used", "gpu.memory"),
         ("gpu0.something_new", "gpu.other"),

@@ -211,14 +211,20 @@ class NvmlSource:
         return SourceUnavailableError(cause, f"NVML error {error.value}: {error}", remedy)
 
     def _init(self) -> None:
-        """Open the driver if it is not; one that gave nothing but errors without attached GPUs attaches them."""
-        if self._open and not self._attach and self._gpus and all(map(_is_mute, self._gpus.values())):
+        """Open the driver if it is not; one that shows no GPU without attached GPUs attaches them."""
+        if self._open and not self._attach and self._is_blind():
             self.close()
             self._attach = True
         if not self._open:
             self._tell(Step(what="init"))
             nvml.nvmlInitWithFlags(0 if self._attach else _NO_ATTACH)
             self._open, self._count = True, -1
+
+    def _is_blind(self) -> bool:
+        """Whether nothing can be read, though there is a GPU that may be: each says an error, or none is listed."""
+        if self._gpus:
+            return all(map(_is_mute, self._gpus.values()))
+        return not self._barred and bool(bus_ids(self._root))
 
     def _enumerate(self, count: int) -> None:
         placed = all(info.pci_bus_id for info in self._barred.values())
@@ -276,7 +282,9 @@ class NvmlSource:
         except nvml.NVMLError as error:
             if error.value in DRIVER_GONE:
                 raise
-            if by_bus and error.value == nvml.NVML_ERROR_NOT_FOUND:
+            # Without attached GPUs a driver may know of none: driver 580 on an H200 found nothing by its place.
+            there = not self._attach and expected.pci_bus_id in (bus_ids(self._root) or (expected.pci_bus_id,))
+            if by_bus and error.value == nvml.NVML_ERROR_NOT_FOUND and not there:
                 raise _NotListedError from error
             lost = error.value != nvml.NVML_ERROR_NO_PERMISSION and (self._attach or error.value in LOST)
             where = place.decode() if isinstance(place, bytes) else place

@@ -28,7 +28,8 @@ SIGNS: dict[str, tuple[GpuReading, State]] = {
     "a transfer to another GPU": (a_reading(nvlink_tx_bytes_per_second=3e8), State.BUSY),
     "a transfer from another GPU": (a_reading(nvlink_rx_bytes_per_second=3e8), State.BUSY),
     "links at rest": (a_reading(nvlink_tx_bytes_per_second=0.0, nvlink_rx_bytes_per_second=0.0), State.IDLE),
-    "neither": (a_reading(sm_activity_ratio=0.005, graphics_activity_ratio=0.005), State.IDLE),
+    "a context alone": (a_reading(sm_activity_ratio=0.0, graphics_activity_ratio=0.00006), State.IDLE),
+    "a warp for a microsecond in five seconds": (a_reading(sm_activity_ratio=2.6e-10), State.BUSY),
     "kernels on a sliver of a MIG instance": (
         a_reading(mig_mode=1, mig_instances=(MigInstance(id=1, sm_activity_ratio=0.005, graphics_activity_ratio=0.5),)),
         State.BUSY,
@@ -50,7 +51,7 @@ def lasting(reading: GpuReading, seconds: int) -> Activity:
 
 @pytest.mark.parametrize(("reading", "state"), SIGNS.values(), ids=SIGNS.keys())
 def test_what_no_kernel_shows_is_work_all_the_same(reading: GpuReading, state: State) -> None:
-    """Transcoding runs no kernel, and a small kernel fills few multiprocessors: neither is rest."""
+    """Transcoding runs no kernel, and a small kernel fills few multiprocessors for no time: neither is rest."""
     assert lasting(reading, 0).state is state
 
 
