@@ -83,6 +83,7 @@ class Processes:
         self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid
         self._first = True
         self.pods: Callable[[], Collection[str]] = tuple  # the uids of those that are looked at one by one
+        self.on_look: Callable[[ProcessView, Collection[int], float], None] = lambda *_: None  # must not wait
         self.of_pods: Mapping[str | None, Evidence] = {}  # by uid; None: what is in no pod
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
@@ -91,6 +92,7 @@ class Processes:
             view = self.table.look(now.monotonic_seconds)
         except TableError as error:
             raise UnseenError(str(error)) from None
+        self.on_look(view, now.gpu_pids or (), now.monotonic_seconds)
         people = list(view.people())
         counted = {process.pid: process for process in people}
         session = {
