@@ -65,7 +65,7 @@ class Planned:
         return Keeps.NOTHING_STALE if once and ahead < -horizons.once_seconds else Keeps.NODE
 
     def often(self) -> str:
-        """That it recurs; its period is a mean, and not told."""
+        """That it recurs; its period is only a mean."""
         return f"{self.what} runs often"
 
     def sentence(self, now: datetime) -> str:

@@ -18,7 +18,7 @@ _CALLED = {"at": "at jobs", "cron": "crontabs", "timers": "systemd timers", "use
 class Scheduled:
     """Busy while work that somebody queued is due soon enough; see `planned` for the rules.
 
-    `runs` must be told which processes hold a GPU, often enough to see short ones.
+    `runs` must be given the processes that hold a GPU, often enough to see short ones.
     """
 
     name = "scheduled"
