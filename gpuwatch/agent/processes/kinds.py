@@ -196,6 +196,11 @@ def watch_works(words: list[str]) -> bool:
     return False
 
 
+def installs(names: tuple[str, ...]) -> bool:
+    """Whether a program of this name changes the software of the machine."""
+    return _one_of(names, known.PACKAGE_PROGRAMS)
+
+
 def is_viewer(names: tuple[str, ...]) -> bool:
     """Whether a program of this name only looks at what others do."""
     return _one_of(names, known.VIEWERS)

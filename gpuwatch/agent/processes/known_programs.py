@@ -151,6 +151,11 @@ INTERPRETERS: tuple[str, ...] = _words("""
 RUNTIME_PROGRAMS: tuple[str, ...] = _words("""
     containerd dockerd crio kubelet podman buildkitd k3s k3s-server k3s-agent rke2 nerdctl ctr crictl
 """)
+# While one of these runs, a stop may leave half a driver or a kernel that does not boot.
+PACKAGE_PROGRAMS: tuple[str, ...] = _words("""
+    dpkg apt-get apt aptitude rpm dnf dnf-3 dnf5 yum microdnf zypper dkms dracut mkinitramfs update-initramfs
+    update-initramf grub-mkconfig nvidia-installer fwupdtool
+""")
 WORK_UNITS: tuple[str, ...] = (
     "ollama*", "vllm*", "triton*", "tgi*", "sglang*", "llama*", "jupyter*", "code-server*", "rstudio*", "ray*", "dask*",
     "actions.runner*", "gitlab-runner*", "buildkite*", "libvirt-*", "qemu*", "nomad*", "comfyui*",

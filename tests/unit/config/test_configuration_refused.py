@@ -113,8 +113,10 @@ REFUSED = {
     ),
     "a webhook below a misspelt key": (
         "notify: {receivers: {ops: {slack: {uri: 'https://hooks.example/services?key=hush'}}}}",
-        "FILE:1: notify.receivers.ops.slack.uri: is not a key of the configuration "
-        '(its value is "https://hooks.example/(hidden)")',
+        (
+            "FILE:1: notify.receivers.ops.slack.uri: is not a key of the configuration "
+            '(its value is "https://hooks.example/(hidden)")'
+        ),
         "one of url_file",
     ),
     "misspelt password": (
