@@ -80,7 +80,9 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     placement = facts.placement
     if placement.slurm_job is not None:
         return Kind.PEOPLE, "Slurm job"
-    if placement.container_id is not None or placement.pod_uid is not None or facts.slice == "machine.slice":
+    if placement.container_id is not None or placement.pod_uid is not None or _is_system_container(facts.slice):
+        if placement.pod_uid is None and _one_of(facts.names, known.ANYBODYS_NAMES):
+            return Kind.PEOPLE, "container"
         own = _one_of(facts.system_names, known.SERVICE_PROGRAMS) and not is_shell(facts.names)
         return (Kind.SERVICE, "program of the machine's own") if own else (Kind.PEOPLE, "container")
     if placement.own_names or facts.slice == "user.slice":
@@ -89,6 +91,11 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     if unit is not None and _matches(unit, known.LOGIN_UNITS):
         return _in_login_unit(facts, unit)
     return _of_system(facts, unit)
+
+
+def _is_system_container(name: str) -> bool:
+    """Whether a group is that of systemd-nspawn, a virtual machine, LXC, LXD or Incus; units below are the guest's."""
+    return name in {"machine.slice", "lxc"} or name.startswith("lxc.payload")
 
 
 def by_patterns(facts: Facts, workloads: Iterable[Pattern], services: Iterable[Pattern]) -> tuple[Kind, str] | None:

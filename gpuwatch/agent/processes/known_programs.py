@@ -77,6 +77,11 @@ SERVICE_PROGRAMS: tuple[str, ...] = _words("""
     WALinuxAgent* networkd-dispatcher fail2ban-server
 """)
 
+# Of these, names that people give their programs, too; in a container without a pod they tell nothing.
+ANYBODYS_NAMES: tuple[str, ...] = _words("""
+    trace-agent process-agent system-probe security-agent agent-data-plane init login
+""")
+
 # Programs of the machine's own that may hold a GPU: they neither park it nor make it busy, if root or a system user
 # runs them, or a container.
 GPU_SERVICE_PROGRAMS: tuple[str, ...] = _words("""

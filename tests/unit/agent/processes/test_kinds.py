@@ -74,6 +74,9 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
     ("python3", unit("onnx-exporter.service"), 0, "/usr/bin/python3.11", ("python3", "export.py"), 0, PEOPLE),
     ("watch", TMUX, 1000, "/usr/bin/watch", ("watch", "-n", "60", "-g", "ls", "/nfs/ready"), 34817, PEOPLE),
     ("watch", TMUX, 1000, "/usr/bin/watch", ("watch", "--chgexit", "squeue"), 34817, PEOPLE),
+    ("security-agent", CONTAINER, 0, "/app/security-agent", (), 0, PEOPLE),  # an agent of a language model
+    ("python3", "/lxc.payload.c1/system.slice/dbus.service", 1000000, "/usr/bin/python3.11", (), 0, PEOPLE),
+    ("bash", "/lxc.payload.c1/user.slice/user-0.slice/session-1.scope", 1000000, "/usr/bin/bash", (), 34816, PEOPLE),
     # batch systems start jobs in their own unit
     ("condor_exec.exe", unit("condor.service"), 65534, "/var/lib/condor/execute/condor_exec.exe", (), 0, PEOPLE),
     ("python3", unit("slurmd.service"), 1001, "/usr/bin/python3.11", ("python3", "t.py"), 0, PEOPLE),
