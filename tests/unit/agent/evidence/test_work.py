@@ -388,16 +388,3 @@ def test_somebody_who_types_in_a_container_is_at_work(life: Life) -> None:
     other = People(SessionSettings(), life.host.roots)
     (silent,) = other.look(life.moment())
     assert silent.says is State.IDLE
-
-
-def test_an_update_of_the_machine_is_doubt_for_an_hour(tmp_path: Path) -> None:
-    """A stop in the middle leaves half a driver; one that hangs at a question for hours keeps nothing."""
-    life = Life(tmp_path)
-    life.put(70, "dpkg", cgroup="/system.slice/apt-daily-upgrade.service", uid=0, executable="/usr/bin/dpkg", parent=1)
-    found = life.play(4000.0)
-
-    assert {each.says for each in found[:300]} == {State.UNKNOWN}
-    assert found[0].note == "root's dpkg (pid 70, apt-daily-upgrade.service) changes the software of the machine"
-    assert found[-1].says is State.IDLE
-    life.end(70)
-    assert life.play(20.0)[-1].says is State.IDLE
