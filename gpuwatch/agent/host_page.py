@@ -55,13 +55,13 @@ def page_now(
     clock: Clock,
     *,
     hostname: str,
-    known: Callable[[frozenset[int]], Known],
+    known: Callable[[frozenset[GpuProcess]], Known],
     snoozes: Iterable[Snooze],
 ) -> HostPage:
-    """The host as it is now. `known` is given the pids on the GPUs; it must not wait."""
+    """The host as it is now. `known` is given the processes on the GPUs; it must not wait."""
     snapshot = core.snapshot(clock.monotonic())
-    pids = frozenset(process.pid for reading in snapshot.readings for process in reading.processes or ())
-    return page_of(snapshot, hostname=hostname, known=known(pids), snoozes=snoozes)
+    holders = frozenset(process for reading in snapshot.readings for process in reading.processes or ())
+    return page_of(snapshot, hostname=hostname, known=known(holders), snoozes=snoozes)
 
 
 def page_of(snapshot: Snapshot, *, hostname: str, known: Known = Known(), snoozes: Iterable[Snooze] = ()) -> HostPage:

@@ -15,6 +15,7 @@ from gpuwatch.agent.state import AgentCore
 from gpuwatch.runtime.clock import Clock
 
 if TYPE_CHECKING:
+    from gpuwatch.model.gpu import GpuProcess
     from gpuwatch.model.host_page import HostPage
 
 
@@ -66,8 +67,8 @@ def assembled(settings: AgentSettings, clock: Clock, *, node_id: str, health: He
     def page() -> "HostPage":
         from gpuwatch.agent.host_page import Known, page_now  # noqa: PLC0415  loaded once somebody looks
 
-        def known(pids: frozenset[int]) -> Known:
-            return Known.of(users.view(), host.processes(), host.service_pids(pids), clock.monotonic())
+        def known(holders: "frozenset[GpuProcess]") -> Known:
+            return Known.of(users.view(), host.processes(), host.service_pids(holders), clock.monotonic())
 
         return page_now(core, clock, hostname=host_name(), known=known, snoozes=host.snoozes())
 

@@ -26,7 +26,7 @@ from gpuwatch.model.activity import Activity, Evidence, LocalDisks, State, WorkO
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, NodeVerdict
-from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuProcess, GpuReading
 from gpuwatch.model.gpu_identity import fuller, replaced_by
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.runtime.clock import Clock
@@ -57,7 +57,7 @@ class AgentCore:
         stale_after_seconds: float,
         host: Callable[[float], tuple[Evidence, ...]] = lambda _: (),
         health: HealthWatch | None = None,
-        service_pids: Callable[[frozenset[int]], frozenset[int]] = lambda _: frozenset(),
+        service_pids: Callable[[frozenset[GpuProcess]], frozenset[int]] = lambda _: frozenset(),
         owner: Callable[[int], WorkOwner | None] = lambda _: None,
         blind: Callable[[], tuple[str, ...]] = tuple,
         local_disks: Callable[[float], LocalDisks | None] = lambda _: None,
@@ -68,8 +68,8 @@ class AgentCore:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
         `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks` and `cpu_utilization`
-        what is known of its local disks and processors, `blind` what this agent cannot see. `service_pids` is given the
-        pids of all processes on the GPUs and returns those that are the machine's own, without those of which that is
+        what is known of its local disks and processors, `blind` what this agent cannot see. `service_pids` is given all
+        processes on the GPUs and returns the pids of those that are the machine's own, without those of which that is
         not sure; `owner` names a process by its pid, `pods` those of each GPU by its uuid. None of them may wait.
         """
         self.node_id = node_id
@@ -292,7 +292,7 @@ class AgentCore:
         doubt = trouble.detail if trouble is not None and not readings else None
         judged = self._clock.monotonic()
         host = self._host(judged)
-        pids = frozenset(process.pid for reading in readings for process in reading.processes or ())
+        holders = frozenset(process for reading in readings for process in reading.processes or ())
         sample = Sample(
             at=at,
             monotonic_seconds=ended,
@@ -300,7 +300,7 @@ class AgentCore:
             downs=downs,
             doubt=doubt,
             host=host,
-            service_pids=self._service_pids(pids) if pids else pids,
+            service_pids=self._service_pids(holders) if holders else frozenset(),
         )
         memory = fold(before.memory, sample, self._rules)
         if memory is before.memory:

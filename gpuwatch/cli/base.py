@@ -1,6 +1,7 @@
 """Shared by the commands: the group, options, and how errors are shown."""
 
 import logging
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,17 @@ SECTIONS = {
 }
 
 
+class FiniteRange(click.FloatRange):
+    """A number in a range. click takes `nan` for one: it is neither below nor above any limit."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  as inherited
+        """Refuse what is no number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
+
+
 class Sections(click.Group):
     """A group that lists its commands under headings, each with the first paragraph of its help."""
 
@@ -81,6 +93,8 @@ class Sections(click.Group):
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Add a command; a number in a range is an integer or a number to people, in its help and its errors."""
         for each in cmd.params:
+            if isinstance(each.type, click.FloatRange):
+                each.type = FiniteRange(each.type.min, each.type.max, each.type.min_open, each.type.max_open)
             if isinstance(each.type, click.IntRange | click.FloatRange):
                 each.type.name = "integer" if isinstance(each.type, click.IntRange) else "number"
         super().add_command(cmd, name)

@@ -19,8 +19,12 @@ from gpuwatch.runtime.printable import not_utf8
 _LOOKS_LIKE = "lines such as `mode: observe`, indented with spaces"
 _LARGEST_FILE_VALUES = 20_000  # aliases of aliases can make a small file enormous
 _LONGEST_SHOWN = 60
-_SECRET = re.compile(r"secret|passw|basic_auth|token|credential|private|access_?key|api_?key", re.IGNORECASE)
+_SECRET = re.compile(
+    r"secret|pas+w|passphrase|pwd|auth(?!or)|token|credential|private|access_?key|api_?key", re.IGNORECASE
+)
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@|[?&]password=")
+_URL_WITH_PATH = re.compile(r"(\w+://[^/\s?#]+)[/?#]\S+")  # a webhook's path is its password
+_LOOKS_RANDOM = re.compile(r"(?=\S*[0-9])(?=\S*[a-z])(?=\S*[A-Z])[\w+/=.-]{20,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +208,14 @@ def read(file: File, origin: Origin) -> dict[str, Any]:
 
 
 def show(value: object, path: Path) -> str:
-    """A value for people, unless its key sounds like a secret."""
+    """A value for people, unless its key sounds like a secret, or the value does: errors go into logs."""
     if isinstance(value, Mapping | list | tuple):
         return "a section" if isinstance(value, Mapping) else "a list"
     if _SECRET.search(".".join(path)) or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
         return "(hidden)"
+    if isinstance(value, str):
+        value = _URL_WITH_PATH.sub(r"\1/(hidden)", value)
+        if _LOOKS_RANDOM.fullmatch(value):
+            return "(hidden)"
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

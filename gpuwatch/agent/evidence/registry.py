@@ -28,7 +28,7 @@ from gpuwatch.agent.evidence.work import Processes
 from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
 from gpuwatch.agent.processes.process import ProcessView, owner_of
 from gpuwatch.model.activity import Evidence, LocalDisks, State, WorkOwner
-from gpuwatch.model.gpu import GpuReading
+from gpuwatch.model.gpu import GpuProcess, GpuReading
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -105,6 +105,8 @@ class HostSignals:
         if isinstance(of_processes := self._signals.get("processes"), Processes):
             of_processes.table.use(workloads, services)
             of_processes.pods = lambda: tuple(gpu_pods() or ())
+            if isinstance(scheduled := self._signals.get("scheduled"), Scheduled):
+                of_processes.on_look = scheduled.runs.note
         self._pods: Watched | None = None
         if settings.enabled and settings.pods.enabled and own_processes and isinstance(of_processes, Processes):
             pods, interval = Pods(settings, roots or Roots(), gpu_pods), settings.pods.interval
@@ -137,10 +139,10 @@ class HostSignals:
         """What every signal says at that moment; never waits."""
         return self.watcher.evidence(now_monotonic)
 
-    def service_pids(self, pids: frozenset[int]) -> frozenset[int]:
+    def service_pids(self, holders: Iterable[GpuProcess]) -> frozenset[int]:
         """Those of the processes on the GPUs that are the machine's own; none if processes are not looked at."""
         signal = self._signals.get("processes")
-        return signal.table.service_pids(pids) if isinstance(signal, Processes) else frozenset()
+        return signal.table.service_pids(holders) if isinstance(signal, Processes) else frozenset()
 
     def owner(self, pid: int) -> WorkOwner | None:
         """The owner of a process, as of the newest look; None: it is not known."""
@@ -155,8 +157,8 @@ class HostSignals:
 
     def _people_on_gpus(self) -> frozenset[int] | None:
         """The processes that hold a GPU, without the machine's own; None where a GPU could not list them."""
-        pids = gpu_pids(self._readings())
-        return None if pids is None else pids - self.service_pids(pids)
+        holders = on_gpus(self._readings())
+        return None if holders is None else frozenset(each.pid for each in holders) - self.service_pids(holders)
 
     def processes(self) -> ProcessView | None:
         """The newest look at the processes; None: they are not looked at, or not yet."""
@@ -196,12 +198,12 @@ class HostSignals:
         return snooze.current if isinstance(snooze, Snoozes) else ()
 
 
-def gpu_pids(readings: Iterable[GpuReading]) -> frozenset[int] | None:
+def on_gpus(readings: Iterable[GpuReading]) -> frozenset[GpuProcess] | None:
     """The processes that hold a GPU; None where a GPU could not list them, or none was read."""
     lists = [reading.processes for reading in readings]
     if not lists or any(processes is None for processes in lists):
         return None
-    return frozenset(process.pid for processes in lists for process in processes or ())
+    return frozenset(process for processes in lists for process in processes or ())
 
 
 class Command:

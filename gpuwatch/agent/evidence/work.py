@@ -10,8 +10,9 @@ Rules, all of them:
    are: a tunnel, a transfer. What viewers (top, watch, tail) use never counts. A container runtime that pulls or
    builds an image works for somebody.
 4. Occupied: somebody's program is alive and does none of this. Idle: nobody's program is alive.
-5. A job of root's cron counts as doubt for its first ten minutes, and as people's work from then on.
-6. CPU time of processes that hold a GPU is judged by `gpu_process_cpu`.
+5. The machine's own programs that install software are doubt for their first hour: a stop leaves half of it.
+6. A job of root's cron counts as doubt for its first ten minutes, and as people's work from then on.
+7. CPU time of processes that hold a GPU is judged by `gpu_process_cpu`.
 """
 
 import os
@@ -24,7 +25,7 @@ from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
 from gpuwatch.agent.evidence.settings import WorkSettings
-from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, pulls_images
+from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, installs, pulls_images
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.agent.processes.table import ProcessTable, TableError
 from gpuwatch.model.activity import Evidence, State
@@ -36,6 +37,7 @@ _SETTLED_SECONDS = 60.0  # a process that lives this long is a program that some
 _LONG_SLEEP_SECONDS = 3600.0
 _LONGEST_SLEEP_SECONDS = 7 * 86400.0
 _REMEMBERED_SECONDS = 86400.0
+_INSTALL_SECONDS = 3600.0
 _SESSION_CORES = 0.05
 _SESSION_BYTES_PER_SECOND = 200e3
 _RUNTIME_CORES = 0.8
@@ -83,6 +85,7 @@ class Processes:
         self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid
         self._first = True
         self.pods: Callable[[], Collection[str]] = tuple  # the uids of those that are looked at one by one
+        self.on_look: Callable[[ProcessView, Collection[int], float], None] = lambda *_: None  # must not wait
         self.of_pods: Mapping[str | None, Evidence] = {}  # by uid; None: what is in no pod
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
@@ -91,6 +94,7 @@ class Processes:
             view = self.table.look(now.monotonic_seconds)
         except TableError as error:
             raise UnseenError(str(error)) from None
+        self.on_look(view, now.gpu_pids or (), now.monotonic_seconds)
         people = list(view.people())
         counted = {process.pid: process for process in people}
         session = {
@@ -160,11 +164,24 @@ class Processes:
         if jobs and not people:
             note = f"a job of root's cron runs: {_called(jobs[0])}"
             return say(self, State.UNKNOWN, note, owner=owner_of(jobs[0], user_name(jobs[0].uid)))
+        if not people and (installer := self._installer(view)) is not None:
+            note = f"{_called(installer)} changes the software of the machine"
+            return say(self, State.UNKNOWN, note, owner=owner_of(installer, user_name(installer.uid)))
         if not people:
             return self._say(State.IDLE, "no program of a user, a container or a job is alive", None, 0, 1, "programs")
         newest = max(people, key=lambda each: (each.started_ticks, each.pid))
         note = several([_called(each) for each in sorted(people, key=lambda each: -each.started_ticks)], 3)
         return self._say(State.OCCUPIED, f"alive and at rest: {note}", newest, len(people), 1, "programs")
+
+    def _installer(self, view: ProcessView) -> Process | None:
+        """A program of the machine's own that installs software; one that has hung for an hour is left."""
+        uptime = self._uptime()
+        for process in view.processes.values():
+            if process.kind is Kind.SERVICE and installs((process.name, process.executable or "")):
+                age = 0.0 if uptime is None else uptime - process.started_ticks / _TICKS_PER_SECOND
+                if age < _INSTALL_SECONDS:
+                    return process
+        return None
 
     def _remember(self, now: Moment, counted: Mapping[int, Process]) -> _Before:
         """Keep what these have used; the look to compare with, which is a minute ago or the oldest."""

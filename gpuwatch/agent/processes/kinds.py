@@ -18,6 +18,8 @@ from gpuwatch.agent.processes.process import Kind
 
 # Users from 1000 on are people, but for nobody (systemd's and Debian's).
 _FIRST_PERSON, _NOBODY = 1000, frozenset({65534, 65535})
+_WATCH_WAITS = re.compile(r"-[a-z]*[egq].*|--(?:chg|err|equ)exit.*")  # it ends at a change, an error, or when at rest
+PATTERN = "agent."  # how the rules of the administrator's patterns begin
 CRON_JOB = "cron job of root"
 VIEWER = "viewer"
 PACKAGED = "unit of a package"
@@ -34,9 +36,15 @@ class UnitOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a process is judged by; `script` is whether a shell runs a script or a command and not a person's input."""
+    """What a process is judged by.
+
+    `script` is whether a shell runs a script or a command and not a person's input, or `watch` does more than look.
+    `own_script` is the name of a script that lies in no folder of the system: people name theirs as they like, so it is
+    never compared with the names of what belongs to a machine or to a login.
+    """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
+    own_script: str | None = None
     uid: int
     user: str
     placement: Placement
@@ -45,6 +53,11 @@ class Facts:
     script: bool = False
     tty: bool = False
     origin: UnitOrigin = UnitOrigin.UNKNOWN
+
+    @property
+    def system_names(self) -> tuple[str, ...]:
+        """Its names without that of somebody's own script."""
+        return tuple(name for name in self.names if name != self.own_script)
 
     def names_by(self, by: str) -> tuple[str, ...]:
         """What a pattern of this kind is compared with."""
@@ -67,8 +80,10 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     placement = facts.placement
     if placement.slurm_job is not None:
         return Kind.PEOPLE, "Slurm job"
-    if placement.container_id is not None or placement.pod_uid is not None or facts.slice == "machine.slice":
-        own = _one_of(facts.names, known.SERVICE_PROGRAMS) and not is_shell(facts.names)
+    if placement.container_id is not None or placement.pod_uid is not None or _is_system_container(facts.slice):
+        if placement.pod_uid is None and _one_of(facts.names, known.ANYBODYS_NAMES):
+            return Kind.PEOPLE, "container"
+        own = _one_of(facts.system_names, known.SERVICE_PROGRAMS) and not is_shell(facts.names)
         return (Kind.SERVICE, "program of the machine's own") if own else (Kind.PEOPLE, "container")
     if placement.own_names or facts.slice == "user.slice":
         return _of_login(facts)
@@ -78,36 +93,44 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     return _of_system(facts, unit)
 
 
+def _is_system_container(name: str) -> bool:
+    """Whether a group is that of systemd-nspawn, a virtual machine, LXC, LXD or Incus; units below are the guest's."""
+    return name in {"machine.slice", "lxc"} or name.startswith("lxc.payload")
+
+
 def by_patterns(facts: Facts, workloads: Iterable[Pattern], services: Iterable[Pattern]) -> tuple[Kind, str] | None:
     """What the administrator's patterns say; None: nothing."""
     for kind, key, patterns in ((Kind.PEOPLE, "workloads", workloads), (Kind.SERVICE, "services", services)):
         for pattern in patterns:
             if pattern.matches(facts.names_by(pattern.by)):
-                return kind, f"agent.{key} {pattern.by}:{pattern.glob}"
+                return kind, f"{PATTERN}{key} {pattern.by}:{pattern.glob}"
     return None
 
 
-def may_use_gpu_unseen(names: tuple[str, ...], uid: int, *, contained: bool) -> bool:
-    """Whether a process of the machine's own neither parks a GPU nor makes it busy."""
-    if _one_of(names, known.SCREEN_PROGRAMS):
+def may_use_gpu_unseen(names: tuple[str, ...], uid: int, *, contained: bool, computes: bool) -> bool:
+    """Whether a process of the machine's own neither parks a GPU nor makes it busy.
+
+    People name their programs as they like: one that is called like the screen's, and computes, is not the screen.
+    """
+    if not computes and _one_of(names, known.SCREEN_PROGRAMS):
         return True
     return (contained or not _is_person(uid)) and _one_of(names, known.GPU_SERVICE_PROGRAMS)
 
 
 def _of_login(facts: Facts) -> tuple[Kind, str]:
     """A process below user.slice."""
-    if _one_of(facts.names, known.VIEWERS) and not facts.script:
+    if _one_of(facts.system_names, known.VIEWERS) and not facts.script:
         return Kind.SESSION, VIEWER
     if is_shell(facts.names):
         return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, "shell")
-    if _one_of(facts.names, known.SESSION_PROGRAMS):
+    if _one_of(facts.system_names, known.SESSION_PROGRAMS):
         return Kind.SESSION, "session"
     return Kind.PEOPLE, "user's program"
 
 
 def _in_login_unit(facts: Facts, unit: str) -> tuple[Kind, str]:
     """A process of a unit in which people's programs run, too."""
-    if not _is_person(facts.uid) and not is_shell(facts.names) and _one_of(facts.names, known.SERVICE_PROGRAMS):
+    if not _is_person(facts.uid) and not is_shell(facts.names) and _one_of(facts.system_names, known.SERVICE_PROGRAMS):
         return Kind.SERVICE, "program of the machine's own"
     if _matches(unit, known.CRON_UNITS):
         return (Kind.PEOPLE, "cron job") if _is_person(facts.uid) else (Kind.PEOPLE, CRON_JOB)
@@ -118,19 +141,28 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
     """A process of a system service, or of no unit at all."""
     if (unit is not None and _matches(unit, known.WORK_UNITS)) or _named_work(facts):
         return Kind.PEOPLE, "model server or tool"
-    if unit is not None and _matches(unit, known.SERVICE_UNITS):
+    if unit is not None and _matches(unit, known.JOB_UNITS):
+        own = facts.uid == 0 or _one_of(facts.system_names, known.SERVICE_PROGRAMS)
+        return (Kind.SERVICE, "batch system") if own else (Kind.PEOPLE, "batch job")
+    if unit is not None and (_matches(unit, known.SERVICE_UNITS) or _exports(unit, facts)):
         return Kind.SERVICE, "unit of the machine's own"
     if _is_person(facts.uid):
         return _of_login(facts) if unit is None else (Kind.PEOPLE, "user's program")
-    if _one_of(facts.names, known.SERVICE_PROGRAMS):
+    if _one_of(facts.system_names, known.SERVICE_PROGRAMS):
         return Kind.SERVICE, "program of the machine's own"
-    if _one_of(facts.names, known.SCREEN_PROGRAMS):
+    if _one_of(facts.system_names, known.SCREEN_PROGRAMS):
         return Kind.SESSION, "session"
     if unit is not None and facts.origin is UnitOrigin.SHIPPED:
         return Kind.SERVICE, PACKAGED
     if unit is None and facts.tty:
         return _of_login(facts)
     return Kind.PEOPLE, "not attributed" if unit is None else f"{facts.origin.value} unit"
+
+
+def _exports(unit: str, facts: Facts) -> bool:
+    """Whether it is a Prometheus exporter; one in an interpreter is one only where a package made its unit."""
+    shipped = facts.origin is UnitOrigin.SHIPPED
+    return _matches(unit, known.EXPORTER_UNITS) and (shipped or not _one_of(facts.names, known.TOOLS))
 
 
 def _named_work(facts: Facts) -> bool:
@@ -150,6 +182,30 @@ def is_interpreter(names: tuple[str, ...]) -> bool:
 def pulls_images(names: tuple[str, ...]) -> bool:
     """Whether a program of the machine's own works for people when it works much."""
     return _one_of(names, known.RUNTIME_PROGRAMS)
+
+
+def only_looks(names: tuple[str, ...]) -> bool:
+    """Whether a program of this name, run by `watch` for a moment, shows something and does nothing."""
+    return is_viewer(names) or is_shell(names) or _one_of(names, known.LOOKED_WITH)
+
+
+def watch_works(words: list[str]) -> bool:
+    """Whether these arguments make `watch` more than a look: it waits for a change, or runs what works."""
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            program = re.split(r"[\s;|&]", word.strip(), maxsplit=1)[0].rpartition("/")[2]
+            return bool(program) and not only_looks((program,))
+        if _WATCH_WAITS.fullmatch(word):
+            return True
+        if word in {"-n", "--interval"}:
+            next(rest, None)
+    return False
+
+
+def installs(names: tuple[str, ...]) -> bool:
+    """Whether a program of this name changes the software of the machine."""
+    return _one_of(names, known.PACKAGE_PROGRAMS)
 
 
 def is_viewer(names: tuple[str, ...]) -> bool:

@@ -12,33 +12,47 @@ def _words(text: str) -> tuple[str, ...]:
 # Units whose programs are the machine's own, wherever their unit file lies.
 SERVICE_UNITS: tuple[str, ...] = (
     *_words("""
-    systemd-* dbus* polkit* accounts-daemon* rsyslog* syslog* auditd* chrony* ntp* ntpsec* irqbalance* udisks2*
+    systemd-* dbus* polkit* accounts-daemon* rsyslog* syslog* auditd* chrony* ntp.service ntpd* ntpsec* ntpdate*
+    irqbalance* udisks2*
     upower* ModemManager* NetworkManager* networkd-* networking* resolvconf* dhclient* dhcpcd* avahi-*
     multipathd* iscsid* lvm2-* mdmonitor* smartd* smartmontools* thermald* acpid* fwupd* packagekit*
     unattended-upgrades* apt-daily* dnf-* yum-* zypp* snapd* logrotate* fstrim* man-db* mlocate* plocate*
     updatedb* e2scrub* dpkg-* motd-* needrestart* apport* whoopsie* kdump* rngd* haveged* gssproxy* rpcbind*
     rpc-* nfs-idmapd* sssd* oddjobd* winbind* nscd* nslcd* firewalld* ufw* nftables* iptables* fail2ban*
     postfix* exim4* getty@* serial-getty@* console-getty* gdm* lightdm* sddm* display-manager* rtkit-daemon*
-    colord* switcheroo-control* power-profiles-daemon* bluetooth* cups* kerneloops* tuned* ksm* openipmi* ipmi*
-    mcelog* rasdaemon* edac* lldpd* sysstat* atop* pmcd* pmlogger* acct* hibagent* ec2-instance-connect*
+    colord* switcheroo-control* power-profiles-daemon* bluetooth* cups.* cups-browsed* kerneloops*
+    tuned.service tuned-ppd* ksm.service ksmtuned* openipmi* ipmi*
+    mcelog* rasdaemon* edac.service lldpd* sysstat* atop* pmcd* pmlogger* acct.service hibagent* ec2-instance-connect*
     hv-*-daemon* qemu-guest-agent* vmtoolsd* open-vm-tools* aegis* cloudmonitor* argusagent* YDService* sgagent*
-    barad_agent* hosteye* bcm-*
+    barad_agent* hosteye* bcm-agent*
 
-    amazon-cloudwatch-agent* awslogs* xray* datadog* telegraf* collectd* netdata* zabbix* nagios* nrpe* icinga*
-    check_mk* newrelic* prometheus-* *node[-_]exporter* *dcgm* nvidia_gpu_exporter* *gpu_exporter* *-exporter*
-    *_exporter* otelcol* opentelemetry* grafana-agent* alloy* promtail* fluent-bit* fluentd* td-agent*
+    amazon-cloudwatch-agent* awslogs* xray.service datadog* telegraf* collectd* netdata* zabbix* nagios* nrpe* icinga*
+    check_mk* newrelic* prometheus-* *node[-_]exporter* nvidia-dcgm* dcgm.service
+    *dcgm[-_]exporter* *gpu[-_]exporter* otelcol* opentelemetry* grafana-agent* alloy.service promtail* fluent-bit*
+    fluentd* td-agent*
     fluentbit* vector.service filebeat* metricbeat* auditbeat* packetbeat* heartbeat-elastic* elastic-agent*
     splunk* logstash* rsyslogd* sumologic* osqueryd* falcon-sensor* sentinelone* sentinelagent* cbagentd*
-    cbdefense* mdatp* microsoft-* clamav* clamd* wazuh* ossec* qualys* nessus* rapid7* ir_agent* tanium* traps*
-    ds_agent* lacework* sysdig* falco* zerotier* wireguard* openvpn* puppet* chef-client* cfengine* landscape*
-    rhsm* insights-* gpuwatch*
+    cbdefense* mdatp* microsoft-* clamav* clamd* wazuh* ossec* qualys* nessus* rapid7* ir_agent* tanium* traps_pmd*
+    ds_agent* lacework* sysdig* falco.service falco-bpf* falco-kmod* falco-modern-bpf* falco-custom*
+    falcoctl* zerotier* wireguard* openvpn* puppet* chef-client* cfengine* landscape-client*
+    rhsm* insights-client* gpuwatch-*
 
-    kube-proxy* etcd* munge* slurmd* opensmd* openibd* mlnx* efa* lnet* lustre* nv_peer_mem* nvsm* docker.socket
-    nvidia-persistenced* nvidia-fabricmanager* nvidia-dcgm* nvidia-powerd* nvidia-suspend* nvidia-resume*
+    kube-proxy* etcd* munge* opensmd* openibd* mlnx* efa.service efa-nv-peermem* lnet.service lustre* nv_peer_mem*
+    nvsm* docker.socket
+    nvidia-persistenced* nvidia-fabricmanager* nvidia-powerd* nvidia-suspend* nvidia-resume*
     nvidia-hibernate* nvidia-imex* nvidia-cdi* nvidia-peermem* nvidia-mig* nvidia-gridd* nvidia-cuda-mps*
     nvidia_gpu* google-osconfig* google-oslogin*
 """),
 )
+
+# Prometheus exporters of any name; not one that an interpreter runs, which may export models or data instead.
+EXPORTER_UNITS: tuple[str, ...] = _words("""
+    *-exporter.service *_exporter.service *-exporter@* *_exporter@*
+""")
+# Batch systems: their daemons are the machine's own, and so is what root runs for them; all else there is a job.
+JOB_UNITS: tuple[str, ...] = _words("""
+    slurmd* condor* pbs* sge* gridengine* lsf*
+""")
 
 # Programs that are the machine's own: outside of users' sessions where root or a system user runs them, and within
 # containers whoever runs them there.
@@ -47,30 +61,38 @@ SERVICE_PROGRAMS: tuple[str, ...] = _words("""
     irqbalance cron crond atd anacron run-parts unattended-upgr* apt.systemd.dai* snapd containerd
     containerd-shim* dockerd docker-proxy docker-init crio conmon* runc crun kubelet kube-proxy k3s-server
     k3s-agent tini pause coredns calico-node cilium-agent flanneld aws-k8s-agent aws-vpc-cni* ebs-csi-*
-    aws-ebs-csi-* aws-efs-csi* csi-node-* livenessprobe node-driver-reg* node-problem-* nvidia-device-p*
+    aws-ebs-csi-* aws-efs-csi* csi-node-* livenessprobe node-driver-reg* node-problem-det* nvidia-device-p*
     nvidia-operator* gpu-feature-dis* nfd-worker nfd-master dcgm-exporter nvidia-dcgm* nv-hostengine
     nv-fabricmanage* nvidia-persiste* nvidia-imex nvidia-cuda-mps* nvidia-mig-mana* nvvs dcgmi dcgmproftester*
-    nvsm* nhc nhc-* node_exporter prometheus-node* process-exporter cadvisor kube-state-metr* amazon-ssm-age*
+    nvsm* nhc nhc-wrapper node_exporter prometheus-node* process-exporter cadvisor kube-state-metr* amazon-ssm-age*
     ssm-agent-worke* ssm-document-wo* amazon-cloudwat* amazon-cloudwatch-agent fluent-bit fluentd td-agent*
     vector filebeat metricbeat promtail alloy grafana-agent otelcol* telegraf collectd netdata datadog-agent
     trace-agent process-agent system-probe security-agent agent-data-plane zabbix_agent* nrpe falcon-sensor*
-    osqueryd mdatp* wdavdaemon ds_agent cbagentd SentinelAgent splunkd slurmd munged google_guest_a*
+    osqueryd mdatp* wdavdaemon ds_agent cbagentd SentinelAgent splunkd slurmd munged
+    condor_master condor_startd condor_procd condor_shared_p* condor_collect* condor_negotia* condor_schedd condor_credd
+    condor_defrag pbs_mom sge_execd sbatchd google_guest_a*
     google_osconfig* google_metadata* waagent tat_agent sgagent barad_agent YDService YDLive AliYunDun*
     AliSecGuard aliyun-service CmsGoAgent* gpuwatch* sshd sshd-session sshd-auth cloud-init cloud-init-*
     google_startup_* tailscaled k3s rke2 containerd-stress cri-dockerd aliyun_assist* assist_daemon salt-minion
     WALinuxAgent* networkd-dispatcher fail2ban-server
 """)
 
+# Of these, names that people give their programs, too; in a container without a pod they tell nothing.
+ANYBODYS_NAMES: tuple[str, ...] = _words("""
+    trace-agent process-agent system-probe security-agent agent-data-plane init login
+""")
+
 # Programs of the machine's own that may hold a GPU: they neither park it nor make it busy, if root or a system user
 # runs them, or a container.
 GPU_SERVICE_PROGRAMS: tuple[str, ...] = _words("""
     nvvs dcgmi dcgmproftester* nv-hostengine dcgm-exporter nvidia-cuda-mps* nvidia-persiste* nv-fabricmanage*
-    nhc nhc-* nvidia-smi nvsm* node-problem-*
+    nhc nhc-wrapper nvidia-smi nvsm* node-problem-det*
 """)
 # Whoever runs them: the screen's programs.
 SCREEN_PROGRAMS: tuple[str, ...] = _words("""
-    Xorg X Xwayland Xvfb Xvnc* Xtigervnc Xtightvnc gnome-shell mutter* kwin* plasmashell xfwm4 xfce4-* xfdesktop
-    xfsettingsd gdm-* sddm* lightdm* dcv* Xdcv
+    Xorg X Xwayland Xvfb Xvnc Xtigervnc Xtightvnc gnome-shell mutter mutter-x11-fra* kwin_x11 kwin_wayland* plasmashell
+    xfwm4 xfce4-* xfdesktop xfsettingsd gdm gdm3 gdm-session-wo* gdm-x-session gdm-wayland-ses* sddm sddm-helper
+    sddm-greeter* lightdm lightdm-* dcvserver dcvagent* dcvxagent dcvsession* dcvcollab* dcvsimple* Xdcv
 """)
 
 # What a login leaves alive without work. Their own CPU time and traffic count, above a limit: a tunnel, a transfer.
@@ -80,18 +102,26 @@ SHELLS: tuple[str, ...] = _words("""
 SESSION_PROGRAMS: tuple[str, ...] = (
     *SCREEN_PROGRAMS,
     *_words("""
-    su sudo doas newgrp sshd sshd-session systemd systemd-* (sd-pam) login tmux* screen SCREEN zellij byobu*
+    su sudo doas newgrp sshd sshd-session systemd systemd-* (sd-pam) login tmux tmux:* screen SCREEN zellij byobu*
     mosh-server dtach abduco ssm-session-wo* dbus-daemon dbus-broker* dbus-launch gpg-agent ssh-agent keyboxd
-    scdaemon gnome-keyring* pipewire* wireplumber pulseaudio gvfs* goa-* gnome-session* gnome-shell-ca* gsd-*
-    evolution-* ibus* at-spi* xdg-* dconf-service tracker-* localsearch* xsettingsd xfconfd xfce4-* polkit-*
-    tumblerd update-notifier vncconfig catatonit conmon* slirp4netns pasta* aardvark-dns rootlessport
+    scdaemon gnome-keyring* pipewire* wireplumber pulseaudio gvfsd gvfsd-* gvfs-* goa-daemon goa-identity*
+    gnome-session* gnome-shell-ca* gsd-*
+    evolution-sour* evolution-addr* evolution-cale* evolution-alar* ibus-* at-spi* xdg-desktop-por* xdg-document-p*
+    xdg-permission* xdg-dbus-proxy dconf-service tracker-miner* tracker-extrac* localsearch-3 localsearch-ext*
+    xsettingsd xfconfd xfce4-* polkit-*
+    tumblerd update-notifier vncconfig catatonit conmon* slirp4netns pasta pasta.avx2 aardvark-dns rootlessport
     fuse-overlayfs gpuwatch*
 """),
 )
-# Programs that only look at what others do; nothing of theirs counts.
+# Programs that only look at what others do; nothing of theirs counts. Nor do those that `watch` runs to look.
 VIEWERS: tuple[str, ...] = _words("""
     watch nvidia-smi nvtop nvitop gpustat htop top btop atop iotop iftop glances dstat vmstat iostat free tail
     less more man journalctl dmesg clear ps w who
+""")
+LOOKED_WITH: tuple[str, ...] = _words("""
+    ls df du cat grep egrep rg awk gawk mawk sed head wc sort uniq cut tr column date echo printf test stat find pgrep
+    lsof ss netstat ip ifconfig sensors lscpu lsblk lspci numactl nproc mpstat ping uptime hostname docker podman
+    kubectl squeue sinfo sacct scontrol sstat qstat bjobs condor_q condor_status tput sleep
 """)
 
 # Units in which people's programs run beside the unit's own: logins without logind, cron and at jobs, Session Manager,
@@ -112,6 +142,7 @@ CRON_UNITS: tuple[str, ...] = _words("""
 WORK_PROGRAMS: tuple[str, ...] = _words("""
     ollama* vllm* VLLM* tritonserver text-generation* sglang* llama-server llama-cli lmdeploy* jupyter* ipykernel*
     code-server rstudio* rsession rserver ray raylet gcs_server ray::* dask* torchrun mpirun mpiexec orted prted
+    FahCore* fah-client boinc boinc_client
     srun Runner.Listener Runner.Worker gitlab-runner buildkite-agent qemu-system-* qemu-kvm matlab* MATLAB blender*
 """)
 # People's, unless a package brought the unit that runs them.
@@ -125,7 +156,14 @@ INTERPRETERS: tuple[str, ...] = _words("""
 RUNTIME_PROGRAMS: tuple[str, ...] = _words("""
     containerd dockerd crio kubelet podman buildkitd k3s k3s-server k3s-agent rke2 nerdctl ctr crictl
 """)
+# While one of these runs, a stop may leave half a driver or a kernel that does not boot.
+PACKAGE_PROGRAMS: tuple[str, ...] = _words("""
+    dpkg apt-get apt aptitude rpm dnf dnf-3 dnf5 yum microdnf zypper dkms dracut mkinitramfs update-initramfs
+    update-initramf grub-mkconfig nvidia-installer fwupdtool
+""")
 WORK_UNITS: tuple[str, ...] = (
     "ollama*", "vllm*", "triton*", "tgi*", "sglang*", "llama*", "jupyter*", "code-server*", "rstudio*", "ray*", "dask*",
     "actions.runner*", "gitlab-runner*", "buildkite*", "libvirt-*", "qemu*", "nomad*", "comfyui*",
+    "jenkins*", "go-agent*", "buildbot*", "teamcity*", "forgejo-runner*", "gitea-runner*", "act_runner*", "boinc*",
+    "fah-client*", "foldingathome*", "shiny-server*", "jellyfin*", "plexmediaserver*", "emby-server*",
 )  # fmt: skip

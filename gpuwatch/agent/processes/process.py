@@ -7,6 +7,9 @@ from enum import StrEnum
 from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.model.activity import WorkOwner
 
+_CRON_DAEMONS = frozenset({"cron", "crond", "CRON", "anacron"})
+_MOST_PARENTS = 32
+
 
 class Kind(StrEnum):
     """The owner of a process's work. What cannot be attributed counts as people's."""
@@ -68,6 +71,18 @@ class ProcessView:
             for _, process in sorted(self.processes.items())
             if process.kind is Kind.PEOPLE and process.state not in {"Z", "X"}
         )
+
+
+def from_cron(process: Process, processes: Mapping[int, Process]) -> bool:
+    """Whether cron began it, in its own unit or (with pam_systemd, as on Red Hat) in a session of the user."""
+    at: Process | None = process
+    for _ in range(_MOST_PARENTS):
+        if at is None or at.pid <= 1:
+            return False
+        if at.name in _CRON_DAEMONS:
+            return True
+        at = processes.get(at.parent)
+    return False
 
 
 def owner_of(process: Process, user: str | None) -> WorkOwner:

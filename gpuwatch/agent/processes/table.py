@@ -16,8 +16,9 @@ from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
 from gpuwatch.agent.attribution.process import sees_host_pids, user_name
 from gpuwatch.agent.processes import kinds
 from gpuwatch.agent.processes.patterns import Pattern
-from gpuwatch.agent.processes.process import Kind, Process, ProcessView
+from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
 from gpuwatch.agent.processes.units import UnitFiles
+from gpuwatch.model.gpu import GpuProcess, ProcessKind
 from gpuwatch.runtime.printable import legible
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -29,6 +30,7 @@ _CRON_JOB_SECONDS = 600.0  # a job of root's cron that runs for longer is somebo
 _WATCHED_SECONDS = 10.0  # what `watch` runs is a look at something; what goes on for longer is somebody's work
 _SPAN_SECONDS = 60.0
 _GONE = (FileNotFoundError, ProcessLookupError)
+_SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib", "/opt/", "/snap/", "/etc/", "/nix/")
 _OPTION_WITH_VALUE = frozenset({"--init-file", "--rcfile", "-O", "+O", "-o", "+o"})
 _UPTIME = re.compile(rb"(\d+\.\d+) ", re.ASCII)
 _STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)
@@ -65,7 +67,7 @@ class ProcessTable:
         self._services: tuple[Pattern, ...] = ()
         self._known: dict[tuple[int, int], _Known] = {}
         self._used: deque[tuple[float, dict[tuple[int, int], float]]] = deque()  # CPU seconds
-        self._on_gpu: dict[tuple[int, int], bool] = {}  # whether a process on a GPU is the machine's own
+        self._on_gpu: dict[tuple[int, int, str, bool], bool] = {}  # whether a process on a GPU is the machine's own
         self.view: ProcessView | None = None
 
     def use(self, workloads: Iterable[str], services: Iterable[str]) -> None:
@@ -92,6 +94,7 @@ class ProcessTable:
                 found[pid] = process
         self._known = known
         found |= _looking_on(found, uptime)
+        found |= _of_roots_cron(found, uptime)
         doubt = None if sees_host_pids(self._proc) else "the agent does not see all processes of the host"
         view = ProcessView(
             monotonic_seconds=monotonic_seconds,
@@ -102,22 +105,25 @@ class ProcessTable:
         self.view = view
         return view
 
-    def service_pids(self, pids: frozenset[int]) -> frozenset[int]:
+    def service_pids(self, holders: Iterable[GpuProcess]) -> frozenset[int]:
         """Those of the processes on the GPUs that are the machine's own: health checks, the screen.
 
         Never waits: the arguments of a process that hangs in the driver cannot be read, so they are not asked for.
         """
-        known: dict[tuple[int, int], bool] = {}
+        known: dict[tuple[int, int, str, bool], bool] = {}
+        computing = {each.pid: False for each in holders}
+        computing |= {each.pid: True for each in holders if each.kind is ProcessKind.COMPUTE}
         own: set[int] = set()
-        for pid in pids:
+        for pid, computes in computing.items():
             try:
                 name, started = self._name_and_start(pid)
-                is_own = self._on_gpu.get((pid, started))
+                key = (pid, started, name, computes)
+                is_own = self._on_gpu.get(key)
                 if is_own is None:
-                    is_own = self._is_own_on_gpu(pid, name)
+                    is_own = self._is_own_on_gpu(pid, name, computes=computes)
             except (OSError, ValueError, IndexError):
                 continue
-            known[pid, started] = is_own
+            known[key] = is_own
             if is_own:
                 own.add(pid)
         self._on_gpu = known
@@ -127,7 +133,7 @@ class ProcessTable:
         head, _, tail = _read(f"{self._proc}/{pid}/stat").rpartition(b")")
         return _short_name(head), int(tail.split()[_START])
 
-    def _is_own_on_gpu(self, pid: int, name: str) -> bool:
+    def _is_own_on_gpu(self, pid: int, name: str, *, computes: bool) -> bool:
         """By its names, user and group alone."""
         folder = f"{self._proc}/{pid}"
         uid, text = _uid(folder), _read(f"{folder}/cgroup").decode("utf-8", "replace")
@@ -137,7 +143,7 @@ class ProcessTable:
         if chosen is not None:
             return chosen[0] is Kind.SERVICE
         contained = placement.container_id is not None or placement.pod_uid is not None
-        return kinds.may_use_gpu_unseen(names, uid, contained=contained)
+        return kinds.may_use_gpu_unseen(names, uid, contained=contained, computes=computes)
 
     def _pids(self) -> Iterable[int]:
         with os.scandir(self._proc) as entries:
@@ -187,8 +193,8 @@ class ProcessTable:
                 return None
         known[key] = who
         kind, rule = who.kind, who.rule
-        if rule == kinds.CRON_JOB and age is not None and age < _CRON_JOB_SECONDS:
-            kind = Kind.SERVICE
+        if rule == kinds.CRON_JOB:
+            kind = _of_cron_job(age)
         return Process(
             pid=pid,
             started_ticks=started,
@@ -221,8 +227,10 @@ class ProcessTable:
         placement = parse_cgroup(text)
         executable = None if kernel else _executable(folder)
         names = _names(name, executable)
+        scripts, installed = _script_name(folder, names)
         facts = kinds.Facts(
-            names=(*names, *_script_name(folder, names)),
+            names=(*names, *scripts),
+            own_script=None if installed else next(iter(scripts), None),
             uid=uid,
             user=user_name(uid),
             placement=placement,
@@ -261,7 +269,10 @@ def _has_doubled(then: float | None, now: float | None) -> bool:
 
 
 def _looking_on(found: Mapping[int, Process], uptime: float | None) -> dict[int, Process]:
-    """Young processes that `watch` runs, directly or through a shell: they are viewers, too."""
+    """Young processes that `watch` runs to look, directly or through a shell: they are viewers, too.
+
+    `watch` is also a scheduler: what copies or computes is somebody's work, however short.
+    """
     watches = {each.pid for each in found.values() if each.rule == kinds.VIEWER and each.name == "watch"}
     if not watches or uptime is None:
         return {}
@@ -273,8 +284,24 @@ def _looking_on(found: Mapping[int, Process], uptime: float | None) -> dict[int,
         while at in found and at not in watches and at not in parents:
             parents.add(at)
             at = found[at].parent
-        if at in watches:
+        if at in watches and kinds.only_looks((process.name, process.executable or process.name)):
             theirs[process.pid] = replace(process, kind=Kind.SESSION, rule=kinds.VIEWER)
+    return theirs
+
+
+def _of_cron_job(age: float | None) -> Kind:
+    """A job of root's cron is the machine's own at first; of what age it is must be known."""
+    return Kind.SERVICE if age is not None and age < _CRON_JOB_SECONDS else Kind.PEOPLE
+
+
+def _of_roots_cron(found: Mapping[int, Process], uptime: float | None) -> dict[int, Process]:
+    """The jobs of root's cron that run in a session of root's, as pam_systemd makes one for each on Red Hat."""
+    theirs = {}
+    for process in found.values():
+        own = process.kind in {Kind.PEOPLE, Kind.SESSION} and process.placement.own_names and process.uid == 0
+        if own and not process.rule.startswith(kinds.PATTERN) and from_cron(process, found):
+            age = None if uptime is None else uptime - process.started_ticks / _TICKS_PER_SECOND
+            theirs[process.pid] = replace(process, kind=_of_cron_job(age), rule=kinds.CRON_JOB)
     return theirs
 
 
@@ -324,7 +351,9 @@ def _arguments(folder: str) -> list[str] | None:
 
 
 def _runs_script(folder: str, names: tuple[str, ...], *, tty: bool) -> bool:
-    """Whether a shell was given a script or a command."""
+    """Whether a shell was given a script or a command, or `watch` does more than look."""
+    if names[0] == "watch":
+        return kinds.watch_works(_arguments(folder) or [])
     if not kinds.is_shell(names):
         return False
     words = _arguments(folder)
@@ -344,16 +373,19 @@ def _runs_script(folder: str, names: tuple[str, ...], *, tty: bool) -> bool:
     return False
 
 
-def _script_name(folder: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The base name of the script that an interpreter runs: services in Python have only that name of their own."""
+def _script_name(folder: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """The base name of the script that an interpreter runs, and whether it lies in a folder of the system.
+
+    Services in Python have only that name of their own.
+    """
     if not kinds.is_interpreter(names):
-        return ()
+        return (), False
     for word in _arguments(folder) or ():
         if word in {"-c", "-m", "-e"}:
-            return ()
+            break
         if not word.startswith("-"):
-            return (legible(word.rpartition("/")[2], 64),)
-    return ()
+            return (legible(word.rpartition("/")[2], 64),), word.startswith(_SYSTEM_FOLDERS)
+    return (), False
 
 
 def _read(path: str | Path) -> bytes:

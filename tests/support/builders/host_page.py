@@ -96,7 +96,7 @@ def a_snapshot(
         interval_seconds=1.0,
         stale_after_seconds=10.0,
         host=lambda _: host,
-        service_pids=lambda pids: pids & own,
+        service_pids=lambda holders: own.intersection(each.pid for each in holders),
         blind=lambda: blind,
         local_disks=lambda _: disks,
     )

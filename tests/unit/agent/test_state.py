@@ -12,7 +12,7 @@ from gpuwatch.agent.probe.main import sample
 from gpuwatch.agent.published import OutOfOrderError
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.activity import State
-from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuProcess, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import START, a_busy_reading, a_cycle, a_down, a_gpu, a_process, a_reading
 
@@ -22,7 +22,7 @@ STALE_AFTER = 8.0
 class Told:
     """A core with its clock, told one cycle a second."""
 
-    def __init__(self, service_pids: Callable[[frozenset[int]], frozenset[int]] = lambda _: frozenset()) -> None:
+    def __init__(self, service_pids: Callable[[frozenset[GpuProcess]], frozenset[int]] = lambda _: frozenset()) -> None:
         """A fresh core at monotonic zero."""
         self.clock = ManualClock()
         self.core = AgentCore(
@@ -331,7 +331,8 @@ def test_work_of_the_machines_own_processes_leaves_a_node_idle() -> None:
     """The core asks whose the processes on all its GPUs are; what it is told counts in the verdict."""
     asked: list[frozenset[int]] = []
 
-    def services(pids: frozenset[int]) -> frozenset[int]:
+    def services(holders: frozenset[GpuProcess]) -> frozenset[int]:
+        pids = frozenset(each.pid for each in holders)
         asked.append(pids)
         return pids & {41, 42}
 

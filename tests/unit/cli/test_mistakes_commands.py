@@ -60,6 +60,8 @@ OPTIONS = mistakes(
         "audit log --since 2030-01-01": ("--since", "'2030-01-01' lies in the future"),
         "audit log --since 2030": ("--since", "'2030' is not a time", "30d"),
         "snooze": ("DURATION, --list, --end", "gpuwatch snooze 4h"),
+        "demo --headless --hours nan": ("'--hours'", "nan is not a number"),
+        "backtest --hours nan": ("'--hours'", "nan is not a number"),
         "snooze 4": ("'4' has no unit", "4m"),
         "snooze 4h": "--reason",
         "snooze 4h --end": "give one of DURATION, --list, --end",

@@ -106,6 +106,29 @@ REFUSED = {
         "FILE:1: ledger.urls: is not a key of the configuration (its value is (hidden))",
         "ledger.url",
     ),
+    "a webhook in the wrong place": (
+        "notify: {receivers: {ops: {slack: 'https://hooks.example/services/T0/B0/hush'}}}",
+        'FILE:1: notify.receivers.ops.slack: "https://hooks.example/(hidden)" is not a section',
+        "a section of url_file",
+    ),
+    "a webhook below a misspelt key": (
+        "notify: {receivers: {ops: {slack: {uri: 'https://hooks.example/services?key=hush'}}}}",
+        (
+            "FILE:1: notify.receivers.ops.slack.uri: is not a key of the configuration "
+            '(its value is "https://hooks.example/(hidden)")'
+        ),
+        "one of url_file",
+    ),
+    "misspelt password": (
+        "ledger: {pasword: hush}",
+        "FILE:1: ledger.pasword: is not a key of the configuration (its value is (hidden))",
+        "one of path, url, url_file, leader_timeout, retention, quiet_round_retention, hourly_spend_retention",
+    ),
+    "what looks like a key": (
+        "ledger: {colour: Xw9hushhushhushhushhush}",
+        "FILE:1: ledger.colour: is not a key of the configuration (its value is (hidden))",
+        "one of path, url, url_file, leader_timeout, retention, quiet_round_retention, hourly_spend_retention",
+    ),
     "no section": (
         "ledger: x.db",
         'FILE:1: ledger: "x.db" is not a section',

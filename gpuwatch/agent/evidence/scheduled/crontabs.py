@@ -63,7 +63,11 @@ class Crontabs:
             if run is not None:
                 found.planned.append(
                     Planned(
-                        what=f"{shown}'s cron job (line {line.number})", user=shown, due=run[0], period_seconds=run[1]
+                        what=f"{shown}'s cron job (line {line.number})",
+                        user=shown,
+                        due=run[0],
+                        period_seconds=run[1],
+                        persons=not self._users.machines_own(user),
                     )
                 )
 

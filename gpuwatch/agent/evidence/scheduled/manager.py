@@ -133,7 +133,14 @@ def planned_by_manager(
         runs.append((now + timedelta(seconds=ahead), period))
     ahead_of_now = [ran for ran in runs if ran[0] > now - _STALE]  # the rule that is not next keeps its last time
     return [
-        Planned(what=what, user=user, unit=legible(timer.name, 80), due=due, period_seconds=period)
+        Planned(
+            what=what,
+            user=user,
+            unit=legible(timer.name, 80),
+            starts=timer.unit or None,
+            due=due,
+            period_seconds=period,
+        )
         for due, period in ahead_of_now or runs
     ]
 

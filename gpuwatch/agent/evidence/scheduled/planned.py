@@ -2,7 +2,8 @@
 
 Work that runs once is an explicit intention: it keeps the node however far off it is, up to `once_horizon`. Work that
 recurs keeps it only if it is due soon and runs seldom. A job each quarter of an hour is judged by what its runs do;
-otherwise no machine with a cron job would ever be found.
+otherwise no machine with a cron job would ever be found. It keeps the node if a run lately held a GPU. It occupies the
+node if it is a person's own, or until a run was seen.
 """
 
 from dataclasses import dataclass
@@ -43,7 +44,9 @@ class Planned:
 
     what: str  # for people, without the command: "alice's at job"
     user: str | None
-    unit: str | None = None
+    unit: str | None = None  # the timer
+    starts: str | None = None  # what the timer starts; None: the service of its name
+    persons: bool = False  # of a person's own queue, not of the machine's
     due: datetime | None
     period_seconds: float | None = None
     batch: bool = False  # it waits for a low load from its due time on
@@ -60,6 +63,10 @@ class Planned:
             return Keeps.NOTHING_LATER
         # Nobody waits for a job that has been overdue for as long as one may be queued ahead.
         return Keeps.NOTHING_STALE if once and ahead < -horizons.once_seconds else Keeps.NODE
+
+    def often(self) -> str:
+        """That it recurs; its period is only a mean."""
+        return f"{self.what} runs often"
 
     def sentence(self, now: datetime) -> str:
         """What is due, and when."""

@@ -4,6 +4,7 @@ from gpuwatch.agent.evidence.base import Moment, Roots, say, several
 from gpuwatch.agent.evidence.scheduled.at_jobs import AtJobs
 from gpuwatch.agent.evidence.scheduled.crontabs import Crontabs
 from gpuwatch.agent.evidence.scheduled.found import Found, Users, Zones
+from gpuwatch.agent.evidence.scheduled.gpu_runs import GpuRuns
 from gpuwatch.agent.evidence.scheduled.planned import Horizons, Keeps, Planned
 from gpuwatch.agent.evidence.scheduled.timers import Timers, UserTimers
 from gpuwatch.agent.evidence.settings import ScheduledSettings
@@ -15,7 +16,10 @@ _CALLED = {"at": "at jobs", "cron": "crontabs", "timers": "systemd timers", "use
 
 
 class Scheduled:
-    """Busy while work that somebody queued is due soon enough; see `planned` for the rules."""
+    """Busy while work that somebody queued is due soon enough; see `planned` for the rules.
+
+    `runs` must be given the processes that hold a GPU, often enough to see short ones.
+    """
 
     name = "scheduled"
     source = "at jobs, crontabs and systemd timers"
@@ -31,6 +35,7 @@ class Scheduled:
         )
         self._sources = settings.sources
         users, zones = Users(roots), Zones(roots)
+        self.runs = GpuRuns(users.name)
         self._at = AtJobs(roots, users)
         self._cron = Crontabs(roots, users, zones)
         self._timers = Timers(roots, zones, settings.ignored, _SHARE_OF_DEADLINE * deadline_seconds, systemctl)
@@ -54,11 +59,26 @@ class Scheduled:
         if kept:
             # The batch that comes first is said first; one without a time may start at any moment.
             return (self._busy(kept, now),)
+        often = [each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.NOTHING_OFTEN]
+        on_gpu = [each for each in often if self.runs.lately(each, now.monotonic_seconds)]
+        if on_gpu:
+            return (self._recurs(State.BUSY, on_gpu, ", and a run lately held a GPU"),)
         unseen = [each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.UNSEEN]
         found.doubts += [f"when {each.what} is due is not to be seen without systemctl" for each in unseen]
         if found.doubts:
             return (say(self, State.UNKNOWN, several(found.doubts), setting=f"{_SETTING}.sources"),)
+        own = [each for each in often if each.persons]
+        if own:
+            return (self._recurs(State.OCCUPIED, own, ""),)
+        new = [each for each in often if self.runs.unknown(each, now.monotonic_seconds)]
+        if new:
+            return (self._recurs(State.OCCUPIED, new, "; what its runs do was not seen yet"),)
         return (say(self, State.IDLE, self._nothing(found.planned, now)),)
+
+    def _recurs(self, says: State, often: list[Planned], why: str) -> Evidence:
+        owner = WorkOwner(user=often[0].user, unit=often[0].unit)
+        note = several(list(dict.fromkeys(each.often() for each in often))) + why
+        return say(self, says, note, owner=owner, setting=f"{_SETTING}.sources")
 
     def _busy(self, kept: list[Planned], now: Moment) -> Evidence:
         first = kept[0]

@@ -137,7 +137,14 @@ def planned(timer: TimerFile, now: datetime, zones: Zones) -> list[Planned]:
         # A transient timer's file goes when it has elapsed: a clock that was set made its start seem past.
         runs.append((None, period))
     return [
-        Planned(what=timer.what, user=timer.user, unit=timer.name, due=due, period_seconds=seconds)
+        Planned(
+            what=timer.what,
+            user=timer.user,
+            unit=timer.name,
+            due=due,
+            period_seconds=seconds,
+            persons=timer.user is not None,
+        )
         for due, seconds in runs
     ]
 

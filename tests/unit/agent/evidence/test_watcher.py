@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
-from gpuwatch.agent.evidence.registry import SIGNALS, HostSignals, gpu_pids
+from gpuwatch.agent.evidence.registry import SIGNALS, HostSignals, on_gpus
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.model.activity import Evidence, State
@@ -177,10 +177,10 @@ def test_the_processes_of_all_gpus() -> None:
     """Each once; not known where a GPU cannot list its own, or none was read."""
     both = (a_reading(0, processes=(a_process(7), a_process(8))), a_reading(1, processes=(a_process(7),)))
 
-    assert gpu_pids(both) == frozenset({7, 8})
-    assert gpu_pids((a_reading(0),)) == frozenset()
-    assert gpu_pids((*both, a_reading(2, processes=None))) is None
-    assert gpu_pids(()) is None
+    assert {each.pid for each in on_gpus(both) or ()} == {7, 8}
+    assert on_gpus((a_reading(0),)) == frozenset()
+    assert on_gpus((*both, a_reading(2, processes=None))) is None
+    assert on_gpus(()) is None
 
 
 @given(says=st.lists(st.sampled_from([State.BUSY, State.IDLE, State.UNKNOWN]), max_size=6), at_work=st.booleans())

@@ -12,6 +12,7 @@ from gpuwatch.agent.processes.kinds import CRON_JOB, Facts, UnitOrigin, classify
 from gpuwatch.agent.processes.patterns import Pattern, PatternText
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.agent.processes.table import ProcessTable
+from gpuwatch.model.gpu import GpuProcess, ProcessKind
 from tests.support.fakes.proc_files import CONTAINER, USER_SESSION, put_process
 
 PEOPLE, SESSION, SERVICE = Kind.PEOPLE, Kind.SESSION, Kind.SERVICE
@@ -60,6 +61,26 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
     ("tritonserver", unit("nvidia-triton.service"), 0, "/opt/tritonserver/bin/tritonserver", (), 0, PEOPLE),
     ("ollama", unit("gpuwatch-like.service"), 0, "/usr/bin/ollama", (), 0, PEOPLE),
     ("bash", unit("rc-local.service"), 0, "/usr/bin/bash", ("bash", "/etc/rc.local"), 0, PEOPLE),
+    # named like something of the machine or of a login, and people's all the same
+    ("python3", TMUX, 1000, "/usr/bin/python3.11", ("python3", "localsearch-3"), 34817, PEOPLE),  # their own script
+    ("python3", CONTAINER, 0, "/usr/bin/python3.11", ("python3", "/work/telegraf"), 0, PEOPLE),
+    ("python3", TMUX, 1000, "/usr/bin/python3.11", ("python3", "tracker-eval.py"), 34817, PEOPLE),
+    ("evolution-es.py", TMUX, 1000, "/home/a/venv/bin/python3.11", ("python3", "./evolution-es.py"), 34817, PEOPLE),
+    ("dcvae", TMUX, 1000, "", ("dcvae",), 34817, PEOPLE),
+    ("sddm-train", TMUX, 1000, "", ("sddm-train",), 34817, PEOPLE),
+    ("python3", unit("xray-cut.service"), 996, "/usr/bin/python3.11", ("python3", "cut.py"), 0, PEOPLE),
+    ("python3", unit("falcon-eval.service"), 996, "/usr/bin/python3.11", ("python3", "eval.py"), 0, PEOPLE),
+    ("python3", unit("tuned-llama.service"), 996, "/usr/bin/python3.11", ("python3", "serve.py"), 0, PEOPLE),
+    ("python3", unit("onnx-exporter.service"), 0, "/usr/bin/python3.11", ("python3", "export.py"), 0, PEOPLE),
+    ("watch", TMUX, 1000, "/usr/bin/watch", ("watch", "-n", "60", "-g", "ls", "/nfs/ready"), 34817, PEOPLE),
+    ("watch", TMUX, 1000, "/usr/bin/watch", ("watch", "--chgexit", "squeue"), 34817, PEOPLE),
+    ("security-agent", CONTAINER, 0, "/app/security-agent", (), 0, PEOPLE),  # an agent of a language model
+    ("python3", "/lxc.payload.c1/system.slice/dbus.service", 1000000, "/usr/bin/python3.11", (), 0, PEOPLE),
+    ("bash", "/lxc.payload.c1/user.slice/user-0.slice/session-1.scope", 1000000, "/usr/bin/bash", (), 34816, PEOPLE),
+    # batch systems start jobs in their own unit
+    ("condor_exec.exe", unit("condor.service"), 65534, "/var/lib/condor/execute/condor_exec.exe", (), 0, PEOPLE),
+    ("python3", unit("slurmd.service"), 1001, "/usr/bin/python3.11", ("python3", "t.py"), 0, PEOPLE),
+    ("java", unit("jenkins.service"), 117, "/usr/bin/java", (), 0, PEOPLE),
     # what a login leaves alive
     ("bash", USER_SESSION, 1000, "/usr/bin/bash", ("-bash",), 34816, SESSION),
     ("bash", USER_SESSION, 1000, "/usr/bin/bash", ("bash", "--init-file", "/home/a/.vscode/x.sh"), 34816, SESSION),
@@ -71,7 +92,11 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
     ("tail", USER_SESSION, 1000, "/usr/bin/tail", ("tail", "-f", "x.log"), 34816, SESSION),
     ("bash", unit("amazon-ssm-agent.service"), 1001, "/usr/bin/bash", ("bash",), 34816, SESSION),
     ("su", USER_SESSION, 0, "/usr/bin/su", ("su", "-", "bob"), 34816, SESSION),
+    ("watch", TMUX, 1000, "/usr/bin/watch", ("watch", "-d", "ls", "-g"), 34817, SESSION),  # -g is an option of ls
     # the machine's own
+    ("condor_startd", unit("condor.service"), 64, "/usr/sbin/condor_startd", (), 0, SERVICE),
+    ("nhc", unit("slurmd.service"), 0, "/usr/bin/bash", ("/bin/bash", "/usr/sbin/nhc"), 0, SERVICE),
+    ("acme_exporter", unit("acme_exporter.service"), 1003, "/opt/acme_exporter", (), 0, SERVICE),
     ("python3", unit("walinuxagent.service"), 0, "/usr/bin/python3", ("python3", "-u", "/sbin/waagent"), 0, SERVICE),
     ("fluent-bit", unit("fluent-bit.service"), 0, "/opt/fluent-bit/bin/fluent-bit", (), 0, SERVICE),
     ("node_exporter", unit("node_exporter.service"), 65534, "/usr/local/bin/node_exporter", (), 0, SERVICE),
@@ -121,6 +146,28 @@ def test_a_job_of_roots_cron_is_the_machines_own_for_ten_minutes(table: ProcessT
         assert found.rule == CRON_JOB
         kinds.append(found.kind)
     assert kinds == [SERVICE, SERVICE, PEOPLE]
+
+
+def test_a_job_of_roots_cron_in_a_session_is_one_all_the_same(table: ProcessTable, tmp_path: Path) -> None:
+    """On Red Hat pam_systemd gives each job of cron a session; a person's job, or root's own work, stays people's."""
+    proc = tmp_path / "proc"
+    (proc / "uptime").write_text("1010.00 0.00\n")
+    session = "/user.slice/user-0.slice/session-812.scope"
+    put_process(proc, 70, "crond", cgroup=unit("crond.service"), uid=0, executable="/usr/sbin/crond")
+    put_process(proc, 71, "crond", cgroup=session, uid=0, executable="/usr/sbin/crond", parent=70)
+    put_process(proc, 72, "sh", cgroup=session, uid=0, arguments=("sh", "-c", "x"), parent=71, started_seconds=1000.0)
+    put_process(proc, 73, "rsync", cgroup=session, uid=0, parent=72, started_seconds=1000.0)
+    put_process(proc, 74, "rsync", cgroup=session, uid=0, parent=1, started_seconds=1000.0)
+    put_process(proc, 75, "rsync", cgroup=USER_SESSION, uid=1000, parent=71, started_seconds=1000.0)
+
+    young = table.look(1.0).processes
+    (proc / "uptime").write_text("1601.00 0.00\n")
+    old = table.look(600.0).processes
+
+    assert [(young[pid].kind, young[pid].rule == CRON_JOB) for pid in (72, 73, 74, 75)] == [
+        (SERVICE, True), (SERVICE, True), (PEOPLE, False), (PEOPLE, False)
+    ]  # fmt: skip
+    assert old[73].kind is PEOPLE
 
 
 def test_what_was_not_read_is_peoples(table: ProcessTable, tmp_path: Path) -> None:
@@ -209,7 +256,29 @@ def test_only_health_checks_and_the_screen_are_the_machines_own_on_a_gpu(
     name, cgroup, uid, file, own = case
     put_process(tmp_path / "proc", 77, name, cgroup=cgroup, uid=uid, executable=file)
     expected = frozenset({77}) if own else frozenset()
-    assert [table.service_pids(frozenset({77, 78})) for _ in range(2)] == [expected, expected]
+    kind = ProcessKind.GRAPHICS if name == "Xorg" else ProcessKind.COMPUTE
+    holders = [GpuProcess(pid=pid, kind=kind, memory_bytes=None) for pid in (77, 78)]
+    assert [table.service_pids(holders) for _ in range(2)] == [expected, expected]
+
+
+def test_a_program_named_like_a_screens_that_computes_is_somebodys(table: ProcessTable, tmp_path: Path) -> None:
+    """A training run may call itself `sddm`; only what draws and computes nothing is the screen's."""
+    put_process(tmp_path / "proc", 77, "sddm", cgroup=TMUX, executable="/home/a/venv/bin/python3.11")
+    drawing, computing = (
+        [GpuProcess(pid=77, kind=kind, memory_bytes=None)] for kind in (ProcessKind.GRAPHICS, ProcessKind.COMPUTE)
+    )
+    assert [table.service_pids(holders) for holders in (drawing, computing, drawing + computing)] == [
+        frozenset({77}), frozenset(), frozenset()
+    ]  # fmt: skip
+
+
+def test_a_program_on_a_gpu_that_was_executed_is_judged_anew(table: ProcessTable, tmp_path: Path) -> None:
+    """A container begins as a health check and goes on as a training run, with the same pid."""
+    held = [GpuProcess(pid=77, kind=ProcessKind.COMPUTE, memory_bytes=None)]
+    put_process(tmp_path / "proc", 77, "nvidia-smi", cgroup=CONTAINER, executable="/usr/bin/nvidia-smi")
+    assert table.service_pids(held) == frozenset({77})
+    put_process(tmp_path / "proc", 77, "python3", cgroup=CONTAINER, executable="/usr/bin/python3.11")
+    assert table.service_pids(held) == frozenset()
 
 
 def test_a_process_that_hangs_on_a_gpu_is_judged_without_its_arguments(table: ProcessTable, tmp_path: Path) -> None:
@@ -217,7 +286,7 @@ def test_a_process_that_hangs_on_a_gpu_is_judged_without_its_arguments(table: Pr
     put_process(tmp_path / "proc", 77, "python3", executable="/usr/bin/python3.11")
     (tmp_path / "proc/77/cmdline").unlink()
     os.mkfifo(tmp_path / "proc/77/cmdline")
-    assert table.service_pids(frozenset({77})) == frozenset()
+    assert table.service_pids([GpuProcess(pid=77, kind=ProcessKind.COMPUTE, memory_bytes=None)]) == frozenset()
 
 
 def test_the_administrators_patterns_count_on_a_gpu(table: ProcessTable, tmp_path: Path) -> None:
@@ -225,4 +294,5 @@ def test_the_administrators_patterns_count_on_a_gpu(table: ProcessTable, tmp_pat
     put_process(tmp_path / "proc", 77, "acme-check", cgroup=unit("acme.service"), uid=0)
     put_process(tmp_path / "proc", 78, "nvvs", cgroup=unit("nvidia-dcgm.service"), uid=0)
     table.use(["program:nvvs"], ["unit:acme.service"])
-    assert table.service_pids(frozenset({77, 78})) == frozenset({77})
+    holders = [GpuProcess(pid=pid, kind=ProcessKind.COMPUTE, memory_bytes=None) for pid in (77, 78)]
+    assert table.service_pids(holders) == frozenset({77})

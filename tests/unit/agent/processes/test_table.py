@@ -80,15 +80,48 @@ def test_an_old_process_is_not_read_at_every_look(host: Host) -> None:
     assert len(users) == 8
 
 
-@pytest.mark.parametrize("child", ["sh", "grep", "python3"])
+@pytest.mark.parametrize("child", ["sh", "grep", "squeue"])
 def test_what_watch_runs_only_looks_for_its_first_seconds(host: Host, child: str) -> None:
     """`watch 'nvidia-smi | grep python'` left in tmux is nobody's work, whatever is alive for a moment."""
-    put_process(host.proc, 70, "watch", tty=34816, started_seconds=BEGAN - 500.0)
+    put_process(host.proc, 70, "watch", arguments=("watch", "nvidia-smi"), tty=34816, started_seconds=BEGAN - 500.0)
     put_process(host.proc, 71, "sh", parent=70, arguments=("sh", "-c", "x | y"), tty=34816, started_seconds=BEGAN)
     put_process(host.proc, 72, child, parent=71, arguments=(child, "-c", "x"), tty=34816, started_seconds=BEGAN)
 
     assert host.kinds(1.0) == dict.fromkeys((70, 71, 72), Kind.SESSION)
     assert host.kinds(11.0) == {70: Kind.SESSION, 71: Kind.PEOPLE, 72: Kind.PEOPLE}
+
+
+@pytest.mark.parametrize("child", ["rsync", "python3", "poll.sh"])
+def test_what_works_under_watch_is_somebodys(host: Host, child: str) -> None:
+    """`watch` is a scheduler, too: what copies or computes is work, however short it is."""
+    put_process(host.proc, 70, "watch", tty=34816, arguments=("watch", "uptime; x"), started_seconds=BEGAN - 500.0)
+    put_process(host.proc, 71, "sh", parent=70, arguments=("sh", "-c", "x"), tty=34816, started_seconds=BEGAN)
+    put_process(host.proc, 72, child, parent=71, arguments=(child,), tty=34816, started_seconds=BEGAN)
+
+    assert host.kinds(1.0) == {70: Kind.SESSION, 71: Kind.SESSION, 72: Kind.PEOPLE}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (("-n", "600", "rsync -a a: /b"), Kind.PEOPLE),
+        (("-n600", "./poll.sh"), Kind.PEOPLE),
+        (("-g", "ls /nfs/ready"), Kind.PEOPLE),
+        (("-dq", "3", "squeue"), Kind.PEOPLE),
+        (("--chgexit", "-n", "5", "ls"), Kind.PEOPLE),
+        (("-n", "2", "nvidia-smi"), Kind.SESSION),
+        (("-d", "-n", "2", "ls -g"), Kind.SESSION),
+        (("--interval", "2", "/usr/bin/squeue", "-e"), Kind.SESSION),
+        (("nvidia-smi | grep python",), Kind.SESSION),
+        ((), Kind.SESSION),
+    ],
+    ids=str,
+)
+def test_a_watch_that_waits_or_works_is_somebodys(host: Host, arguments: tuple[str, ...], kind: Kind) -> None:
+    """Until the flag file is there, and between two copies, somebody counts on the machine."""
+    put_process(host.proc, 70, "watch", tty=34816, arguments=("watch", *arguments), started_seconds=BEGAN)
+
+    assert host.kinds(1.0) == {70: kind}
 
 
 def test_a_program_of_the_name_watch_elsewhere_hides_nothing(host: Host) -> None:

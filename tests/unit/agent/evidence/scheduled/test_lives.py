@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.settings import ScheduledSettings
 from gpuwatch.model.activity import State
 from tests.support.fakes.queued_work import QueueHost
 
 USER_UNITS = "home/alice/.config/systemd/user"
-BUSY, IDLE, UNKNOWN = State.BUSY, State.IDLE, State.UNKNOWN
+BUSY, IDLE, OCCUPIED, UNKNOWN = State.BUSY, State.IDLE, State.OCCUPIED, State.UNKNOWN
 
 
 def user_timer(host: QueueHost, lines: str) -> None:
@@ -67,10 +68,10 @@ LIVES: list[Life] = [
     ("a daily crontab, due in 13 hours", lambda host: host.crontab("30 7 * * * train\n"), IDLE),
     ("two jobs a night", lambda host: host.crontab("0 2 * * * a\n0 3 * * * b\n"), BUSY),
     ("one line, two runs a night", lambda host: host.crontab("0 2,3 * * * a\n"), BUSY),
-    ("F19 cron each 15 min", lambda host: host.crontab("*/15 * * * * du -s /data\n"), IDLE),
-    ("F20 cron each 30 min", lambda host: host.crontab("*/30 * * * * curl -s example.org\n", "root"), IDLE),
-    ("cron each hour of the working day", lambda host: host.crontab("0 9-17 * * 1-5 report\n"), IDLE),
-    ("a machine's crontab each 4 hours", lambda host: host.crontab("0 */4 * * * x\n", "root"), IDLE),
+    ("F19 cron each 15 min", lambda host: host.crontab("*/15 * * * * du -s /data\n"), OCCUPIED),
+    ("F20 cron each 30 min", lambda host: host.crontab("*/30 * * * * curl -s example.org\n", "root"), OCCUPIED),
+    ("cron each hour of the working day", lambda host: host.crontab("0 9-17 * * 1-5 report\n"), OCCUPIED),
+    ("a machine's crontab each 4 hours", lambda host: host.crontab("0 */4 * * * x\n", "root"), OCCUPIED),
     ("root's daily crontab", lambda host: host.crontab("@daily backup\n", "root"), BUSY),
     ("only at boot", lambda host: host.crontab("@reboot serve\n"), IDLE),
     ("a job that is switched off", lambda host: host.crontab("# 0 2 * * * train\n0 0 31 2 * train\n"), IDLE),
@@ -84,8 +85,8 @@ LIVES: list[Life] = [
     ("a job of LDAP's bob in cron.d", lambda host: host.write("etc/cron.d/train", "5 3 * * * bob train\n"), BUSY),
     ("apt-daily", shipped, IDLE),
     ("snap's timer", lambda host: host.timer("OnCalendar=02:00", "snap.certbot.renew.timer"), IDLE),
-    ("an administrator's timer each hour", lambda host: host.timer("OnCalendar=hourly"), IDLE),
-    ("an administrator's timer each 10 min", lambda host: host.timer("OnBootSec=5m\nOnUnitActiveSec=10m"), IDLE),
+    ("an administrator's timer each hour", lambda host: host.timer("OnCalendar=hourly"), OCCUPIED),
+    ("an administrator's timer each 10 min", lambda host: host.timer("OnBootSec=5m\nOnUnitActiveSec=10m"), OCCUPIED),
     ("a rare timer that only the manager knows", lambda host: host.timer("OnUnitActiveSec=1d"), UNKNOWN),
     ("a calendar that is not read", lambda host: host.timer("OnCalendar=*-*~01 02:00"), UNKNOWN),
     (
@@ -145,11 +146,14 @@ def test_an_at_job_is_its_files_owners(tmp_path: Path) -> None:
 
 
 def test_idle_says_what_was_looked_at(tmp_path: Path) -> None:
-    """And what of it does not count."""
+    """And what of it does not count, once a run was seen."""
     host = QueueHost(tmp_path)
-    host.crontab("*/15 * * * * a\n0 2 * * sat b\n")
+    host.crontab("*/15 * * * * a\n0 2 * * sat b\n", "root")
+    signal = Scheduled(ScheduledSettings(horizon=43200.0), host.roots, 5.0)
+    host.tells(signal)
+    host.clock.advance(3600.0)
 
-    assert host.scheduled().note == (
+    assert host.tells(signal).note == (
         "nothing is due soon: at jobs, crontabs, systemd timers, users' timers (1 due later, 1 repeats often)"
     )
 
@@ -176,4 +180,4 @@ def test_a_source_can_be_left_out(tmp_path: Path) -> None:
 
     assert host.scheduled(sources=("at", "timers")).says is State.IDLE
     assert host.scheduled(horizon=3600.0).says is State.IDLE
-    assert host.scheduled(min_period=2 * 86400.0).says is State.IDLE
+    assert host.scheduled(min_period=2 * 86400.0).says is State.OCCUPIED
