@@ -13,7 +13,8 @@ def cluster_unknown(case: Case) -> Finding:
 
     Nobody is idle because an API server is silent (P1). The view of the cluster must have no trouble: no silence beyond
     `kubernetes.max_silence`, no forbidden call. In a pool with `pools.<name>.kubernetes.node_owner` every running
-    machine must be a node of the configured cluster. While the cluster is not known, a machine that was started since
+    machine must be a node of the configured cluster. So must every machine on whose GPUs its agent sees pods, in any
+    pool. While the cluster is not known, a machine that was started since
     it was seen last counts as a node as well. Right before each removal, cordon and drain the API server is asked again
     about the node: no answer, no node of that name, or another one under its name is a veto. A stopped machine has no
     pods.
@@ -93,14 +94,18 @@ def pods_stay(case: Case) -> Finding:
     idle of the node and of each of its GPUs, for as long as the pool wants, and the pod is at least that old. Consent
     is the annotation `gpuwatch.io/interruptible: "true"` or `gpuwatch.io/idle-action` (`scale-to-zero`, `stop`,
     `delete`) on the pod, its workload or its namespace; `gpuwatch.io/snooze-until` there, or `gpuwatch snooze
-    WORKLOAD`, takes it back until then. Of all pods that a drain moves, none may be protected (`gpuwatch.io/protect`),
-    none may lose an emptyDir volume without `gpuwatch.io/delete-local-data: "true"`, and none may be bare unless
-    `pools.<name>.kubernetes.bare_pods` says `evict`. Pods of DaemonSets stay; one with GPUs counts.
+    WORKLOAD`, takes it back until then. A pod that requests no GPU, and that the agent sees on one, counts as well. A
+    pod that the agent alone sees, on a node that is not idle, keeps it. Of all pods that a drain moves, none may be
+    protected (`gpuwatch.io/protect`), none may lose an emptyDir volume without `gpuwatch.io/delete-local-data:
+    "true"`, and none may be bare unless `pools.<name>.kubernetes.bare_pods` says `evict`. Pods of DaemonSets stay; one
+    with GPUs counts.
 
     Let the pods end, or annotate their workloads. The sentence names them.
     """
     _, wait = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
-    stays = obstacles.pods(case.machine, case.pool_rules.kubernetes, wait, case.observation.now)
+    stays = obstacles.unseen(case.machine)
+    if stays is None:
+        stays = obstacles.pods(case.machine, case.pool_rules.kubernetes, wait, case.observation.now)
     if stays is None:
         refused = None if case.machine.kubernetes is None else obstacles.refused(case.machine.kubernetes)
         return allow("No pod on it has to stay." if refused is None else f"No pod on it has to stay. {refused}")

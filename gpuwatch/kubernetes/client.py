@@ -64,6 +64,11 @@ class Api:
         """Its URL."""
         return self._wire.value.server
 
+    @property
+    def behind_seconds(self) -> float:
+        """How far its clock was behind ours in its newest answer; negative: ahead."""
+        return self._wire.value.behind_seconds
+
     def get(self, path: str, kind: type[T], query: Mapping[str, str] | None = None, accept: str = _JSON) -> T:
         """One object, as the API server has it now.
 
@@ -88,6 +93,8 @@ class Api:
         asked = {**(query or {}), "limit": str(size)}
         for _ in range(_MOST_PAGES):
             page = self.get(path, Page, asked, accept)
+            if not page.whole:
+                raise CloudUnavailableError(f"GET {path}: the answer is no list", code="Nonsense")
             yield page
             if not page.metadata.next_page:
                 return

@@ -1,7 +1,8 @@
 """What is kept of nodes, pods, owners and namespaces between two words of the API server. A pod is about 1 kB.
 
 A request for GPUs is counted as the scheduler does: containers and sidecars together, or one init container that asks
-for more. A claim by Dynamic Resource Allocation counts as one GPU each, whatever its device is.
+for more. A claim by Dynamic Resource Allocation counts as one GPU each, whatever its device is. A pod that requests
+nothing but a vendor's parts of GPUs (memory, cores, a board by its name) counts as one: it holds some.
 """
 
 import re
@@ -23,6 +24,7 @@ from gpuwatch.kubernetes.objects import (
     Volume,
 )
 from gpuwatch.model.kubernetes import (
+    ANNOTATIONS,
     CORDONED_AT,
     CORDONED_BY,
     IDLE_ACTION,
@@ -50,8 +52,12 @@ _KEPT = frozenset(
         *(SAFE_TO_EVICT, SCALE_DOWN_DISABLED, DO_NOT_DISRUPT),
     }
 )
+_AS_LABELS = frozenset({PROTECT, SNOOZE_UNTIL})
 _MIG = re.compile(r"nvidia\.com/mig-(\d)g\.")
 _SEVENTHS = 7  # compute slices of a GPU that can be divided
+# Resources that are GPUs or parts of them under names which no setting gives, such as aliyun.com/gpu-mem,
+# tencent.com/vcuda-core, gpu.intel.com/i915, and KubeVirt's nvidia.com/GA102GL_A10.
+_PARTS = ("*gpu*", "*vcuda*", "nvidia.com/[A-Z]*")
 _SUFFIXES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|)")
 _NOTHING: Mapping[str, str] = {}
@@ -194,10 +200,13 @@ def owner_facts(described: Described, *, of_namespace: bool = False) -> OwnerFac
 
 
 def kept(meta: ObjectMeta) -> Mapping[str, str]:
-    """The annotations that mean something here."""
-    if not meta.annotations:
+    """The annotations that mean something here, slips among them; and what protects, if it is a label by mistake."""
+    if not meta.annotations and not meta.labels:
         return _NOTHING
-    found = {intern(key): value for key, value in meta.annotations.items() if key in _KEPT}
+    found = {key: value for key, value in (meta.labels or _NOTHING).items() if key in _AS_LABELS}
+    for key, value in (meta.annotations or _NOTHING).items():
+        if key in _KEPT or (key.startswith("gpuwatch") and key not in ANNOTATIONS):
+            found[intern(key)] = value
     return found or _NOTHING
 
 
@@ -233,26 +242,41 @@ def _requested(spec: PodSpec, gpu_resources: Sequence[str]) -> float:
     sidecars = [each for each in begins if each.restart_policy == "Always"]
     together = sum(_of(each, gpu_resources) for each in [*(spec.containers or ()), *sidecars])
     largest = max((_of(each, gpu_resources) for each in begins if each.restart_policy != "Always"), default=0.0)
-    return max(together, largest) + len(spec.resource_claims or ())
+    found = max(together, largest) + len(spec.resource_claims or ())
+    return found if found or not any(map(_holds_part, [*(spec.containers or ()), *begins])) else 1.0
+
+
+def _wanted(container: Container) -> Mapping[str, str]:
+    """What a container asks for. The API server writes limits of GPUs into the requests, and refuses other ones."""
+    resources = container.resources
+    return _NOTHING if resources is None else {**(resources.limits or {}), **(resources.requests or {})}
 
 
 def _of(container: Container, gpu_resources: Sequence[str]) -> float:
-    """Of one container. The API server writes limits of such resources into the requests, and refuses other ones."""
-    resources = container.resources
-    if resources is None:
-        return 0.0
-    wanted = {**(resources.limits or {}), **(resources.requests or {})}
-    return sum(_gpus(key, value, gpu_resources) or 0.0 for key, value in wanted.items())
+    """Of one container."""
+    return sum(_gpus(key, value, gpu_resources) or 0.0 for key, value in _wanted(container).items())
+
+
+def _holds_part(container: Container) -> bool:
+    """Whether a container asks for what is a GPU, or a part of one, under a name that the settings lack."""
+    return any(
+        "/" in key and _amount(value) > 0 and any(fnmatchcase(key, each) for each in _PARTS)
+        for key, value in _wanted(container).items()
+    )
+
+
+def _amount(value: str) -> float:
+    """An amount that cannot be read holds something."""
+    found = _QUANTITY.fullmatch(value)
+    return float(found[1]) * _SUFFIXES[found[2]] if found else 1.0
 
 
 def _gpus(key: str, value: str, gpu_resources: Sequence[str]) -> float | None:
     """How many GPUs an amount of a resource is; None: it is none of GPUs."""
     if "/" not in key or not any(fnmatchcase(key, each) for each in gpu_resources):
         return None
-    found = _QUANTITY.fullmatch(value)
-    amount = float(found[1]) * _SUFFIXES[found[2]] if found else 1.0  # an amount that cannot be read holds something
     part = _MIG.match(key)
-    return amount if part is None else amount * int(part[1]) / _SEVENTHS
+    return _amount(value) if part is None else _amount(value) * int(part[1]) / _SEVENTHS
 
 
 def _unschedulable(pod: PodObject) -> str | None:

@@ -20,6 +20,12 @@ class Page(Struct):
 
     metadata: ListMeta
     items: list[Raw] | None = None
+    kind: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a list at all, as of some version. What a proxy makes up shows nothing, which is not nobody."""
+        return self.kind.endswith("List") and bool(self.metadata.resource_version)
 
 
 class Event(Struct):

@@ -37,6 +37,7 @@ from gpuwatch.model.kubernetes import (
     Pod,
     PodPhase,
     Workload,
+    slip,
 )
 
 _DEEPEST = 8  # owners above a pod: Pod, ReplicaSet, Deployment, and what made that
@@ -67,7 +68,10 @@ OwnersOf = Callable[[OwnerReference, str], OwnerFacts | str | None]
 
 @dataclass(slots=True, kw_only=True)
 class Picture:
-    """What pods are made of at one moment. `namespaces` are by name."""
+    """What pods are made of at one moment. `namespaces` are by name.
+
+    `behind` is how far the API server's clock is behind ours: a pod is not older than it would be by our own.
+    """
 
     now: datetime
     owners: OwnersOf
@@ -75,6 +79,7 @@ class Picture:
     system_namespaces: Collection[str]
     cluster: str
     budgets: Mapping[str, Sequence[BudgetFacts]] = field(default_factory=dict)  # by namespace
+    behind: timedelta = timedelta(0)
     _tops: dict[tuple[str, str], "_Top"] = field(default_factory=dict)
 
     def pod(self, pod: PodFacts) -> Pod:
@@ -97,7 +102,7 @@ class Picture:
             workload=workload,
             node=pod.node,
             gpus=pod.gpus,
-            created_at=pod.created_at,
+            created_at=None if pod.created_at is None else pod.created_at + self.behind,
             ends_at=pod.ends_at,
             daemon=pod.mirror or (pod.owner is not None and pod.owner.kind in _DAEMONS),
             system=pod.namespace in self.system_namespaces,
@@ -207,7 +212,12 @@ class _Top:
 
 
 def protection(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:
-    """Why an object is protected, as a clause: anything but "false" protects, a time until then."""
+    """Why an object is protected, as a clause: anything but "false" protects, a time until then, and a slip for good.
+
+    Nobody knows what a key means that gpuwatch does not know: it may be a misspelt protection.
+    """
+    if (key := slip(annotations)) is not None:
+        return f"the annotation {key} of {whose} is none that gpuwatch knows, and may be meant to protect it"
     value = annotations.get(PROTECT)
     if value is None or value.strip().lower() == "false":
         return None

@@ -38,8 +38,21 @@ STOP_AT = f"{PREFIX}stop-at"
 # On a workload: the key of the intent that ended its pods, and how many it wanted before.
 RELEASED_BY = f"{PREFIX}released-by"
 REPLICAS_BEFORE = f"{PREFIX}replicas-before"
+# All of these that are annotations. Any other key that begins with `gpuwatch` is a slip of somebody's.
+ANNOTATIONS = frozenset(
+    {
+        *(CORDONED_BY, CORDONED_AT, MARKED_BY, STOP_AT, RELEASED_BY, REPLICAS_BEFORE),
+        *(IDLE_ACTION, IDLE_TIMEOUT, INTERRUPTIBLE, LOSES_LOCAL_DATA, OWNER, PROTECT, SNOOZE_UNTIL),
+    }
+)
 # On a Notebook: kubeflow's own mark; its controller ends the notebook's pod while the annotation is there.
 KUBEFLOW_STOPPED = "kubeflow-resource-stopped"
+
+
+def slip(annotations: Iterable[str]) -> str | None:
+    """The first key that nobody reads, and that somebody meant for gpuwatch: `gpuwatch.io/protekt`."""
+    return next((key for key in sorted(annotations) if key.startswith("gpuwatch") and key not in ANNOTATIONS), None)
+
 
 NodeOwner = Literal["gpuwatch", "cluster-autoscaler", "karpenter"]
 _WORKLOAD = "kube:"

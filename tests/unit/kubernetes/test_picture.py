@@ -1,7 +1,7 @@
 """What people write on pods, owners and namespaces, and what of it holds for a pod."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts
 from gpuwatch.kubernetes.objects import OwnerReference
 from gpuwatch.kubernetes.picture import Picture, kept_by, node_owner, pending, protection
 from gpuwatch.model.kubernetes import (
+    ANNOTATIONS,
     CORDONED_BY,
     IDLE_TIMEOUT,
     INTERRUPTIBLE,
@@ -21,6 +22,7 @@ from gpuwatch.model.kubernetes import (
     Pod,
     PodPhase,
     Taint,
+    slip,
 )
 
 _LAST_YEAR = 9999
@@ -110,6 +112,25 @@ def test_a_protection_counts_wherever_it_stands(levels: list[str | None]) -> Non
 def test_anything_but_false_protects_and_a_time_until_then(value: str, *, protects: bool) -> None:
     """What is no time with a zone protects for good."""
     assert (protection({PROTECT: value}, "it", _NOW) is not None) == protects
+
+
+@pytest.mark.parametrize("key", ["gpuwatch.io/protekt", "gpuwatch.io/Protect", "gpuwatch/protect", "gpuwatch-protect"])
+@pytest.mark.parametrize("place", ["pod", "owner", "namespace", "node"])
+def test_a_slip_of_a_key_protects_and_is_named(key: str, place: str) -> None:
+    """Whoever wrote it meant something by it, and a protection that is not seen is the worst that it can be."""
+    written = {where: {key: "true"} if where == place else {} for where in ("pod", "owner", "namespace", "node")}
+    owner = replace(an_owner("job"), annotations=written["owner"])
+    namespace = replace(an_owner("team"), annotations=written["namespace"])
+    pod = seen(replace(a_pod(refers("job")), annotations=written["pod"]), owner, namespace=namespace)
+    why = pod.protected or kept_by(replace(a_node(), annotations=written["node"]), _NOW)
+
+    assert why is not None
+    assert key in why
+
+
+def test_each_word_of_ours_is_no_slip() -> None:
+    """Neither one that people write nor one of gpuwatch's own."""
+    assert slip(ANNOTATIONS) is None
 
 
 def test_an_owner_that_cannot_be_read_protects() -> None:
@@ -209,6 +230,22 @@ def test_a_cordon_that_was_undone_by_hand_is_ours_no_more() -> None:
 
     assert picture.node(facts, (), ()).cordoned_by == "key"
     assert picture.node(open_again, (), ()).cordoned_by is None
+
+
+def test_a_pod_is_no_older_than_by_our_own_clock() -> None:
+    """The API server's clock is behind: what it made a minute ago looks an hour old."""
+    picture = Picture(
+        now=_NOW,
+        owners=lambda *_: None,
+        namespaces={},
+        system_namespaces=(),
+        cluster="k",
+        behind=timedelta(hours=1),
+    )
+    made = _NOW - timedelta(minutes=61)
+
+    assert picture.pod(replace(a_pod(), created_at=made)).created_at == _NOW - timedelta(minutes=1)
+    assert picture.pod(a_pod()).created_at is None
 
 
 def test_demand_is_what_waits_for_gpus() -> None:
