@@ -7,7 +7,7 @@ nothing but a vendor's parts of GPUs (memory, cores, a board by its name) counts
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from sys import intern
@@ -16,6 +16,9 @@ from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from gpuwatch.kubernetes.objects import (
     Container,
     Described,
+    JobObject,
+    JobSpec,
+    JobStatus,
     NodeObject,
     ObjectMeta,
     OwnerReference,
@@ -35,6 +38,7 @@ from gpuwatch.model.kubernetes import (
     OWNER,
     PROTECT,
     SNOOZE_UNTIL,
+    NodeOwner,
     Placement,
     PodPhase,
     Requirement,
@@ -45,13 +49,20 @@ from gpuwatch.model.kubernetes import (
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
 MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet makes it, and no API can end it
+# On nodes: who made their machines, and makes others in the place of those that are missing.
+MACHINE_OWNERS: Mapping[str, NodeOwner] = {
+    "cluster.x-k8s.io/machine": "Cluster API",
+    "machine.openshift.io/machine": "OpenShift's Machine API",
+}
 _KEPT = frozenset(
     {
+        *MACHINE_OWNERS,
         *(CORDONED_AT, CORDONED_BY, IDLE_ACTION, IDLE_TIMEOUT, INTERRUPTIBLE, LOSES_LOCAL_DATA, OWNER, PROTECT),
         *(MARKED_BY, SNOOZE_UNTIL),
         *(SAFE_TO_EVICT, SCALE_DOWN_DISABLED, DO_NOT_DISRUPT),
     }
 )
+_BACKOFF_LIMIT = 6  # of a Job that names none
 _AS_LABELS = frozenset({PROTECT, SNOOZE_UNTIL})
 _MIG = re.compile(r"nvidia\.com/mig-(\d)g\.")
 _SEVENTHS = 7  # compute slices of a GPU that can be divided
@@ -106,7 +117,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class OwnerFacts:
-    """Of an object that owns pods, or of a namespace."""
+    """Of an object that owns pods, or of a namespace. `once`: it makes no other for a pod that is evicted."""
 
     namespace: str
     name: str
@@ -114,6 +125,7 @@ class OwnerFacts:
     version: int
     owner: OwnerReference | None
     annotations: Mapping[str, str]
+    once: bool = False
 
 
 def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
@@ -148,10 +160,13 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
 
 
 def _on_disk(volume: Volume) -> bool:
-    """Whether it is an emptyDir volume of a disk. One of memory (/dev/shm) is a process's memory under another name.
+    """Whether it is a volume of a disk that goes with its pod: emptyDir, or a claim that is made for the pod alone.
 
-    cluster-autoscaler judges the same (simulator/drainability/rules/localstorage).
+    An emptyDir of memory (/dev/shm) is a process's memory under another name. cluster-autoscaler judges the same
+    (simulator/drainability/rules/localstorage).
     """
+    if volume.ephemeral is not None:
+        return True
     medium = None if volume.empty_dir is None else str(volume.empty_dir.get("medium") or "")
     return medium is not None and medium != "Memory" and not medium.startswith("HugePages")
 
@@ -197,6 +212,25 @@ def owner_facts(described: Described, *, of_namespace: bool = False) -> OwnerFac
         owner=controller_of(meta),
         annotations=annotations,
     )
+
+
+def job_facts(job: JobObject) -> OwnerFacts:
+    """Of a Job: an eviction is a failure like others, and the last one that it allows ends it for good."""
+    return replace(owner_facts(Described(job.metadata)), once=_last_chance(job.spec or JobSpec(), job.status))
+
+
+def _last_chance(spec: JobSpec, status: JobStatus | None) -> bool:
+    """https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy."""
+    for rule in (spec.pod_failure_policy.rules if spec.pod_failure_policy is not None else None) or ():
+        if any(each.type == "DisruptionTarget" and each.status == "True" for each in rule.on_pod_conditions or ()):
+            if rule.action == "Count":
+                break
+            return rule.action != "Ignore"
+        if rule.action == "FailJob" and rule.on_exit_codes is not None:
+            return True  # nobody knows with which code the pod ends
+    limit = spec.backoff_limit_per_index if spec.backoff_limit_per_index is not None else spec.backoff_limit
+    failed = (status.failed if status is not None else None) or 0
+    return failed >= (_BACKOFF_LIMIT if limit is None else limit)
 
 
 def kept(meta: ObjectMeta) -> Mapping[str, str]:

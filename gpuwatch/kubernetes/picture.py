@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from gpuwatch.kubernetes.disruptions import BudgetFacts, refusal
 from gpuwatch.kubernetes.facts import (
+    MACHINE_OWNERS,
     SAFE_TO_EVICT,
     NodeFacts,
     OwnerFacts,
@@ -147,8 +148,11 @@ class Picture:
             if not isinstance(found, OwnerFacts):
                 doubt = found
                 break
+            bare = bare or (found.once and not chain)
             chain.append(found)
             reference = found.owner
+        if len(chain) == _DEEPEST and reference is not None:
+            doubt = f"more than {_DEEPEST} owners stand above it"
         namespace = self.namespaces.get(pod.namespace)
         above = [each.annotations for each in chain] + ([] if namespace is None else [namespace.annotations])
         protected = next(
@@ -228,7 +232,10 @@ def protection(annotations: Mapping[str, str], whose: str, now: datetime) -> str
 
 
 def node_owner(node: NodeFacts) -> NodeOwner | None:
-    """The autoscaler that a node's marks name."""
+    """Who makes and removes a node, as its marks name them."""
+    for key, who in MACHINE_OWNERS.items():
+        if key in node.annotations:
+            return who
     if any(key.startswith("karpenter.sh/") and key != DO_NOT_DISRUPT for key in node.labels):
         return "karpenter"
     if any(taint.key in _AUTOSCALER_TAINTS for taint in node.taints):
@@ -242,6 +249,9 @@ def kept_by(node: NodeFacts, now: datetime) -> str | None:
         return f"its annotation {SCALE_DOWN_DISABLED} keeps it"
     if node.annotations.get(DO_NOT_DISRUPT, "false") != "false":
         return f"its annotation {DO_NOT_DISRUPT} keeps it"
+    snoozed = _snoozed([node.annotations])
+    if snoozed is not None and snoozed > now:
+        return f"its annotation {SNOOZE_UNTIL} snoozes it"
     return protection(node.annotations, f"the node {node.name}", now)
 
 

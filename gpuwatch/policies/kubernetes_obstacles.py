@@ -71,7 +71,7 @@ def owner(node: Node, rules: KubernetesRules) -> str | None:
             f"It is a node of the Kubernetes cluster {known.cluster}, and {rules.node_owner} removes its pool's nodes."
         )
     if known.owner not in {None, "gpuwatch"}:
-        return f"Its labels say that {known.owner} removes it, and its pool says gpuwatch."
+        return f"Its marks say that {known.owner} removes it, and its pool says gpuwatch."
     return None
 
 

@@ -85,6 +85,12 @@ def wanting(made: Object, *, replicas: int | None = None, gpus: int = 0, **annot
     return made
 
 
+def only_once(job: Object) -> Object:
+    """A Job that fails with its first pod."""
+    job["spec"]["backoffLimit"] = 0
+    return job
+
+
 def budget(team: str, app: str, least: int) -> Object:
     """A PodDisruptionBudget whose status its own controller keeps."""
     return {
@@ -204,18 +210,22 @@ def test_a_budget_that_never_allows_it_gets_the_node_back_with_the_reason(
 def test_ended_workloads_are_really_ended_by_their_own_controllers(
     site: Site, cluster: ControlPlane, account: Account
 ) -> None:
-    """A Deployment and a StatefulSet have no pods, a Job is suspended; one that hangs is restarted; each comes back."""
+    """A Deployment and a StatefulSet have no pods, a Job is suspended; one that hangs is restarted; each comes back.
+
+    A Job that would fail for good by an eviction is left alone.
+    """
     team = cluster.namespace()
     join(site, cluster, "gpu-1")
     join(site, cluster, "gpu-2")
     cluster.admin.create(
         wanting(deployment_object(team, "serve"), replicas=2, gpus=1, action="scale-to-zero"),
         wanting(stateful_set_object(team, "store"), replicas=2, gpus=1, action="scale-to-zero"),
-        wanting(job_object(team, "train"), gpus=1, action="stop"),
+        wanting(only_once(job_object(team, "train")), gpus=1, action="stop"),
         wanting(job_object(team, "hangs"), gpus=1, action="delete"),
+        wanting(only_once(job_object(team, "last")), gpus=1, action="delete"),
         wanting(deployment_object(team, "kept"), replicas=1, gpus=1),
     )
-    wanted = {"serve": 2, "store": 2, "train": 1, "hangs": 1, "kept": 1}
+    wanted = {"serve": 2, "store": 2, "train": 1, "hangs": 1, "last": 1, "kept": 1}
 
     def seen() -> str:
         return f"{ {app: running(cluster, team, app) for app in wanted} } {told(cluster)} {site.log()}"
@@ -242,7 +252,8 @@ def test_ended_workloads_are_really_ended_by_their_own_controllers(
     assert ("Suspended", "True") in {(each["type"], each["status"]) for each in job["status"]["conditions"]}
     eventually(lambda: len(running(cluster, team, "hangs")) == 1, seen)
     assert not uids(cluster, team, "hangs") & first["hangs"]
-    assert uids(cluster, team, "kept") == first["kept"]
+    for app in ("last", "kept"):
+        assert uids(cluster, team, app) == first[app], app
 
     cluster.admin.patch("StatefulSet", "store", {"spec": {"replicas": 2}}, team)
     cluster.admin.patch("Job", "train", {"spec": {"suspend": False}}, team)

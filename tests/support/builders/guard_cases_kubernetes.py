@@ -199,7 +199,7 @@ SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ),
     ("nobody's nodes", "node_owner", lambda c: with_owner(on_cluster(c), "nobody"), "does not say who"),
     ("Karpenter's pool", "node_owner", lambda c: with_owner(on_cluster(c), "karpenter"), "karpenter"),
-    ("Karpenter's label", "node_owner", lambda c: on_cluster(c, replace(_CORDONED, owner="karpenter")), "labels"),
+    ("Karpenter's label", "node_owner", lambda c: on_cluster(c, replace(_CORDONED, owner="karpenter")), "marks"),
     ("kept by a mark", "kept_node", lambda c: on_cluster(c, replace(_CORDONED, keep="do-not-disrupt")), "do-not"),
     (
         "a person's cordon",

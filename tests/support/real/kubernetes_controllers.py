@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tests.support.components import require
 from tests.support.kubernetes_programs import built
-from tests.support.real.agents import free_port
+from tests.support.real.agents import eventually, free_port
 from tests.support.real.kubernetes import ControlPlane
 from tests.support.real.kubernetes_api import Object
 
@@ -64,6 +64,8 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
     ]
     try:
         yield
+        plane.empty()  # while there is somebody to take finalizers away
+        eventually(lambda: not any(map(plane.admin.list, ("Pod", "Job", "ReplicaSet"))), lambda: told(plane))
     finally:
         for process in running:
             process.kill()
@@ -76,14 +78,19 @@ def told(plane: ControlPlane) -> str:
 
 
 def _stages() -> tuple[Object, ...]:
-    """What a kubelet does: it takes part with its node, which it says once; it runs the node's pods, and ends them."""
+    """What a kubelet does: it takes part with its node, which it says once; it runs the node's pods, and ends them.
+
+    A pod that is asked to go has failed before it is gone, and others' finalizers hold it until they have seen that.
+    """
     alone, going = ({"key": ".metadata.deletionTimestamp", "operator": each} for each in ("DoesNotExist", "Exists"))
     begins = {"key": ".status.phase", "operator": "In", "values": ["Pending"]}
+    over = {"key": ".status.phase", "operator": "In", "values": ["Failed", "Succeeded"]}
     new = {"key": ".status.phase", "operator": "DoesNotExist"}
     return (
         _stage("Node", "joins", [new], {"statusTemplate": "phase: Running"}),
         _stage("Pod", "runs", [begins, alone], {"statusTemplate": _RUNNING}),
-        _stage("Pod", "ends", [going], {"delete": True, "finalizers": {"empty": True}}),
+        _stage("Pod", "ends", [going, {**over, "operator": "NotIn"}], {"statusTemplate": "phase: Failed"}),
+        _stage("Pod", "gone", [going, over], {"delete": True}),
     )
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.kubernetes.facts import PodFacts, node_facts, owner_facts, pod_facts, time_of
-from gpuwatch.kubernetes.objects import Described, NodeObject, PodObject
+from gpuwatch.kubernetes.facts import PodFacts, job_facts, node_facts, owner_facts, pod_facts, time_of
+from gpuwatch.kubernetes.objects import Described, JobObject, NodeObject, PodObject
 from gpuwatch.kubernetes.settings import GPU_RESOURCES
 from gpuwatch.model.kubernetes import (
     IDLE_ACTION,
@@ -21,7 +21,7 @@ from gpuwatch.model.kubernetes import (
     Taint,
     Toleration,
 )
-from tests.support.builders.kubernetes import node_object, pod_object
+from tests.support.builders.kubernetes import job_object, node_object, pod_object
 
 GPU = "nvidia.com/gpu"
 
@@ -116,6 +116,7 @@ def test_a_device_claim_counts_as_a_gpu() -> None:
         ({"emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}, None),
         ({"emptyDir": {"medium": "HugePages-2Mi"}}, None),
         ({"emptyDir": {"medium": "Unheard"}}, "scratch"),
+        ({"ephemeral": {"volumeClaimTemplate": {}}}, "scratch"),
         ({"configMap": {"name": "scratch"}}, None),
     ],
 )
@@ -190,6 +191,46 @@ def test_the_owner_of_a_kubeflow_profile_is_an_owner() -> None:
     assert owner(owner="ann@example.com") == "ann@example.com"
     assert owner(**{"owner": "ann@example.com", OWNER: "bob"}) == "bob"
     assert owner() is None
+
+
+def _rule(action: str, **on: object) -> dict[str, Any]:
+    return {"action": action, **on}
+
+
+_TAKEN = [{"type": "DisruptionTarget", "status": "True"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "failed", "once"),
+    [
+        ({}, None, False),
+        ({}, 5, False),
+        ({}, 6, True),
+        ({"backoffLimit": 0}, None, True),
+        ({"backoffLimit": 1}, 0, False),
+        ({"backoffLimit": 1}, 1, True),
+        ({"backoffLimit": 2147483647, "backoffLimitPerIndex": 0}, None, True),
+        ({"backoffLimit": 0, "podFailurePolicy": {"rules": [_rule("Ignore", onPodConditions=_TAKEN)]}}, None, False),
+        ({"backoffLimit": 9, "podFailurePolicy": {"rules": [_rule("FailJob", onPodConditions=_TAKEN)]}}, None, True),
+        ({"backoffLimit": 9, "podFailurePolicy": {"rules": [_rule("Count", onPodConditions=_TAKEN)]}}, None, False),
+        ({"backoffLimit": 9, "podFailurePolicy": {"rules": [_rule("FailJob", onExitCodes={"values": [3]})]}}, 0, True),
+    ],
+)
+def test_a_job_without_a_failure_left_makes_no_pod_again(
+    spec: dict[str, Any], failed: int | None, *, once: bool
+) -> None:
+    """An eviction is a failure like others, unless the Job's own policy lets it pass."""
+    made = {**job_object("team", "train"), "spec": spec, "status": {"failed": failed}}
+
+    assert job_facts(msgspec.json.decode(json.dumps(made), type=JobObject)).once is once
+
+
+def test_the_marks_of_who_makes_machines_are_kept() -> None:
+    """Cluster API, and OpenShift's own."""
+    marks = {"cluster.x-k8s.io/machine": "gpu-7", "machine.openshift.io/machine": "m/gpu-7"}
+    node = msgspec.json.decode(json.dumps(node_object("n", annotations={**marks, "other": "x"})), type=NodeObject)
+
+    assert node_facts(node, GPU_RESOURCES).annotations == marks
 
 
 def test_only_annotations_that_mean_something_are_kept() -> None:

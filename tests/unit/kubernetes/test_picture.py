@@ -165,11 +165,21 @@ def test_a_kind_of_another_group_has_its_group_in_its_name(version: str, kind: s
     assert seen(a_pod(owner), an_owner("job")).workload.kind == named
 
 
+def test_a_pod_is_bare_where_its_job_makes_no_other() -> None:
+    """The Job's own last chance; of what stands above it nothing is said by that."""
+    job = replace(an_owner("job", refers("cron", "CronJob")), once=True)
+    again = replace(an_owner("job", refers("cron", "CronJob")), once=False)
+
+    assert seen(a_pod(refers("job")), job, an_owner("cron")).bare
+    assert not seen(a_pod(refers("job")), again, replace(an_owner("cron"), once=True)).bare
+
+
 def test_owners_that_own_each_other_end() -> None:
     """Somebody wrote it by hand."""
     pod = seen(a_pod(refers("a")), an_owner("a", refers("b")), an_owner("b", refers("a")))
 
     assert pod.workload.kind == "Job"
+    assert "owners" in (pod.protected or "")
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
@@ -200,7 +210,9 @@ def a_node(labels: dict[str, str] | None = None, taint: str = "", **annotations:
 
 
 def test_whose_a_node_is() -> None:
-    """By the marks of Karpenter and of the cluster autoscaler."""
+    """By the marks of Karpenter, of the cluster autoscaler, and of who makes another machine for one that is gone."""
+    assert node_owner(a_node(None, "", **{"cluster.x-k8s.io/machine": "gpu-7"})) == "Cluster API"
+    assert node_owner(a_node(None, "", **{"machine.openshift.io/machine": "m/gpu-7"})) == "OpenShift's Machine API"
     assert node_owner(a_node({"karpenter.sh/nodepool": "gpu"})) == "karpenter"
     assert node_owner(a_node(taint="ToBeDeletedByClusterAutoscaler")) == "cluster-autoscaler"
     assert node_owner(a_node({"team": "a"})) is None
@@ -214,6 +226,9 @@ def test_whose_a_node_is() -> None:
         ("karpenter.sh/do-not-disrupt", "true", True),
         ("karpenter.sh/do-not-disrupt", "30m", True),
         (PROTECT, "true", True),
+        (SNOOZE_UNTIL, "2026-11-23T12:00:01Z", True),
+        (SNOOZE_UNTIL, "2026-11-23T11:59:59Z", False),
+        (SNOOZE_UNTIL, "tomorrow", True),
         (CORDONED_BY, "key", False),
     ],
 )
