@@ -221,7 +221,7 @@ def protection(annotations: Mapping[str, str], whose: str, now: datetime) -> str
     Nobody knows what a key means that gpuwatch does not know: it may be a misspelt protection.
     """
     if (key := slip(annotations)) is not None:
-        return f"the annotation {key} of {whose} is none that gpuwatch knows, and may be meant to protect it"
+        return f"gpuwatch does not know the annotation {key} of {whose}, which may be meant to protect it"
     value = annotations.get(PROTECT)
     if value is None or value.strip().lower() == "false":
         return None

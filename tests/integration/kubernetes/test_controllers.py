@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuwatch.ledger import Ledger
+from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.kubernetes import CORDONED_BY, IDLE_ACTION, INTERRUPTIBLE, RELEASED_BY, REPLICAS_BEFORE
 from tests.support.builders.kubernetes import (
@@ -131,9 +131,10 @@ def cordoned(cluster: ControlPlane, node: str) -> bool:
 
 def ends(site: Site, workload: str) -> list[Status | None]:
     """How each end of a workload's pods came out, newest first."""
-    if not (site.folder / "ledger.db").exists():
-        return []
-    ledger = Ledger.open(site.folder / "ledger.db", read_only=True)
+    try:
+        ledger = Ledger.open(site.folder / "ledger.db", read_only=True)
+    except LedgerError:
+        return []  # the controller is about to make it
     try:
         history = ledger.history(f"kube:research/{workload}")
     finally:
