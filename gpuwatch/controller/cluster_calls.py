@@ -34,6 +34,8 @@ def looked_at(parts: ControllerContext, node: Node, seen: KubernetesNode | None)
         return f"the cluster has no node {seen.name} any more"
     if known.uid != seen.uid:
         return f"the cluster has another node under the name {seen.name}"
+    if known.provider_id != seen.provider_id:
+        return f"the node {seen.name} names another machine now ({known.provider_id or 'none'})"
     return replace(node, kubernetes=known)
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 
-from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds import CloudError, NotFoundError, ProtectedError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.cluster_calls import drained
 from gpuwatch.controller.context import ControllerContext
@@ -179,6 +179,10 @@ def asked(parts: ControllerContext, intent: Intent, permit: Permit) -> tuple[Sta
             return Status.SETTLED, "the API server accepted its annotation and its event"
         how, uids = intent.arguments[HOW], tuple(intent.arguments.get(UIDS, "").split())
         drain = its.release(target, how, uids, key, permit=permit)
+    except ProtectedError as error:
+        if intent.verb is not Verb.NOTICE:
+            raise
+        return Status.FAILED, str(error)
     except NotFoundError as error:
         # A notice that cannot be written rests before it is tried again.
         ended = {Verb.WITHDRAW: Status.SETTLED, Verb.NOTICE: Status.FAILED}.get(intent.verb, Status.CANCELLED)

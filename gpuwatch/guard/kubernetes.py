@@ -13,7 +13,8 @@ def cluster_unknown(case: Case) -> Finding:
 
     Nobody is idle because an API server is silent (P1). The view of the cluster must have no trouble: no silence beyond
     `kubernetes.max_silence`, no forbidden call. In a pool with `pools.<name>.kubernetes.node_owner` every running
-    machine must be a node of the configured cluster. While the cluster is not known, a machine that was started since
+    machine must be a node of the configured cluster. So must every machine if its agent sees pods on its GPUs, in any
+    pool. While the cluster is not known, a machine that was started since
     it was seen last counts as a node as well. Right before each removal, cordon and drain the API server is asked again
     about the node: no answer, no node of that name, or another one under its name is a veto. A stopped machine has no
     pods.
@@ -31,8 +32,9 @@ def node_owner(case: Case) -> Finding:
 
     Two systems that remove nodes fight: one takes the machine that the other has just kept, or launches another in its
     place. Each pool has one owner, `pools.<name>.kubernetes.node_owner`. Where it says nobody (the default),
-    cluster-autoscaler or karpenter, gpuwatch only shows what is idle. The labels of the node are looked at as well: if
-    they name Karpenter while the pool says gpuwatch, nobody knows, and the node stays.
+    cluster-autoscaler or karpenter, gpuwatch only shows what is idle. The marks of the node are looked at as well: if
+    they name Karpenter, cluster-autoscaler, Cluster API or OpenShift's Machine API while the pool says gpuwatch, nobody
+    knows, and the node stays.
 
     Set `pools.<name>.kubernetes.node_owner: gpuwatch`, and take the node group out of the other autoscaler first.
     """
@@ -46,7 +48,8 @@ def kept_node(case: Case) -> Finding:
     """Refuses to remove, cordon or drain a Kubernetes node that its own marks keep.
 
     People and other programs mark nodes that must stay: `cluster-autoscaler.kubernetes.io/scale-down-disabled`,
-    `karpenter.sh/do-not-disrupt`, `gpuwatch.io/protect`. gpuwatch honours each of them (P3, P20).
+    `karpenter.sh/do-not-disrupt`, `gpuwatch.io/protect`, `gpuwatch.io/snooze-until`. gpuwatch honours each of them
+    (P3, P20).
 
     Remove the annotation if the node may be removed.
     """
@@ -93,14 +96,18 @@ def pods_stay(case: Case) -> Finding:
     idle of the node and of each of its GPUs, for as long as the pool wants, and the pod is at least that old. Consent
     is the annotation `gpuwatch.io/interruptible: "true"` or `gpuwatch.io/idle-action` (`scale-to-zero`, `stop`,
     `delete`) on the pod, its workload or its namespace; `gpuwatch.io/snooze-until` there, or `gpuwatch snooze
-    WORKLOAD`, takes it back until then. Of all pods that a drain moves, none may be protected (`gpuwatch.io/protect`),
-    none may lose an emptyDir volume without `gpuwatch.io/delete-local-data: "true"`, and none may be bare unless
-    `pools.<name>.kubernetes.bare_pods` says `evict`. Pods of DaemonSets stay; one with GPUs counts.
+    WORKLOAD`, takes it back until then. A pod that requests no GPU, and that the agent sees on one, counts as well. A
+    pod that the agent alone sees, on a node that is not idle, keeps it. Of all pods that a drain moves, none may be
+    protected (`gpuwatch.io/protect`), none may lose a volume that goes with it without
+    `gpuwatch.io/delete-local-data: "true"`, and none may be bare unless `pools.<name>.kubernetes.bare_pods` says
+    `evict`. Bare is also a pod of a Job that fails by one more failure. Pods of DaemonSets stay; one with GPUs counts.
 
     Let the pods end, or annotate their workloads. The sentence names them.
     """
     _, wait = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
-    stays = obstacles.pods(case.machine, case.pool_rules.kubernetes, wait, case.observation.now)
+    stays = obstacles.unseen(case.machine)
+    if stays is None:
+        stays = obstacles.pods(case.machine, case.pool_rules.kubernetes, wait, case.observation.now)
     if stays is None:
         refused = None if case.machine.kubernetes is None else obstacles.refused(case.machine.kubernetes)
         return allow("No pod on it has to stay." if refused is None else f"No pod on it has to stay. {refused}")

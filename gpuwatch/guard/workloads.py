@@ -163,7 +163,7 @@ def _kept(case: WorkloadCase) -> Finding:
 
 
 def _would_lose(case: WorkloadCase) -> Finding:
-    """Refuses to end pods that nothing would make again, or that would lose an emptyDir volume."""
+    """Refuses to end pods that nothing would make again, or that would lose a volume that goes with them."""
     lost = obstacles.would_lose(case.use, case.rules)
     return allow("Nothing is lost for good.") if lost is None else refuse(lost, "The consent of its people, or pool.")
 

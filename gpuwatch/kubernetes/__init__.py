@@ -43,6 +43,7 @@ class Workloads(Protocol):
 
         Raises:
             PermitExpiredError: the permit did not hold when the call was about to leave.
+            ProtectedError: it would lose volumes that nobody gives up.
             NotFoundError: there is no such object.
             CloudUnavailableError: nobody knows whether it was accepted.
             CloudError: it was not accepted.
@@ -59,7 +60,7 @@ class Workloads(Protocol):
 
         Raises:
             PermitExpiredError: the permit did not hold before the first call; nothing was sent.
-            ProtectedError: its annotations protect it, or snooze it.
+            ProtectedError: its annotations protect or snooze it, or it would lose volumes that nobody gives up.
             NotFoundError: there is no such object.
             CloudUnavailableError: nobody knows whether it was accepted.
             CloudError: it was not accepted, or its kind cannot do that; also if somebody changed it meanwhile.

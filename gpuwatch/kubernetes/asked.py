@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from gpuwatch.clouds.errors import AuthFailedError, NotFoundError
 from gpuwatch.kubernetes.calls import NAMESPACES
 from gpuwatch.kubernetes.client import METADATA, Api
-from gpuwatch.kubernetes.facts import OwnerFacts, owner_facts
-from gpuwatch.kubernetes.objects import Described, OwnerReference
+from gpuwatch.kubernetes.facts import OwnerFacts, job_facts, owner_facts
+from gpuwatch.kubernetes.objects import Described, JobObject, OwnerReference
+from gpuwatch.kubernetes.owners import JOB
 
 
 class AskedNow:
@@ -46,12 +47,14 @@ class AskedNow:
             if path is None:
                 return f"{what} cannot be read: {reference.api_version} has no {reference.kind} with a namespace"
             base, _, plural = path.rpartition("/")
-            described = self._api.get(
-                f"{base}/namespaces/{namespace}/{plural}/{reference.name}", Described, accept=METADATA
-            )
+            its = f"{base}/namespaces/{namespace}/{plural}/{reference.name}"
+            if (reference.api_version, reference.kind) == JOB:
+                found = job_facts(self._api.get(its, JobObject))
+            else:
+                found = owner_facts(self._api.get(its, Described, accept=METADATA))
         except NotFoundError:
             return None
         except AuthFailedError as error:
             return f"{what} cannot be read: {error}"
         # Another object may have its name by now.
-        return owner_facts(described) if described.metadata.uid == reference.uid else None
+        return found if found.uid == reference.uid else None

@@ -107,7 +107,7 @@ def drain(api: Api, node: KubernetesNode, uids: frozenset[str], *, permit: Permi
             evicted.append(str(pod))
             continue
         if pod.local_data is not None and not pod.loses_local_data:
-            refused[str(pod)] = f"its emptyDir volume {pod.local_data} would be lost"
+            refused[str(pod)] = f"its volume {pod.local_data} would be lost"
             continue
         try:
             why, went = evict(api, pod, permit)

@@ -26,7 +26,7 @@ PAGE_SIZE = 500  # as client-go asks for
 _MOST_PAGES = 10_000
 _TRIES = 2  # of a read: the second with another connection, or another token
 _GOOD = range(200, 300)
-_JSON = "application/json"
+PLAIN = "application/json"
 MERGE = "application/merge-patch+json"
 # Metadata alone of any kind: a tenth of the bytes, and no secret of a specification.
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -64,7 +64,12 @@ class Api:
         """Its URL."""
         return self._wire.value.server
 
-    def get(self, path: str, kind: type[T], query: Mapping[str, str] | None = None, accept: str = _JSON) -> T:
+    @property
+    def behind_seconds(self) -> float:
+        """How far its clock was behind ours in its newest answer; negative: ahead."""
+        return self._wire.value.behind_seconds
+
+    def get(self, path: str, kind: type[T], query: Mapping[str, str] | None = None, accept: str = PLAIN) -> T:
         """One object, as the API server has it now.
 
         Raises:
@@ -76,7 +81,7 @@ class Api:
         return _decoded(f"GET {path}", body, kind)
 
     def pages(
-        self, path: str, query: Mapping[str, str] | None = None, accept: str = _JSON, size: int = PAGE_SIZE
+        self, path: str, query: Mapping[str, str] | None = None, accept: str = PLAIN, size: int = PAGE_SIZE
     ) -> Iterator[Page]:
         """Every page of a list, to the last; each page's items are still raw JSON.
 
@@ -88,6 +93,8 @@ class Api:
         asked = {**(query or {}), "limit": str(size)}
         for _ in range(_MOST_PAGES):
             page = self.get(path, Page, asked, accept)
+            if not page.whole:
+                raise CloudUnavailableError(f"GET {path}: the answer is no list", code="Nonsense")
             yield page
             if not page.metadata.next_page:
                 return
@@ -115,7 +122,7 @@ class Api:
         body: object,
         *,
         permit: Permit | None,
-        content_type: str = _JSON,
+        content_type: str = PLAIN,
         query: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
         """Send one change, once: status and body of its answer, whatever they say.
@@ -129,7 +136,7 @@ class Api:
         asked = f"{method} {path}"
         wire = self._wire.value
         shown = wire.credentials.show()
-        headers = {"Accept": _JSON, "Content-Type": content_type}
+        headers = {"Accept": PLAIN, "Content-Type": content_type}
         raw = json.dumps(body).encode()
         with sending(asked, permit):
             status, answer = wire.ask(method, _target(path, query or {}), headers, raw, shown)

@@ -5,10 +5,12 @@ they hold at that moment: 500 nodes and 5,000 pods cost a round about 0.1 s and 
 """
 
 import logging
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import timedelta
 
 import msgspec
 
@@ -38,6 +40,8 @@ _BUDGET = msgspec.json.Decoder(BudgetObject)
 _DESCRIBED = msgspec.json.Decoder(Described)
 _PLAIN = ("application/json", "application/json")
 _FIRST_LISTS_SECONDS = 30.0  # of a large cluster, page by page
+_SAME_TIME_SECONDS = 30.0  # clocks differ by less than that, and answers take their time
+_MINUTE = 60.0
 
 
 class ApiCluster:
@@ -79,6 +83,7 @@ class ApiCluster:
             accept=_PLAIN,
             silence_seconds=silence,
         )
+        self._behind = timedelta(0)  # the API server's clock behind ours
         self._starting = threading.Lock()
         self._started = False
 
@@ -202,7 +207,23 @@ class ApiCluster:
             nodes=tuple(sorted(nodes, key=lambda node: node.name)),
             pending=waiting,
             pools=self.settings.pools,
+            notes=self._notes(),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        """What people should know of the API server itself."""
+        if not self._behind:
+            return ()
+        behind = format_duration(self._behind.total_seconds())
+        return (f"The clock of the API server of cluster {self.name} is up to {behind} behind; pods count as younger.",)
+
+    def _clocks(self) -> timedelta:
+        """How far the API server's clock is behind, in whole minutes, rounded up; the same while it hardly changes."""
+        told, before = self.api.behind_seconds, self._behind.total_seconds()
+        if told > before or told < before - 2 * _MINUTE:
+            minutes = math.ceil(told / _MINUTE) if told > _SAME_TIME_SECONDS else 0
+            self._behind = timedelta(minutes=minutes)
+        return self._behind
 
     def _followed(self) -> "list[Watch[NodeFacts] | Watch[PodFacts] | Watch[OwnerFacts]]":
         """The watches that the whole depends on; a kind of owner that may not be read is not among them."""
@@ -228,6 +249,7 @@ class ApiCluster:
             system_namespaces=frozenset(self.settings.system_namespaces),
             cluster=self.name,
             budgets=self._by_namespace(),
+            behind=self._clocks(),
         )
 
     def _by_namespace(self) -> Mapping[str, Sequence[BudgetFacts]]:

@@ -1,12 +1,13 @@
 """What is kept of nodes, pods, owners and namespaces between two words of the API server. A pod is about 1 kB.
 
 A request for GPUs is counted as the scheduler does: containers and sidecars together, or one init container that asks
-for more. A claim by Dynamic Resource Allocation counts as one GPU each, whatever its device is.
+for more. A claim by Dynamic Resource Allocation counts as one GPU each, whatever its device is. A pod that requests
+nothing but a vendor's parts of GPUs (memory, cores, a board by its name) counts as one: it holds some.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from sys import intern
@@ -15,6 +16,9 @@ from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from gpuwatch.kubernetes.objects import (
     Container,
     Described,
+    JobObject,
+    JobSpec,
+    JobStatus,
     NodeObject,
     ObjectMeta,
     OwnerReference,
@@ -23,6 +27,7 @@ from gpuwatch.kubernetes.objects import (
     Volume,
 )
 from gpuwatch.model.kubernetes import (
+    ANNOTATIONS,
     CORDONED_AT,
     CORDONED_BY,
     IDLE_ACTION,
@@ -33,6 +38,7 @@ from gpuwatch.model.kubernetes import (
     OWNER,
     PROTECT,
     SNOOZE_UNTIL,
+    NodeOwner,
     Placement,
     PodPhase,
     Requirement,
@@ -43,15 +49,26 @@ from gpuwatch.model.kubernetes import (
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
 MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet makes it, and no API can end it
+# On nodes: who made their machines, and makes others in the place of those that are missing.
+MACHINE_OWNERS: Mapping[str, NodeOwner] = {
+    "cluster.x-k8s.io/machine": "Cluster API",
+    "machine.openshift.io/machine": "OpenShift's Machine API",
+}
 _KEPT = frozenset(
     {
+        *MACHINE_OWNERS,
         *(CORDONED_AT, CORDONED_BY, IDLE_ACTION, IDLE_TIMEOUT, INTERRUPTIBLE, LOSES_LOCAL_DATA, OWNER, PROTECT),
         *(MARKED_BY, SNOOZE_UNTIL),
         *(SAFE_TO_EVICT, SCALE_DOWN_DISABLED, DO_NOT_DISRUPT),
     }
 )
+_BACKOFF_LIMIT = 6  # of a Job that names none
+_AS_LABELS = frozenset({PROTECT, SNOOZE_UNTIL})
 _MIG = re.compile(r"nvidia\.com/mig-(\d)g\.")
 _SEVENTHS = 7  # compute slices of a GPU that can be divided
+# Resources that are GPUs or parts of them under names which no setting gives, such as aliyun.com/gpu-mem,
+# tencent.com/vcuda-core, gpu.intel.com/i915, and KubeVirt's nvidia.com/GA102GL_A10.
+_PARTS = ("*gpu*", "*vcuda*", "nvidia.com/[A-Z]*")
 _SUFFIXES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|)")
 _NOTHING: Mapping[str, str] = {}
@@ -100,7 +117,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class OwnerFacts:
-    """Of an object that owns pods, or of a namespace."""
+    """Of an object that owns pods, or of a namespace. `once`: it makes no other for a pod that is evicted."""
 
     namespace: str
     name: str
@@ -108,6 +125,7 @@ class OwnerFacts:
     version: int
     owner: OwnerReference | None
     annotations: Mapping[str, str]
+    once: bool = False
 
 
 def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
@@ -142,10 +160,13 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
 
 
 def _on_disk(volume: Volume) -> bool:
-    """Whether it is an emptyDir volume of a disk. One of memory (/dev/shm) is a process's memory under another name.
+    """Whether it is a volume of a disk that goes with its pod: emptyDir, or a claim that is made for the pod alone.
 
-    cluster-autoscaler judges the same (simulator/drainability/rules/localstorage).
+    An emptyDir of memory (/dev/shm) is a process's memory under another name. cluster-autoscaler judges the same
+    (simulator/drainability/rules/localstorage).
     """
+    if volume.ephemeral is not None:
+        return True
     medium = None if volume.empty_dir is None else str(volume.empty_dir.get("medium") or "")
     return medium is not None and medium != "Memory" and not medium.startswith("HugePages")
 
@@ -193,11 +214,33 @@ def owner_facts(described: Described, *, of_namespace: bool = False) -> OwnerFac
     )
 
 
+def job_facts(job: JobObject) -> OwnerFacts:
+    """Of a Job: an eviction is a failure like others, and the last one that it allows ends it for good."""
+    return replace(owner_facts(Described(job.metadata)), once=_last_chance(job.spec or JobSpec(), job.status))
+
+
+def _last_chance(spec: JobSpec, status: JobStatus | None) -> bool:
+    """https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy."""
+    for rule in (spec.pod_failure_policy.rules if spec.pod_failure_policy is not None else None) or ():
+        if any(each.type == "DisruptionTarget" and each.status == "True" for each in rule.on_pod_conditions or ()):
+            if rule.action == "Count":
+                break
+            return rule.action != "Ignore"
+        if rule.action == "FailJob" and rule.on_exit_codes is not None:
+            return True  # nobody knows with which code the pod ends
+    limit = spec.backoff_limit_per_index if spec.backoff_limit_per_index is not None else spec.backoff_limit
+    failed = (status.failed if status is not None else None) or 0
+    return failed >= (_BACKOFF_LIMIT if limit is None else limit)
+
+
 def kept(meta: ObjectMeta) -> Mapping[str, str]:
-    """The annotations that mean something here."""
-    if not meta.annotations:
+    """The annotations that mean something here, slips among them; and what protects, if it is a label by mistake."""
+    if not meta.annotations and not meta.labels:
         return _NOTHING
-    found = {intern(key): value for key, value in meta.annotations.items() if key in _KEPT}
+    found = {key: value for key, value in (meta.labels or _NOTHING).items() if key in _AS_LABELS}
+    for key, value in (meta.annotations or _NOTHING).items():
+        if key in _KEPT or (key.startswith("gpuwatch") and key not in ANNOTATIONS):
+            found[intern(key)] = value
     return found or _NOTHING
 
 
@@ -233,26 +276,41 @@ def _requested(spec: PodSpec, gpu_resources: Sequence[str]) -> float:
     sidecars = [each for each in begins if each.restart_policy == "Always"]
     together = sum(_of(each, gpu_resources) for each in [*(spec.containers or ()), *sidecars])
     largest = max((_of(each, gpu_resources) for each in begins if each.restart_policy != "Always"), default=0.0)
-    return max(together, largest) + len(spec.resource_claims or ())
+    found = max(together, largest) + len(spec.resource_claims or ())
+    return found if found or not any(map(_holds_part, [*(spec.containers or ()), *begins])) else 1.0
+
+
+def _wanted(container: Container) -> Mapping[str, str]:
+    """What a container asks for. The API server writes limits of GPUs into the requests, and refuses other ones."""
+    resources = container.resources
+    return _NOTHING if resources is None else {**(resources.limits or {}), **(resources.requests or {})}
 
 
 def _of(container: Container, gpu_resources: Sequence[str]) -> float:
-    """Of one container. The API server writes limits of such resources into the requests, and refuses other ones."""
-    resources = container.resources
-    if resources is None:
-        return 0.0
-    wanted = {**(resources.limits or {}), **(resources.requests or {})}
-    return sum(_gpus(key, value, gpu_resources) or 0.0 for key, value in wanted.items())
+    """Of one container."""
+    return sum(_gpus(key, value, gpu_resources) or 0.0 for key, value in _wanted(container).items())
+
+
+def _holds_part(container: Container) -> bool:
+    """Whether a container asks for what is a GPU, or a part of one, under a name that the settings lack."""
+    return any(
+        "/" in key and _amount(value) > 0 and any(fnmatchcase(key, each) for each in _PARTS)
+        for key, value in _wanted(container).items()
+    )
+
+
+def _amount(value: str) -> float:
+    """An amount that cannot be read holds something."""
+    found = _QUANTITY.fullmatch(value)
+    return float(found[1]) * _SUFFIXES[found[2]] if found else 1.0
 
 
 def _gpus(key: str, value: str, gpu_resources: Sequence[str]) -> float | None:
     """How many GPUs an amount of a resource is; None: it is none of GPUs."""
     if "/" not in key or not any(fnmatchcase(key, each) for each in gpu_resources):
         return None
-    found = _QUANTITY.fullmatch(value)
-    amount = float(found[1]) * _SUFFIXES[found[2]] if found else 1.0  # an amount that cannot be read holds something
     part = _MIG.match(key)
-    return amount if part is None else amount * int(part[1]) / _SEVENTHS
+    return _amount(value) if part is None else _amount(value) * int(part[1]) / _SEVENTHS
 
 
 def _unschedulable(pod: PodObject) -> str | None:

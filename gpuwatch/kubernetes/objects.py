@@ -20,6 +20,12 @@ class Page(Struct):
 
     metadata: ListMeta
     items: list[Raw] | None = None
+    kind: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is a list at all, as of some version. What a proxy makes up shows nothing, which is not nobody."""
+        return self.kind.endswith("List") and bool(self.metadata.resource_version)
 
 
 class Event(Struct):
@@ -134,6 +140,7 @@ class Volume(Struct, rename="camel"):
 
     name: str = ""
     empty_dir: dict[str, object] | None = None
+    ephemeral: dict[str, object] | None = None
 
 
 class Toleration(Struct):
@@ -210,6 +217,42 @@ class PodObject(Struct):
     metadata: ObjectMeta
     spec: PodSpec | None = None
     status: PodStatus | None = None
+
+
+class FailureRule(Struct, rename="camel"):
+    """What a Job makes of a pod that failed; the first that fits holds."""
+
+    action: str = ""
+    on_pod_conditions: list[Condition] | None = None
+    on_exit_codes: dict[str, object] | None = None
+
+
+class FailurePolicy(Struct):
+    """Of a Job."""
+
+    rules: list[FailureRule] | None = None
+
+
+class JobSpec(Struct, rename="camel"):
+    """When a Job fails for good."""
+
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: FailurePolicy | None = None
+
+
+class JobStatus(Struct):
+    """How many of its pods have failed."""
+
+    failed: int | None = None
+
+
+class JobObject(Struct):
+    """batch/v1 Job."""
+
+    metadata: ObjectMeta
+    spec: JobSpec | None = None
+    status: JobStatus | None = None
 
 
 class LabelSelector(Struct, rename="camel", frozen=True):

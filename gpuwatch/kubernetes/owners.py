@@ -1,5 +1,7 @@
 """What owns pods, of whatever kind: each kind is looked up once and then followed, its metadata alone.
 
+Of Jobs it is more, for one that has no failure left makes no other pod for an evicted one.
+
 A kind that may not be read leaves its objects unknown, and that is said on their pods; it is no trouble of the whole.
 """
 
@@ -9,18 +11,20 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuwatch.clouds.errors import AuthFailedError, CloudError, NotFoundError
-from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
-from gpuwatch.kubernetes.facts import OwnerFacts, owner_facts
-from gpuwatch.kubernetes.objects import ApiResources, Described, OwnerReference
+from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, PLAIN, Api
+from gpuwatch.kubernetes.facts import OwnerFacts, job_facts, owner_facts
+from gpuwatch.kubernetes.objects import ApiResources, Described, JobObject, OwnerReference
 from gpuwatch.kubernetes.watch import Watch
 from gpuwatch.runtime.clock import Clock
 
 _DESCRIBED = msgspec.json.Decoder(Described)
+_JOB = msgspec.json.Decoder(JobObject)
 _LEFT_ALONE = frozenset({"DaemonSet", "Node"})  # a drain leaves their pods, so that nothing is asked of them
 _MOST_KINDS = 32
 _AGAIN_SECONDS = 300.0  # until a kind that was refused is looked up again
 
 Kind = tuple[str, str]  # API version and kind
+JOB: Kind = ("batch/v1", "Job")
 
 
 class Owners:
@@ -101,8 +105,8 @@ class Owners:
                 self._api,
                 self._clock,
                 path,
-                lambda item: owner_facts(_DESCRIBED.decode(item)),
-                accept=(METADATA_LIST, METADATA),
+                _job if kind == JOB else _owner,
+                accept=(PLAIN, PLAIN) if kind == JOB else (METADATA_LIST, METADATA),
                 silence_seconds=self._silence,
             )
         watch.start()
@@ -124,3 +128,11 @@ class Owners:
                 self._paths[kind] = f"{base}/{resource.name}"
                 return self._paths[kind]
         return None
+
+
+def _owner(item: bytes) -> OwnerFacts:
+    return owner_facts(_DESCRIBED.decode(item))
+
+
+def _job(item: bytes) -> OwnerFacts:
+    return job_facts(_JOB.decode(item))

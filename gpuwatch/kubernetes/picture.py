@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from gpuwatch.kubernetes.disruptions import BudgetFacts, refusal
 from gpuwatch.kubernetes.facts import (
+    MACHINE_OWNERS,
     SAFE_TO_EVICT,
     NodeFacts,
     OwnerFacts,
@@ -37,6 +38,7 @@ from gpuwatch.model.kubernetes import (
     Pod,
     PodPhase,
     Workload,
+    slip,
 )
 
 _DEEPEST = 8  # owners above a pod: Pod, ReplicaSet, Deployment, and what made that
@@ -67,7 +69,10 @@ OwnersOf = Callable[[OwnerReference, str], OwnerFacts | str | None]
 
 @dataclass(slots=True, kw_only=True)
 class Picture:
-    """What pods are made of at one moment. `namespaces` are by name."""
+    """What pods are made of at one moment. `namespaces` are by name.
+
+    `behind` is how far the API server's clock is behind ours: a pod is not older than it would be by our own.
+    """
 
     now: datetime
     owners: OwnersOf
@@ -75,6 +80,7 @@ class Picture:
     system_namespaces: Collection[str]
     cluster: str
     budgets: Mapping[str, Sequence[BudgetFacts]] = field(default_factory=dict)  # by namespace
+    behind: timedelta = timedelta(0)
     _tops: dict[tuple[str, str], "_Top"] = field(default_factory=dict)
 
     def pod(self, pod: PodFacts) -> Pod:
@@ -97,7 +103,7 @@ class Picture:
             workload=workload,
             node=pod.node,
             gpus=pod.gpus,
-            created_at=pod.created_at,
+            created_at=None if pod.created_at is None else pod.created_at + self.behind,
             ends_at=pod.ends_at,
             daemon=pod.mirror or (pod.owner is not None and pod.owner.kind in _DAEMONS),
             system=pod.namespace in self.system_namespaces,
@@ -142,8 +148,11 @@ class Picture:
             if not isinstance(found, OwnerFacts):
                 doubt = found
                 break
+            bare = bare or (found.once and not chain)
             chain.append(found)
             reference = found.owner
+        if len(chain) == _DEEPEST and reference is not None:
+            doubt = f"more than {_DEEPEST} owners stand above it"
         namespace = self.namespaces.get(pod.namespace)
         above = [each.annotations for each in chain] + ([] if namespace is None else [namespace.annotations])
         protected = next(
@@ -207,7 +216,12 @@ class _Top:
 
 
 def protection(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:
-    """Why an object is protected, as a clause: anything but "false" protects, a time until then."""
+    """Why an object is protected, as a clause: anything but "false" protects, a time until then, and a slip for good.
+
+    Nobody knows what a key means that gpuwatch does not know: it may be a misspelt protection.
+    """
+    if (key := slip(annotations)) is not None:
+        return f"gpuwatch does not know the annotation {key} of {whose}, which may be meant to protect it"
     value = annotations.get(PROTECT)
     if value is None or value.strip().lower() == "false":
         return None
@@ -218,7 +232,10 @@ def protection(annotations: Mapping[str, str], whose: str, now: datetime) -> str
 
 
 def node_owner(node: NodeFacts) -> NodeOwner | None:
-    """The autoscaler that a node's marks name."""
+    """Who makes and removes a node, as its marks name them."""
+    for key, who in MACHINE_OWNERS.items():
+        if key in node.annotations:
+            return who
     if any(key.startswith("karpenter.sh/") and key != DO_NOT_DISRUPT for key in node.labels):
         return "karpenter"
     if any(taint.key in _AUTOSCALER_TAINTS for taint in node.taints):
@@ -232,6 +249,9 @@ def kept_by(node: NodeFacts, now: datetime) -> str | None:
         return f"its annotation {SCALE_DOWN_DISABLED} keeps it"
     if node.annotations.get(DO_NOT_DISRUPT, "false") != "false":
         return f"its annotation {DO_NOT_DISRUPT} keeps it"
+    snoozed = _snoozed([node.annotations])
+    if snoozed is not None and snoozed > now:
+        return f"its annotation {SNOOZE_UNTIL} snoozes it"
     return protection(node.annotations, f"the node {node.name}", now)
 
 

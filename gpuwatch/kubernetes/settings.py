@@ -19,7 +19,7 @@ _Text = Annotated[str, MinLen(1)]
 # Where the chart, the GPU operator and Kubernetes itself put what serves the cluster.
 SYSTEM_NAMESPACES = ("kube-system", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator", "gpuwatch")
 # Each unit of these is a GPU, or with `*` a part of one: of a MIG part its sevenths.
-GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*")
+GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "amd.com/gpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,9 +94,11 @@ class Watch(Generic[F]):
 
     def _run(self) -> None:
         version: str | None = None
-        failures = 0
+        server, failures = self._api.server, 0
         while not self._ended.is_set():
             began, failure = self._clock.monotonic(), None
+            if server != self._api.server:  # the kubeconfig names another one now, and versions are each one's own
+                server, version = self._api.server, None
             try:
                 version = self._list() if version is None else self._follow(version)
                 self._well()

@@ -4,9 +4,12 @@ A change leaves only while its permit holds (`gpuwatch.clouds.sending`). Nothing
 off, and no redirect is followed.
 """
 
+import contextlib
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -98,6 +101,8 @@ class Wire:
 
         """
         self.server = login.server
+        self.behind_seconds = 0.0  # how far the API server's clock was behind ours in its newest answer
+        self._clock = clock
         self.credentials = Credentials(login, clock, timeout_seconds)
         self._login = login
         self._seconds = timeout_seconds
@@ -120,6 +125,7 @@ class Wire:
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _silence(error) from None
+        self._compare(answer)
         return answer.status, answer.data
 
     def stream(self, path: str, headers: Mapping[str, str], shown: Shown, silence_seconds: float) -> Stream:
@@ -135,7 +141,14 @@ class Wire:
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _silence(error) from None
+        self._compare(answer)
         return Stream(answer)
+
+    def _compare(self, answer: urllib3.BaseHTTPResponse) -> None:
+        """Its clock and ours; an answer without a date says nothing."""
+        with contextlib.suppress(ValueError):
+            date = parsedate_to_datetime(answer.headers.get("Date", ""))
+            self.behind_seconds = (self._clock.now() - date.astimezone(UTC)).total_seconds()
 
     def _of(self, shown: Shown) -> urllib3.PoolManager:
         """The connections that show this certificate: a program may make one."""

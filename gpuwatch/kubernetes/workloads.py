@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gpuwatch.clouds.errors import CloudError, NotFoundError, PermitExpiredError, ProtectedError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes.changes import evict
 from gpuwatch.kubernetes.client import MERGE, Api
 from gpuwatch.kubernetes.errors import CONFLICT, refusal, status_of
-from gpuwatch.kubernetes.facts import time_of
+from gpuwatch.kubernetes.facts import kept, time_of
 from gpuwatch.kubernetes.objects import ObjectMeta
 from gpuwatch.kubernetes.picture import protection
 from gpuwatch.model.kubernetes import (
@@ -51,12 +51,19 @@ _NOTE_BYTES = (
 )
 
 
+class _Retention(Struct, rename="camel"):
+    """What becomes of a StatefulSet's volumes: Retain, or Delete with the pod."""
+
+    when_scaled: str = "Retain"
+
+
 class _Spec(Struct, rename="camel"):
-    """What of a workload says how many pods it wants."""
+    """What of a workload says how many pods it wants, and what goes with them."""
 
     replicas: int | None = None
     suspend: bool | None = None
     parallelism: int | None = None
+    retention: _Retention | None = field(name="persistentVolumeClaimRetentionPolicy", default=None)
 
 
 class _Object(Struct):
@@ -92,6 +99,8 @@ class ApiWorkloads:
     def announce(self, target: Target, key: str, stop_at: datetime | None, note: str, *, permit: Permit) -> None:
         """The annotation, then the Event; either may be there already."""
         read = self._read(target)
+        if stop_at is not None:
+            self._keeps_volumes(target, read)
         told = None if stop_at is None else _text(stop_at)
         if (read.metadata.annotations or {}).get(STOP_AT) != told:
             self._patch(target, read, {}, {STOP_AT: told}, permit)
@@ -101,7 +110,7 @@ class ApiWorkloads:
         """One patch, or an eviction of each pod."""
         read = self._read(target)
         annotations = read.metadata.annotations or {}
-        if (why := _kept(annotations, str(target), self.now())) is not None:
+        if (why := _kept(kept(read.metadata), str(target), self.now())) is not None:
             raise ProtectedError(f"{target} is kept: {why}", code="Kept")
         if how == "delete" and target.kind in {"Job", "Pod"}:
             return self._delete(target, frozenset(pods), permit)
@@ -110,6 +119,7 @@ class ApiWorkloads:
             return Drain()
         marks: dict[str, str | None] = {RELEASED_BY: key, STOP_AT: None}
         if how == "scale-to-zero" and target.kind in _SCALED:
+            self._keeps_volumes(target, read)
             self._patch(target, read, {"replicas": 0}, {**marks, REPLICAS_BEFORE: str(wants)}, permit)
         elif how == "stop" and target.kind == "Notebook":
             self._patch(target, read, {}, {**marks, KUBEFLOW_STOPPED: _text(self.now())}, permit)
@@ -127,6 +137,21 @@ class ApiWorkloads:
         except (CloudError, PermitExpiredError) as error:
             log.warning("%s has no event about its end: %s", target, error)
 
+    def _keeps_volumes(self, target: Target, read: _Object) -> None:
+        """Volumes that go with the pods go with consent only.
+
+        Raises:
+            ProtectedError: nobody has given them up.
+
+        """
+        retention = None if read.spec is None else read.spec.retention
+        if target.kind != "StatefulSet" or retention is None or retention.when_scaled != "Delete":
+            return
+        its = [pod for pod in self.pods_in(target.namespace) if pod.workload.uid == target.uid]
+        if not its or not all(pod.loses_local_data for pod in its):
+            why = "its persistentVolumeClaimRetentionPolicy would delete its volumes (whenScaled: Delete)"
+            raise ProtectedError(f"{target} is kept: {why}", code="Kept")
+
     def _delete(self, target: Target, uids: frozenset[str], permit: Permit) -> Drain:
         """Each pod by the eviction API, so that budgets hold and no right to delete is needed."""
         there = [pod for pod in self.pods_in(target.namespace) if pod.workload.uid == target.uid]
@@ -135,7 +160,7 @@ class ApiWorkloads:
         gone = 0
         for pod in (pod for pod in there if pod.uid in uids):
             if pod.local_data is not None and not pod.loses_local_data:
-                refused[str(pod)] = f"its emptyDir volume {pod.local_data} would be lost"
+                refused[str(pod)] = f"its volume {pod.local_data} would be lost"
                 continue
             try:
                 why, went = evict(self.api, pod, permit)

@@ -26,7 +26,7 @@ IDLE_ACTION = f"{PREFIX}idle-action"
 PROTECT = f"{PREFIX}protect"
 # On a namespace, a workload or a pod: "true" lets its pods be moved by a drain although nobody has proven them idle.
 INTERRUPTIBLE = f"{PREFIX}interruptible"
-# Likewise: "true" lets a drain throw away what its pods keep in emptyDir volumes.
+# Likewise: "true" lets a drain throw away what its pods keep in volumes that go with them.
 LOSES_LOCAL_DATA = f"{PREFIX}delete-local-data"
 OWNER = f"{PREFIX}owner"
 # On a namespace, a workload or a pod: a time until which its pods are left alone; the latest one counts.
@@ -38,10 +38,23 @@ STOP_AT = f"{PREFIX}stop-at"
 # On a workload: the key of the intent that ended its pods, and how many it wanted before.
 RELEASED_BY = f"{PREFIX}released-by"
 REPLICAS_BEFORE = f"{PREFIX}replicas-before"
+# All of these that are annotations. Any other key that begins with `gpuwatch` is a slip of somebody's.
+ANNOTATIONS = frozenset(
+    {
+        *(CORDONED_BY, CORDONED_AT, MARKED_BY, STOP_AT, RELEASED_BY, REPLICAS_BEFORE),
+        *(IDLE_ACTION, IDLE_TIMEOUT, INTERRUPTIBLE, LOSES_LOCAL_DATA, OWNER, PROTECT, SNOOZE_UNTIL),
+    }
+)
 # On a Notebook: kubeflow's own mark; its controller ends the notebook's pod while the annotation is there.
 KUBEFLOW_STOPPED = "kubeflow-resource-stopped"
 
-NodeOwner = Literal["gpuwatch", "cluster-autoscaler", "karpenter"]
+
+def slip(annotations: Iterable[str]) -> str | None:
+    """The first key that nobody reads, and that somebody meant for gpuwatch: `gpuwatch.io/protekt`."""
+    return next((key for key in sorted(annotations) if key.startswith("gpuwatch") and key not in ANNOTATIONS), None)
+
+
+NodeOwner = Literal["gpuwatch", "cluster-autoscaler", "karpenter", "Cluster API", "OpenShift's Machine API"]
 _WORKLOAD = "kube:"
 # The values of IDLE_ACTION that end an idle pod. Any other says nothing that a drain may rest on.
 ENDING_ACTIONS = frozenset({"scale-to-zero", "stop", "delete"})
@@ -128,7 +141,7 @@ class Pod:
     `node` is the name of its node, None while it is pending. `gpus` is what it requests of nvidia.com/gpu, of MIG parts
     and of DRA claims for GPUs. `daemon` is whether a drain leaves it (DaemonSet and mirror pods), `system` whether it
     serves the cluster (kube-system, the GPU operator, gpuwatch) and never counts as use. `bare`: nothing would
-    make it again. `local_data` names an emptyDir volume that would be lost. `placement` is known of pending pods that
+    make it again. `local_data` names a volume that would be lost with it. `placement` is known of pending pods that
     request GPUs.
     """
 

@@ -106,7 +106,7 @@ def _facts(line: WorkloadLine, message: "Message") -> Iterator[tuple[str, str]]:
             yield "Pods", f"{', '.join(line.on)}{more}"
         yield "Evidence", f"`gpuwatch explain {shlex.quote(line.node_id)}`"
         if line.local_data:
-            yield "Local data", f"what is in emptyDir volumes will be lost: {', '.join(line.local_data)}"
+            yield "Local data", f"what is in volumes that go with their pods will be lost: {', '.join(line.local_data)}"
     if line.keep is not None:
         yield "Keep it", f"`{line.keep}`"
     if line.how is not None:

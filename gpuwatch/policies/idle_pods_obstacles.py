@@ -114,8 +114,9 @@ def not_ours(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
 
 
 def would_lose(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
-    """What would be lost for good: pods that nothing makes again, and what pods keep in emptyDir volumes."""
-    bare = use.workload.kind == "Pod" or any(pod.bare for pod in use.all_pods)
+    """What would be lost for good: pods that nothing makes again, and volumes that go with their pods."""
+    stopped = use.workload.kind == "Job" and use.workload.idle_action == "stop"  # no failure: it is resumed
+    bare = use.workload.kind == "Pod" or (not stopped and any(pod.bare for pod in use.all_pods))
     if bare and any(rules[pool].bare_pods == "keep" for pool in use.pools):
         return "Nothing would make its pods again."
     losing = tuple(pod for pod in use.all_pods if pod.local_data is not None and not pod.loses_local_data)

@@ -52,8 +52,6 @@ _GONE = frozenset({NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINAT
 
 def stepped(steps: list[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
     """The steps; where a node is one of a cluster, what comes before its step, or what undoes what came before."""
-    if observation.fleet.cluster is None and rules.kubernetes.node_owner == "nobody":
-        return tuple(steps)
     found = [
         evacuated(step, observation, rules.kubernetes)
         or _with_own(_stepped(step, observation, rules), observation, rules)

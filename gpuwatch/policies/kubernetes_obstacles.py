@@ -36,6 +36,9 @@ def unknown(node: Node, fleet: Fleet, rules: KubernetesRules) -> str | None:
     cluster, is_node = fleet.cluster, node.kubernetes is not None
     if node.state is NodeState.STOPPED:
         return None
+    if not is_node and (named := _by_agent(node)):
+        listed = "no cluster is in the settings" if cluster is None else f"the cluster {cluster.name} has no such node"
+        return f"Its agent sees pods on its GPUs ({_some(list(named.values()))}), and {listed}."
     if cluster is None:
         told = is_node or rules.node_owner != "nobody"
         return "Its pool has Kubernetes nodes, and no cluster is in the settings." if told else None
@@ -68,7 +71,7 @@ def owner(node: Node, rules: KubernetesRules) -> str | None:
             f"It is a node of the Kubernetes cluster {known.cluster}, and {rules.node_owner} removes its pool's nodes."
         )
     if known.owner not in {None, "gpuwatch"}:
-        return f"Its labels say that {known.owner} removes it, and its pool says gpuwatch."
+        return f"Its marks say that {known.owner} removes it, and its pool says gpuwatch."
     return None
 
 
@@ -98,6 +101,41 @@ def foreign_cordon(node: Node, ledger: LedgerView) -> str | None:
             f"Its cordon bears the decision {known.cordoned_by}, which this ledger lacks: another controller made it."
         )
     return "Somebody else has cordoned it." if known.unschedulable else None
+
+
+def _by_agent(node: Node) -> dict[str, str]:
+    """The pods that its agent sees with GPUs of it, requested or not: their names by uid, or by name without one."""
+    verdict = node.verdict
+    if verdict is None:
+        return {}
+    found = {each.uid: each.name or f"of uid {each.uid}" for each in verdict.pods}
+    return found | {name: name for gpu in verdict.gpus for name in gpu.pods if name not in found.values()}
+
+
+def holds_gpus(pod: Pod, node: Node) -> bool:
+    """Whether a pod has GPUs: it requests some, or the node's agent sees it on them (privileged, or by a hostPath).
+
+    Of pods that stay to the end, such as those that watch the GPUs, requests alone count.
+    """
+    if pod.gpus > 0:
+        return not (pod.system and pod.daemon)
+    named = () if pod.daemon else _by_agent(node)
+    return pod.uid in named or str(pod) in named
+
+
+def unseen(node: Node) -> str | None:
+    """Which pods its agent sees on GPUs that are in use, or full, and the API server shows no more, as a sentence.
+
+    A pod that was deleted by force is gone there, and its processes go on. On an idle node none is left.
+    """
+    known, verdict = node.kubernetes, node.verdict
+    if known is None or verdict is None or node.state is NodeState.STOPPED:
+        return None
+    if {node.activity.state, *(gpu.activity.state for gpu in verdict.gpus)} == {State.IDLE}:
+        return None
+    there = {pod.uid for pod in known.pods} | {str(pod) for pod in known.pods}
+    named = [name for key, name in _by_agent(node).items() if key not in there]
+    return f"Its agent sees pods on its GPUs that the API server does not show: {_some(named)}." if named else None
 
 
 def pods(
@@ -130,7 +168,7 @@ def _against(
         return
     if pod.protected is not None:
         yield f"is protected ({pod.protected})|are protected ({pod.protected})"
-    if pod.gpus > 0 and not pod.system:
+    if holds_gpus(pod, node):
         if busy_too and not pod.interruptible:
             yield (
                 "holds GPUs, and nobody has said that it may be interrupted|"

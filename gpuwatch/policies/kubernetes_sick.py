@@ -167,8 +167,8 @@ def evacuable(
             free.append(pod)
         else:
             kept.append((pod, why))
-    if any(pod.gpus > 0 for pod, _ in kept):
-        free = [pod for pod in free if pod.gpus > 0]
+    if any(obstacles.holds_gpus(pod, node) for pod, _ in kept):
+        free = [pod for pod in free if obstacles.holds_gpus(pod, node)]
     whole = (
         None
         if not kept

@@ -84,6 +84,8 @@ def obstacle(
         return "foreign_cordon", theirs, "That person, or that controller, uncordons it."
     if (kept := obstacles.marks(node)) is not None:
         return "kept_node", kept, "Without that mark."
+    if (lost := obstacles.unseen(node)) is not None:
+        return "pods", lost, "Once their processes are gone."
     _, wait = idle.chosen(node, observation, idle_rules)
     if (stays := obstacles.pods(node, rules, wait, observation.now)) is not None:
         return "pods", stays, "Once they are gone, or their people consent (docs/kubernetes.md)."

@@ -145,6 +145,22 @@ def test_a_protected_workload_is_refused(world: WorkloadWorld) -> None:
     assert now(world, target).wants == 1
 
 
+def test_volumes_that_would_go_with_the_pods_keep_their_stateful_set(world: WorkloadWorld) -> None:
+    """`whenScaled: Delete`: neither notice nor end without consent; a notice that stands can be withdrawn."""
+    target = world.make("StatefulSet")
+    world.volumes_go(target)
+    with pytest.raises(ProtectedError, match="volumes"):
+        world.workloads.announce(target, "k", STOP_AT, "Note.", permit=permit(world))
+    with pytest.raises(ProtectedError, match="volumes"):
+        release(world, target, "scale-to-zero")
+    world.workloads.announce(target, "k2", None, "Kept.", permit=permit(world))
+    assert now(world, target).wants == 1
+
+    world.give_up(target)
+    release(world, target, "scale-to-zero")
+    assert now(world, target).wants == 0
+
+
 def test_another_object_under_the_same_name_is_never_changed(world: WorkloadWorld) -> None:
     """It was made again since."""
     target = world.make("Deployment")

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, ThrottledError
 from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import NodeReport, NodeState
+from gpuwatch.model.fleet import NodeReport, NodeState, PodVerdict
 from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
 from tests.support.builders.clusters import (
@@ -40,6 +40,9 @@ KINDS: dict[str, dict[str, object]] = {
     "let go": {"gpus": 1.0, "interruptible": True},
     "somebody's": {"gpus": 1.0},
     "starting": {"gpus": 1.0, "interruptible": True, "phase": PodPhase.PENDING},
+    "the system's": {"gpus": 1.0, "system": True},
+    "privileged": {},
+    "privileged, let go": {"interruptible": True},
     "protected": {"protected": "an annotation"},
     "bare": {"bare": True},
     "with data": {"local_data": "scratch"},
@@ -63,6 +66,7 @@ class ClusterLife(RuleBasedStateMachine):
         self.number = 0
         self.deaf: set[str] = set()
         self.persons: set[str] = set()  # the nodes that a person has cordoned
+        self.unasked: set[str] = set()  # the pods that are on a GPU without a request
         self.error: tuple[str, CloudError | None, bool] = ("", None, False)
         self.fleet.answer = lambda node: NodeReport(failure="silence") if node.id in self.deaf else self._true(node.id)
         self.cluster.fault = lambda call, _: self._struck(call, late=False)
@@ -79,7 +83,9 @@ class ClusterLife(RuleBasedStateMachine):
     def _true(self, node_id: str) -> NodeReport:
         signal = self.fleet.nodes_[node_id].signal
         assert signal.verdict is not None
-        return NodeReport(verdict=replace(signal.verdict, at=self.desk.clock.now(), age_seconds=0.5))
+        on_gpus = (pod for pod in self.cluster.nodes[node_of(node_id)].pods if pod.uid in self.unasked)
+        pods = tuple(PodVerdict(uid=pod.uid, name=str(pod), activity=signal.verdict.activity) for pod in on_gpus)
+        return NodeReport(verdict=replace(signal.verdict, at=self.desk.clock.now(), age_seconds=0.5, pods=pods))
 
     def _struck(self, call: str, *, late: bool) -> CloudError | None:
         where, error, is_late = self.error
@@ -114,10 +120,11 @@ class ClusterLife(RuleBasedStateMachine):
     def drained(self, node: KubernetesNode) -> None:
         """No pod with GPUs that is not proven idle and let go; nothing protected, bare or with data."""
         held = self.fleet.nodes_[node.name.replace("node-", "i-")].activity.held_seconds
-        for pod in (pod for pod in node.pods if pod.ends_at is None and not pod.system):
-            kinds = [pod.gpus > 0 and not pod.consents, pod.protected is not None, pod.bare, bool(pod.local_data)]
+        for pod in (pod for pod in node.pods if pod.ends_at is None and not pod.daemon):
+            holds = pod.gpus > 0 or pod.uid in self.unasked
+            kinds = [holds and not pod.consents, pod.protected is not None, pod.bare, bool(pod.local_data)]
             assert not any(kinds), f"drained with {pod}"
-            if pod.gpus > 0:
+            if holds:
                 assert held >= WAIT, f"drained with {pod}, idle for {held} s"
                 assert pod.phase is PodPhase.RUNNING, f"drained with {pod}, which had not begun"
                 age = (self.desk.clock.now() - pod.created_at).total_seconds() if pod.created_at else 0.0
@@ -144,6 +151,8 @@ class ClusterLife(RuleBasedStateMachine):
         """Bound now where the node takes pods, or right before a cordon."""
         self.number += 1
         pod = a_pod(f"p-{self.number}", created_at=self.desk.clock.now(), **KINDS[kind])
+        if kind.startswith("privileged"):
+            self.unasked.add(pod.uid)
         if late:
             self.arriving[node_of(node_id)] = pod
         elif not self.cluster.nodes[node_of(node_id)].unschedulable:

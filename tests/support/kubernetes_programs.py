@@ -2,8 +2,9 @@
 
 No Debian package has them at these versions, but every Go toolchain can make them; what it downloads is checked against
 Go's database of checksums. Some eight minutes of one processor, once; the programs are kept outside the repository.
-Without arguments it builds what tests start; `helm` and `kubeconform` are for who changes the chart. It uses the
-standard library alone, for it runs before anything is installed.
+Without arguments it builds what every run of the tests starts; `helm` and `kubeconform` are for who changes the chart,
+`kube-controller-manager`, `kube-scheduler` and `kwok` for who changes what happens to pods. It uses the standard
+library alone, for it runs before anything is installed.
 """
 
 import fcntl
@@ -40,6 +41,11 @@ class Program:
 PROGRAMS = {
     "etcd": Program("go.etcd.io/etcd/server/v3", "v3.6.8", "go.etcd.io/etcd/server/v3"),
     "kube-apiserver": Program("k8s.io/kubernetes", "v1.36.3", "k8s.io/kubernetes/cmd/kube-apiserver", staged=True),
+    "kube-controller-manager": Program(
+        "k8s.io/kubernetes", "v1.36.3", "k8s.io/kubernetes/cmd/kube-controller-manager", staged=True
+    ),
+    "kube-scheduler": Program("k8s.io/kubernetes", "v1.36.3", "k8s.io/kubernetes/cmd/kube-scheduler", staged=True),
+    "kwok": Program("sigs.k8s.io/kwok", "v0.8.0", "sigs.k8s.io/kwok/cmd/kwok"),
     "kubeconform": Program("github.com/yannh/kubeconform", "v0.8.0", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "helm": Program("helm.sh/helm/v3", "v3.22.0", "helm.sh/helm/v3/cmd/helm"),
 }

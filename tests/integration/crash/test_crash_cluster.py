@@ -99,13 +99,16 @@ def _cut_after_cordon(where: str) -> None:
         raise PowerCut(where)
 
 
-def test_another_machine_under_the_same_name_is_not_touched() -> None:
-    """The node object is made again between look and cordon: it is vetoed, and the next round sees another node."""
+@pytest.mark.parametrize("changed", ["uid", "provider_id"])
+def test_another_machine_under_the_same_name_is_not_touched(changed: str) -> None:
+    """The node object is made again between look and cordon, or names another machine: it is vetoed, each time."""
     desk = a_cluster_desk()
 
     def made_again(call: str, name: str) -> None:
         if call == "node" and name == "node-1" and not desk.cluster.calls:
-            desk.cluster.put(replace(desk.cluster.nodes[name], uid=f"{desk.cluster.nodes[name].uid}+"))
+            known = desk.cluster.nodes[name]
+            other = {"uid": f"{known.uid}+", "provider_id": f"{known.provider_id}23"}
+            desk.cluster.put(replace(known, **{changed: other[changed]}))  # type: ignore[arg-type]  # a text each
 
     desk.cluster.befalls = made_again
     for _ in range(14):

@@ -170,7 +170,7 @@ def test_a_drain_asks_each_pod_and_says_what_stays(plane: ControlPlane, cluster:
     done = cluster.drain("gpu-1", (*named, "a-uid-that-is-gone"), _KEY, permit=permit())
 
     assert set(done.evicted) == {f"{team}/free", f"{team}/lost"}
-    assert done.refused[f"{team}/data"] == "its emptyDir volume scratch would be lost"
+    assert done.refused[f"{team}/data"] == "its volume scratch would be lost"
     assert "disruption budget" in done.refused[f"{team}/held"]
     assert "keeps" in done.refused[f"{team}/held"]
     assert done.refused.keys() == {f"{team}/data", f"{team}/held"}

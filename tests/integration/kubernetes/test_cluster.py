@@ -11,7 +11,7 @@ from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.kubernetes.calls import RIGHTS
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.kubernetes import IDLE_ACTION, OWNER, PROTECT, ClusterView, KubernetesNode, Pod
-from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.kubernetes import (
     budget_object,
     custom_kind,
@@ -96,6 +96,27 @@ def test_the_first_view_is_whole(plane: ControlPlane, connect: Connect) -> None:
     assert [(str(pod), pod.system) for pod in gpu.pods] == [("kube-system/dns", True), (f"{team}/train", False)]
     assert node_of(view, "cpu-1").gpus is None
     assert [pod.name for pod in view.pending] == ["waits"]
+
+
+def test_a_pod_is_no_older_than_by_the_controllers_own_clock(plane: ControlPlane) -> None:
+    """The API server's clock is ten minutes behind ours, in the view as at the last question; that is said."""
+    team = plane.namespace()
+    plane.admin.create(node_object("gpu-1"), pod_object(team, "train", node="gpu-1", gpus=1))
+    clock = ManualClock(wall=SystemClock().now() + timedelta(minutes=10))
+    settings = KubernetesSettings(name="k", kubeconfig=str(plane.kubeconfig()))
+    cluster = settings.connect(clock)
+    try:
+        view = cluster.view()
+        (pod,) = view.nodes[0].pods
+        asked = cluster.node("gpu-1")
+    finally:
+        cluster.close()
+
+    assert pod.created_at is not None
+    assert pod.created_at > clock.now() - timedelta(minutes=2)
+    assert asked is not None
+    assert asked.pods == (pod,)
+    assert any("behind" in note for note in view.notes)
 
 
 def test_one_node_asked_now_is_as_the_watch_shows_it(plane: ControlPlane, connect: Connect) -> None:

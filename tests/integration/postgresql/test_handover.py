@@ -12,8 +12,9 @@ from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeState
+from tests.support.builders.clusters import ENDING, a_cluster_desk, a_gpu_pod, a_pod
 from tests.support.builders.fleet import Desk, a_node
-from tests.support.crash_points import Fate, Mortal, PowerCut
+from tests.support.crash_points import Fate, Mortal, PowerCut, a_mortal
 from tests.support.real.postgresql import postgresql
 
 pytestmark = pytest.mark.component("pg_ctl")
@@ -116,3 +117,66 @@ def test_the_next_leader_finishes_what_the_last_one_began(ledgers: tuple[Ledger,
     assert second.audit().broken is None, where
     assert second.view(desk.clock.now()).open_intents == (), f"{where}: an intent was left open"
     assert sum(entry.outcomes[-1].status is Status.SETTLED for entry in stops) == 1, where
+
+
+@pytest.mark.parametrize("fatal", range(3, 190, 17))
+def test_the_next_leader_goes_on_with_the_cordon_of_the_last_one(ledgers: tuple[Ledger, Ledger], fatal: int) -> None:
+    """Cut anywhere between cordon, eviction and end: the node is drained and ended once, under one cordon."""
+    desk = a_cluster_desk(ENDING, a_pod(), a_gpu_pod())
+    first, second = ledgers
+    fate = Fate(fatal)
+    dying = a_mortal(desk, fate)
+    dying = replace(dying, ledger=Mortal(first, fate.die))  # type: ignore[arg-type]  # it has the inner object's methods
+    alive = True
+    for _ in range(30):
+        if alive:
+            try:
+                one_round(dying)
+            except PowerCut:
+                alive = False
+                first.close()
+        one_round(parts_on(desk, second))
+        desk.rest(60.0)
+
+    where = f"cut {fatal} ({fate.passed[-1]})"
+    keys = {key for call, _, key in desk.cluster.calls if call == "cordon"}
+    assert desk.fleet.stopped_while == [State.IDLE], f"{where}: ended while {desk.fleet.stopped_while}"
+    assert desk.fleet.nodes_["i-1"].state is NodeState.TERMINATED, where
+    assert [pod.name for pod in desk.cluster.nodes["node-1"].to_drain] == [], where
+    assert len(keys) == 1, f"{where}: cordoned {len(keys)} times"
+    assert second.identity.foreign(keys) == (), f"{where}: a cordon without a record"
+    assert second.view(desk.clock.now()).open_intents == (), f"{where}: an intent was left open"
+
+
+@pytest.mark.parametrize("call", ["cordon", "drain"])
+def test_a_leader_that_was_suspended_before_a_change_of_a_node_makes_none(
+    ledgers: tuple[Ledger, Ledger], call: str
+) -> None:
+    """Away for 90 s between its last question and its call: the other leads and sees work (P15)."""
+    desk = a_cluster_desk(ENDING, a_pod(), a_gpu_pod())
+    first, second = ledgers
+    suspended: list[str] = []
+    session: int = first.store._session  # type: ignore[attr-defined]  # PostgreSQL's
+
+    def befalls(asked: str, name: str) -> None:
+        if asked == call and name == "node-1" and not suspended:
+            suspended.append(asked)
+            desk.clock.suspend(90.0)
+            desk.fleet.show("i-1", State.BUSY)
+            postgresql().execute("postgres", f"SELECT pg_terminate_backend({session})")  # as after `leader_timeout`
+            assert one_round(parts_on(desk, second)) is not None
+
+    desk.cluster.befalls = befalls
+    for _ in range(25):
+        if not suspended:
+            one_round(parts_on(desk, first))
+        else:
+            one_round(parts_on(desk, second))
+        desk.rest(60.0)
+
+    assert suspended == [call]
+    assert (first.leading(), second.leading()) == (False, True)
+    assert [each for each in desk.calls(call) if call == "cordon"] == []
+    assert desk.cluster.evicted == []
+    assert not desk.cluster.nodes["node-1"].unschedulable
+    assert desk.fleet.stopped_while == []

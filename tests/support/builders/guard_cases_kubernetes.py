@@ -8,7 +8,7 @@ from gpuwatch.guard import Case, Limits
 from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import NodeReport, NodeState
+from gpuwatch.model.fleet import NodeReport, NodeState, PodVerdict
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
 from gpuwatch.model.orders import Pause
@@ -80,6 +80,19 @@ def _without_cluster(case: Case) -> Case:
 
 def _persons(case: Case) -> Case:
     return with_node(uncordoning(case), kubernetes=a_kubernetes_node(unschedulable=True))
+
+
+def _seen_by_agent(case: Case, known: KubernetesNode | None, state: State = State.IDLE) -> Case:
+    """The case whose agent sees a pod on its GPUs, which that node object has or not."""
+    verdict = a_verdict(state=state, held=7200.0)
+    pod = a_pod(system=True)
+    told = PodVerdict(uid=pod.uid, name=str(pod), activity=verdict.activity)
+    return with_node(on_cluster(case, known), signal=NodeReport(verdict=replace(verdict, pods=(told,))))
+
+
+def _nobodys(case: Case) -> Case:
+    """The case of a machine in a pool that names no owner of nodes, without a mark of any cluster."""
+    return with_node(with_owner(_seen_by_agent(case, None), "nobody"), managed_by=None)
 
 
 def _for_termination(case: Case) -> Case:
@@ -176,9 +189,17 @@ SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("silent, cordoning", "cluster_unknown", _silent, "silent"),
     ("no node", "cluster_unknown", lambda c: on_cluster(c, None), "not among the nodes"),
     ("no cluster", "cluster_unknown", _without_cluster, "no cluster"),
+    ("pods on the GPUs of no node", "cluster_unknown", _nobodys, "team-a/web-1"),
+    ("a pod that is gone", "pods_stay", lambda c: _seen_by_agent(c, _CORDONED, State.PARKED), "does not show"),
+    (
+        "a GPU pod without a request",
+        "pods_stay",
+        lambda c: _seen_by_agent(c, replace(_CORDONED, pods=(a_pod(system=True),))),
+        "nobody has said",
+    ),
     ("nobody's nodes", "node_owner", lambda c: with_owner(on_cluster(c), "nobody"), "does not say who"),
     ("Karpenter's pool", "node_owner", lambda c: with_owner(on_cluster(c), "karpenter"), "karpenter"),
-    ("Karpenter's label", "node_owner", lambda c: on_cluster(c, replace(_CORDONED, owner="karpenter")), "labels"),
+    ("Karpenter's label", "node_owner", lambda c: on_cluster(c, replace(_CORDONED, owner="karpenter")), "marks"),
     ("kept by a mark", "kept_node", lambda c: on_cluster(c, replace(_CORDONED, keep="do-not-disrupt")), "do-not"),
     (
         "a person's cordon",
@@ -248,6 +269,7 @@ SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
 ]
 FAIR_KUBERNETES: list[tuple[str, Callable[[Case], Case]]] = [
     ("remove a drained node", on_cluster),
+    ("remove a node that its agent sees a former pod on", lambda c: _seen_by_agent(c, _CORDONED)),
     ("cordon", cordoning),
     ("cordon with idle pods that consent", lambda c: cordoning(c, Verb.CORDON, a_gpu_pod(), a_pod())),
     ("drain", lambda c: cordoning(c, Verb.DRAIN, a_gpu_pod(), a_pod())),

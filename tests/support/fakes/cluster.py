@@ -129,7 +129,7 @@ class FakeCluster:
         evicted, refused = [], {}
         for pod in (pod for pod in node.to_drain if pod.uid in pods):
             if pod.local_data is not None and not pod.loses_local_data:
-                refused[str(pod)] = f"its emptyDir volume {pod.local_data} would be lost"
+                refused[str(pod)] = f"its volume {pod.local_data} would be lost"
             elif pod.name in self.budgets:
                 refused[str(pod)] = _BUDGET
             else:

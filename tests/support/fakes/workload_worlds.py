@@ -39,6 +39,12 @@ class WorkloadWorld(Protocol):
     def protect(self, target: Target) -> None:
         """Its people write `gpuwatch.io/protect`."""
 
+    def volumes_go(self, target: Target) -> None:
+        """Its volumes are deleted when it is scaled down."""
+
+    def give_up(self, target: Target) -> None:
+        """Its people write `gpuwatch.io/delete-local-data`."""
+
     def budget(self, pod: str) -> None:
         """A PodDisruptionBudget keeps that pod."""
 
@@ -90,6 +96,15 @@ class FakeWorkloadWorld:
     def protect(self, target: Target) -> None:
         """As the client words it."""
         self.workloads.kept[target.uid] = f"the annotation {PROTECT} of {target} protects it"
+
+    def volumes_go(self, target: Target) -> None:
+        """By its uid."""
+        self.workloads.volumes.add(target.uid)
+
+    def give_up(self, target: Target) -> None:
+        """On each of its pods."""
+        now = self.workloads.shown[target.uid]
+        self.workloads.put(replace(now, pods=tuple(replace(pod, loses_local_data=True) for pod in now.pods)))
 
     def budget(self, pod: str) -> None:
         """By its name."""

@@ -26,9 +26,10 @@ _KNOWN = frozenset().union(*_CAN.values())
 class FakeWorkloads:
     """`fault(call, workload)` may raise before a call has its effect, `lose(call, workload)` after it.
 
-    `kept` are the annotations of workloads that protect them, by uid, `budgets` the names of pods that a
-    PodDisruptionBudget keeps, `before` what each wanted before its end, `events` (workload, key, note), `calls` all
-    changes. Of a simulated cluster: `pods_of` gives a uid's pods, `ends` is told which pods end.
+    `kept` are the annotations of workloads that protect them, by uid, `volumes` the uids of StatefulSets whose volumes
+    go with their pods, `budgets` the names of pods that a PodDisruptionBudget keeps, `before` what each wanted before
+    its end, `events` (workload, key, note), `calls` all changes. Of a simulated cluster: `pods_of` gives a uid's pods,
+    `ends` is told which pods end.
     """
 
     clock: ManualClock
@@ -37,6 +38,7 @@ class FakeWorkloads:
     shown: dict[str, WorkloadNow] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
     before: dict[str, str] = field(default_factory=dict)
+    volumes: set[str] = field(default_factory=set)
     budgets: set[str] = field(default_factory=set)
     events: list[tuple[str, str, str]] = field(default_factory=list)
     calls: list[tuple[str, str, str]] = field(default_factory=list)
@@ -57,6 +59,8 @@ class FakeWorkloads:
         """Once for each key."""
         self._ask("announce", target)
         now = self._there(target)
+        if stop_at is not None:
+            self._keeps_volumes(now)
         permit.check()
         if now.stop_at != stop_at:
             self._did("announce", now, key)
@@ -78,6 +82,7 @@ class FakeWorkloads:
             return self._delete(now, frozenset(pods), key)
         if now.released_by == key or now.wants == 0:
             return Drain()
+        self._keeps_volumes(now)
         permit.check()
         self._did("release", now, key)
         self.before[target.uid] = str(now.wants)
@@ -87,6 +92,11 @@ class FakeWorkloads:
         self._answer("release", target)
         return Drain()
 
+    def _keeps_volumes(self, now: WorkloadNow) -> None:
+        """As the real one refuses it."""
+        if now.target.uid in self.volumes and not all(pod.loses_local_data for pod in now.pods):
+            raise ProtectedError(f"{now.target} is kept: its volumes would be deleted", code="Kept")
+
     def _delete(self, now: WorkloadNow, uids: frozenset[str], key: str) -> Drain:
         """Those of these uids that are there."""
         self._did("release", now, key)
@@ -94,7 +104,7 @@ class FakeWorkloads:
         refused = {}
         for pod in (pod for pod in now.pods if pod.uid in uids):
             if pod.local_data is not None and not pod.loses_local_data:
-                refused[str(pod)] = f"its emptyDir volume {pod.local_data} would be lost"
+                refused[str(pod)] = f"its volume {pod.local_data} would be lost"
             elif pod.name in self.budgets:
                 refused[str(pod)] = _BUDGET
             else:

@@ -110,7 +110,8 @@ class Site:
 
     def log(self) -> str:
         """What the operator's processes said last."""
-        return (self.folder / "log").read_text(encoding="utf-8")[-3000:]
+        written = self.folder / "log"
+        return written.read_text(encoding="utf-8")[-3000:] if written.exists() else ""
 
     def state(self, node_id: str) -> str:
         """What EC2 says of a machine."""

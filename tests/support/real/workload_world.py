@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpuwatch.kubernetes import ConnectedCluster, Workloads
 from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
-from gpuwatch.model.kubernetes import PROTECT, REPLICAS_BEFORE, Target
+from gpuwatch.model.kubernetes import LOSES_LOCAL_DATA, PROTECT, REPLICAS_BEFORE, Target
 from gpuwatch.runtime.clock import Clock, SystemClock
 from tests.support.builders.kubernetes import (
     budget_object,
@@ -64,6 +64,16 @@ class RealWorkloadWorld:
     def protect(self, target: Target) -> None:
         """As its owner."""
         mark = {"metadata": {"annotations": {PROTECT: "true"}}}
+        self.plane.admin.patch(target.kind, target.name, mark, self.namespace)
+
+    def volumes_go(self, target: Target) -> None:
+        """As its owner."""
+        policy = {"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}}
+        self.plane.admin.patch(target.kind, target.name, {"spec": policy}, self.namespace)
+
+    def give_up(self, target: Target) -> None:
+        """As its owner."""
+        mark = {"metadata": {"annotations": {LOSES_LOCAL_DATA: "true"}}}
         self.plane.admin.patch(target.kind, target.name, mark, self.namespace)
 
     def budget(self, pod: str) -> None:

@@ -225,6 +225,19 @@ def test_a_notice_that_cannot_be_written_is_not_tried_each_round() -> None:
     assert rounds[-1].workloads[0].reason.code == "rest"
 
 
+def test_a_stateful_set_whose_volumes_would_go_has_no_notice() -> None:
+    """The attempt is on record with its reason, and it rests."""
+    owner = Workload(namespace="team-a", kind="StatefulSet", name="store", uid="uid-store", idle_action="scale-to-zero")
+    desk = a_desk(its_pod("store-0", owner))
+    desk.cluster.workloads.volumes.add("uid-store")
+    rounds = live(desk, 20)
+    acts = [act for each in rounds for act in each.acts]
+
+    assert [(act.review.step.verb, act.outcome.status) for act in acts] == [(Verb.NOTICE, Status.FAILED)]
+    assert "volumes" in acts[0].outcome.detail
+    assert desk.cluster.workloads.calls == []
+
+
 def test_a_right_that_one_kind_lacks_holds_up_no_other_kind() -> None:
     """Nor does it fill the ledger: it rests after a few attempts."""
     job = Workload(namespace="team-a", kind="Job", name="train", uid="uid-train", idle_action="stop")

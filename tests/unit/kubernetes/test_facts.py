@@ -8,11 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.kubernetes.facts import PodFacts, node_facts, owner_facts, pod_facts, time_of
-from gpuwatch.kubernetes.objects import Described, NodeObject, PodObject
+from gpuwatch.kubernetes.facts import PodFacts, job_facts, node_facts, owner_facts, pod_facts, time_of
+from gpuwatch.kubernetes.objects import Described, JobObject, NodeObject, PodObject
 from gpuwatch.kubernetes.settings import GPU_RESOURCES
-from gpuwatch.model.kubernetes import OWNER, PROTECT, Requirement, Taint, Toleration
-from tests.support.builders.kubernetes import node_object, pod_object
+from gpuwatch.model.kubernetes import (
+    IDLE_ACTION,
+    INTERRUPTIBLE,
+    OWNER,
+    PROTECT,
+    SNOOZE_UNTIL,
+    Requirement,
+    Taint,
+    Toleration,
+)
+from tests.support.builders.kubernetes import job_object, node_object, pod_object
 
 GPU = "nvidia.com/gpu"
 
@@ -55,7 +64,7 @@ def test_a_pod_holds_what_the_scheduler_gives_it(work: list[int], sidecars: list
         ("nvidia.com/gpu.shared", "1", 1.0),
         ("nvidia.com/mig-3g.20gb", "2", 6 / 7),
         ("nvidia.com/mig-1g.10gb.me", "1", 1 / 7),
-        ("nvidia.com/gpumem", "3000", 0.0),
+        ("amd.com/gpu", "2", 2.0),
         ("rdma/hca", "1", 0.0),
         ("cpu", "64", 0.0),
         (GPU, "what?", 1.0),
@@ -67,6 +76,31 @@ def test_what_counts_as_a_gpu(resource: str, amount: str, gpus: float) -> None:
     pod["spec"]["containers"] = [{"name": "c", "resources": {"limits": {resource: amount}}}]
 
     assert facts_of(pod).gpus == pytest.approx(gpus)
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        *("nvidia.com/gpumem", "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage", "tencent.com/vcuda-core"),
+        *(
+            "tke.cloud.tencent.com/qgpu-memory",
+            "gpu.intel.com/i915",
+            "nvidia.com/GA102GL_A10",
+            "volcano.sh/vgpu-number",
+        ),
+    ],
+)
+def test_parts_of_a_gpu_under_another_name_are_held(resource: str) -> None:
+    """Its people's consent is asked for, however a cluster shares its GPUs; nobody knows how many GPUs that is."""
+    pod = pod_object("team", "p")
+    pod["spec"]["containers"] = [{"name": "c", "resources": {"limits": {resource: "3000"}}}]
+    assert facts_of(pod).gpus == 1.0
+
+    pod["spec"]["containers"][0]["resources"]["limits"] |= {GPU: "2"}
+    assert facts_of(pod).gpus == 2.0
+
+    pod["spec"]["containers"] = [{"name": "c", "resources": {"limits": {resource: "0"}}}]
+    assert facts_of(pod).gpus == 0.0
 
 
 def test_a_device_claim_counts_as_a_gpu() -> None:
@@ -82,6 +116,7 @@ def test_a_device_claim_counts_as_a_gpu() -> None:
         ({"emptyDir": {"medium": "Memory", "sizeLimit": "64Gi"}}, None),
         ({"emptyDir": {"medium": "HugePages-2Mi"}}, None),
         ({"emptyDir": {"medium": "Unheard"}}, "scratch"),
+        ({"ephemeral": {"volumeClaimTemplate": {}}}, "scratch"),
         ({"configMap": {"name": "scratch"}}, None),
     ],
 )
@@ -158,11 +193,67 @@ def test_the_owner_of_a_kubeflow_profile_is_an_owner() -> None:
     assert owner() is None
 
 
+def _rule(action: str, **on: object) -> dict[str, Any]:
+    return {"action": action, **on}
+
+
+_TAKEN = [{"type": "DisruptionTarget", "status": "True"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "failed", "once"),
+    [
+        ({}, None, False),
+        ({}, 5, False),
+        ({}, 6, True),
+        ({"backoffLimit": 0}, None, True),
+        ({"backoffLimit": 1}, 0, False),
+        ({"backoffLimit": 1}, 1, True),
+        ({"backoffLimit": 2147483647, "backoffLimitPerIndex": 0}, None, True),
+        ({"backoffLimit": 0, "podFailurePolicy": {"rules": [_rule("Ignore", onPodConditions=_TAKEN)]}}, None, False),
+        ({"backoffLimit": 9, "podFailurePolicy": {"rules": [_rule("FailJob", onPodConditions=_TAKEN)]}}, None, True),
+        ({"backoffLimit": 9, "podFailurePolicy": {"rules": [_rule("Count", onPodConditions=_TAKEN)]}}, None, False),
+        ({"backoffLimit": 9, "podFailurePolicy": {"rules": [_rule("FailJob", onExitCodes={"values": [3]})]}}, 0, True),
+    ],
+)
+def test_a_job_without_a_failure_left_makes_no_pod_again(
+    spec: dict[str, Any], failed: int | None, *, once: bool
+) -> None:
+    """An eviction is a failure like others, unless the Job's own policy lets it pass."""
+    made = {**job_object("team", "train"), "spec": spec, "status": {"failed": failed}}
+
+    assert job_facts(msgspec.json.decode(json.dumps(made), type=JobObject)).once is once
+
+
+def test_the_marks_of_who_makes_machines_are_kept() -> None:
+    """Cluster API, and OpenShift's own."""
+    marks = {"cluster.x-k8s.io/machine": "gpu-7", "machine.openshift.io/machine": "m/gpu-7"}
+    node = msgspec.json.decode(json.dumps(node_object("n", annotations={**marks, "other": "x"})), type=NodeObject)
+
+    assert node_facts(node, GPU_RESOURCES).annotations == marks
+
+
 def test_only_annotations_that_mean_something_are_kept() -> None:
     """Those of kubectl alone may be larger than everything else."""
     pod = pod_object("team", "p", annotations={"kubectl.kubernetes.io/last-applied": "x" * 9999, PROTECT: "true"})
 
     assert facts_of(pod).annotations == {PROTECT: "true"}
+
+
+def test_a_protection_that_was_written_as_a_label_is_one() -> None:
+    """`kubectl label` in place of `kubectl annotate`; a consent by label is none, and the annotation comes first."""
+    words = {PROTECT: "true", SNOOZE_UNTIL: "tomorrow", INTERRUPTIBLE: "true", IDLE_ACTION: "stop"}
+
+    assert facts_of(pod_object("team", "p", labels=words)).annotations == {PROTECT: "true", SNOOZE_UNTIL: "tomorrow"}
+    both = pod_object("team", "p", labels={PROTECT: "true"}, annotations={PROTECT: "false"})
+    assert facts_of(both).annotations == {PROTECT: "false"}
+
+
+def test_a_slip_of_a_key_is_kept() -> None:
+    """It may be a protection."""
+    pod = pod_object("team", "p", annotations={"gpuwatch.io/protekt": "true", "example.com/gpuwatch": "x"})
+
+    assert facts_of(pod).annotations == {"gpuwatch.io/protekt": "true"}
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday", "2026-11-23T12:00:00"])

@@ -1,7 +1,7 @@
 """What people write on pods, owners and namespaces, and what of it holds for a pod."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts
 from gpuwatch.kubernetes.objects import OwnerReference
 from gpuwatch.kubernetes.picture import Picture, kept_by, node_owner, pending, protection
 from gpuwatch.model.kubernetes import (
+    ANNOTATIONS,
     CORDONED_BY,
     IDLE_TIMEOUT,
     INTERRUPTIBLE,
@@ -21,6 +22,7 @@ from gpuwatch.model.kubernetes import (
     Pod,
     PodPhase,
     Taint,
+    slip,
 )
 
 _LAST_YEAR = 9999
@@ -112,6 +114,25 @@ def test_anything_but_false_protects_and_a_time_until_then(value: str, *, protec
     assert (protection({PROTECT: value}, "it", _NOW) is not None) == protects
 
 
+@pytest.mark.parametrize("key", ["gpuwatch.io/protekt", "gpuwatch.io/Protect", "gpuwatch/protect", "gpuwatch-protect"])
+@pytest.mark.parametrize("place", ["pod", "owner", "namespace", "node"])
+def test_a_slip_of_a_key_protects_and_is_named(key: str, place: str) -> None:
+    """Whoever wrote it meant something by it, and a protection that is not seen is the worst that it can be."""
+    written = {where: {key: "true"} if where == place else {} for where in ("pod", "owner", "namespace", "node")}
+    owner = replace(an_owner("job"), annotations=written["owner"])
+    namespace = replace(an_owner("team"), annotations=written["namespace"])
+    pod = seen(replace(a_pod(refers("job")), annotations=written["pod"]), owner, namespace=namespace)
+    why = pod.protected or kept_by(replace(a_node(), annotations=written["node"]), _NOW)
+
+    assert why is not None
+    assert key in why
+
+
+def test_each_word_of_ours_is_no_slip() -> None:
+    """Neither one that people write nor one of gpuwatch's own."""
+    assert slip(ANNOTATIONS) is None
+
+
 def test_an_owner_that_cannot_be_read_protects() -> None:
     """It may be protected."""
     pod = seen(a_pod(refers("job")), "its owner Job job cannot be read")
@@ -144,11 +165,21 @@ def test_a_kind_of_another_group_has_its_group_in_its_name(version: str, kind: s
     assert seen(a_pod(owner), an_owner("job")).workload.kind == named
 
 
+def test_a_pod_is_bare_where_its_job_makes_no_other() -> None:
+    """The Job's own last chance; of what stands above it nothing is said by that."""
+    job = replace(an_owner("job", refers("cron", "CronJob")), once=True)
+    again = replace(an_owner("job", refers("cron", "CronJob")), once=False)
+
+    assert seen(a_pod(refers("job")), job, an_owner("cron")).bare
+    assert not seen(a_pod(refers("job")), again, replace(an_owner("cron"), once=True)).bare
+
+
 def test_owners_that_own_each_other_end() -> None:
     """Somebody wrote it by hand."""
     pod = seen(a_pod(refers("a")), an_owner("a", refers("b")), an_owner("b", refers("a")))
 
     assert pod.workload.kind == "Job"
+    assert "owners" in (pod.protected or "")
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
@@ -179,7 +210,9 @@ def a_node(labels: dict[str, str] | None = None, taint: str = "", **annotations:
 
 
 def test_whose_a_node_is() -> None:
-    """By the marks of Karpenter and of the cluster autoscaler."""
+    """By the marks of Karpenter, of the cluster autoscaler, and of who makes another machine for one that is gone."""
+    assert node_owner(a_node(None, "", **{"cluster.x-k8s.io/machine": "gpu-7"})) == "Cluster API"
+    assert node_owner(a_node(None, "", **{"machine.openshift.io/machine": "m/gpu-7"})) == "OpenShift's Machine API"
     assert node_owner(a_node({"karpenter.sh/nodepool": "gpu"})) == "karpenter"
     assert node_owner(a_node(taint="ToBeDeletedByClusterAutoscaler")) == "cluster-autoscaler"
     assert node_owner(a_node({"team": "a"})) is None
@@ -193,6 +226,9 @@ def test_whose_a_node_is() -> None:
         ("karpenter.sh/do-not-disrupt", "true", True),
         ("karpenter.sh/do-not-disrupt", "30m", True),
         (PROTECT, "true", True),
+        (SNOOZE_UNTIL, "2026-11-23T12:00:01Z", True),
+        (SNOOZE_UNTIL, "2026-11-23T11:59:59Z", False),
+        (SNOOZE_UNTIL, "tomorrow", True),
         (CORDONED_BY, "key", False),
     ],
 )
@@ -209,6 +245,22 @@ def test_a_cordon_that_was_undone_by_hand_is_ours_no_more() -> None:
 
     assert picture.node(facts, (), ()).cordoned_by == "key"
     assert picture.node(open_again, (), ()).cordoned_by is None
+
+
+def test_a_pod_is_no_older_than_by_our_own_clock() -> None:
+    """The API server's clock is behind: what it made a minute ago looks an hour old."""
+    picture = Picture(
+        now=_NOW,
+        owners=lambda *_: None,
+        namespaces={},
+        system_namespaces=(),
+        cluster="k",
+        behind=timedelta(hours=1),
+    )
+    made = _NOW - timedelta(minutes=61)
+
+    assert picture.pod(replace(a_pod(), created_at=made)).created_at == _NOW - timedelta(minutes=1)
+    assert picture.pod(a_pod()).created_at is None
 
 
 def test_demand_is_what_waits_for_gpus() -> None:

@@ -137,7 +137,7 @@ def test_local_data_that_its_people_gave_up_is_told_before() -> None:
     host = a_host(1, (its_pod(local_data="scratch", loses_local_data=True), State.IDLE))
     text = as_text(composed([told(Verb.NOTICE)], about(host)))
 
-    assert "Local data: what is in emptyDir volumes will be lost: team-a/alice-0 (scratch)" in text
+    assert "Local data: what is in volumes that go with their pods will be lost: team-a/alice-0 (scratch)" in text
 
 
 def test_a_webhook_gets_each_as_an_object() -> None:

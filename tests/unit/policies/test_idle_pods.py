@@ -175,6 +175,14 @@ def test_what_is_to_be_kept_is_kept_and_its_notice_withdrawn(case: str) -> None:
         assert (step.verb, step.reason.code) == (move, code)
 
 
+@pytest.mark.parametrize(("action", "code"), [("stop", "notice"), ("delete", "would_lose")])
+def test_a_job_without_a_failure_left_is_stopped_and_not_restarted(action: str, code: str) -> None:
+    """It is resumed after a stop, and fails for good by an eviction."""
+    pod = its_pod(workload=a_notebook(kind="Job", idle_action=action), bare=True)
+
+    assert told(seen(a_host(1, (pod, IDLE)))).reason.code == code
+
+
 def test_a_bare_pod_goes_only_where_pool_and_people_say_so() -> None:
     """And its local data only where they say that, too."""
     told_so = replace(ACTING, bare_pods="delete")

@@ -264,7 +264,7 @@ def test_an_older_machine_beside_a_silent_cluster_is_no_node_of_it() -> None:
         (KubernetesRules(), None, "does not say who"),
         (KubernetesRules(node_owner="karpenter"), None, "karpenter removes"),
         (KubernetesRules(node_owner="cluster-autoscaler"), None, "cluster-autoscaler removes"),
-        (CLUSTER, "karpenter", "labels say that karpenter"),
+        (CLUSTER, "karpenter", "marks say that karpenter"),
     ],
 )
 def test_other_autoscalers_are_not_fought(rules: KubernetesRules, labels: str | None, word: str) -> None:

@@ -1,0 +1,120 @@
+"""The rest of a cluster for the tests that need it: kube-controller-manager, kube-scheduler, and KWOK for kubelets.
+
+They are no part of what every run builds; `python3 tests/support/kubernetes_programs.py kube-controller-manager
+kube-scheduler kwok` does it once, in some six minutes of one processor.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.components import require
+from tests.support.kubernetes_programs import built
+from tests.support.real.agents import eventually, free_port
+from tests.support.real.kubernetes import ControlPlane
+from tests.support.real.kubernetes_api import Object
+
+PROGRAMS = ("kube-controller-manager", "kube-scheduler", "kwok")
+# What these tests look at; all others would only cost time.
+_CONTROLLERS = (
+    *("deployment-controller", "replicaset-controller", "statefulset-controller", "daemonset-controller"),
+    *("job-controller", "disruption-controller", "node-lifecycle-controller", "taint-eviction-controller"),
+    *("garbage-collector-controller", "pod-garbage-collector-controller"),
+)
+_ENVIRONMENT = {"GOMEMLIMIT": "200MiB", "GOGC": "50"}
+_RUNNING = """
+phase: Running
+startTime: {{ Now | Quote }}
+podIP: 10.77.0.1
+conditions:
+- {type: Initialized, status: "True", lastTransitionTime: {{ Now | Quote }}}
+- {type: Ready, status: "True", lastTransitionTime: {{ Now | Quote }}}
+- {type: ContainersReady, status: "True", lastTransitionTime: {{ Now | Quote }}}
+"""
+
+
+def possible() -> bool:
+    """Whether all of them are built here."""
+    return all(built(name).exists() for name in PROGRAMS)
+
+
+@contextmanager
+def controllers(plane: ControlPlane) -> Iterator[None]:
+    """They run: what is scheduled begins to run at once, and ends as soon as it is asked to go."""
+    kubeconfig = str(plane.kubeconfig())
+    stages = plane.folder / "stages.yaml"
+    stages.write_text("\n---\n".join(map(json.dumps, _stages())), encoding="utf-8")  # JSON is YAML
+    key = plane.folder / "server.key"
+    wanted = [
+        f"--controllers={','.join(_CONTROLLERS)}",
+        f"--service-account-private-key-file={key}",
+        *("--leader-elect=false", "--secure-port=0", f"--kubeconfig={kubeconfig}"),
+    ]
+    nodes = [
+        *("--manage-all-nodes=true", "--node-ip=127.0.0.1", "--cidr=10.77.0.0/16", "--node-lease-duration-seconds=40"),
+        f"--server-address=127.0.0.1:{free_port()}",
+        *(f"--config={stages}", f"--kubeconfig={kubeconfig}"),
+    ]
+    running = [
+        _start(plane, "kube-controller-manager", *wanted),
+        _start(plane, "kube-scheduler", "--leader-elect=false", "--secure-port=0", f"--kubeconfig={kubeconfig}"),
+        _start(plane, "kwok", *nodes),
+    ]
+    try:
+        yield
+        plane.empty()  # while there is somebody to take finalizers away
+        eventually(lambda: not any(map(plane.admin.list, ("Pod", "Job", "ReplicaSet"))), lambda: told(plane))
+    finally:
+        for process in running:
+            process.kill()
+            process.wait(30)
+
+
+def told(plane: ControlPlane) -> str:
+    """The end of what each of them said."""
+    return "\n".join((plane.folder / f"{name}.log").read_text(errors="replace")[-1500:] for name in PROGRAMS)
+
+
+def _stages() -> tuple[Object, ...]:
+    """What a kubelet does: it takes part with its node, which it says once; it runs the node's pods, and ends them.
+
+    A pod that is asked to go has failed before it is gone, and others' finalizers hold it until they have seen that.
+    """
+    alone, going = ({"key": ".metadata.deletionTimestamp", "operator": each} for each in ("DoesNotExist", "Exists"))
+    begins = {"key": ".status.phase", "operator": "In", "values": ["Pending"]}
+    over = {"key": ".status.phase", "operator": "In", "values": ["Failed", "Succeeded"]}
+    new = {"key": ".status.phase", "operator": "DoesNotExist"}
+    return (
+        _stage("Node", "joins", [new], {"statusTemplate": "phase: Running"}),
+        _stage("Pod", "runs", [begins, alone], {"statusTemplate": _RUNNING}),
+        _stage("Pod", "ends", [going, {**over, "operator": "NotIn"}], {"statusTemplate": "phase: Failed"}),
+        _stage("Pod", "gone", [going, over], {"delete": True}),
+    )
+
+
+def _stage(kind: str, name: str, holds: list[Object], then: Object) -> Object:
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": f"{kind}-{name}".lower()},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": kind},
+            "selector": {"matchExpressions": holds},
+            "next": then,
+        },
+    }
+
+
+def _start(plane: ControlPlane, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """One of them; the kernel ends it with the test process."""
+    with (plane.folder / f"{name}.log").open("ab") as written:
+        return subprocess.Popen(
+            ["setpriv", "--pdeathsig=KILL", require(name), *arguments],
+            cwd=plane.folder,
+            env={**os.environ, **_ENVIRONMENT},
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+        )
