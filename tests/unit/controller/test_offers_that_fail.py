@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
 from gpuwatch.guard import Limits
+from gpuwatch.model.decision import Status
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.market import POOL, Market, a_market
@@ -66,6 +68,38 @@ def test_an_offer_outside_of_the_pools_regions_is_left_for_one_inside() -> None:
     rounds(desk, 5)
 
     assert desk.fleet.made == {"spot-b": 2}
+
+
+@pytest.mark.parametrize("error", [AuthFailedError("not allowed"), CloudError("there is no such template")])
+def test_an_offer_that_does_not_work_rests_like_one_without_stock(error: CloudError) -> None:
+    """A template that is gone, an account without the right: the next offer in the same round, and fewer tries."""
+    desk = a_market(limits=HOUR_OF_ADDITIONS)
+    desk.fleet.fault = lambda call, name: error if (call, name) == ("launch", "spot-a") else None
+    done = desk.round()
+
+    assert desk.fleet.made == {"spot-b": 2}
+    assert [act.outcome.status for act in done.acts] == [Status.FAILED, Status.ACCEPTED, Status.ACCEPTED]
+    desk.fleet.room = {"spot-b": 0, "sure": 0}
+    desk.fleet.take("spot-b")
+    tried = sum(act.review.step.arguments["offer"] == "spot-a" for _ in range(60) for act in desk.round().acts)
+    assert tried <= 5
+
+
+def test_an_offer_that_may_have_given_a_machine_is_not_over_when_it_is_denied_later() -> None:
+    """The answer to the first try was lost: whatever is said to the second, the machine counts until it is found."""
+    desk = a_market(replace(POOL, schedule={"always": Window(min_nodes=1)}))
+    desk.fleet.lose = lambda call, _name: CloudUnavailableError("no answer") if call == "launch" else None
+    desk.fleet.found = lambda _node: False
+    desk.fleet.listed = lambda _node: False
+    desk.round()
+    desk.fleet.lose = lambda _call, _name: None
+    desk.fleet.fault = lambda call, _name: AuthFailedError("not allowed") if call == "launch" else None
+    rounds(desk, 8)
+    desk.fleet.found = desk.fleet.listed = lambda _node: True
+    desk.fleet.fault = lambda _call, _name: None
+    rounds(desk, 20)
+
+    assert sum(desk.fleet.made.values()) == 1
 
 
 @pytest.mark.parametrize("wait", [0.0, 600.0])
