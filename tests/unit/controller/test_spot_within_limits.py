@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 
 import pytest
 
+from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Verb
-from gpuwatch.model.money import Price
+from gpuwatch.model.fleet import CapacityType
+from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.fleet import NOW
@@ -87,6 +90,24 @@ def test_a_replacement_waits_for_what_holds_the_pool_and_comes_once(
     rounds(desk, 15)
     assert len(desk.asked()) == 1
     assert len(desk.fleet.alive()) == 2
+
+
+@pytest.mark.parametrize(("usd", "nodes"), [("2.0", 4), ("1.5", 3), ("1.4", 2)])
+def test_spot_counts_in_the_limit_on_money_as_what_it_costs(usd: str, nodes: int) -> None:
+    """Not as on demand, which this limit has no room for; what one round may not have comes once the others run."""
+    desk = a_market(replace(POOL, schedule={"always": Window(min_nodes=4)}), LIMITS)
+    desk.limits = replace(LIMITS, max_usd_per_hour=Decimal(usd))
+
+    def price(key: PriceKey, now: datetime) -> Price:
+        each = Decimal("0.5") if key.capacity_type is CapacityType.SPOT else Decimal("3.0")
+        return Price(usd_per_hour=each, as_of=now.date(), source="a test")
+
+    for _ in range(12):
+        step(replace(desk.parts, prices=price))
+        desk.rest(60.0)
+
+    assert sum(desk.fleet.made.values()) == nodes
+    assert desk.fleet.made["sure"] == 0
 
 
 def a_pool_on_demand() -> Market:
