@@ -70,6 +70,16 @@ def test_an_offer_outside_of_the_pools_regions_is_left_for_one_inside() -> None:
     assert desk.fleet.made == {"spot-b": 2}
 
 
+def test_what_the_cloud_refuses_skips_what_the_guard_refuses() -> None:
+    """In one round: no stock in the first zone, the second is abroad, and on demand is to be had."""
+    inside = {name: replace(each, region="us-east-1") for name, each in OFFERS.items()}
+    offers = {**inside, "spot-b": replace(SPOT_B, region="us-west-2")}
+    desk = a_market(replace(POOL, offers=offers, regions=("us-east-1",)), spot_a=0)
+    desk.round()
+
+    assert desk.fleet.made == {"sure": 2}
+
+
 @pytest.mark.parametrize("error", [AuthFailedError("not allowed"), CloudError("there is no such template")])
 def test_an_offer_that_does_not_work_rests_like_one_without_stock(error: CloudError) -> None:
     """A template that is gone, an account without the right: the next offer in the same round, and fewer tries."""
