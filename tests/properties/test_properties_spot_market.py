@@ -163,11 +163,11 @@ class SpotMarkets(RuleBasedStateMachine):
         if not hasattr(self, "desk"):
             return
         self._the_cloud_is_honest_again()
-        for _ in range(90):
+        for _ in range(70):
             self.desk.round()
         assert len(self.market.alive()) >= min(self.wanted, MOST), "M3: it lacks nodes"
         made = sum(self.market.made.values())
-        for _ in range(30):
+        for _ in range(15):
             self.desk.round()
         assert sum(self.market.made.values()) == made, "M3: it goes on buying"
         lived(self.desk)
@@ -182,4 +182,4 @@ class SpotMarkets(RuleBasedStateMachine):
 
 
 TestSpotMarkets = SpotMarkets.TestCase
-TestSpotMarkets.settings = settings(max_examples=LIVES, stateful_step_count=40, deadline=None)
+TestSpotMarkets.settings = settings(max_examples=LIVES, stateful_step_count=30, deadline=None)
