@@ -1,8 +1,9 @@
 """Plays spot recordings under the mixed policy and jobs with deadlines, and prints each figure beside its goal.
 
-`python -m benchmarks.spot [DIRECTORY] [--starts N] [--live-days N] [--batch-starts N]`. Five tables: the policy's rules
-alone, minute by minute; the controller itself (its rounds, guard and ledger over a cloud that is played) on the first
-days of each recording; eight policies for comparison; jobs; the controller with a pool that has such a job. The
+`python -m benchmarks.spot [DIRECTORY] [--starts N] [--live-days N] [--batch-starts N]`. Six tables: the policy's rules
+alone, minute by minute; the same on every choice of two or more zones of a recording with more, the worst of each; the
+controller itself (its rounds, guard and ledger over a cloud that is played) on the first days of each recording; eight
+policies for comparison; jobs; the controller with a pool that has such a job. The
 recordings are not part of the repository; DIRECTORY is $GPUWATCH_TRACES, else ../shared/traces, and
 spot_availability.csv.gz in it is read (`trace, zone, t_s, nodes_up`: how many of the nodes wanted there were up). Boot
 4 minutes, notice 2, spot at 0.40 of on demand; a move of a job takes 10 minutes. The bound is every spot node that
@@ -16,6 +17,7 @@ import gzip
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import combinations
 from math import ceil, inf
 from pathlib import Path
 from statistics import fmean
@@ -83,6 +85,41 @@ def _pools(found: dict[str, Recording]) -> Iterator[tuple[str, ...]]:
             f"{mixed.failed_launches_per_day:.0f}",
             _missed(mixed, even, least, len(recording.nodes)),
         )
+
+
+def _choices(found: dict[str, Recording]) -> Iterator[tuple[str, ...]]:
+    """Zones left out: the worst of all fleets that have so many zones."""
+    yield ("zones left", "nodes", "fleets", "cost/bound", "all work", "mean", "lost/even", "failed/day", "goals")
+    terms = Terms()
+    for _, recording, nodes in _fleets(found):
+        for count in range(2, len(recording.nodes)):
+            chosen = [recording.only(each) for each in combinations(sorted(recording.nodes), count)]
+            # Where every zone has one node a fleet has no more nodes than zones: the rest would be on demand for ever.
+            if nodes > count and max(map(max, recording.nodes.values())) == 1:
+                continue
+            least = [bound(each, nodes, terms) for each in chosen]
+            mixed = [play(each, nodes, MixRules(), terms, "") for each in chosen]
+            even = [play(each, nodes, MixRules(spread="zones"), terms, "") for each in chosen]
+            missed = {
+                goal
+                for own, other, each in zip(mixed, even, least, strict=True)
+                for goal in _missed(own, other, each, count).split(", ")
+            } - {"met"}
+            yield (
+                str(count),
+                str(nodes),
+                str(len(chosen)),
+                f"{max(own.cost_ratio / each for own, each in zip(mixed, least, strict=True)):.3f}",
+                f"{min(own.full_ratio for own in mixed):.1%}",
+                f"{min(own.working_ratio for own in mixed):.1%}",
+                f"{max(_lost(own) / _lost(other) for own, other in zip(mixed, even, strict=True)):.3f}",
+                f"{max(own.failed_launches_per_day for own in mixed):.0f}",
+                ", ".join(sorted(missed)) or "met",
+            )
+
+
+def _lost(played: Played) -> float:
+    return max(1e-9, played.interruptions_per_node_day)
 
 
 def _live(found: dict[str, Recording], days: float) -> Iterator[tuple[str, ...]]:
@@ -223,6 +260,7 @@ def main() -> int:
         return 0
     found = recordings(arguments.directory)
     print("\n".join(aligned(list(_pools(found)))))
+    print("\n".join(["", *aligned(list(_choices(found)))]))
     print("\n".join(["", *aligned(list(_live(found, arguments.live_days)))]))
     print("\n".join(["", *aligned(list(_policies(found)))]))
     print("\n".join(["", *aligned(list(_jobs(found, arguments.starts)), left=(1,))]))

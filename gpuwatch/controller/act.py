@@ -55,6 +55,7 @@ from gpuwatch.model.looked_again import looked_again
 from gpuwatch.model.promise import arguments_of, promise_of
 from gpuwatch.model.verbs import ASKED_LAST, ENDS, OF_CLUSTER, OF_SLURM
 from gpuwatch.policies import capacity
+from gpuwatch.policies.spot.records import OFFER
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,8 @@ _STATUS_OF: dict[type[CloudError], Status] = {
     InsufficientCapacityError: Status.FAILED,
     QuotaExceededError: Status.FAILED,
 }
+# A template that does not work, or a right that is missing: of an offer it says no more than no stock does.
+_OFFER_REFUSED = frozenset({Status.REFUSED, Status.DENIED})
 # After these nothing else is asked of the cloud in the same round.
 _BREAKERS = frozenset({Status.THROTTLED, Status.SKEWED, Status.UNAVAILABLE})
 # Nor after so many denied calls in a row: one denied call may be about its machine, many are about our credentials.
@@ -179,6 +182,8 @@ def _act(
         status, detail = Status.FAILED if reached else Status.CANCELLED, f"vetoed at the last moment: {veto}"
     else:
         status, detail = _call(parts, intent, observation, permit)
+        if status in _OFFER_REFUSED and OFFER in intent.arguments and not reached:
+            status = Status.FAILED
         if status is Status.CANCELLED and reached:
             status = Status.INTERRUPTED  # as it was before this attempt, of which nothing was sent
     outcome = parts.ledger.settle(intent, status, detail, parts.clock.now())

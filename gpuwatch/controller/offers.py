@@ -10,11 +10,11 @@ from dataclasses import replace
 from gpuwatch import guard
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.model.decision import ADDITIONS, Observation, Outcome, Review, Status, Step, Verb
-from gpuwatch.model.offers import OffersPast
 from gpuwatch.policies import capacity
-from gpuwatch.policies.launches import NEW, Need, launches
+from gpuwatch.policies.launches import NEW
+from gpuwatch.policies.next_offer import next_launches, without
 from gpuwatch.policies.spot import back
-from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT, refused
+from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 from gpuwatch.policies.spot.settings import Offers
 
 
@@ -43,38 +43,42 @@ class NextOffers:
         if name is None or review.step.verb is not Verb.LAUNCH or outcome.status is not Status.FAILED:
             return None
         pool, spot = review.pool, review.step.arguments.get(CAPACITY) == SPOT
-        known = refused(self._observation.offers.get(pool, OffersPast()), name, outcome.at, spot=spot)
-        self._observation = replace(self._observation, offers={**self._observation.offers, pool: known})
+        self._observation = without(self._observation, pool, name, outcome.at, spot=spot)
         self._refused.add((pool, name))
         self._over.add(review.step.node_id)
         return self._another(review)
 
     def _another(self, review: Review) -> Review | None:
-        """The launch from the next offer, where the guard allows it."""
-        pool, sources = review.pool, self._parts.rules.pool(review.pool).sources
+        """The launch from the next offer that the guard allows."""
+        sources = self._parts.rules.pool(review.pool).sources
         if not isinstance(sources, Offers):
             return None
-        others = [each for each in self._allowed if each.step.node_id not in self._over]
-        mine = [each.step for each in others if each.pool == pool]
-        asked = [step.arguments for step in mine if step.verb is Verb.LAUNCH]
-        wanted = capacity.now(self._observation, pool) + sum(map(capacity.adds, mine)) + 1
-        coming = capacity.launching(self._observation, pool, asked)
-        need = Need(missing=1, wanted=wanted, coming=coming, but=self._names)
-        step = self._fresh(launches(self._observation, pool, need, sources, review.step.reason), review)
-        if step is None:
-            return None
-        granted = tuple(each.step for each in others)
-        frozen = guard.burst(self._observation, pool, self._parts.rules.limits)
-        case = guard.case_of(step, self._observation, pool, self._parts.rules, frozen=frozen, granted=granted)
-        found = guard.judge(case)
-        if not found.allowed:
-            return None
-        self._names.add(step.node_id)
-        self._allowed.append(found)
-        return found
+        while (step := self._fresh(review, sources)) is not None:
+            found = self._judged(step, review.pool)
+            if found.allowed:
+                self._names.add(step.node_id)
+                self._allowed.append(found)
+                return found
+            if not guard.another_may_pass(found):
+                return None
+            self._observation = without(self._observation, review.pool, step.arguments[OFFER])
+        return None
 
-    def _fresh(self, steps: Sequence[Step], review: Review) -> Step | None:
+    def _judged(self, step: Step, pool: str) -> Review:
+        granted = tuple(each.step for each in self._left())
+        frozen = guard.burst(self._observation, pool, self._parts.rules.limits)
+        return guard.judge(
+            guard.case_of(step, self._observation, pool, self._parts.rules, frozen=frozen, granted=granted)
+        )
+
+    def _left(self) -> list[Review]:
+        """What is allowed in this round and was not refused in it."""
+        return [each for each in self._allowed if each.step.node_id not in self._over]
+
+    def _fresh(self, review: Review, sources: Offers) -> Step | None:
         """A new launch; what is open and may be asked again has its own step, or none today."""
+        added = [each.step for each in self._left() if each.pool == review.pool]
+        steps = next_launches(self._observation, review.pool, added, self._names, sources, review.step.reason)
         started = {entry.intent.node_id for entry in self._observation.ledger.open_intents}
         step = next((each for each in steps if each.node_id.startswith(NEW) and each.node_id not in started), None)
         if step is None or not self._fits(step, review):

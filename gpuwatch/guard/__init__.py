@@ -24,7 +24,7 @@ from gpuwatch.guard import (
 )
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
 from gpuwatch.guard.consent import untried
-from gpuwatch.guard.growth import instead, largest
+from gpuwatch.guard.growth import another_may_pass, instead, largest
 from gpuwatch.guard.mass_idleness import Burst, burst
 from gpuwatch.guard.rate_limits import month_budget
 from gpuwatch.guard.rulebook import Rulebook
@@ -49,6 +49,7 @@ __all__ = [
     "Case",
     "Limits",
     "Rulebook",
+    "another_may_pass",
     "burst",
     "case_of",
     "judge",

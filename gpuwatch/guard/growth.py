@@ -7,12 +7,15 @@ from gpuwatch.guard.case import Case
 from gpuwatch.model.decision import ADDITIONS, Decision, Observation, Review, Step, Verb
 from gpuwatch.policies import PoolRules, capacity
 from gpuwatch.policies.capacity import LaunchRules
+from gpuwatch.policies.next_offer import next_launches, without
 from gpuwatch.policies.spot import back
+from gpuwatch.policies.spot.records import OFFER
+from gpuwatch.policies.spot.settings import Offers
 
 # Rules about the target of an addition: another target may pass where this one does not.
 _OF_THE_TARGET = frozenset(
     {"not_enrolled", "protected", "other_cloud", "residency", "owned", "group", "not_running", "start_consent"}
-    | {"cooling_down", "launch_unseen", "hourly_cost_limit", "month_budget", "owner_limit", "gone"}
+    | {"cooling_down", "launch_unseen", "hourly_cost_limit", "month_budget", "owner_limit", "gone", "interruptible"}
 )
 
 
@@ -68,7 +71,7 @@ def instead(
     asked = [review for review in reviews if review.step.verb in ADDITIONS and review.step.reason.code != back.CODE]
     missing = sum(map(capacity.adds, wanted)) - sum(capacity.adds(each.step) for each in asked if each.allowed)
     blocked = [each for each in asked if not each.allowed]
-    if missing <= 0 or not all(map(_other_may_pass, blocked)):
+    if missing <= 0 or not all(map(another_may_pass, blocked)):
         return
     launch = LaunchRules() if any(each.step.verb is Verb.LAUNCH for each in blocked) else rules.sources
     dear: set[str] = set()  # machine types that are too dear, or of no known price
@@ -83,12 +86,48 @@ def instead(
             missing -= capacity.adds(review.step) - had
         elif node is not None and {answer.rule for answer in review.refusals} == {"hourly_cost_limit"}:
             dear.add(node.instance_type)
-        elif not _other_may_pass(review):
+        elif not another_may_pass(review):
             return
         if missing <= 0:
             return
+    if isinstance(rules.sources, Offers) and launch is not rules.sources:
+        yield from _other_offers(observation, decision, asked, missing, rules.sources, judged)
 
 
-def _other_may_pass(review: Review) -> bool:
-    """Whether only rules about this very target object."""
+def _other_offers(
+    observation: Observation,
+    decision: Decision,
+    asked: Sequence[Review],
+    missing: int,
+    sources: Offers,
+    judged: Callable[[Step], Review],
+) -> Iterator[Review]:
+    """The reviews of launches from the offers after those that the guard has refused.
+
+    The way back to spot has no such second try: it takes what is left by those that are needed.
+    """
+    pool, names = decision.pool, {step.node_id for step in decision.steps}
+    added = [each.step for each in asked if each.allowed]
+    for each in asked:
+        if not each.allowed and OFFER in each.step.arguments:
+            observation = without(observation, pool, each.step.arguments[OFFER])
+    reason = next(each.step.reason for each in asked if not each.allowed)
+    while missing > 0:
+        step = next(iter(next_launches(observation, pool, added, names, sources, reason)), None)
+        if step is None:
+            return
+        names.add(step.node_id)
+        review = judged(step)
+        if review.allowed:
+            yield review
+            added.append(review.step)
+            missing -= 1
+        elif another_may_pass(review):
+            observation = without(observation, pool, step.arguments[OFFER])
+        else:
+            return
+
+
+def another_may_pass(review: Review) -> bool:
+    """Whether only rules about this very target object: another one may pass."""
     return {answer.rule for answer in review.refusals} <= _OF_THE_TARGET

@@ -23,8 +23,9 @@ def launch_unseen(case: Case) -> Finding:
     A launch is settled when the cloud lists its machine as a node of the pool; until then the machine counts as
     capacity. After ten minutes without that (a machine type without GPUs, a tag that names another pool, a machine that
     the cloud never shows) nothing more is launched with the same settings (P17). Three machines that end within an hour
-    before they were nodes (an unusable volume or key, capacity that was taken back at once) stop launches as well,
-    until the hour is over or the pool is resumed. Starts and the growth of groups are not affected.
+    before they were nodes (an unusable volume or key, capacity that was taken back at once) stop launches with the same
+    settings as well, until the hour is over or the pool is resumed. Starts, the growth of groups, and other offers of
+    the pool are not affected.
 
     Terminate the machine, or make it a node of the pool; the rule then passes by itself. Or correct the template or
     `pools.<name>.launch`: with another template, version, region, account or machine type a launch is possible at once,
@@ -45,13 +46,14 @@ def launch_unseen(case: Case) -> Finding:
         done
         for done in ledger.recent
         if (done.pool, done.verb, done.status) == (case.pool, Verb.LAUNCH, Status.FAILED)
+        and _launch(done.arguments) == asked
         and done.detail.endswith(capacity.ENDED)
         and done.at > max(since, case.observation.now - _HOUR)
     ]
     if len(ended) < _MOST_ENDED:
         return allow("What was launched turns into nodes.")
     return refuse(
-        f"{len(ended)} launched machines of the pool ended within the hour before they were nodes of it: "
+        f"{len(ended)} machines launched with these settings ended within the hour before they were nodes of the pool: "
         f"{ended[-1].detail}.",
         f"See in the cloud why they ended; `gpuwatch resume --pool {case.pool}` tries again before the hour is over.",
     )

@@ -1,7 +1,7 @@
 """Rules on how much may change at a time, and for how much money."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 
@@ -10,10 +10,12 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse, retry_wait_seconds
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import format_usd
+from gpuwatch.model.fleet import CapacityType
+from gpuwatch.model.money import PriceKey, format_usd
 from gpuwatch.model.verbs import PREPARES
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
+from gpuwatch.policies.spot.records import CAPACITY
 
 _HOUR = timedelta(hours=1)
 _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
@@ -267,7 +269,8 @@ def hourly_cost_limit(case: Case) -> Finding:
 
     The limit is `limits.max_usd_per_hour`. Open launches and starts of all pools count, and so do the nodes that groups
     still lack. One unknown price makes the sum unknown, and then nothing is added. A launch without an `instance_type`
-    has no known price.
+    has no known price. One from an offer costs what that offer does, spot or on demand; one that is on its way counts
+    as on demand until its machine is listed.
 
     Add the missing prices (docs/money.md#prices), wait, or raise the limit.
     """
@@ -297,8 +300,22 @@ def _each(case: Case, node_id: str, arguments: object) -> list[Decimal | None]:
     node, group = case.observation.fleet.find(node_id), case.observation.fleet.group(node_id)
     known: dict[str, str] = dict(arguments) if isinstance(arguments, dict) else {}
     kind = node.instance_type if node is not None else group.instance_type if group is not None else None
-    price = case.observation.prices.get(kind or known.get("instance_type", ""))
+    prices = case.observation.prices
+    price = prices.get(_offered(known)) or prices.get(kind or known.get("instance_type", ""))
     return [None if price is None else price.usd_per_hour] * int(known.get("adds", "1"))
+
+
+def _offered(arguments: Mapping[str, str]) -> str:
+    """The key of the price of a launch from an offer: spot costs what spot costs there."""
+    if CAPACITY not in arguments:
+        return ""
+    return PriceKey(
+        instance_type=arguments.get("instance_type", ""),
+        region=arguments.get("region"),
+        zone=arguments.get("zone", ""),
+        capacity_type=CapacityType(arguments[CAPACITY]),
+        cloud=arguments.get("cloud", ""),
+    ).key
 
 
 def _usd(case: Case, node_id: str) -> Decimal | None:

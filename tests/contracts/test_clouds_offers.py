@@ -185,3 +185,22 @@ def test_a_spot_node_that_ends_is_a_loss_of_its_offer(world: World) -> None:
 
     assert done.observation.offers["train"].offers["spot"].losses == 1
     assert [act.review.step.verb for act in done.acts] == [Verb.LAUNCH]
+
+
+def test_what_was_accepted_and_never_made_comes_from_the_next_offer(world: World) -> None:
+    """Clouds look for a place after they have accepted a machine; one without a place is no node, and no capacity."""
+    ledger = Ledger.in_memory()
+    (first,) = a_round(world, ledger).acts
+    assert (first.review.step.arguments["offer"], first.outcome.status) == ("spot", Status.ACCEPTED)
+    (node,) = world.cloud.nodes()
+    world.never_made(node.id)
+    asked = []
+    for _ in range(3):
+        world.settle(node.id)
+        done = a_round(world, ledger)
+        asked += [act.review.step.arguments["offer"] for act in done.acts]
+
+    assert asked == ["sure"]
+    assert [each.capacity_type for each in world.cloud.nodes()] == [CapacityType.ON_DEMAND]
+    known = done.observation.offers["train"].offers["spot"]
+    assert (known.refusals, known.losses) == (1, 1)

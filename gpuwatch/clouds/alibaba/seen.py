@@ -25,7 +25,7 @@ class Seen:
         self._clock = clock
         self._nodes: dict[str, tuple[Region, Node, float]] = {}
         self._ending: dict[str, tuple[float, bool]] = {}
-        self._launched: dict[str, str] = {}
+        self._launched: dict[str, tuple[str, float]] = {}  # what a key launched, and when
         self._lock = threading.Lock()
 
     def note(self, place: Region, node: Node) -> Node:
@@ -40,7 +40,7 @@ class Seen:
         before = self._clock.monotonic() - _FORGET_SECONDS
         with self._lock:
             self._nodes = {name: each for name, each in self._nodes.items() if each[2] >= before}
-            self._launched = {key: name for key, name in self._launched.items() if name in self._nodes}
+            self._launched = {key: each for key, each in self._launched.items() if each[1] >= before}
 
     def home(self, node_id: str) -> Region | None:
         """Where it was seen."""
@@ -55,11 +55,12 @@ class Seen:
     def launched(self, key: str, node_id: str) -> None:
         """Keep what a key has launched."""
         with self._lock:
-            self._launched[key] = node_id
+            self._launched[key] = node_id, self._clock.monotonic()
 
     def of_key(self, key: str) -> str | None:
         """What a key has launched."""
-        return self._launched.get(key)
+        found = self._launched.get(key)
+        return None if found is None else found[0]
 
     def ends(self, node_id: str, *, accepted: bool) -> None:
         """Keep that its end was asked for; without an answer it may not have been accepted."""

@@ -295,7 +295,8 @@ class AzureCloud(WithViews[Subscription]):
             locks=azure_locks.of(place),
             addresses=machines.addresses(place, [group.path for group in uniform]),
         )
-        nodes = list(self._translator.nodes(place, found, around))
+        made = [machine for machine in found if not machine.never_made]
+        nodes = list(self._translator.nodes(place, made, around))
         self._paths.showed(nodes)
         return self._views.keep(place, nodes, answered)
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuwatch.clouds.azure.errors import typed
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import name_of, same, scale_set_of
-from gpuwatch.clouds.errors import NotFoundError
+from gpuwatch.clouds.errors import InsufficientCapacityError, NotFoundError, QuotaExceededError
 from gpuwatch.model.fleet import NodeState
 
 _STATES = {
@@ -122,11 +123,23 @@ class Machine:
             return NodeState.TERMINATING
         if any(_coded(each, _PROVISIONING).startswith("deleting") for each in self.statuses):
             return NodeState.TERMINATING
+        if self.never_made:
+            return NodeState.TERMINATED
         if not self.whole:
             return NodeState.UNKNOWN
         if not self.power and str(self.properties.get("provisioningState", "")).lower() == "creating":
             return NodeState.PENDING
         return _STATES.get(self.power, NodeState.UNKNOWN)
+
+    @property
+    def never_made(self) -> bool:
+        """Whether Azure accepted it and then had no place for it: it is left there, and was never anywhere.
+
+        Only the words for no stock and no quota say so, and only where no power state says otherwise.
+        """
+        if self.power or self.failure is None:
+            return False
+        return isinstance(typed("", *self.failure), InsufficientCapacityError | QuotaExceededError)
 
     @property
     def keeps_its_place(self) -> bool:

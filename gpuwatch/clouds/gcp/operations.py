@@ -72,13 +72,9 @@ def ended(client: Client, node_id: str, zone: str | None = None) -> Node | None:
 
 
 def launch_that_ended(client: Client, name: str) -> Node | None:
-    """The same of a machine that we launched under that name, and of a launch that failed; raises likewise."""
+    """The same of a machine that we launched under that name; raises likewise."""
     found = _operations(client, f'targetLink eq ".*/instances/{name}"')
-    gone = _gone(client, found)
-    if gone is not None:
-        return gone
-    failed = [each for each in found if each.get("operationType") == INSERT and failure("", each) is not None]
-    return _node(client, failed[0]) if failed and "targetId" in failed[0] else None
+    return _gone(client, found)
 
 
 def _operations(client: Client, matching: str) -> list[Json]:
@@ -92,10 +88,11 @@ def _operations(client: Client, matching: str) -> list[Json]:
 
 
 def _gone(client: Client, operations: Iterable[Json]) -> Node | None:
-    """By a deletion or a preemption that is done and did not fail."""
+    """By a deletion or a preemption that is done and did not fail, or by a launch that did: it was never made."""
     for each in operations:
-        done = each.get("operationType") in _ENDS and each.get("status") == _DONE and _of_an_instance(each)
-        if done and failure("", each) is None and "targetId" in each:
+        kind, done = each.get("operationType"), each.get("status") == _DONE and _of_an_instance(each)
+        over = kind in _ENDS if failure("", each) is None else kind == INSERT
+        if done and over and "targetId" in each:
             return _node(client, each)
     return None
 

@@ -77,13 +77,14 @@ def _waited(observation: Observation, known: OffersPast) -> float | None:
 
 def _spot(observation: Observation, offers: Offers, known: OffersPast, own: Counter[str]) -> list[str]:
     """The spot offers that may be asked, the best first."""
-    here = offers.of(spot=True)
-    usd = {name: _usd(observation, each) for name, each in here.items()}
     firm = [price for each in offers.of(spot=False).values() if (price := _usd(observation, each)) is not None]
+    most = offers.mix.max_price_ratio * min(firm, default=inf)
+    usd = {name: _usd(observation, each) for name, each in offers.of(spot=True).items()}
+    usd = {name: price for name, price in usd.items() if price is None or price <= most}
+    # One price that is not known leaves prices out of the order: nothing is preferred or avoided for that.
     priced = all(price is not None for price in usd.values())
-    records = [_record(observation, name, known, own, (usd[name] or 0.0) if priced else 1.0) for name in here]
-    most = offers.mix.max_price_ratio * min(firm) if priced and firm else None
-    return [each.name for each in ranked(records, most_usd_per_hour=most, spread=offers.mix.spread)]
+    records = [_record(observation, name, known, own, (price or 0.0) if priced else 1.0) for name, price in usd.items()]
+    return [each.name for each in ranked(records, spread=offers.mix.spread)]
 
 
 def _record(observation: Observation, name: str, known: OffersPast, own: Counter[str], usd: float) -> OfferRecord:

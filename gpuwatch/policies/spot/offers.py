@@ -25,7 +25,7 @@ LONGEST_REST_WITH_NODES_SECONDS = 3600.0  # what gives nodes and has no more is 
 # What orders offers of one price: how often they take nodes back and how many are there; the latter alone; nothing.
 Spread = Literal["capacity", "zones", "lowest_price"]
 
-_SPREAD = 0.3  # how much worse each own node in an offer makes it: losses come in groups
+_SPREAD = 1.0  # how much worse each own node in an offer makes it: losses come in groups
 _PRICE_STEP = 1.05  # prices within 5 % are the same: fewer losses are worth more than that
 
 

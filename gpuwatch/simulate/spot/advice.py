@@ -130,7 +130,9 @@ def _policies(nodes: int, rules: MixRules) -> dict[str, MixRules]:
 
 
 def _row(played: Played, recording: Recording, nodes: int, terms: Terms) -> PolicyRow:
-    worked = played.working_ratio * nodes * recording.days * 24 - played.lost_node_hours
+    # Boots are no working time: of what an interruption costs only the work that is done again is still to go.
+    again = played.interruptions * terms.lost_minutes / 60
+    worked = played.working_ratio * nodes * recording.days * 24 - again
     useful = played.cost_usd / worked / terms.on_demand_usd_per_hour if worked > 0 else inf
     return PolicyRow(
         name=played.name,

@@ -56,7 +56,7 @@ def ended(minutes_ago: float, **changes: object) -> Done:
         pool="default",
         status=Status.FAILED,
         at=NOW - timedelta(minutes=minutes_ago),
-        arguments={"template": "lt-0"},
+        arguments={**ASKED, "subnet": "s-1"},
         detail="i-9 was launched and is terminated",
     )
     return replace(done, **changes)  # type: ignore[arg-type]
@@ -194,18 +194,18 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(arguments={**ASKED, "subnet": "s-1"}),)),
         "gpuwatch resume --pool default",
     ),
-    ("ended", "launch_unseen", three_ended, "3 launched machines"),
+    ("ended", "launch_unseen", three_ended, "3 machines launched"),
     (
         "a pause is over",
         "launch_unseen",
         lambda c: with_ledger(three_ended(c), resumed=(("default", NOW),), resume_orders=((None, NOW),)),
-        "3 launched machines",
+        "3 machines launched",
     ),
     (
         "resumed before",
         "launch_unseen",
         lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=61)), ("dev", NOW))),
-        "3 launched machines",
+        "3 machines launched",
     ),
     ("a cloud that never answered", "cloud_silent", lambda c: silent(a_launch(c), "us"), "ap-1 of cloud us"),
     (
@@ -324,6 +324,7 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
 ]
 
 FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
+    ("three that ended, launched otherwise", lambda c: three_ended(c, arguments={**ASKED, "zone": "us-east-1f"})),
     ("given back to spot with both consents", given_back),
     ("spot on top of the maximum, within the surge", lambda c: a_spot_launch(c, "any", max_nodes=3)),
     ("launch", a_launch),

@@ -105,6 +105,10 @@ class World(Protocol):
         """Somebody terminates it; it is on its way out."""
         ...
 
+    def never_made(self, node_id: str) -> None:
+        """The cloud has no place for what it has accepted; it is seen once time has passed (`settle`)."""
+        ...
+
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """Somebody tags it."""
         ...
@@ -202,6 +206,10 @@ class SimulatedWorld:
         """The machine goes."""
         self.simulated.take_away(node_id)
 
+    def never_made(self, node_id: str) -> None:
+        """It ends where it was to begin."""
+        self.simulated.take_away(node_id)
+
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """The machine is tagged."""
         self.simulated.set_tags(node_id, tags)
@@ -267,6 +275,10 @@ class AwsWorld:
 
     def terminate(self, node_id: str) -> None:
         """The machine goes."""
+        self.ec2.client.terminate_instances(InstanceIds=[node_id])
+
+    def never_made(self, node_id: str) -> None:
+        """EC2 ends what it cannot start: Server.InsufficientInstanceCapacity."""
         self.ec2.client.terminate_instances(InstanceIds=[node_id])
 
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:

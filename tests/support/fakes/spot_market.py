@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from gpuwatch.clouds import InsufficientCapacityError, QuotaExceededError
+from gpuwatch.clouds.permit import check_in_force
 from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import DECISION_TAG
@@ -38,8 +39,10 @@ class SpotMarket(FakeFleet):
         """One machine of the offer, where it has room."""
         name, node_id = arguments["offer"], f"i-{key}"
         self._ask("launch", name)
+        check_in_force()
         self.calls.append(("launch", name, key))
         if node_id in self.nodes_:
+            self._answer("launch", name)
             return node_id
         if name in self.quota:
             self.refusals[name] += 1
@@ -49,10 +52,12 @@ class SpotMarket(FakeFleet):
             raise InsufficientCapacityError("there is none now", code="InsufficientInstanceCapacity")
         node = a_node_of(OFFERS[name], node_id, pool=arguments["pool"], tags={**self.tags, DECISION_TAG: key})
         node = replace(node, launched_at=self.clock.now())
+        node = self.born(node)
         self.put(replace(node, state=NodeState.TERMINATED) if name in self.lies else node)
         self.show(node_id, State.BUSY)
         self.offer_of[node_id] = name
         self.made[name] += 1
+        self._answer("launch", name)
         return node_id
 
     def alive(self, name: str | None = None) -> list[str]:

@@ -9,6 +9,7 @@ from gpuwatch.clouds import CloudError, InsufficientCapacityError, QuotaExceeded
 from gpuwatch.clouds.azure.launch import name_for
 from gpuwatch.clouds.azure.settings import TemplateSettings
 from gpuwatch.clouds.azure.sizes import _size
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure import sizes
 from tests.support.clouds.azure.state import Operation
@@ -69,6 +70,30 @@ def test_a_launch_that_azure_accepts_and_cannot_carry_out_says_why(
     with pytest.raises(kind):
         world.cloud.launch(ARGUMENTS, "key")
     assert [entry.request.method for entry in world.server.changes()] == ["PUT"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "power", "state"),
+    [
+        (("AllocationFailed", "No capacity."), None, None),
+        (("OperationNotAllowed", "It exceeds the approved quota."), None, None),
+        (("OSProvisioningTimedOut", "It did not finish."), None, NodeState.UNKNOWN),
+        (("AllocationFailed", "No capacity."), "running", NodeState.RUNNING),
+        (("AllocationFailed", "No capacity."), "deallocated", NodeState.STOPPED),
+    ],
+)
+def test_what_azure_had_no_place_for_is_left_there_and_is_no_node(
+    world: AzureWorld, failure: tuple[str, str], power: str | None, state: NodeState | None
+) -> None:
+    """Only by the words for no stock and no quota, and never where a power state says that it is somewhere."""
+    vm = world.add(MINE)
+    world.cloud.nodes()
+    vm.provisioning, vm.power, vm.failure = "Failed", power, failure
+
+    assert [node.state for node in world.cloud.nodes()] == ([] if state is None else [state])
+    node = world.cloud.node(vm.vm_id)
+    assert node is not None
+    assert node.state is (state or NodeState.TERMINATED)
 
 
 def test_a_start_that_azure_accepts_and_cannot_carry_out_says_why(world: AzureWorld) -> None:

@@ -161,6 +161,10 @@ class AlibabaWorld:
         machine.locks = ["Recycling"]
         machine.next = (self.clock.now() + timedelta(seconds=CHANGE_SECONDS), None)
 
+    def never_made(self, node_id: str) -> None:
+        """It is gone some minutes later."""
+        self.terminate(node_id)
+
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """The machine is tagged."""
         self.machine(node_id).tags |= tags

@@ -172,6 +172,12 @@ class AzureWorld:
         found = self.vm(node_id)
         found.begins(found.power, "Deleting", handlers.GOING, self.clock.now())
 
+    def never_made(self, node_id: str) -> None:
+        """Its provisioning fails, and it is left there: without a power state, since it was never anywhere."""
+        vm = self.vm(node_id)
+        _, *failure = REFUSALS[InsufficientCapacityError]
+        vm.provisioning, vm.power, vm.arrives_at, vm.failure = "Failed", None, None, (failure[0], failure[1])
+
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """Somebody tags it."""
         self.vm(node_id).tags |= tags

@@ -247,6 +247,14 @@ class Project:
         self.operations.append(operation)
         return operation
 
+    def fail_insert(self, number: str, code: str, message: str) -> None:
+        """A launch that was accepted fails."""
+        operation = next(
+            each for each in self.operations if (each["operationType"], each["targetId"]) == ("insert", number)
+        )
+        operation["_failure"], operation["_machine"] = (code, message), number
+        self._fail(operation)
+
     def _fail(self, operation: Resource) -> None:
         """What was accepted fails: a launch leaves nothing, a start a machine that is stopped."""
         code, message = operation["_failure"]

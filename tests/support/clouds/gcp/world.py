@@ -143,6 +143,10 @@ class GcpWorld:
         """The machine goes."""
         self.project.delete(self.project.machines[node_id])
 
+    def never_made(self, node_id: str) -> None:
+        """Its operation fails, and nothing is left of it."""
+        self.project.fail_insert(node_id, *REFUSALS[InsufficientCapacityError][1:])
+
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """By hand, in the console."""
         told = self.project.machines[node_id].told

@@ -115,6 +115,10 @@ class TencentWorld:
         """Somebody terminates it."""
         self.fake.state.become(self.fake.state.machines[node_id], "TERMINATING", "TerminateInstances")
 
+    def never_made(self, node_id: str) -> None:
+        """It is shown as such."""
+        self.fake.state.become(self.fake.state.machines[node_id], "LAUNCH_FAILED", "RunInstances")
+
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """Somebody tags it."""
         self.fake.state.machines[node_id].tags |= tags

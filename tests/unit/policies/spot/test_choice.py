@@ -61,6 +61,13 @@ def test_one_unknown_price_leaves_prices_out() -> None:
     assert asked(2, usd=prices(spot_a="1.0", sure="9.0") | stand_in) == ["spot-a", "spot-b"]
 
 
+def test_what_is_known_to_be_too_dear_is_not_bought_because_another_price_is_unknown() -> None:
+    """`max_price_ratio` is about each offer by itself."""
+    assert asked(2, usd=prices(spot_a="0.95", sure="1.0")) == ["spot-b", "spot-b"]
+    assert asked(2, usd=prices(spot_a="0.95", spot_b="0.5")) == ["spot-b", "spot-b"]
+    assert asked(1, usd=prices(spot_a="0.95", sure="1.0"), offers={"spot-a": SPOT_A, "sure": SURE}) == ["sure"]
+
+
 def test_on_demand_takes_the_place_of_spot_that_rests_or_costs_too_much() -> None:
     """At once, unless the rules say after how long."""
     none = {"spot-a": refused(), "spot-b": refused()}
