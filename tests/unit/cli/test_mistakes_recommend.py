@@ -16,7 +16,7 @@ FILES = {
     "spot-semicolons.csv": "time;offer;nodes\n2026-01-01T00:00Z;a;4\n",
     "spot-comma.csv": 'time,offer,nodes,usd_per_hour\n2026-01-01T00:00Z,a,4,"1,20"\n',
 }
-SHEETS = {  # a table of vendors: words of the answer
+SHEETS: dict[str, str | tuple[str, ...]] = {  # a table of vendors: words of the answer
     "": "is empty",
     "vendor;sla\nweight;1\naws;99,9\n": ("semicolons", "vendor,sla"),
     "vendro,sla\nweight,1\naws,99\n": ("'vendro,sla'", "vendor,sla"),
