@@ -7,8 +7,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TypedDict
 
-from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.currency import shown_in
+from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Offer, Price, PriceKey, column_usd, dated
 from gpuwatch.model.similar_names import meant
 from gpuwatch.money.prices import catalogue
