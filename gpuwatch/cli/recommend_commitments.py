@@ -117,7 +117,7 @@ def metered_load(
     if load.coarse_hours:
         notes.append(
             f"of {load.coarse_hours} h only the day's mean is kept (ledger.hourly_spend_retention): peaks within are "
-            "not seen, so less may be worth reserving"
+            "not seen, so the advice may be for too many"
         )
     if price is not None:
         return list(load.hours), notes, price, "as given"
@@ -138,7 +138,7 @@ def csv_load(path: Path) -> tuple[list[float | None], list[str]]:
     notes = list(series.notes)
     if hours > 1:
         notes.append(
-            f"the load was measured every {hours} h: peaks between are not seen, so less may be worth reserving"
+            f"the load was measured every {hours} h: peaks between are not seen, so the advice may be for too many"
         )
     return [value for value in series.values for _ in range(hours)], notes
 
