@@ -115,7 +115,7 @@ def _read(path: Path, lines: TextIO, recording: Recording) -> None:
     try:
         header = next(rows, None)
         if header is None:
-            raise TraceError(f"{path} is empty; the columns are {_FORMS}")
+            raise TraceError(f"{path}: is empty; the columns are {_FORMS}")
         if wrong := semicolons(header):
             raise TraceError(f"{path}:1: {wrong}; the columns are {_FORMS}")
         intervals = _is_intervals(path, header)

@@ -92,7 +92,7 @@ def _rows(path: Path, lines: Iterable[str]) -> dict[str, list[_Row]]:
     lacking = [name for name in _COLUMNS if name not in heads]
     if lacking:
         wrong = semicolons(heads) or f"the header {','.join(heads)!r} lacks {lacking[0]}"
-        where = f"{path}: line 1: {wrong}" if heads else f"{path} is empty"
+        where = f"{path}: line 1: {wrong}" if heads else f"{path}: is empty"
         raise SeriesError(f"{where}; write {','.join(_COLUMNS)}")
     place = {name: heads.index(name) for name in (*_COLUMNS, "usd_per_hour") if name in heads}
     found: dict[str, list[_Row]] = {}

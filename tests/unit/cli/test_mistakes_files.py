@@ -32,7 +32,7 @@ FILES = mistakes(
         "forecast --csv bill.csv": ("bill.csv", "'a,b'", "time and value"),
         "backtest": ("--trace FILE", "--prometheus", "--ledger"),
         "backtest --trace no.csv": ("'--trace'", "'no.csv' does not exist"),
-        "backtest --trace empty.csv": ("empty.csv is empty", "time_s"),
+        "backtest --trace empty.csv": ("empty.csv: is empty", "time_s"),
         "backtest --trace latin.csv": ("latin.csv", "byte 0xe4", "save it as UTF-8"),
         "backtest --trace semicolon.csv": ("semicolon.csv:1", "semicolons", "node,busy_from_s,busy_to_s"),
         "backtest --trace reversed.csv": ("reversed.csv:2", "busy_to_s is 0"),

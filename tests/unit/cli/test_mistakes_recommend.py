@@ -68,7 +68,7 @@ MISTAKES = mistakes(
         "recommend instance --params 7B --tokens 1T": ("--tokens", "--train or --lora"),
         "recommend instance --params 7B --train --tokens 1T --flops 1e21": "one of --tokens and --flops",
         "recommend instance --params 7B --weights price=0.7": ("'--weights'", "'price=0.7'", "cost=<number>"),
-        "recommend spot --csv empty.csv": ("empty.csv is empty", "time,offer,nodes"),
+        "recommend spot --csv empty.csv": ("empty.csv: is empty", "time,offer,nodes"),
         "recommend spot --csv spot-typo.csv": ("line 1", "'time,ofer,nodes'", "lacks offer"),
         "recommend spot --csv spot-semicolons.csv": ("line 1", "semicolons", "time,offer,nodes"),
         "recommend spot --csv spot-comma.csv --price 3": ("line 2", "usd_per_hour '1,20'", "write 1.20"),
@@ -77,7 +77,7 @@ MISTAKES = mistakes(
         "recommend spot --csv spot.csv --work 12h --by 6h": ("6h", "12h14m"),
         "recommend vendors --scores empty.csv": ("empty.csv is empty", "vendor,sla"),
         "recommend vendors --scores series.csv": ("series.csv:1", "vendor,sla"),
-        "recommend restarts --trace empty.csv": ("empty.csv is empty", "time_s,node"),
+        "recommend restarts --trace empty.csv": ("empty.csv: is empty", "time_s,node"),
         "recommend restarts --trace semicolon.csv": ("semicolon.csv:1", "semicolons"),
         "recommend restarts --trace load.csv --restart-cost 10m --boot 30m": ("30m", "10m", "parts"),
     }
