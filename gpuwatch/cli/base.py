@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from gpuwatch import __version__
 from gpuwatch.cli.missing import install_hint, is_missing_part
@@ -191,6 +192,11 @@ def duration_or_none(context: click.Context, param: click.Parameter, value: str 
             f"{value!r} has no unit; write for example {value.strip()}h or {value.strip()}m", param=param
         )
     return None if value is None else above_zero(context, param, value)
+
+
+def is_given(option: str) -> bool:
+    """Whether somebody wrote the option of the running command."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def say(words: object, *, err: bool = False, nl: bool = True) -> None:

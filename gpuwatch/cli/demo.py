@@ -5,17 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from gpuwatch.cli.base import above_zero, commands, say, zero_or_more
+from gpuwatch.cli.base import above_zero, commands, is_given, say, zero_or_more
 from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
 from gpuwatch.runtime.table import aligned
-
-
-def _is_given(name: str) -> bool:
-    """Whether somebody wrote the option."""
-    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 @commands.command()
@@ -54,7 +48,7 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
 
         if not headless and (chosen["trace"] or chosen["hours"] or as_json):
             raise click.UsageError("--trace, --hours and --json belong to --headless")
-        if headless and (chosen["seconds"] is not None or _is_given("speed")):
+        if headless and (chosen["seconds"] is not None or is_given("speed")):
             raise click.UsageError("--speed and --seconds belong to the live demo: leave --headless away")
         if chosen["instance_type"] and not chosen["trace"]:
             raise click.UsageError("--instance-type belongs to --trace: the demo's own fleet has its machines")

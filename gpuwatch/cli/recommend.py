@@ -5,13 +5,14 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.base import above_zero, commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.amounts import none_below, share
+from gpuwatch.cli.base import above_zero, commands, config_option, explained, is_given, json_option, say, settings_of
 from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
@@ -30,33 +31,6 @@ _SCALES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 @commands.group()
 def recommend() -> None:
     """Recommend instance types, sizes and commitments, with the arithmetic. Nothing is changed."""
-
-
-def amount(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
-    """A decimal number, kept exactly."""
-    try:
-        number = None if value is None else Decimal(value)
-    except InvalidOperation:
-        number = Decimal("nan")
-    if number is not None and not number.is_finite():
-        raise click.BadParameter(f"{value!r} is not a number; write for example 0.35", ctx=context, param=param)
-    return number
-
-
-def usd(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
-    """An amount above zero."""
-    number = amount(context, param, value)
-    if number is not None and number <= 0:
-        raise click.BadParameter(f"{value!r} is not above 0; write for example 0.35", ctx=context, param=param)
-    return number
-
-
-def share(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
-    """A part of a whole, from 0 to 1."""
-    number = amount(context, param, value)
-    if number is not None and not 0 <= number <= 1:
-        raise click.BadParameter(f"{value!r} is not from 0 to 1; write for example 0.35", ctx=context, param=param)
-    return number
 
 
 def _count(_: click.Context, param: click.Parameter, value: str) -> int:
@@ -153,7 +127,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @click.option("--tokens", callback=_quantity, metavar="N", help="To train on; adds hours and money.")
 @click.option("--flops", callback=_quantity, metavar="N", help="Operations in all, in place of --tokens: 3.1e23.")
 @click.option("--efficiency", callback=share, default="0.4", show_default="0.4, assumed", help="Of the GPUs' peak.")
-@click.option("--interruptions", callback=amount, default="0", show_default=True, help="Of a machine, a day: spot.")
+@click.option("--interruptions", callback=none_below, default="0", show_default=True, help="Of a machine, a day: spot.")
 @click.option("--checkpoint", callback=above_zero, default="30m", show_default=True, help="Time between checkpoints.")
 @click.option("--restart", callback=above_zero, default="10m", show_default=True, help="After an interruption.")
 @click.option("--limit", type=click.IntRange(1, _MOST_ROWS), default=10, show_default=True, help="How many are shown.")
@@ -227,6 +201,9 @@ def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":
     return Workload(task=task, shape=shape, **{name: options[name] for name in names})  # type: ignore[arg-type]  # click.Choice checked it
 
 
+_OF_A_TRAINING = ("efficiency", "interruptions", "checkpoint", "restart")
+
+
 def _run(task: str, options: dict[str, Any]) -> "Run | None":
     """The training that the options ask for; None: none.
 
@@ -238,6 +215,9 @@ def _run(task: str, options: dict[str, Any]) -> "Run | None":
 
     tokens, flops = options["tokens"], options["flops"]
     if tokens is None and flops is None:
+        alone = [each for each in _OF_A_TRAINING if is_given(each)]
+        if alone:
+            raise ValueError(f"--{alone[0]} is of a training's hours and money: give --tokens or --flops as well")
         return None
     if task == "serve":
         raise ValueError("--tokens and --flops are of a training: give --train or --lora")
@@ -246,8 +226,6 @@ def _run(task: str, options: dict[str, Any]) -> "Run | None":
     efficiency, interruptions = float(options["efficiency"]), float(options["interruptions"])
     if not efficiency:
         raise ValueError("--efficiency 0: a training that reaches nothing of the GPUs' peak never ends")
-    if interruptions < 0:
-        raise ValueError(f"--interruptions {interruptions:g} is below 0; write for example 3")
     lost = (options["restart"] + options["checkpoint"] / 2) / 3600
     return Run(tokens=tokens, flops=flops, efficiency=efficiency, interruptions_per_day=interruptions, lost_hours=lost)
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuwatch.cli.amounts import none_below, price_of, share, usd
 from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of, show_money_as_in
 from gpuwatch.cli.json_output import json_text
-from gpuwatch.cli.recommend import amount, recommend, usd
+from gpuwatch.cli.recommend import recommend
 from gpuwatch.model.currency import shown_in
-from gpuwatch.model.money import column_usd, dated, format_price, money_head, whole_usd
+from gpuwatch.model.money import column_usd, format_price, money_head, whole_usd
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
@@ -29,21 +30,21 @@ if TYPE_CHECKING:
 @click.option("--price", callback=usd, help="Of one unit of the load for an hour on demand, in US dollars.")
 @click.option("--instance-type", help="The load counts such machines, at their price.")
 @click.option("--cloud", metavar="NAME", help="Only what the ledger metered in this cloud.")
-@click.option("--one-year", callback=amount, default="0.30", show_default="0.30, assumed", help="Discount, as a share.")
+@click.option("--one-year", callback=share, default="0.30", show_default="0.30, assumed", help="Discount, as a share.")
 @click.option(
-    "--three-year", callback=amount, default="0.50", show_default="0.50, assumed", help="Discount, as a share."
+    "--three-year", callback=share, default="0.50", show_default="0.50, assumed", help="Discount, as a share."
 )
 @click.option(
-    "--three-year-load", callback=amount, default="0.8", show_default=True, help="Of today's: planned for 3 years."
+    "--three-year-load", callback=share, default="0.8", show_default=True, help="Of today's: planned for 3 years."
 )
 @click.option(
-    "--tolerant", callback=amount, default="0", show_default=True, help="Share of the load that bears interruption."
+    "--tolerant", callback=share, default="0", show_default=True, help="Share of the load that bears interruption."
 )
-@click.option("--spot", callback=amount, default="0.45", show_default=True, help="Spot discount, as a share.")
+@click.option("--spot", callback=share, default="0.45", show_default=True, help="Spot discount, as a share.")
+@click.option("--spot-availability", callback=share, default="0.5", show_default=True, help="Share of hours with spot.")
 @click.option(
-    "--spot-availability", callback=amount, default="0.5", show_default=True, help="Share of hours with spot."
+    "--interruption-cost", callback=none_below, help="Per unit-hour of spot, in US dollars [5 % of the price]."
 )
-@click.option("--interruption-cost", callback=amount, help="Per unit-hour of spot, in US dollars [5 % of the price].")
 @click.option(
     "--committed", type=click.IntRange(0, 10**9), default=0, show_default=True, help="Units reserved today, 1 year."
 )
@@ -93,23 +94,6 @@ def commitments(
         say(_as_text(advice, source, warnings))
 
 
-def price_of(price: Decimal | None, instance_type: str | None, option: str = "--price") -> tuple[Decimal, str]:
-    """The price of a unit for an hour, and its source."""
-    if (price is None) == (instance_type is None):
-        raise click.UsageError(f"give one of {option} and --instance-type")
-    if price is not None:
-        return price, "as given"
-    from gpuwatch.money.prices import lookup  # noqa: PLC0415  loaded where it is asked for
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
-
-    listed = lookup(str(instance_type))
-    if listed is None:
-        raise click.BadParameter(
-            f"no list price of {instance_type!r} is known; give {option}", param_hint="--instance-type"
-        )
-    return listed.usd_per_hour, f"{listed.source}, {dated(listed.as_of, SystemClock().now().date())}"
-
-
 def metered_load(
     path: Path | None, instance_type: str | None, price: Decimal | None, cloud: str | None = None
 ) -> tuple[list[float | None], list[str], Decimal, str]:
@@ -133,7 +117,7 @@ def metered_load(
     if load.coarse_hours:
         notes.append(
             f"of {load.coarse_hours} h only the day's mean is kept (ledger.hourly_spend_retention): peaks within are "
-            "not seen, so less may be worth reserving"
+            "not seen, so the advice may be for too many"
         )
     if price is not None:
         return list(load.hours), notes, price, "as given"
@@ -154,7 +138,7 @@ def csv_load(path: Path) -> tuple[list[float | None], list[str]]:
     notes = list(series.notes)
     if hours > 1:
         notes.append(
-            f"the load was measured every {hours} h: peaks between are not seen, so less may be worth reserving"
+            f"the load was measured every {hours} h: peaks between are not seen, so the advice may be for too many"
         )
     return [value for value in series.values for _ in range(hours)], notes
 

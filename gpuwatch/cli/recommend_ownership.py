@@ -7,24 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuwatch.cli.amounts import factor, none_below, price_of, share, usd
 from gpuwatch.cli.base import config_option, json_option, say, show_money_as_in
 from gpuwatch.cli.json_output import json_text
-from gpuwatch.cli.recommend import amount, recommend, share, usd
-from gpuwatch.cli.recommend_commitments import csv_load, metered_load, price_of
+from gpuwatch.cli.recommend import recommend
+from gpuwatch.cli.recommend_commitments import csv_load, metered_load
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import column_usd, format_usd, money_head, whole_usd
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
     from gpuwatch.money.advice.ownership import Advice
-
-
-def _none_below(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
-    """An amount of 0 or more."""
-    number = amount(context, param, value)
-    if number is not None and number < 0:
-        raise click.BadParameter(f"{value!r} is below 0; write for example 1500", ctx=context, param=param)
-    return number
 
 
 @recommend.command()
@@ -43,14 +36,14 @@ def _none_below(context: click.Context, param: click.Parameter, value: str | Non
 @click.option("--resale", callback=share, default="0.2", show_default="0.2, assumed", help="Part of its price then.")
 @click.option("--capital-cost", callback=share, default="0.06", show_default="0.06, assumed", help="Interest a year.")
 @click.option("--repairs", callback=share, default="0.03", show_default="0.03, assumed", help="Of its price a year.")
-@click.option("--watts", callback=_none_below, default="0", help="Of the machine at work, such as 10200.")
-@click.option("--idle-watts", callback=_none_below, help="Of the machine at rest [a quarter of --watts].")
+@click.option("--watts", callback=none_below, default="0", help="Of the machine at work, such as 10200.")
+@click.option("--idle-watts", callback=none_below, help="Of the machine at rest [a quarter of --watts].")
 @click.option(
-    "--pue", callback=usd, default="1.4", show_default="1.4, assumed", help="Power of the building by its own."
+    "--pue", callback=factor, default="1.4", show_default="1.4, assumed", help="Power of the building by its own."
 )
-@click.option("--kwh", callback=_none_below, default="0.12", show_default="0.12, assumed", help="Price of one, US$.")
-@click.option("--staff", callback=_none_below, default="0", help="For this machine a year, US$.")
-@click.option("--hosting", callback=_none_below, default="0", help="Space and network for it a year, US$.")
+@click.option("--kwh", callback=none_below, default="0.12", show_default="0.12, assumed", help="Price of one, US$.")
+@click.option("--staff", callback=none_below, default="0", help="For this machine a year, US$.")
+@click.option("--hosting", callback=none_below, default="0", help="Space and network for it a year, US$.")
 @json_option
 def ownership(
     *,
@@ -70,6 +63,11 @@ def ownership(
 
     if ledger and csv_path is not None:
         raise click.UsageError("give one of --ledger and --csv")
+    idle = options["idle_watts"]
+    if idle is not None and idle > options["watts"]:
+        raise click.BadParameter(
+            f"{idle:f} W at rest are more than the {options['watts']:f} W at work of --watts", param_hint="--idle-watts"
+        )
     show_money_as_in(path)
     load: list[float | None] | None = None
     notes: list[str] = []
@@ -80,7 +78,6 @@ def ownership(
             load, notes, rented, source = metered_load(path, instance_type, rent)
         else:
             rented, source = price_of(rent, instance_type, "--rent")
-        idle = options["idle_watts"]
         terms = Terms(
             price=price,
             rent_usd_per_hour=rented,

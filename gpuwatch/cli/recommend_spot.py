@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpuwatch.cli.amounts import share, usd
 from gpuwatch.cli.base import duration_or_none, json_option, say
 from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
-from gpuwatch.cli.recommend import recommend, share, usd
+from gpuwatch.cli.recommend import recommend
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def spot(  # noqa: PLR0913  one option each
 
     if (work is None) != (allowed is None):
         raise click.UsageError("give both of --work and --by, or neither")
+    if base > nodes:
+        raise click.BadParameter(f"{base} on demand are more than the {nodes} of --nodes", param_hint="--base")
     try:
         recording = read_recording(csv_path)
         if recording.usd_per_hour is not None and price is None:
@@ -126,9 +129,13 @@ def _job(recording: "Recording", work: float, allowed: float, move: float, ratio
     return advise_job(recording, terms)
 
 
+def _long(days: float) -> str:
+    return f"{days:.1f} days" if days >= 1 else f"{days * 24:.1f} hours"
+
+
 def _as_text(found: "SpotAdvice") -> str:
     offers = f"{found.offers} offer{'s' if found.offers > 1 else ''}"
-    lines = [*found.advice, "", f"Recorded: {found.days:.1f} days, {offers}."]
+    lines = [*found.advice, "", f"Recorded: {_long(found.days)}, {offers}."]
     if found.policies:
         lines.append(f"No policy can cost less than {found.bound_ratio:.1%} of on demand there.")
         rows = [

@@ -39,13 +39,14 @@ def vendors(*, table: Path, gpu: str, path: Path | None, as_json: bool) -> None:
             if advice.USEFUL_HOUR in columns:
                 measured[advice.USEFUL_HOUR] = _useful_hours(path)
                 sources[advice.USEFUL_HOUR] = f"US dollars paid per useful GPU-hour in the last {_DAYS} days, metered"
+            sheet = advice.filled(sheet, measured)
+            advice.unknown_columns(sheet, table.name)
         except UnicodeDecodeError:
             say(f"{table} is not UTF-8", err=True)
             sys.exit(2)
         except ValueError as error:
             say(error, err=True)
             sys.exit(2)
-        sheet = advice.filled(sheet, measured)
         document = advice.as_object(sheet, tuple(sources))
         say(json_text("recommend.vendors", document) if as_json else advice.as_text(sheet, sources))
 

@@ -3,14 +3,15 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 from gpuwatch.clouds import Cloud, CloudError
 from gpuwatch.clouds import settings as one
-from gpuwatch.clouds.provider import StartCommand
+from gpuwatch.clouds.provider import ALL, StartCommand
 from gpuwatch.clouds.settings import CLOUDS, CloudSettings
 from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.model.setting import Contradiction
-from gpuwatch.model.similar_names import folded, meant
+from gpuwatch.model.similar_names import folded, meant, nearest
 from gpuwatch.policies.spot.settings import OfferRules
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import NoStores, Stores, unread
@@ -65,6 +66,28 @@ def unknown_regions(clouds: Clouds, launches: Iterable[tuple[Path, str, str | No
     for name, cloud in clouds.items():
         here = [(path, region) for path, region, asked in launches if (asked or "") == name or len(clouds) == 1]
         yield from (_moved(each, name) for each in one.unknown_regions(cloud, here))
+
+
+def unmatched_regions(clouds: Clouds, written: Iterable[tuple[Path, str, Sequence[str]]]) -> Iterator[Contradiction]:
+    """Patterns of regions that no region of their clouds is like, by their keys: they would allow nothing.
+
+    Each is a key, the pattern, and the clouds that it is about (none named: all). Where the regions of one of these are
+    not known without asking it, nothing is said.
+    """
+    for path, pattern, where in written:
+        here = [cloud for name, cloud in clouds.items() if not where or name in where]
+        names = [cloud.own.region_names() if cloud.provider in CLOUDS else None for cloud in here]
+        known = {region for each in names if each is not None for region in each}
+        if None in names or any(fnmatchcase(region, pattern) for region in known):
+            continue
+        providers = " or ".join(dict.fromkeys(cloud.provider for cloud in here))
+        every = pattern.strip().lower() == ALL
+        near = "no pool's regions: without any, all are allowed" if every else nearest(pattern, known)
+        yield Contradiction(
+            keys=(path,),
+            wrong=f"{pattern!r} is no region of {providers}",
+            right=near or "a region that it has, or a pattern such as eu-*",
+        )
 
 
 def unknown(clouds: Clouds, written: Iterable[tuple[Path, str]]) -> Iterator[Contradiction]:

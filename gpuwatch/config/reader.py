@@ -25,11 +25,11 @@ from pydantic_settings import (
 )
 
 from gpuwatch.agent.settings import AgentHandover, AgentSettings
-from gpuwatch.clouds.named import unknown_regions
+from gpuwatch.clouds.named import unknown_regions, unmatched_regions
 from gpuwatch.config import amounts, keys, minimum_waits, yaml_file
 from gpuwatch.config.agent_alone import FILE_VARIABLE, default_path
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
-from gpuwatch.config.settings import Settings, contradictions, launch_regions
+from gpuwatch.config.settings import Settings, contradictions, launch_regions, pool_regions
 from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show
 from gpuwatch.model.duration import has_no_unit
 from gpuwatch.model.fleet import DEFAULT_POOL
@@ -73,6 +73,7 @@ def read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
         *minimum_waits.too_short(settings, _KEYS),
         *_two_forms(origin),
         *unknown_regions(settings.named_clouds, launch_regions(settings)),
+        *unmatched_regions(settings.named_clouds, pool_regions(settings)),
         *contradictions(settings),
     ]
     if found:
@@ -322,8 +323,16 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
     if key.kind is Kind.TEXT and isinstance(error["input"], int | float):
         right = f'{right}; write "{shown}" with quotes'
     elif error["type"] not in _WRONG:
-        right += _WRITTEN.get(key.kind, "")
-    origin.add(path, f"{shown} {_WRONG.get(error['type'], f'is not {key.kind.value}')}", right)
+        right += _example(key)
+    kind = "a text" if key.kind is Kind.LIST and len(path) > len(key.path) else key.kind.value
+    origin.add(path, f"{shown} {_WRONG.get(error['type'], f'is not {kind}')}", right)
+
+
+def _example(key: keys.Key) -> str:
+    """How a value is written; a list's default is the best example of its texts."""
+    if key.kind is Kind.LIST and key.default and not key.choices:
+        return f", such as {key.show(key.default)}"
+    return _WRITTEN.get(key.kind, "")
 
 
 def _nearest_key(path: keys.Path) -> str:

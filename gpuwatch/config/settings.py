@@ -148,6 +148,12 @@ def launch_regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str, s
                 yield ("pools", name, "offers", offer, "region"), each.region, each.cloud
 
 
+def pool_regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str, tuple[str, ...]]]:
+    """Every region, or pattern of regions, in which a pool may grow: the key, and the pool's clouds."""
+    for name, rules in settings.pools.items():
+        yield from ((("pools", name, "regions"), pattern, rules.clouds) for pattern in rules.regions)
+
+
 def _clouds(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     """Every cloud that a pool or a budget names, and the key that names it."""
     for name, rules in settings.pools.items():

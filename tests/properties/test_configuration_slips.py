@@ -161,6 +161,18 @@ def test_a_time_too_short_for_what_it_watches_is_refused(file: Path, key: str, v
             "pools.a.launch.region: 'eu-wst-1' is no region of aws",
             "eu-west-1",
         ),
+        ("pools: {a: {regions: [us-est-1]}}", "pools.a.regions: 'us-est-1' is no region of aws", "us-east-1"),
+        (
+            "pools: {a: {regions: [eu-*, EUR-*]}}",
+            "pools.a.regions: 'EUR-*' is no region of aws",
+            "a region that it has",
+        ),
+        ("pools: {a: {regions: [all]}}", "pools.a.regions: 'all' is no region of aws", "no pool's regions"),
+        (
+            "{clouds: {us: {regions: [us-east-1]}, g: {provider: gcp}}, pools: {a: {clouds: [us], regions: [uss-*]}}}",
+            "pools.a.regions: 'uss-*' is no region of aws",
+            "a region that it has",
+        ),
     ],
 )
 def test_a_region_that_does_not_exist_is_refused(file: Path, text: str, wrong: str, right: str) -> None:

@@ -52,6 +52,7 @@ SLOW = frozenset(
         "cli/test_json_output",
         "cli/test_mistakes_commands",
         "cli/test_mistakes_files",
+        "cli/test_mistakes_recommend",
         "cli/test_mistakes_settings",
         "cli/test_notify_command",
         "cli/test_operations",

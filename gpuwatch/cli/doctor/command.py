@@ -24,11 +24,24 @@ def doctor() -> None:
     """Find what keeps an agent or a controller from working, with the remedy. Nothing is changed."""
 
 
+def _cuda(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A version of CUDA."""
+    from gpuwatch.cli.doctor.cuda import version_of  # noqa: PLC0415  loaded where it is asked for
+
+    try:
+        if value is not None:
+            version_of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=param) from error
+    return value
+
+
 @doctor.command()
+@click.option("--cuda", callback=_cuda, metavar="VERSION", help="Say whether the driver can run this CUDA, as 12.4.")
 @config_option
 @json_option
 @_alive_option
-def agent(path: Path | None, *, as_json: bool, alive: bool) -> None:
+def agent(path: Path | None, *, cuda: str | None, as_json: bool, alive: bool) -> None:
     """Check this GPU host: driver, permissions, metadata, clock, port, certificates."""
     from gpuwatch.cli.doctor import agent as part  # noqa: PLC0415  likewise
     from gpuwatch.cli.doctor import ports  # noqa: PLC0415  likewise
@@ -46,7 +59,7 @@ def agent(path: Path | None, *, as_json: bool, alive: bool) -> None:
     if alive:
         _report("agent", (ports.alive(settings, "agent"),), as_json=as_json)
     with progress("checking this host") as advance:
-        findings = examine(part.CHECKS, AgentCase(settings=settings, clock=clock), clock, advance)
+        findings = examine(part.CHECKS, AgentCase(settings=settings, clock=clock, cuda=cuda), clock, advance)
     _report("agent", findings, as_json=as_json)
 
 

@@ -33,6 +33,7 @@ class AgentCase:
     dmi: Path = DMI
     roots: Roots = field(default_factory=Roots)
     probe: Sequence[str] = field(default_factory=lambda: own_command("probe", "--cycles", "1", "--steps"))
+    cuda: str | None = None  # the runtime that somebody wants to use here
 
 
 class ControllerCase:

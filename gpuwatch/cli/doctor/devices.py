@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.agent.devices.choice import Driver, drivers_here
 from gpuwatch.agent.devices.messages import Cycle, Down, Message, Reading, Step, Unavailable, decode
 from gpuwatch.agent.probe.child import ProbeChild
+from gpuwatch.cli.doctor import cuda
 from gpuwatch.cli.doctor.context import AgentCase, may_write
 from gpuwatch.cli.doctor.findings import KINDS, found
 from gpuwatch.cli.doctor.report import Finding, fine, shown
@@ -43,6 +44,8 @@ def driver(case: AgentCase) -> Iterator[Finding]:
         return
     version = next((gpu.driver_version for gpu in cycle.gpus if gpu.driver_version), "of unknown version")
     yield fine("driver", where, f"NVML answers, driver {version}{beside}")
+    if case.cuda is not None:
+        yield cuda.runtime(case.cuda, next((gpu.cuda_version for gpu in cycle.gpus if gpu.cuda_version), None), version)
     yield from _gpus(case, cycle, messages)
 
 

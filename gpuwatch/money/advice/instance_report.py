@@ -245,6 +245,9 @@ def _candidate(each: Ranked, run: Estimate | None, today: date) -> CandidateDocu
     }
 
 
+_TASKS = {"train": "to train", "lora": "to train adapters (LoRA) for", "serve": "to serve"}
+
+
 def as_text(choice: Choice, limit: int, today: date) -> str:
     """For people."""
     return "\n".join(_lines(choice, limit, today))
@@ -254,7 +257,7 @@ def _lines(choice: Choice, limit: int, today: date) -> Iterator[str]:
     shape = choice.load.shape
     guessed = f" ({', '.join(shape.derived)} derived)" if shape.derived else ""
     yield (
-        f"{count_text(shape.params)} parameters, to {choice.load.task} in {choice.load.precision}; "
+        f"{count_text(shape.params)} parameters, {_TASKS[choice.load.task]} in {choice.load.precision}; "
         f"{shape.layers} layers, hidden size {shape.hidden}, {shape.heads} heads, "
         f"{shape.kv_heads} of keys and values{guessed}."
     )
@@ -321,7 +324,9 @@ def _training(run: Estimate | None) -> tuple[str, ...]:
         return ()
     if run.hours is None:
         return ("never ends" if run.useful_ratio <= 0 else "not known", "not known")
-    return (format_duration(run.hours * 3600), "not known" if run.usd is None else f"{cents_of(run.usd) / 100:,.0f}")
+    seconds = run.hours * 3600
+    took = format_duration(seconds) if seconds >= 1 else "under 1s"
+    return (took, "not known" if run.usd is None else f"{cents_of(run.usd) / 100:,.0f}")
 
 
 def _about_training(choice: Choice, shown: Sequence[Ranked]) -> Iterator[str]:

@@ -15,11 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from gpuwatch.model.similar_names import nearest
+from gpuwatch.model.typed_numbers import right_way, semicolons
 from gpuwatch.runtime.table import aligned
 
 WEIGHT, BEST, WORST = "weight", "best", "worst"
 PRICE, USEFUL_HOUR = "price", "useful_hour"  # columns that gpuwatch fills in where they are empty
 _MOST_ROWS = 1000
+_TITLES = "write the titles vendor and criteria, such as vendor,sla,latency_ms,support"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,21 +70,32 @@ def read(text: str, name: str) -> Sheet:
 
     """
     rows = [(number, row) for number, row in enumerate(csv.reader(io.StringIO(text)), start=1) if any(row)]
-    if not rows or len(rows) > _MOST_ROWS or rows[0][1][0].strip() != "vendor" or not rows[0][1][1:]:
-        raise ValueError(f"{name}:1: expected the titles vendor and criteria, such as vendor,sla,latency_ms,support")
+    if not rows:
+        raise ValueError(f"{name} is empty; {_TITLES}")
+    if rows[0][1][0].strip() != "vendor" or not rows[0][1][1:]:
+        titled = ",".join(rows[0][1])
+        raise ValueError(f"{name}:1: {semicolons(rows[0][1]) or f'the titles are {titled!r}'}; {_TITLES}")
+    if len(rows) > _MOST_ROWS:
+        raise ValueError(f"{name} has {len(rows):,} rows; {_MOST_ROWS:,} are read")
     titles = [title.strip() for title in rows[0][1][1:]]
     if len({*titles, ""}) <= len(titles):
         raise ValueError(f"{name}:1: a title is empty, or stands twice")
     table: dict[str, list[float | None]] = {}
     for number, row in rows[1:]:
         who = row[0].strip()
-        if not who or who in table or len(row) != len(titles) + 1:
-            raise ValueError(f"{name}:{number}: expected a name that is not there yet, and {len(titles)} values")
-        table[who] = [_number(cell, f"{name}:{number}") for cell in row[1:]]
+        where = f"{name}:{number}"
+        if not who or who in table:
+            raise ValueError(f"{where}: " + (f"{who!r} stands twice" if who else "the first value names the vendor"))
+        if len(row) != len(titles) + 1:
+            raise ValueError(f"{where}: {who} has {len(row) - 1} values; the titles need {len(titles)}, empty or not")
+        table[who] = [_number(cell, f"{where}: {title}") for title, cell in zip(titles, row[1:], strict=True)]
     weights = table.pop(WEIGHT, None)
     best, worst = (table.pop(row, [None] * len(titles)) for row in (BEST, WORST))
-    if weights is None or any(each is None or each < 0 for each in weights) or not any(weights):
-        raise ValueError(f"{name}: expected a row `weight` with a number from 0 on for each criterion, not all 0")
+    if weights is None:
+        near = next((who for who in table if nearest(who, (WEIGHT,))), None)
+        found = "" if near is None else f"; the row {near!r} may be meant"
+        raise ValueError(f"{name}: no row is named {WEIGHT}{found}; write a weight for each title, such as weight,5,3")
+    _weighed(name, titles, weights)
     if not table:
         raise ValueError(f"{name}: expected a row for each vendor, such as aws,99.99,12,4")
     criteria = tuple(
@@ -91,7 +105,28 @@ def read(text: str, name: str) -> Sheet:
     for each in criteria:
         if (each.best is None) != (each.worst is None) or (each.best is not None and each.best == each.worst):
             raise ValueError(f"{name}: {each.name}: expected two different numbers in the rows best and worst, or none")
+    _below_zero(name, criteria, table)
     return Sheet(criteria=criteria, values={who: dict(zip(titles, row, strict=True)) for who, row in table.items()})
+
+
+def _weighed(name: str, titles: Sequence[str], weights: Sequence[float | None]) -> None:
+    """Refuse weights that say nothing."""
+    for title, weight in zip(titles, weights, strict=True):
+        if weight is None or weight < 0:
+            found = "is empty" if weight is None else f"is {weight:g}"
+            raise ValueError(f"{name}: the weight of {title} {found}; write 0 or more")
+    if not any(weights):
+        raise ValueError(f"{name}: all weights are 0; write one above 0")
+
+
+def _below_zero(name: str, criteria: Sequence[Criterion], table: Mapping[str, Sequence[float | None]]) -> None:
+    """Refuse values for which `lowest / value` means nothing."""
+    for number, each in enumerate(criteria):
+        for who, row in table.items():
+            value = row[number]
+            if each.best is None and value is not None and value < 0:
+                right = "without the rows best and worst the lowest is best, from 0 on"
+                raise ValueError(f"{name}: {each.name} of {who} is {value:g}; {right}")
 
 
 def _number(cell: str, where: str) -> float | None:
@@ -103,8 +138,25 @@ def _number(cell: str, where: str) -> float | None:
     except ValueError:
         value = float("nan")
     if not abs(value) < float("inf"):
-        raise ValueError(f"{where}: {cell!r} is not a number; write for example 99.95, yes or no")
+        raise ValueError(f"{where} is {cell!r}, which is not a number; {right_way(text, '99.95, yes or no')}")
     return value
+
+
+def unknown_columns(sheet: Sheet, name: str) -> None:
+    """Refuse a column in which no vendor has a value: it would count 0 for all, as a mistyped title does.
+
+    Raises:
+        ValueError: names the column, and those that gpuwatch fills in.
+
+    """
+    for each in sheet.criteria:
+        if each.weight and all(row[each.name] is None for row in sheet.values.values()):
+            near = nearest(each.name, (PRICE, USEFUL_HOUR))
+            hint = f". The nearest is {near!r}" if near not in (None, each.name) else ""
+            raise ValueError(
+                f"{name}: no vendor has a value of {each.name!r}; gpuwatch fills in {PRICE} and {USEFUL_HOUR} alone, "
+                f"where it knows them{hint}"
+            )
 
 
 def filled(sheet: Sheet, measured: Mapping[str, Mapping[str, float]]) -> Sheet:

@@ -177,13 +177,17 @@ def as_text(results: Sequence[Compared], limit: int) -> str:
     return "\n".join(lines)
 
 
+def _agree(lines: int) -> str:
+    return "1 line agrees" if lines == 1 else f"{lines:,} lines agree"
+
+
 def _sums(result: Compared, name: str) -> Iterator[str]:
     """What one bill and the ledger add up to."""
     found, other, none = result.found, result.bill.other_of_machines, result.bill.of_no_machine
     off = found.billed_usd - found.metered_usd
     yield (
         f"{name}{result.first} to {result.last}: {format_usd(found.billed_usd)} for machine time in the bill, "
-        f"{format_usd(found.metered_usd)} metered, {format_usd(off)} apart; {found.equal} lines agree to the cent."
+        f"{format_usd(found.metered_usd)} metered, {format_usd(off)} apart; {_agree(found.equal)} to the cent."
     )
     if other or none:
         apart = f"{format_usd(other)} for traffic and the like of machines and {format_usd(none)} of other resources"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpuwatch.model.typed_numbers import readable, semicolons
 from gpuwatch.money.forecast.series import Sample
 from gpuwatch.runtime.printable import not_utf8
 
@@ -60,11 +61,11 @@ def _samples(path: Path, lines: Iterable[str]) -> Iterator[Sample]:
                 when, what = (heads.index(name) for name in _COLUMNS)
                 continue
             if not any(_is_time(cell) for cell in row):
-                raise SeriesError(
-                    f"{path}: line {rows.line_num}: the header {','.join(row)!r} has no columns time and value"
-                )
+                wrong = semicolons(row) or f"the header {','.join(row)!r} has no columns time and value"
+                raise SeriesError(f"{path}: line {rows.line_num}: {wrong}; write time,value")
         if len(row) <= max(when, what):
-            raise SeriesError(f"{path}: line {rows.line_num}: {','.join(row)!r} is not time,value")
+            wrong = semicolons(row) or f"{','.join(row)!r} is not time,value"
+            raise SeriesError(f"{path}: line {rows.line_num}: {wrong}; write for example 2026-11-01T00:00:00Z,42.5")
         value = _value(row[what], f"{path}: line {rows.line_num}")
         if value is not None:
             yield Sample(time=time_of(row[when], f"{path}: line {rows.line_num}"), value=value)
@@ -110,7 +111,9 @@ def _value(cell: str, where: str) -> float | None:
     try:
         value = float(text)
     except ValueError as error:
-        raise SeriesError(f"{where}: value {text!r} is no number; leave it empty where nothing was measured") from error
+        meant = readable(text)
+        right = "leave it empty where nothing was measured" if meant is None else f"write {meant}"
+        raise SeriesError(f"{where}: value {text!r} is no number; {right}") from error
     if not math.isfinite(value):
         raise SeriesError(f"{where}: value {text!r} is not finite; leave it empty where nothing was measured")
     return value

@@ -27,7 +27,7 @@ from gpuwatch.money.forecast.evaluation import (
     tried,
 )
 from gpuwatch.money.forecast.methods import BLEND, CANDIDATES, METHODS, SEVEN_DAY_MEAN, Method
-from gpuwatch.money.forecast.series import DAY_SECONDS, Rhythm, Series
+from gpuwatch.money.forecast.series import DAY_SECONDS, MONTH_SECONDS, Rhythm, Series
 
 _FEW_ORIGINS = 10
 
@@ -185,4 +185,6 @@ def _warnings(series: Series, trial: Trial, steps: int) -> list[str]:
 
 
 def _length(seconds: float) -> str:
+    if seconds == MONTH_SECONDS:
+        return "a month"
     return f"{seconds / DAY_SECONDS:g} d" if seconds >= DAY_SECONDS else f"{seconds / 3600:g} h"

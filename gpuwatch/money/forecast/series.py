@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
+from gpuwatch.model.duration import format_time
+
 HOUR_SECONDS = 3600.0
 DAY_SECONDS = 86400.0
 WEEK_SECONDS = 604800.0
@@ -121,9 +123,8 @@ def resample(samples: Sequence[Sample], step_seconds: float) -> Series:
         end = start + timedelta(seconds=count * step_seconds)
         if count > 1 and (end - last).total_seconds() > 1.5 * between:
             values.pop()
-            notes.append(
-                f"the step from {start + timedelta(seconds=(count - 1) * step_seconds)} is not over and left out"
-            )
+            begun = start + timedelta(seconds=(count - 1) * step_seconds)
+            notes.append(f"the step from {format_time(begun)} is not over and left out")
         if len(values) > 1 and (first - start).total_seconds() > 1.5 * between:
             values.pop(0)
             skipped = 1
@@ -153,7 +154,7 @@ def _by_month(ordered: Sequence[Sample], between: float | None) -> Series:
     if apart is not None:
         if count > 1 and (_months_later(start, count) - last).total_seconds() > 1.5 * apart:
             values.pop()
-            notes.append(f"the month from {_months_later(start, count - 1)} is not over and left out")
+            notes.append(f"the month {_months_later(start, count - 1):%Y-%m} is not over and left out")
         if len(values) > 1 and (first - start).total_seconds() > 1.5 * apart:
             values.pop(0)
             skipped = 1

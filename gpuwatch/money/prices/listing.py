@@ -7,8 +7,9 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TypedDict
 
+from gpuwatch.model.currency import shown_in
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Offer, Price, PriceKey, dated
+from gpuwatch.model.money import Offer, Price, PriceKey, column_usd, dated
 from gpuwatch.model.similar_names import meant
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Found
@@ -149,9 +150,11 @@ def as_text(shown: Sequence[Row], old_days: float = OLD_DAYS) -> str:
     """A table, then the age and the source of what is in it; warned of is what is older than `old_days`."""
     if not shown:
         return "No machine is like that; `gpuwatch prices` without options lists all."
-    heads = ("CLOUD", "REGION", "TYPE", "GPUS", "VCPUS", "MEMORY", "CAPACITY", "PER HOUR", "USD/HOUR", "USD/GPU-HOUR")
+    code = shown_in().code
+    paid = (f"{code}/HOUR", f"{code}/GPU-HOUR")
+    heads = ("CLOUD", "REGION", "TYPE", "GPUS", "VCPUS", "MEMORY", "CAPACITY", "PER HOUR", *paid)
     rows = [heads, *(_cells(row) for row in shown)]
-    if all(row.offer.currency == "USD" for row in shown):
+    if all(row.offer.currency == code for row in shown):
         rows = [(*cells[:_OWN_CURRENCY], *cells[_OWN_CURRENCY + 1 :]) for cells in rows]
     lines = aligned(rows, left=None, spare={heads.index(head): rank for rank, head in enumerate(_SPARE, start=1)})
     sources = {(row.offer.provider, row.offer.as_of, row.age_days, row.offer.source): None for row in shown}
@@ -162,6 +165,7 @@ def as_text(shown: Sequence[Row], old_days: float = OLD_DAYS) -> str:
     lines += [f"In USD: {how}." for how in {_how(row): None for row in shown} if how]
     unknown = {row.paid.why: None for row in shown if isinstance(row.paid, NoPrice)}
     lines += [f"?: {why}." for why in unknown]
+    lines += filter(None, [shown_in().note])
     lines += [f"Warning: {each}" for each in warnings(shown, old_days)]
     return "\n".join(map(legible, lines))
 
@@ -245,8 +249,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         "?" if offer.memory_bytes is None else f"{offer.memory_bytes // _GIB} GiB",
         f"{offer.capacity_type}{ratio}",
         price,
-        f"{row.paid.usd_per_hour:.4f}" if isinstance(row.paid, Price) else "?",
-        "?" if per_gpu is None else f"{per_gpu:.4f}",
+        column_usd(row.paid.usd_per_hour, 4) if isinstance(row.paid, Price) else "?",
+        "?" if per_gpu is None else column_usd(per_gpu, 4),
     )
 
 

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TypedDict
 
 from gpuwatch.agent.devices.load_profile import Intervals
+from gpuwatch.model.duration import format_duration
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.replay import Recorded, cost, optimum
 from gpuwatch.simulate.fleet.workloads import Workload
@@ -97,7 +98,10 @@ def advise(source: str, history: History, restart: float, parts: Sequence[tuple[
     """
     known = sum(seconds for _, seconds in parts)
     if known > restart:
-        raise ValueError(f"the parts of a restart are {known:g} s together; at most the restart's {restart:g} s")
+        raise ValueError(
+            f"the parts of a restart are {format_duration(known)} together, longer than the whole restart "
+            f"({format_duration(restart)}, --restart-cost)"
+        )
     whole = sum(history.node_seconds.values())
     if whole <= 0:
         raise ValueError("the history holds no time of any node")

@@ -27,6 +27,7 @@ from statistics import median
 from typing import TextIO
 
 from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
+from gpuwatch.model.typed_numbers import semicolons
 from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.simulate.fleet.workloads import DemoError, Lost, Workload
 
@@ -112,7 +113,11 @@ def _read(path: Path, lines: TextIO, recording: Recording) -> None:
     """All rows into the recording."""
     rows = csv.reader(lines, strict=True)
     try:
-        header = next(rows, [])
+        header = next(rows, None)
+        if header is None:
+            raise TraceError(f"{path}: is empty; the columns are {_FORMS}")
+        if wrong := semicolons(header):
+            raise TraceError(f"{path}:1: {wrong}; the columns are {_FORMS}")
         intervals = _is_intervals(path, header)
         for values in rows:
             if not values:

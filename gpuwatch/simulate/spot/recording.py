@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuwatch.model.typed_numbers import right_way, semicolons
 from gpuwatch.money.forecast.csv import SeriesError, time_of
 from gpuwatch.runtime.printable import not_utf8
 
@@ -90,9 +91,9 @@ def _rows(path: Path, lines: Iterable[str]) -> dict[str, list[_Row]]:
     heads = [cell.strip().lower() for cell in next(reader, [])]
     lacking = [name for name in _COLUMNS if name not in heads]
     if lacking:
-        raise SeriesError(
-            f"{path}: line 1: the header {','.join(heads)!r} lacks {lacking[0]}; write {','.join(_COLUMNS)}"
-        )
+        wrong = semicolons(heads) or f"the header {','.join(heads)!r} lacks {lacking[0]}"
+        where = f"{path}: line 1: {wrong}" if heads else f"{path}: is empty"
+        raise SeriesError(f"{where}; write {','.join(_COLUMNS)}")
     place = {name: heads.index(name) for name in (*_COLUMNS, "usd_per_hour") if name in heads}
     found: dict[str, list[_Row]] = {}
     for row in reader:
@@ -130,7 +131,8 @@ def _usd(cell: str, where: str) -> float:
     except ValueError:
         usd = math.nan
     if not (math.isfinite(usd) and usd > 0):
-        raise SeriesError(f"{where}: usd_per_hour {cell.strip()!r} is not a price above 0; write for example 12.24")
+        right = "write for example 12.24" if usd <= 0 else right_way(cell.strip(), "12.24")
+        raise SeriesError(f"{where}: usd_per_hour {cell.strip()!r} is not a price above 0; {right}")
     return usd
 
 

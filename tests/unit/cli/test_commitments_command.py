@@ -81,7 +81,7 @@ def test_daily_means_hide_peaks_and_say_so(tmp_path: Path) -> None:
         (["--price", "1", "--instance-type", "p5.48xlarge"], "give one of --price and --instance-type"),
         (["--instance-type", "gn7i-c16g1.32xlarge"], "no list price of 'gn7i-c16g1.32xlarge' is known; give --price"),
         (["--price", "much"], "'much' is not a number"),
-        (["--price", "1", "--one-year", "37"], "one_year is 37; it is a share from 0 to 1"),
+        (["--price", "1", "--one-year", "37"], "'--one-year': '37' is not from 0 to 1; write 0.37 for 37 %"),
     ],
 )
 def test_mistakes_are_named(load: Path, arguments: list[str], words: str) -> None:

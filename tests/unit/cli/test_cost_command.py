@@ -232,7 +232,7 @@ def test_reconcile_is_a_part_of_it(cost: Cost, tmp_path: Path) -> None:
 
     assert result.output.splitlines()[1].split()[:5] == ["i-2", "2026-03-02", "$3.00", "$33.00", "$30.00"]
     assert (
-        "$63.00 for machine time in the bill, $60.00 metered, $3.00 apart; 1 lines agree to the cent." in result.output
+        "$63.00 for machine time in the bill, $60.00 metered, $3.00 apart; 1 line agrees to the cent." in result.output
     )
     assert json.loads(cost("reconcile", "--bill", str(bill), "--json").output)["differences"][0]["usd"] == "3.00"
 

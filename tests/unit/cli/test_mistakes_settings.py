@@ -36,6 +36,13 @@ FILES: dict[str, tuple[str | bytes, ...]] = {
         '"shutdown"',
         "stop, terminate",
     ),
+    "a number for a percentage": (
+        "budgets: {all: {thresholds: [80]}}\n",
+        "budgets.all.thresholds.0: 80 is not a text",
+        "such as [50%, 80%, 100%]",
+    ),
+    "one for a list": ("budgets: {all: {thresholds: 80%}}\n", '"80%" is not a list', "such as [50%, 80%, 100%]"),
+    "a place of a pool": ("pools: {a: {regions: [us-est-1]}}\n", "'us-est-1' is no region of aws", "us-east-1"),
     "no unit": ("pools: {t: {idle: {timeout: 30}}}\n", "pools.t.idle.timeout: 30 has no unit", "30m"),
     "a unit in words": ("pools: {t: {idle: {timeout: 30 minutes}}}\n", '"30 minutes"', "30m"),
     "an unknown unit": ("interval: 5M\n", '"5M" is not a duration', "30m"),

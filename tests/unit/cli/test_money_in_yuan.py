@@ -78,6 +78,21 @@ def test_reservations_are_in_yuan(run: Run, load: str) -> None:
     assert json.loads(run(*words, "--json")) == json.loads(run(*words, "--json", settings=False))
 
 
+def test_list_prices_are_in_yuan(run: Run) -> None:
+    """The columns of what is paid name the currency; a price in that currency has no column of its own beside them."""
+    of_aws = run("prices", "--provider", "aws", "--gpu", "H100")
+    of_alibaba = run("prices", "--provider", "alibaba", "--gpu", "T4")
+
+    assert re.search(r"CNY/HOUR +CNY/GPU-HOUR", of_aws)
+    assert re.search(r"p5\.48xlarge .* 440\.3200 +55\.0400\n", of_aws), of_aws
+    assert "PER HOUR" in of_aws
+    assert "PER HOUR" not in of_alibaba
+    assert NOTE in of_aws
+    assert json.loads(run("prices", "--gpu", "H100", "--json")) == json.loads(
+        run("prices", "--gpu", "H100", "--json", settings=False)
+    )
+
+
 def test_own_or_rent_is_in_yuan(run: Run, load: str) -> None:
     """So are the curve and the sentence about the load."""
     words = ("recommend", "ownership", "--price", "250000", "--rent", "40", "--csv", load)

@@ -98,7 +98,7 @@ REFUSED = {
     ),
     "a list's item": (
         "cloud: {regions: [eu-west-1, 7]}",
-        "FILE:1: cloud.regions.1: 7 is not a list of texts",
+        "FILE:1: cloud.regions.1: 7 is not a text",
         "a list of texts, written as [one, another]",
     ),
     "secret in a url": (

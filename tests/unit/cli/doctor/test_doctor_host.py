@@ -69,6 +69,18 @@ def test_a_driver_that_works_is_fine(stub: StubDriver, tmp_path: Path) -> None:
     assert the(findings, "gpus").seen == "NVML shows 2, the kernel module 2"
 
 
+@pytest.mark.parametrize(("wanted", "told"), [("13.0", []), ("13.2", ["driver.cuda_minor"]), (None, [])])
+def test_a_cuda_runtime_is_held_against_the_driver(
+    stub: StubDriver, tmp_path: Path, wanted: str | None, told: list[str]
+) -> None:
+    """The stand-in has CUDA 13.0; without a question nothing is said."""
+    stub.gpus(1)
+    findings = list(devices.driver(replace(a_host(tmp_path), cuda=wanted)))
+
+    assert codes(findings) == told
+    assert any(each.code.endswith("cuda") for each in findings) == (wanted == "13.0")
+
+
 def test_no_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host, or a container, without the driver's library."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))

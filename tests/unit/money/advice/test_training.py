@@ -95,7 +95,7 @@ def test_what_is_not_known_of_a_gpu_or_a_price_is_said() -> None:
         (("--train", "--tokens", "many"), "'many' is not a number from 1 to 1e30; write for example 300B"),
         (("--train", "--tokens", "1T", "--efficiency", "0"), "--efficiency 0: a training that reaches nothing"),
         (("--train", "--tokens", "1T", "--efficiency", "40"), "'40' is not from 0 to 1"),
-        (("--train", "--tokens", "1T", "--interruptions", "-1"), "--interruptions -1 is below 0"),
+        (("--train", "--tokens", "1T", "--interruptions", "-1"), "'-1' is below 0"),
     ],
 )
 def test_bad_options_are_named(options: tuple[str, ...], says: str) -> None:

@@ -147,7 +147,7 @@ def test_no_row_whatsoever_breaks_the_reader_itself(tmp_path_factory: pytest.Tem
         ("time_s,node,gpu\n", "1: column 'utilization_ratio' is missing"),
         ("node,busy_from_s\n", "1: column 'busy_to_s' is missing"),
         ("node,busy_from_s,busy_to_s,time_s\n", "1: column 'time_s' is not known"),
-        ("", "1: column 'time_s' is missing"),
+        ("", " is empty; the columns are time_s"),
         (f"{SAMPLES}\n", " has no rows below its header"),
     ],
 )

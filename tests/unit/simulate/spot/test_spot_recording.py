@@ -49,7 +49,7 @@ def test_times_may_be_iso_and_the_file_packed(tmp_path: Path) -> None:
         (HEAD + "0, ,1,1\n", "line 2: the offer is empty"),
         (HEAD + "0,a,1\n", "line 2: '0,a,1' has 3 columns and the header has 4"),
         (HEAD, "holds no line"),
-        ("", "lacks time"),
+        ("", "is empty; write time,offer,nodes"),
         (HEAD + "0,a,1,1\n30,a,1,1\n", "all its lines are of the same minute"),
         (HEAD + "0,a,1,1\n1e99,a,1,1\n", "line 3: time '1e99'"),
         (HEAD + "0,a,1,1\n1e9,a,1,1\n", "three years are read"),
