@@ -17,6 +17,7 @@ Rules, all of them:
 8. What its cloud is about to take is evacuated first (gpuwatch.policies.kubernetes_evacuation).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -50,10 +51,10 @@ _SHOWS = timedelta(minutes=2)  # a view of the cluster may be older than the ans
 _GONE = frozenset({NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED})
 
 
-def stepped(steps: list[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
+def stepped(steps: Sequence[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
     """The steps; where a node is one of a cluster, what comes before its step, or what undoes what came before."""
     if observation.fleet.cluster is None and rules.kubernetes.node_owner == "nobody":
-        return tuple(steps)
+        return steps if isinstance(steps, tuple) else tuple(steps)
     found = [
         evacuated(step, observation, rules.kubernetes)
         or _with_own(_stepped(step, observation, rules), observation, rules)
