@@ -16,8 +16,7 @@ _FEW = 4  # of so many nodes one: where more have changed, counting all of them 
 
 def looked_again(fleet: Fleet, node: Node, groups: tuple[NodeGroup, ...], observed_at: datetime) -> Fleet:
     """The fleet with that node in the place of the one of its id, and these groups."""
-    before = fleet.find(node.id)
-    nodes = fleet.nodes if before is None else tuple([node if each is before else each for each in fleet.nodes])
+    nodes = tuple([node if each.id == node.id else each for each in fleet.nodes])
     return carried_on(fleet, replace(fleet, observed_at=observed_at, nodes=nodes, groups=groups))
 
 

@@ -140,6 +140,8 @@ def _others(
     before: PoolSteps, nodes: tuple[Node, ...], place_of: Mapping[str, int], observation: Observation
 ) -> Collection[int]:
     """The places of the nodes that must be decided about again, or looked at for that."""
+    if len(place_of) < len(nodes):  # two have one id
+        return range(len(nodes))
     ledger, waits = observation.ledger, observation.waits
     changed = [each.node_id for each in _renewed(before.notices, ledger.notices)]
     changed += [each.node_id for each in _renewed(before.stopped, ledger.stopped)]

@@ -47,7 +47,7 @@ BECOMES = st.sampled_from(
         lambda node: a_node(node.id, State.UNKNOWN),
         lambda node: a_node(node.id, State.STALLED),
         lambda node: a_node(node.id, enrolled=False),
-        lambda node: a_node(node.id, state=NodeState.STOPPED),
+        lambda node: replace(node, state=NodeState.STOPPED),
         lambda node: a_node(node.id, pool="b"),
         lambda node: a_node(f"{node.id}-new"),
         lambda node: a_node(node.id, slurm=SlurmNode(doubt="none")),
