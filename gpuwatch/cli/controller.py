@@ -91,6 +91,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     recall(cloud, ledger)
     batches = {name: each.batch for name, each in settings.rulebook.pools.items() if each.batch.work}
+    book = open_book(settings.prices, clouds=settings.named_clouds, clock=clock, background=not read_only)
     metering = settings.cost.metering(settings.interval, providers(settings.named_clouds))
     try:
         yield LiveParts(
@@ -115,12 +116,8 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
                 logs_crossings=not read_only,
             ).states,
             batches=Batches(ledger, batches),
-            prices=open_book(
-                settings.prices,
-                clouds=settings.named_clouds,
-                clock=clock,
-                background=not read_only,
-            ).price,
+            prices=book.price,
+            priced_singly=book.named,
             timings=timings,
             interval_seconds=settings.interval,
             cluster=cluster,

@@ -29,7 +29,7 @@ from gpuwatch.controller.context import Act, ControllerContext, Missing
 from gpuwatch.controller.offers import NextOffers
 from gpuwatch.controller.settle import given_up
 from gpuwatch.controller.slurm import calls as slurm_calls
-from gpuwatch.controller.startup_pause import with_foreign
+from gpuwatch.controller.startup_pause import decisions_on, with_foreign
 from gpuwatch.ledger import LeadLostError
 from gpuwatch.model.decision import (
     ADDITIONS,
@@ -53,6 +53,7 @@ from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.looked_again import looked_again
 from gpuwatch.model.promise import arguments_of, promise_of
+from gpuwatch.model.proposal import step_for
 from gpuwatch.model.verbs import ASKED_LAST, ENDS, OF_CLUSTER, OF_SLURM
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot.records import OFFER
@@ -264,12 +265,14 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
     node, fleet = latest.kept(node), observation.fleet
     node = replace(node, cloud_notice=None if seen is None else seen.cloud_notice)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
-    ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=latest.pauses, snoozes=latest.snoozes)
+    ledger = with_foreign(parts, observation.ledger, [decisions_on(node)])
+    if (ledger.pauses, ledger.snoozes) != (latest.pauses, latest.snoozes):
+        ledger = replace(ledger, pauses=latest.pauses, snoozes=latest.snoozes)
     fresh = replace(observation, now=now, ledger=ledger, fleet=looked_again(fleet, node, groups, now))
     rules = parts.rules.pool(node.pool)
     proposals = policies.propose(fresh, node.pool, rules, doubt=parts.rules.doubt(node.pool), cache=parts.memory.steps)
     decision = policies.resolve(fresh, node.pool, proposals, rules)
-    found = next((each for each in decision.steps if each.node_id == node_id), None)
+    found = step_for(node_id, decision.steps)
     if found is None or found.verb is not review.step.verb:
         return "it is no longer in the pool" if found is None else found.reason.sentence
     if (stays := cluster_calls.stays_now(review.step, found)) is not None:
@@ -367,8 +370,7 @@ def close_gone(parts: ControllerContext, observation: Observation, round_id: int
     """Close the notices of machines that are gone, each with a record, and forget our stops of them."""
     ledger, missing = observation.ledger, parts.memory.missing
     noticed, stopped = {each.node_id: each for each in ledger.notices}, {each.node_id for each in ledger.stopped}
-    asked_for = {node_id for node_id in noticed.keys() | stopped if not is_workload(node_id)}
-    absent = {node_id for node_id in asked_for if observation.fleet.find(node_id) is None}
+    absent = {each for each in observation.fleet.missing(noticed.keys() | stopped) if not is_workload(each)}
     now = parts.clock.monotonic()
     for node_id in missing.keys() - absent:
         del missing[node_id]

@@ -17,7 +17,9 @@ from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Decision, Done, Intent, LedgerView, Observation, Outcome, Proposal, Review
+from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.node_facts import NodeFacts
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.policies.idle_pods import WorkloadStep
 from gpuwatch.policies.step_cache import StepCache
@@ -54,6 +56,8 @@ class Memory:
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     steps: StepCache = field(default_factory=dict)
     ended: Ended = field(default_factory=Ended)
+    fleet: Fleet | None = None  # of the newest round
+    facts: NodeFacts = field(default_factory=NodeFacts)
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
 
 
@@ -69,6 +73,8 @@ class ControllerContext:
     cluster: Cluster | None = None  # None: no Kubernetes cluster is in the settings
     slurm: SlurmCluster | None = None  # None: no Slurm cluster is in the settings
     prices: Callable[[PriceKey, datetime], Price | None] = lambda _hire, _now: None
+    # The ids and names of all machines that may have a price of their own; None: any may.
+    priced_singly: Callable[[datetime], frozenset[str] | None] = lambda _now: None
     meter: Callable[[Observation], Iterable[Row]] | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
     batches: Callable[[Observation], Mapping[str, BatchPast]] = lambda _: {}  # how far work with a deadline is

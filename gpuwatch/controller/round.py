@@ -7,6 +7,7 @@ rounds: what it must know of the past is in the ledger.
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
+from operator import attrgetter
 
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
@@ -19,11 +20,13 @@ from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.offers_past import offers_past
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.slurm.join import shown, with_slurm
-from gpuwatch.controller.startup_pause import begin, cautious, with_foreign
+from gpuwatch.controller.startup_pause import begin, cautious, decisions_on, with_foreign
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard import workloads as workload_guard
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.looked_again import carried_on
+from gpuwatch.model.money import price_key
 from gpuwatch.money.prices.price_book import of_fleet
 from gpuwatch.policies import replacement, scaling
 from gpuwatch.policies.idle_timeout import demand
@@ -32,6 +35,8 @@ from gpuwatch.policies.idle_timeout.timeouts import timed
 from gpuwatch.policies.step_cache import StepCache
 
 __all__ = ["Act", "ControllerContext", "Round", "decide", "explained", "observe", "step"]
+
+_POOL = attrgetter("pool")
 
 
 def step(parts: ControllerContext, *, act: bool = True) -> Round:
@@ -72,10 +77,10 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
 
 def observe(parts: ControllerContext) -> Observation:
     """The fleet with its signals, what scaling looks at, prices, the ledger, and budgets, at one moment."""
-    nodes, groups = tuple(parts.cloud.nodes()), tuple(parts.cloud.groups())
+    nodes, groups, facts = tuple(parts.cloud.nodes()), tuple(parts.cloud.groups()), parts.memory.facts
     outlook = of_cloud(parts.cloud)
     named = tuple(sorted(parts.rules.growing))
-    pools = {*(node.pool for node in nodes), *(group.pool for group in groups), *named}
+    pools = {*map(_POOL, nodes), *map(_POOL, groups), *named}
     rules = {pool: parts.rules.pool(pool) for pool in sorted(pools)}
     queries = [query for pool in rules for query in scaling.queries(pool, rules[pool].scaling)]
     queries += [query for pool in rules for query in demand.queries(pool, rules[pool].idle)]
@@ -99,12 +104,21 @@ def observe(parts: ControllerContext) -> Observation:
     launches = [(each.launch.instance_type, each.launch.region, each.launch.cloud) for each in rules.values()]
     offers = [each for rule in rules.values() for each in rule.offers.values()]
     launches += [(each.instance_type, each.region, each.cloud) for each in offers]
-    known = of_fleet(parts.prices, fleet, launches, now, [each.price_key for each in offers])
+    known = of_fleet(
+        parts.prices,
+        fleet,
+        launches,
+        now,
+        [each.price_key for each in offers],
+        hires=facts.of(price_key, fleet.nodes),
+        named=parts.priced_singly(now),
+    )
     past = parts.past(now, recent=_memory(parts, pools), interval_seconds=parts.interval_seconds)
-    ledger = with_foreign(parts, past, fleet.nodes)
+    ledger = with_foreign(parts, past, facts.of(decisions_on, fleet.nodes))
     if ledger.snoozes:
         fleet = replace(fleet, nodes=tuple(map(ledger.kept, fleet.nodes)))
-    fleet = interruptions.with_notices(replace(fleet, ended=ended(parts.cloud, fleet, ledger)), ledger, now)
+    fleet = interruptions.with_notices(replace(fleet, ended=ended(parts.cloud, fleet, ledger)), ledger, now, facts)
+    parts.memory.fleet = fleet = carried_on(parts.memory.fleet, fleet)
     seen = Observation(
         now=now,
         fleet=fleet,

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.guard.ownership import recent
@@ -25,15 +26,21 @@ def begin(parts: ControllerContext) -> None:
         parts.ledger.identity.begin_paused()
 
 
-def with_foreign(parts: ControllerContext, ledger: LedgerView, nodes: Iterable[Node]) -> LedgerView:
-    """The view with those decisions on the fleet's machines, on node objects and in Slurm, that this ledger lacks."""
-    nodes = tuple(nodes)
-    keys = {node.tags.get(DECISION_TAG, "") for node in nodes if node.tags and node.enrolled}
-    for known in (node.kubernetes for node in nodes if node.kubernetes is not None):
-        keys |= {known.cordoned_by or "", known.tainted_by or "", known.marked_by or ""}
-    keys |= {node.slurm.drained_by or "" for node in nodes if node.slurm is not None}
-    keys -= {""}
-    return replace(ledger, foreign=parts.ledger.identity.foreign(keys)) if keys else ledger
+def with_foreign(parts: ControllerContext, ledger: LedgerView, borne: Iterable[Iterable[str]]) -> LedgerView:
+    """The view with those decisions, of all that machines bear, that this ledger lacks."""
+    keys = set(chain.from_iterable(borne))
+    foreign = parts.ledger.identity.foreign(keys) if keys else ledger.foreign
+    return ledger if foreign == ledger.foreign else replace(ledger, foreign=foreign)
+
+
+def decisions_on(node: Node) -> tuple[str, ...]:
+    """The keys of the decisions that a machine, its node object and its node in Slurm bear."""
+    keys = [node.tags.get(DECISION_TAG, "")] if node.enrolled else []
+    if (known := node.kubernetes) is not None:
+        keys += [known.cordoned_by or "", known.tainted_by or "", known.marked_by or ""]
+    if node.slurm is not None:
+        keys.append(node.slurm.drained_by or "")
+    return tuple([key for key in keys if key])
 
 
 def cautious(parts: ControllerContext, observation: Observation, *, act: bool) -> Observation:

@@ -41,6 +41,7 @@ from gpuwatch.model.decision import (
     Step,
     Verb,
 )
+from gpuwatch.model.proposal import changing
 from gpuwatch.model.verbs import PREPARES
 
 __all__ = [
@@ -190,7 +191,7 @@ def review(observation: Observation, decisions: Sequence[Decision], rules: Ruleb
     reviewed; what a pool may not have from one place is tried from the others.
     """
     granted: list[Step] = []
-    changes = [(each.pool, step) for each in decisions for step in each.steps if step.verb is not Verb.HOLD]
+    changes = [(each.pool, step) for each in decisions for step in changing(each.steps)]
     frozen = {pool: burst(observation, pool, rules.limits) for pool in {pool: None for pool, _ in changes}}
     in_vain = _in_vain(observation)
 
@@ -218,9 +219,7 @@ def _in_vain(observation: Observation) -> Counter[str]:
     """How often within the hour a removal of a node was vetoed, or the cloud did not carry it out."""
     ledger, hour_ago = observation.ledger, observation.now - timedelta(hours=1)
     found = Counter(
-        done.node_id
-        for done in ledger.recent
-        if done.verb in LETS_GO and done.status is Status.CANCELLED and done.at > hour_ago
+        done.node_id for done in ledger.ended(LETS_GO) if done.status is Status.CANCELLED and done.at > hour_ago
     )
     for entry in ledger.open_intents:
         if entry.intent.verb in LETS_GO:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gpuwatch.guard.case import Case
 from gpuwatch.model.decision import ADDITIONS, Decision, Observation, Review, Step, Verb
+from gpuwatch.model.proposal import changing
 from gpuwatch.policies import PoolRules, capacity
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.next_offer import next_launches, without
@@ -67,7 +68,7 @@ def instead(
 
     One of a group that was reviewed before is in the place of the earlier one.
     """
-    wanted = [step for step in decision.steps if step.verb in ADDITIONS and step.reason.code != back.CODE]
+    wanted = [step for step in changing(decision.steps) if step.verb in ADDITIONS and step.reason.code != back.CODE]
     asked = [review for review in reviews if review.step.verb in ADDITIONS and review.step.reason.code != back.CODE]
     missing = sum(map(capacity.adds, wanted)) - sum(capacity.adds(each.step) for each in asked if each.allowed)
     blocked = [each for each in asked if not each.allowed]

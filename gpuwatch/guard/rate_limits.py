@@ -79,9 +79,7 @@ def cooling_down(case: Case) -> Finding:
     Remove the cause that `gpuwatch status` names, or wait.
     """
     adding, limits, now = case.step.verb in ADDITIONS, case.limits, case.observation.now
-    for done in case.observation.ledger.recent:
-        if done.status is not Status.FAILED:
-            continue
+    for done in case.observation.ledger.given_up:
         refused = done.refused and done.verb in REMOVALS
         wait = limits.capacity_cooldown if adding else limits.failure_cooldown
         wait = max(wait, limits.refusal_cooldown) if refused and not adding else wait
@@ -110,7 +108,7 @@ def min_nodes(case: Case) -> Finding:
     leaving.add(case.step.node_id)
     roster = case.observation.fleet.roster(case.pool)
     left = len(roster.sound) - len(leaving & roster.sound)  # in the order of the few
-    unsound = len(roster.members - leaving) - left
+    unsound = len(roster.members) - len(leaving & roster.members) - left
     sentence = f"{left} running nodes of the pool would remain"
     sentence += f"; {unsound} more are unknown, failing or stalled and do not count" if unsound else ""
     if left >= case.pool_rules.min_nodes:
@@ -224,9 +222,8 @@ def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:
     ledger, hour_ago = case.observation.ledger, case.observation.now - _HOUR
     found: dict[str, Done | Intent] = {
         done.key: done
-        for done in ledger.recent
-        if done.verb in verbs
-        and done.status is not Status.CANCELLED
+        for done in ledger.ended(verbs)
+        if done.status is not Status.CANCELLED
         and (done.reached or done.verb not in _ANSWERED)
         and (done.at if done.reached_at is None else done.reached_at) > hour_ago
     }

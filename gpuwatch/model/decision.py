@@ -1,18 +1,15 @@
-"""What is proposed, decided, refused, intended and done, each with its reason.
+"""What is intended and done, and what decisions may depend on.
 
-A Step is one thing for one target: a node, a group that grows, or a node yet to be launched. A Proposal is a policy's
-view of a pool and never a command; it is returned also when it holds. A Decision is what `resolve` makes of all
-proposals. The guard answers each of its steps. An Intent is in the ledger before the cloud is called, Outcomes after.
+An Intent is in the ledger before the cloud is called, Outcomes after. What comes before it is in `model/proposal.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 
-from gpuwatch.model.activity import Evidence
 from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
@@ -23,6 +20,7 @@ from gpuwatch.model.money import Price, key_of_node, price_key
 from gpuwatch.model.offers import OffersPast
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice
+from gpuwatch.model.proposal import Advice, Answer, Decision, Proposal, Reason, Review, Step, reason_with_refusals
 from gpuwatch.model.verbs import ADDITIONS, LETS_GO, REMOVALS, Verb
 
 __all__ = ["ADDITIONS", "DECISION_TAG", "FINAL", "LAUNCHED_AT", "LETS_GO", "NOTIFIED_TAG", "NOT_DONE", "REMOVALS"]
@@ -38,111 +36,6 @@ DECISION_TAG = "gpuwatch:decision-id"
 INTERRUPTIBLE_TAG = "gpuwatch:interruptible"
 # The tag that says when a machine got its notice, or when the notice was withdrawn.
 NOTIFIED_TAG = "gpuwatch:notified-at"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """Why: a stable code for counting, a sentence for people, the evidence for both."""
-
-    code: str
-    sentence: str
-    evidence: tuple[Evidence, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One target's part in a proposal. `change` says what would make it come out otherwise.
-
-    `node_id` is the node; of GROW the group's id; of LAUNCH `new:<pool>:<number>`. `arguments` go to the cloud as they
-    are and stay with the intent, so that a second attempt asks for the very same. GROW has `size` (absolute, so that
-    asking twice is asking once), LAUNCH what its pool's template says, NOTICE what is to be promised.
-    """
-
-    node_id: str
-    verb: Verb
-    reason: Reason
-    change: str
-    arguments: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """What people might do about a node or a pool and gpuwatch never does by itself."""
-
-    target: str
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """What one policy wants of one pool: bounds on its running nodes, and steps.
-
-    `desired_nodes` is also a floor for removals. `grows` says whether this policy's `desired_nodes` and `min_nodes` may
-    add nodes; without it they only keep nodes from being removed. `raw_desired_nodes` is the number before smoothing,
-    kept in the ledger for the stabilisation window.
-    """
-
-    policy: str
-    pool: str
-    reason: Reason
-    desired_nodes: int | None = None
-    min_nodes: int | None = None
-    max_nodes: int | None = None
-    grows: bool = False
-    raw_desired_nodes: int | None = None
-    steps: tuple[Step, ...] = ()
-    advice: tuple[Advice, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """One pool's resolved steps; `clamps` says in sentences what the bounds changed.
-
-    `target` is how many nodes the pool should have where a policy wants a number; None where none does.
-    """
-
-    pool: str
-    steps: tuple[Step, ...]
-    clamps: tuple[str, ...] = ()
-    target: int | None = None
-    advice: tuple[Advice, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One guard rule's answer on one step; `refused` is an objection, otherwise the sentence says why it agrees."""
-
-    rule: str
-    refused: bool
-    sentence: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
-    """All rules' answers on one step: every rule runs, every objection is listed."""
-
-    pool: str
-    step: Step
-    answers: tuple[Answer, ...]
-
-    @property
-    def refusals(self) -> tuple[Answer, ...]:
-        """The objections; any of them stops the step."""
-        return tuple(answer for answer in self.answers if answer.refused)
-
-    @property
-    def allowed(self) -> bool:
-        """Whether no rule objects."""
-        return not self.refusals
-
-
-def reason_with_refusals(step: Step, refusals: Sequence[Answer]) -> str:
-    """Why a step is taken, and why the guard refuses it."""
-    if step.verb is Verb.WITHDRAW and {answer.rule for answer in refusals} == {"in_flight"}:
-        # Nobody waits for that: the machine is on its way down, and its notice goes once that is known.
-        return f"{step.reason.sentence} Its notice ends once the last action on it has settled."
-    return " ".join([step.reason.sentence, *(f"But: {answer.sentence}" for answer in refusals)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,6 +235,22 @@ class LedgerView:
     def stop_of(self, node_id: str) -> Stopped | None:
         """Our own stop of a node that nobody has started since."""
         return self._stopped.get(node_id)
+
+    def ended(self, verbs: frozenset[Verb]) -> tuple[Done, ...]:
+        """Those of `recent` with these verbs: rules ask at each step."""
+        found = self._ended.get(verbs)
+        if found is None:
+            found = self._ended[verbs] = tuple([done for done in self.recent if done.verb in verbs])
+        return found
+
+    @cached_property
+    def given_up(self) -> tuple[Done, ...]:
+        """Those of `recent` that failed."""
+        return tuple([done for done in self.recent if done.status is Status.FAILED])
+
+    @cached_property
+    def _ended(self) -> dict[frozenset[Verb], tuple[Done, ...]]:
+        return {}
 
     @cached_property
     def _noticed(self) -> dict[str, Notice]:

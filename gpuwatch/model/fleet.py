@@ -1,6 +1,6 @@
 """Nodes, pools and what is known of their use. Times are aware UTC, durations are seconds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -176,6 +176,11 @@ class Node:
         return self.gpu_count or 0
 
     @property
+    def member(self) -> bool:
+        """Whether it counts in its pool: it is enrolled and runs."""
+        return self.enrolled and self.state is _RUNNING
+
+    @property
     def sound(self) -> bool:
         """Whether work can be given to it: it runs, is known, stays, no cordon or drain, no GPU failing or stalled."""
         verdict = self.signal.verdict
@@ -293,6 +298,25 @@ class Fleet:
     def enrolled(self) -> frozenset[str]:
         """The ids of all enrolled nodes, running or not."""
         return frozenset(node.id for node in self.nodes if node.enrolled)
+
+    @cached_property
+    def in_slurm(self) -> bool:
+        """Whether any node is one of Slurm's."""
+        return any(node.slurm is not None for node in self.nodes)
+
+    @cached_property
+    def in_kubernetes(self) -> bool:
+        """Whether any node is one of a Kubernetes cluster."""
+        return any(node.kubernetes is not None for node in self.nodes)
+
+    @cached_property
+    def with_notice(self) -> bool:
+        """Whether any node is about to be taken by its cloud."""
+        return any(node.cloud_notice is not None for node in self.nodes)
+
+    def missing(self, node_ids: Iterable[str]) -> set[str]:
+        """Those of these ids that no node has."""
+        return set(node_ids).difference(self._by_id)
 
     @cached_property
     def _by_id(self) -> dict[str, Node]:

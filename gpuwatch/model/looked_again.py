@@ -1,32 +1,92 @@
-"""A fleet of which one node was looked at again: every removal is judged by one, so it must not cost O(nodes) sums."""
+"""A fleet of which few nodes are others than at an earlier look: what its pools come to is not counted from the start.
 
+Every round, and every removal, judges by such a fleet: that must not cost sums over all nodes.
+"""
+
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from gpuwatch.model.fleet import Fleet, Node, NodeGroup
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, PoolView
+from gpuwatch.model.node_facts import changed_places
+
+_FEW = 4  # of so many nodes one: where more have changed, counting all of them takes no longer
 
 
 def looked_again(fleet: Fleet, node: Node, groups: tuple[NodeGroup, ...], observed_at: datetime) -> Fleet:
-    """The fleet with that node in the place of the one of its id, and these groups.
-
-    What its pools come to is not counted again where the node counts as before.
-    """
+    """The fleet with that node in the place of the one of its id, and these groups."""
     nodes = tuple([node if each.id == node.id else each for each in fleet.nodes])
-    fresh = replace(fleet, observed_at=observed_at, nodes=nodes, groups=groups)
-    before, kept = fleet.find(node.id), vars(fleet)
-    # Where cached properties keep what they found.
-    if before is not None:
-        vars(fresh)["_by_id"] = {**kept["_by_id"], node.id: node}
-    if before is None or groups != fleet.groups or _counts_as(before) != _counts_as(node):
-        return fresh
-    view = fleet.roster(node.pool)
-    seen = tuple([node if each is before else each for each in view.nodes])
-    vars(fresh)["rosters"] = {**fleet.rosters, node.pool: replace(view, nodes=seen)}
-    if "enrolled" in kept:
-        vars(fresh)["enrolled"] = kept["enrolled"]
-    return fresh
+    return carried_on(fleet, replace(fleet, observed_at=observed_at, nodes=nodes, groups=groups))
 
 
-def _counts_as(node: Node) -> tuple[object, ...]:
-    """What a pool's roster says of a node."""
-    return node.pool, node.enrolled, node.state, node.activity.state, node.sound
+def carried_on(before: Fleet | None, fleet: Fleet) -> Fleet:
+    """The same fleet; it holds already what it would find out about its nodes, as far as an earlier one had done so."""
+    if before is None or len(before.nodes) != len(fleet.nodes):
+        return fleet
+    places = changed_places(before.nodes, fleet.nodes)
+    changes = [(before.nodes[place], fleet.nodes[place]) for place in places]
+    if len(places) * _FEW > len(fleet.nodes) or any((old.id, old.pool) != (new.id, new.pool) for old, new in changes):
+        return fleet
+    known, kept = vars(before), vars(fleet)  # where cached properties keep what they found
+    by_id: dict[str, Node] = known.get("_by_id", {})
+    if len(by_id) != len(fleet.nodes):  # nobody asked, or two have one id
+        return fleet
+    kept["_by_id"] = by_id | {new.id: new for _, new in changes}
+    if "enrolled" in known and all(old.enrolled is new.enrolled for old, new in changes):
+        kept["enrolled"] = known["enrolled"]
+    if "in_slurm" in known and not known["in_slurm"]:
+        kept["in_slurm"] = any(new.slurm is not None for _, new in changes)
+    if "in_kubernetes" in known and not known["in_kubernetes"]:
+        kept["in_kubernetes"] = any(new.kubernetes is not None for _, new in changes)
+    if "with_notice" in known and not known["with_notice"]:
+        kept["with_notice"] = any(new.cloud_notice is not None for _, new in changes)
+    if "rosters" in known and before.groups == fleet.groups:
+        kept["rosters"] = _rosters(before, fleet, changes)
+    return fleet
+
+
+def _rosters(before: Fleet, fleet: Fleet, changes: Iterable[tuple[Node, Node]]) -> dict[str, PoolView]:
+    """Every pool's, as the changes leave it."""
+    by_pool: dict[str, list[tuple[Node, Node]]] = {}
+    for change in changes:
+        by_pool.setdefault(change[1].pool, []).append(change)
+    return before.rosters | {pool: _roster(before.rosters[pool], fleet, found) for pool, found in by_pool.items()}
+
+
+def _roster(view: PoolView, fleet: Fleet, changes: list[tuple[Node, Node]]) -> PoolView:
+    """One pool's."""
+    if len(view.nodes) == len(fleet.nodes):
+        nodes = fleet.nodes
+    else:
+        new = {after.id: after for _, after in changes}
+        nodes = tuple([new.get(node.id, node) for node in view.nodes])
+    old, now = [_counts(old) for old, _ in changes], [_counts(new) for _, new in changes]
+    members, sound = view.members, view.sound
+    if [each[0] for each in old] != [each[0] for each in now]:
+        members = _moved(members, changes, [each[0] for each in now])
+    if [each[1] for each in old] != [each[1] for each in now]:
+        sound = _moved(sound, changes, [each[1] for each in now])
+    return PoolView(
+        nodes=nodes,
+        members=members,
+        known=view.known + sum(each[2] for each in now) - sum(each[2] for each in old),
+        without_work=view.without_work + sum(each[3] for each in now) - sum(each[3] for each in old),
+        groups=view.groups,
+        sound=sound,
+    )
+
+
+def _counts(node: Node) -> tuple[bool, bool, bool, bool]:
+    """Whether it counts as a member, as a sound one, as one that is known, and as one without work."""
+    if not node.member:
+        return False, False, False, False
+    state = node.activity.state
+    known = state is not State.UNKNOWN
+    return True, node.sound, known, known and state is not State.BUSY
+
+
+def _moved(ids: frozenset[str], changes: list[tuple[Node, Node]], inside: list[bool]) -> frozenset[str]:
+    """The ids, with each changed node's in or out."""
+    ours = [(new.id, within) for (_, new), within in zip(changes, inside, strict=True)]
+    return (ids - {node_id for node_id, within in ours if not within}) | {node_id for node_id, within in ours if within}

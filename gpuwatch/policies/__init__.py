@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, MinLen
 
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.duration import Seconds
+from gpuwatch.model.proposal import Steps, changing
 from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import (
     batch,
@@ -305,7 +307,8 @@ def propose(
 
 def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], rules: PoolRules) -> Decision:
     """One decision of all proposals: what must stay, what must come, and a step for each node."""
-    steps = [step for proposal in proposals for step in proposal.steps]
+    proposed = [proposal.steps for proposal in proposals if proposal.steps]
+    steps = proposed[0] if len(proposed) == 1 else tuple(chain.from_iterable(proposed))
     wanted = max((proposal.desired_nodes for proposal in proposals if proposal.desired_nodes is not None), default=0)
     least = max((proposal.min_nodes for proposal in proposals if proposal.min_nodes is not None), default=0)
     most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
@@ -324,22 +327,20 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             clamps.append(f"{target} nodes are wanted, the ceiling is {most}.")
             target = most
         added = capacity.additions(observation, pool, target, rules.sources, rules.start)
-        steps += added
-        steps += back.ahead(observation, pool, target, rules, steps)
+        steps = (*steps, *added)
+        steps = (*steps, *back.ahead(observation, pool, target, rules, steps))
         missing = target - capacity.now(observation, pool) - sum(capacity.adds(step) for step in added)
         if missing > 0:
             clamps.append(f"{missing} more nodes are needed and {_nothing(pool, rules)}.")
-    chosen: dict[str, Step] = {}
-    for step in back.stepped(steps, observation, pool, target, rules):
-        rival = chosen.setdefault(step.node_id, step)
-        if rival is not step:
-            chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
+    steps = _safest(back.stepped(steps, observation, pool, target, rules))
+    changes = {step.node_id: step for step in changing(steps)}
 
     # A wish keeps as many nodes as it wants, whatever else would remove them.
-    kept, clamp = floors.kept(observation, pool, list(chosen.values()), max(wanted, least), rules)
+    kept, clamp = floors.kept(observation, pool, list(changes.values()), max(wanted, least), rules)
     clamps += [clamp] if clamp else []
-    hold = Verb.HOLD
-    steps = [step if step.verb is hold else _in_date(step, observation) for step in (chosen | kept).values()]
+    now = {node_id: _in_date(kept.get(node_id, step), observation) for node_id, step in changes.items()}
+    if any(now[node_id] is not step for node_id, step in changes.items()):
+        steps = Steps.of([now.get(step.node_id, step) for step in steps], changing(list(now.values())))
     return Decision(
         pool=pool,
         steps=replacement.noted(
@@ -354,6 +355,18 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             *stuck_actions.advice(observation, pool),
         ),
     )
+
+
+def _safest(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """One step for each node: where policies differ over one, the safest."""
+    if isinstance(steps, Steps):  # of one policy
+        return steps
+    chosen: dict[str, Step] = {}
+    for step in steps:
+        rival = chosen.setdefault(step.node_id, step)
+        if rival is not step:
+            chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
+    return tuple(chosen.values())
 
 
 def _nothing(pool: str, rules: PoolRules) -> str:

@@ -61,8 +61,10 @@ def _there(observation: Observation, pool: str) -> set[str]:
 
 def taken(observation: Observation, pool: str) -> int:
     """How many nodes still run and do not count any more, because their cloud is about to take them."""
+    if not observation.fleet.with_notice:
+        return 0
     nodes = [node for node in observation.fleet.roster(pool).nodes if node.cloud_notice is not None]
-    gone = leaving(observation) if nodes else ()
+    gone = leaving(observation)
     return sum(node.enrolled and node.state in THERE and node.id not in gone for node in nodes)
 
 
@@ -139,8 +141,8 @@ def _lately(observation: Observation) -> list[Done]:
     """The additions that settled so short a time ago that a list may not show them."""
     return [
         done
-        for done in observation.ledger.recent
-        if done.verb in ADDITIONS and done.status is Status.SETTLED and abs(observation.now - done.at) <= SETTLE_TIMEOUT
+        for done in observation.ledger.ended(ADDITIONS)
+        if done.status is Status.SETTLED and abs(observation.now - done.at) <= SETTLE_TIMEOUT
     ]
 
 

@@ -8,7 +8,7 @@ from gpuwatch.policies.spot import back
 
 
 def kept(
-    observation: Observation, pool: str, steps: list[Step], floor: int, rules: back.Rules
+    observation: Observation, pool: str, changes: list[Step], floor: int, rules: back.Rules
 ) -> tuple[dict[str, Step], str]:
     """The removals that the floor turns into holds: first of the nodes kept anyway, then of those idle the shortest.
 
@@ -16,8 +16,6 @@ def kept(
     few of them, whatever runs may be wanted.
     """
     roster = observation.fleet.roster(pool)
-    hold = Verb.HOLD
-    changes = [step for step in steps if step.verb is not hold]
     removals = [step for step in changes if step.verb in LETS_GO and step.node_id in roster.members]
     spare = len(roster.sound) - floor
     lost = [step for step in removals if step.node_id in roster.sound]

@@ -30,6 +30,7 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
+from gpuwatch.model.proposal import changing
 from gpuwatch.policies import budget_pressure, notices, step_cache
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
@@ -126,14 +127,9 @@ def propose(
         terminates=rules.terminate_after is not None,
         cache=cache,
     )
-    steps = tuple([each.step for each in made])
-    return Proposal(
-        policy="idle",
-        pool=pool,
-        reason=step_cache.counted(steps),
-        steps=steps,
-        advice=tuple([advice for each in made for advice in each.advice]),
-    )
+    steps = made.indexed
+    reason = step_cache.counted(changing(steps), len(steps))
+    return Proposal(policy="idle", pool=pool, reason=reason, steps=steps, advice=made.advice)
 
 
 def _starts(observation: Observation, pool: str, rules: IdleRules) -> Restarts | int | None:

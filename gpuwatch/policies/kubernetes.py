@@ -17,6 +17,7 @@ Rules, all of them:
 8. What its cloud is about to take is evacuated first (gpuwatch.policies.kubernetes_evacuation).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -24,6 +25,7 @@ from gpuwatch.model.decision import LETS_GO, Observation, Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
+from gpuwatch.model.proposal import changing
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies import kubernetes_obstacles as obstacles
 from gpuwatch.policies.idle_settings import IdleRules
@@ -50,14 +52,24 @@ _SHOWS = timedelta(minutes=2)  # a view of the cluster may be older than the ans
 _GONE = frozenset({NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED})
 
 
-def stepped(steps: list[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
+def stepped(steps: Sequence[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
     """The steps; where a node is one of a cluster, what comes before its step, or what undoes what came before."""
+    if not observation.fleet.in_kubernetes:
+        return _of_machines(steps, observation, rules)
     found = [
         evacuated(step, observation, rules.kubernetes)
         or _with_own(_stepped(step, observation, rules), observation, rules)
         for step in steps
     ]
     return tuple([_foretold(step, observation) for step in found])
+
+
+def _of_machines(steps: Sequence[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
+    """The steps of machines that are no nodes of a cluster, as far as is known: only a notice or a removal may wait."""
+    told = {step.node_id: _stepped(step, observation, rules) for step in changing(steps) if step.verb in ANNOUNCES}
+    if all(step is told.get(step.node_id, step) for step in changing(steps)):
+        return steps if isinstance(steps, tuple) else tuple(steps)
+    return tuple([told.get(step.node_id, step) if step.verb in ANNOUNCES else step for step in steps])
 
 
 def _foretold(step: Step, observation: Observation) -> Step:

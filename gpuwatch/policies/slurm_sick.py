@@ -29,7 +29,7 @@ NODE, CAUSE, UNDOES = "slurm_node", "cause", "drain"
 
 def all_stepped(steps: tuple[Step, ...], observation: Observation, rules: HealthRules) -> tuple[Step, ...]:
     """The steps of a pool."""
-    if all(node.slurm is None for node in observation.fleet.nodes):
+    if not observation.fleet.in_slurm:
         return steps
     return tuple([stepped(step, observation, rules) for step in steps])
 

@@ -5,13 +5,16 @@ of rounds. Most nodes are the very same objects as before. The caller owns the c
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from gpuwatch.model.decision import Advice, Observation, Reason, Step, Stopped, Verb, Wait
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.node_facts import changed_places
 from gpuwatch.model.promise import Notice
+from gpuwatch.model.proposal import Steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +30,35 @@ class NodeStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSteps:
-    """The newest decision about a pool: its steps in the order of its nodes, and what all of them follow from."""
+    """The newest decision about a pool in the order of its nodes, and what all of it follows from.
+
+    `steps` are those of `made`; `changing` are the places of those that do not hold, `timed` of those that follow from
+    the time, `advising` of those with advice.
+    """
 
     about: object
-    notices: frozenset[Notice] = frozenset()
+    nodes: tuple[Node, ...] = ()
+    place_of: Mapping[str, int] = field(default_factory=dict)
+    notices: tuple[Notice, ...] = ()
     stopped: tuple[Stopped, ...] = ()
     waits: Mapping[str, Wait] = field(default_factory=dict)
-    steps: tuple[NodeStep, ...] = ()
+    made: tuple[NodeStep, ...] = ()
+    steps: tuple[Step, ...] = ()
+    changing: frozenset[int] = frozenset()
+    timed: frozenset[int] = frozenset()
+    advising: frozenset[int] = frozenset()
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """All of it, in the order of the nodes."""
+        return tuple([each for place in sorted(self.advising) for each in self.made[place].advice])
+
+    @property
+    def indexed(self) -> tuple[Step, ...]:
+        """The steps, those that do not hold known; not so where two nodes have one id."""
+        if len(self.place_of) < len(self.steps):
+            return self.steps
+        return Steps.of(self.steps, [self.steps[place] for place in sorted(self.changing)])
 
 
 StepCache = MutableMapping[str, PoolSteps]  # by pool
@@ -48,14 +73,14 @@ def steps_of_pool(
     ages: bool,
     terminates: bool,
     cache: StepCache | None,
-) -> tuple[NodeStep, ...]:
+) -> PoolSteps:
     """Every node's step and advice; `make` is called only for nodes that the cache cannot answer for.
 
     What `make` returns must follow from the node, its notice, its stop, its wait and `about`. It may also follow from
     the time: for nodes with a notice, for all nodes where `ages`, and for stopped nodes where `terminates`.
     """
     nodes, ledger, now = observation.fleet.roster(pool).nodes, observation.ledger, observation.now
-    notices, waits, stopped = frozenset(ledger.notices), observation.waits, ledger.stopped
+    waits = observation.waits
     before = None if cache is None else cache.get(pool)
     if before is None or before.about != (about, ages, terminates):
         before = PoolSteps(about=(about, ages, terminates))
@@ -69,43 +94,85 @@ def steps_of_pool(
         step, advice = make(node)
         return NodeStep(node=node, about=of_it, at=now if timed else None, step=step, advice=advice)
 
-    if len(before.steps) == len(nodes):
-        changed = {each.node_id for each in before.notices ^ notices}
-        changed.update(
-            node_id for node_id in before.waits.keys() | waits.keys() if before.waits.get(node_id) != waits.get(node_id)
-        )
-        changed.update(_restopped(before.stopped, stopped))
-        steps = tuple(
-            [
-                one
-                if one.node is node and (one.at is None or one.at == now) and node.id not in changed
-                else decide(node, one)
-                for one, node in zip(before.steps, nodes, strict=True)
-            ]
-        )
+    if len(before.made) == len(nodes):
+        place_of = _places(before, nodes)
+        places = _others(before, nodes, place_of, observation)
+        made, steps = list(before.made), list(before.steps)
+        for place in places:
+            made[place] = one = decide(nodes[place], made[place])
+            steps[place] = one.step
     else:
-        by_id = {one.node.id: one for one in before.steps}
-        steps = tuple([decide(node, by_id.get(node.id)) for node in nodes])
-    if cache is not None:
-        cache[pool] = PoolSteps(about=before.about, notices=notices, stopped=stopped, waits=waits, steps=steps)
-    return steps
-
-
-def _restopped(before: tuple[Stopped, ...], now: tuple[Stopped, ...]) -> set[str]:
-    """The nodes with another stop than before; equal stops that are not the same object count as other ones."""
-    if before is now:
-        return set()
-    old, new = {id(each): each for each in before}, {id(each): each for each in now}
-    return {old[each].node_id for each in old.keys() - new.keys()} | {
-        new[each].node_id for each in new.keys() - old.keys()
-    }
-
-
-def counted(steps: tuple[Step, ...]) -> Reason:
-    """One sentence for the pool: how many nodes get what."""
+        place_of, places = _numbered(nodes), range(len(nodes))
+        by_id = {one.node.id: one for one in before.made}
+        made = [decide(node, by_id.get(node.id)) for node in nodes]
+        steps = [one.step for one in made]
+        before = PoolSteps(about=before.about)
     hold = Verb.HOLD
-    verbs = [step.verb for step in steps if step.verb is not hold]  # most hold, and hashing them all takes longer
-    counts: Counter[Verb] = Counter(verbs)
-    counts[hold] = len(steps) - len(verbs)
+    found = PoolSteps(
+        about=before.about,
+        nodes=nodes,
+        place_of=place_of,
+        notices=ledger.notices,
+        stopped=ledger.stopped,
+        waits=waits,
+        made=tuple(made),
+        steps=tuple(steps),
+        changing=_moved(before.changing, places, [place for place in places if steps[place].verb is not hold]),
+        timed=_moved(before.timed, places, [place for place in places if made[place].at is not None]),
+        advising=_moved(before.advising, places, [place for place in places if made[place].advice]),
+    )
+    if cache is not None:
+        cache[pool] = found
+    return found
+
+
+def _numbered(nodes: tuple[Node, ...]) -> dict[str, int]:
+    return {node.id: place for place, node in enumerate(nodes)}
+
+
+def _places(before: PoolSteps, nodes: tuple[Node, ...]) -> Mapping[str, int]:
+    """Where each node is; mostly where it was."""
+    same = all(before.nodes[place].id == nodes[place].id for place in changed_places(before.nodes, nodes))
+    return before.place_of if same else _numbered(nodes)
+
+
+def _others(
+    before: PoolSteps, nodes: tuple[Node, ...], place_of: Mapping[str, int], observation: Observation
+) -> Collection[int]:
+    """The places of the nodes that must be decided about again, or looked at for that."""
+    if len(place_of) < len(nodes):  # two have one id
+        return range(len(nodes))
+    ledger, waits = observation.ledger, observation.waits
+    changed = [each.node_id for each in _renewed(before.notices, ledger.notices)]
+    changed += [each.node_id for each in _renewed(before.stopped, ledger.stopped)]
+    if before.waits is not waits:
+        changed += [name for name in before.waits.keys() | waits.keys() if before.waits.get(name) != waits.get(name)]
+    places = set(changed_places(before.nodes, nodes))
+    now = observation.now
+    places.update([place for place in before.timed if before.made[place].at != now])
+    places.update([place_of[name] for name in changed if name in place_of])
+    return places
+
+
+_Of = TypeVar("_Of", Notice, Stopped)
+
+
+def _renewed(before: tuple[_Of, ...], now: tuple[_Of, ...]) -> list[_Of]:
+    """What is in one of them and not in the other; equal values that are not the same object count as other ones."""
+    if before is now:
+        return []
+    old, new = set(map(id, before)), set(map(id, now))
+    return [each for each in before if id(each) not in new] + [each for each in now if id(each) not in old]
+
+
+def _moved(before: frozenset[int], places: Collection[int], inside: list[int]) -> frozenset[int]:
+    """The places, with those that were looked at in or out."""
+    return before.difference(places).union(inside)
+
+
+def counted(changing: Iterable[Step], nodes: int) -> Reason:
+    """One sentence for the pool: how many of its nodes get what, of which those that do not hold are given."""
+    counts = Counter(step.verb for step in changing)
+    counts[Verb.HOLD] = nodes - counts.total()
     summary = ", ".join(f"{counts[verb]} {verb.value}" for verb in Verb if counts[verb])
     return Reason(code="idle", sentence=summary or "the pool has no nodes")

@@ -25,7 +25,7 @@ from gpuwatch.clouds.disks import by_id
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeGroup, NodeState
-from gpuwatch.simulate.cloud_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines
+from gpuwatch.simulate.cloud_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines, listed
 
 __all__ = ["INCORRECT_STATE", "Change", "Faults", "LostResponseError", "SimulatedCloud"]
 
@@ -42,10 +42,12 @@ class SimulatedCloud(Machines):
             for node_id in self._timed:
                 self._reread(node_id)
             if self._listed is None:
-                if len(self._order) < len(self._nodes):  # none is ever taken out
-                    self._order = sorted(self._nodes)
-                listed, over = [self._nodes[node_id] for node_id in self._order], NodeState.TERMINATED
-                self._listed = tuple([node for node in listed if node.state is not over and node.known_gpus > 0])
+                if len(self._places) < len(self._nodes):  # none is ever taken out
+                    self._places = {node_id: place for place, node_id in enumerate(sorted(self._nodes))}
+                    self._rows = [self._nodes[node_id] for node_id in self._places]
+                    self._hidden = {node.id for node in self._rows if not listed(node)}
+                shown, hidden = self._rows, self._hidden
+                self._listed = tuple([node for node in shown if node.id not in hidden] if hidden else shown)
             return self._listed
 
     def node(self, node_id: str) -> Node:

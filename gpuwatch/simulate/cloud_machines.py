@@ -54,7 +54,9 @@ class Machines:
         self._timed: set[str] = set()
         self._due: list[tuple[float, str, int, NodeState]] = []  # the int: how long the history was, a later one wins
         self._listed: tuple[Node, ...] | None = None
-        self._order: list[str] = []  # the ids of all machines, sorted
+        self._places: dict[str, int] = {}  # of machines by their ids, in the order of these
+        self._rows: list[Node] = []  # the machines there
+        self._hidden: set[str] = set()  # of them those that are not listed
         self._templates: dict[str, Node] = {}
         self._launches: dict[str, tuple[str, Mapping[str, str]]] = {}  # by key: the machine, and the arguments
         self._groups: dict[str, tuple[NodeGroup, Node]] = {}
@@ -179,3 +181,11 @@ class Machines:
     def _put(self, node: Node) -> None:
         self._nodes[node.id] = node
         self._listed = None
+        if (place := self._places.get(node.id)) is not None:
+            self._rows[place] = node
+            (self._hidden.discard if listed(node) else self._hidden.add)(node.id)
+
+
+def listed(node: Node) -> bool:
+    """Whether a list shows it."""
+    return node.state is not NodeState.TERMINATED and node.known_gpus > 0

@@ -4,11 +4,13 @@ Rounds ask it what they ask the real one (`gpuwatch.ledger.protocol`); tests hol
 must never go back.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from operator import itemgetter
 
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
@@ -37,6 +39,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import target_of
+from gpuwatch.model.node_facts import changed_places
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
@@ -44,6 +47,7 @@ from gpuwatch.model.verbs import RECORDS
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
 _ENDS_STOP = frozenset({Verb.STOP, Verb.START, Verb.TERMINATE})
+_when = itemgetter(0)
 _KEPT = timedelta(days=8)  # longer than any window that decisions look back over
 
 
@@ -85,7 +89,11 @@ class InMemoryLedger:
         self._shields: dict[str, tuple[datetime, datetime | None]] = {}  # since when, and since when it is not listed
         self._stopped: dict[str, Stopped] = {}
         self._interrupted: dict[str, tuple[datetime, Interruption | None]] = {}  # by node; None: it is over
-        self._ended: deque[tuple[datetime, int, Done]] = deque()  # in the order of their ends, with their intents'
+        # In the order of their ends, with their intents' numbers.
+        self._ended: list[tuple[datetime, int, Done]] = []
+        self._recent: tuple[int, int, tuple[Done, ...]] | None = None  # from where up to where, and which
+        self._stops_shown: tuple[Stopped, ...] | None = ()  # None after a change
+        self._unseen: set[str] = set()  # nodes with a stop that no round has looked at since
         self._wishes: deque[DesiredNodes] = deque()
         self._pauses: list[Pause] = []
         self._controls: list[active_times.Control] = []
@@ -130,15 +138,16 @@ class InMemoryLedger:
     ) -> int:
         """Give the round a number and keep what later rounds need of it; a simulation is never away."""
         del decisions, reviews
-        self._fleet = observation.fleet
+        before, self._fleet = self._fleet, observation.fleet
         self._gaps |= gaps or {}
         self._wishes.extend(
             DesiredNodes(pool=each.pool, policy=each.policy, at=observation.now, want=each.raw_desired_nodes)
             for each in proposals
             if each.raw_desired_nodes is not None
         )
-        for node_id in [name for name, each in self._stopped.items() if runs_again(each, observation.fleet.find(name))]:
-            self.forget_stop(node_id)
+        for node_id in self._changed(before, observation.fleet):
+            if runs_again(self._stopped[node_id], observation.fleet.find(node_id)):
+                self.forget_stop(node_id)
         for node_id, (at, missing) in list(self._shields.items()):
             keeps, since = scale_in_protection.seen(observation, node_id, at, missing)
             self._shields[node_id] = (at, since)
@@ -219,7 +228,7 @@ class InMemoryLedger:
 
     def forget_stop(self, node_id: str) -> None:
         """Forget it."""
-        self._stopped.pop(node_id, None)
+        self._no_longer_stopped(node_id)
         self._shown = None
 
     def pause(self, pool: str | None, who: str, reason: str, at: datetime, until: datetime | None = None) -> Pause:
@@ -248,17 +257,16 @@ class InMemoryLedger:
         """What decisions may know of the past."""
         del interval_seconds
         since = now - recent
-        ended = sorted(self._since(since), key=lambda each: each[1])
         if self._shown is None:
             self._shown = LedgerView(
                 notices=tuple(notice for _, notice in map(self._notices.__getitem__, sorted(self._notices))),
                 shields=tuple(sorted(self._shields)),
                 open_intents=tuple(self._opened.values()),
-                stopped=tuple(self._stopped[name] for name in sorted(self._stopped)),
+                stopped=self._stops(),
             )
         shown = self._shown
         found: dict[str, object] = {
-            "recent": tuple(done for _, _, done in ended),
+            "recent": self._ended_since(since),
             "wishes": tuple(each for each in self._wishes if each.at > since),
             "pauses": self._in_force(now),
             "resume_orders": tuple(
@@ -282,6 +290,25 @@ class InMemoryLedger:
             self._shown = replace(shown, **found)  # type: ignore[arg-type]  # of its own fields
         return self._shown
 
+    def _changed(self, before: Fleet | None, fleet: Fleet) -> list[str]:
+        """The nodes with a stop of ours of which a round shows more than the one before."""
+        if before is None or len(before.nodes) != len(fleet.nodes):
+            return list(self._stopped)
+        changed = {fleet.nodes[place].id for place in changed_places(before.nodes, fleet.nodes)} | self._unseen
+        self._unseen.clear()
+        return [node_id for node_id in changed if node_id in self._stopped]
+
+    def _no_longer_stopped(self, node_id: str) -> None:
+        self._unseen.discard(node_id)
+        if self._stopped.pop(node_id, None) is not None:
+            self._stops_shown = None
+
+    def _stops(self) -> tuple[Stopped, ...]:
+        """Our stops, by node; the same tuple again while they are the same."""
+        if self._stops_shown is None:
+            self._stops_shown = tuple([self._stopped[name] for name in sorted(self._stopped)])
+        return self._stops_shown
+
     def _note(self, verb: str, pool: str | None, at: datetime, until: datetime | None = None) -> None:
         """An order, or another mode."""
         self._number += 1
@@ -290,8 +317,8 @@ class InMemoryLedger:
     def compact(self, now: datetime) -> int:
         """Forget what no decision looks back to."""
         before = now - _KEPT
-        while self._ended and self._ended[0][0] < before:
-            self._ended.popleft()
+        self._ended = self._ended[bisect_left(self._ended, before, key=_when) :]
+        self._recent = None
         while self._wishes and self._wishes[0].at < before:
             self._wishes.popleft()
         return 0
@@ -326,8 +353,10 @@ class InMemoryLedger:
             self._interrupted[node_id] = (outcome.at, said)
         if status is Status.SETTLED:
             if intent.verb in _ENDS_STOP:
-                self._stopped.pop(node_id, None)
+                self._no_longer_stopped(node_id)
             if intent.verb is Verb.STOP:
+                self._stops_shown = None
+                self._unseen.add(node_id)
                 self._stopped[node_id] = Stopped(
                     node_id=node_id,
                     key=intent.key,
@@ -354,12 +383,15 @@ class InMemoryLedger:
             )
             self._ended.append((outcome.at, int(intent.key.rpartition("-")[2]), done))
 
-    def _since(self, since: datetime) -> Iterator[tuple[datetime, int, Done]]:
-        """Those that ended later, the last first."""
-        for each in reversed(self._ended):
-            if each[0] <= since:
-                return
-            yield each
+    def _ended_since(self, since: datetime) -> tuple[Done, ...]:
+        """Those that ended later, by their intents; the same tuple again while they are the same."""
+        first = bisect_right(self._ended, since, key=_when)
+        known = self._recent
+        if known is not None and known[:2] == (first, len(self._ended)):
+            return known[2]
+        ended = sorted(self._ended[first:], key=lambda each: each[1])
+        self._recent = first, len(self._ended), tuple([done for _, _, done in ended])
+        return self._recent[2]
 
     def _in_force(self, now: datetime) -> tuple[Pause, ...]:
         return tuple(each for each in self._pauses if each.until is None or each.until > now)

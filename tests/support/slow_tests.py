@@ -125,6 +125,7 @@ SLOW = frozenset(
         "runtime/test_later",
         "runtime/test_printable",
         "simulate/backtest/test_backtest_engine",
+        "simulate/backtest/test_carried_rounds",
         "simulate/backtest/test_gap_replay",
         "simulate/backtest/test_plays",
         "simulate/backtest/test_rounds_source",

@@ -11,6 +11,7 @@ from gpuwatch.model.fleet import Fleet, NodeState
 from gpuwatch.policies import capacity
 
 _ASKED_AT_MOST = 20  # in one round
+_LAUNCHES = frozenset({Verb.LAUNCH})
 _ENDS = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 
 
@@ -24,10 +25,8 @@ def _launched(ledger: LedgerView, fleet: Fleet) -> list[str]:
     """The machines of the launches that settled so short a time ago that a list may not show them."""
     found = [
         done.detail
-        for done in ledger.recent
-        if done.verb is Verb.LAUNCH
-        and done.status is Status.SETTLED
-        and abs(fleet.observed_at - done.at) <= SETTLE_TIMEOUT
+        for done in ledger.ended(_LAUNCHES)
+        if done.status is Status.SETTLED and abs(fleet.observed_at - done.at) <= SETTLE_TIMEOUT
     ]
     return [detail.removeprefix(capacity.SHOWN) for detail in found if detail.startswith(capacity.SHOWN)]
 

@@ -27,6 +27,10 @@ class Books:
         there = ", ".join(self._books)
         return NoPrice(why=f"its cloud {hire.cloud!r} is none of {there}" if hire.cloud else f"it may be in {there}")
 
+    def named(self, now: datetime) -> frozenset[str]:
+        """The ids and names of the machines that may have a price of their own."""
+        return frozenset().union(*(book.named(now) for book in self._books.values()))
+
     def _of(self, hire: PriceKey, now: datetime) -> Book | None:
         """The book of its cloud."""
         if hire.cloud or len(self._books) == 1:

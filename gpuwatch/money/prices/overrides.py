@@ -88,6 +88,11 @@ class OwnPrices:
         return tuple(sorted(closest, key=lambda row: row.line))
 
     @cached_property
+    def named(self) -> frozenset[str]:
+        """The ids and names of the machines that have entries of their own."""
+        return frozenset(row.node for row in self.rows if row.node is not None)
+
+    @cached_property
     def _by_node(self) -> dict[str | None, list[OwnRow]]:
         """A fleet has thousands of nodes, and each is asked about in each round."""
         found: dict[str | None, list[OwnRow]] = {}

@@ -5,7 +5,7 @@ at which rate, and what stands in for an unknown price says so.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -75,10 +75,14 @@ class Book:
             _LOG.warning("No price for %s: %s", hire.key, found.why)
         return None
 
+    def named(self, now: datetime) -> frozenset[str]:
+        """The ids and names of the machines that may have a price of their own."""
+        self._look(now)
+        return self._own.named
+
     def find(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
         """The price, or why it is not known."""
-        if now != self._now:
-            self._now, self._own, self._found = now, self._reread(), {}
+        self._look(now)
         if hire.region is None:
             hire = replace(hire, region=self._region)
         mine = self._own.node_price(hire, now)
@@ -87,6 +91,11 @@ class Book:
         if hire.key not in self._found:
             self._found[hire.key] = self._common(hire, now)
         return self._found[hire.key]
+
+    def _look(self, now: datetime) -> None:
+        """Read the user's own prices, once for each moment."""
+        if now != self._now:
+            self._now, self._own, self._found = now, self._reread(), {}
 
     def _common(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
         """The price of any such machine."""
@@ -160,26 +169,38 @@ class Book:
 
 
 def of_fleet(
-    ask: Ask, fleet: Fleet, launches: Iterable[Launch], now: datetime, offers: Iterable[PriceKey] = ()
+    ask: Ask,
+    fleet: Fleet,
+    launches: Iterable[Launch],
+    now: datetime,
+    offers: Iterable[PriceKey] = (),
+    *,
+    hires: Sequence[PriceKey] | None = None,
+    named: Collection[str] | None = None,
 ) -> dict[str, Price]:
     """What is known, by `PriceKey.key`, by `key_of_node` for a machine with a price of its own, and by machine type.
 
     `launches` are the machine types, regions and clouds of what may be launched. The price by type is for machines that
     are not there yet: the highest on demand of all regions in question, or none where that of one is not known. The
-    prices of `offers` are known by their own keys.
+    prices of `offers` are known by their own keys. `hires` are the nodes' own, where they are at hand. `named` are the
+    ids and names of all machines that may have a price of their own; None: any may.
     """
     found: dict[str, Price | None] = {}
     places: dict[str, set[_Where]] = {}
-    for node in fleet.nodes:
-        hire = price_key(node)
-        key = hire.key
-        if key not in found:
-            places.setdefault(node.instance_type, set()).add((node.cloud, node.region))
-            found[key] = ask(replace(hire, node_id=None, node_name=None), now)
+    hires = list(map(price_key, fleet.nodes)) if hires is None else hires
+    keys = [hire.key for hire in hires]
+    first = dict(zip(reversed(keys), reversed(hires), strict=True))
+    for key in dict.fromkeys(keys):
+        hire = first[key]
+        places.setdefault(hire.instance_type, set()).add((hire.cloud, hire.region))
+        found[key] = ask(replace(hire, node_id=None, node_name=None), now)
+    for hire in hires if named is None or named else ():
+        if named is not None and hire.node_id not in named and hire.node_name not in named:
+            continue
         mine = ask(hire, now)
-        if mine is not found[key] and mine != found[key]:
-            found[key_of_node(node.id)] = mine
-    everywhere: set[_Where] = {(node.cloud, node.region) for node in fleet.nodes}
+        if mine is not found[hire.key] and mine != found[hire.key]:
+            found[key_of_node(str(hire.node_id))] = mine
+    everywhere: set[_Where] = {(hire.cloud, hire.region) for hire in first.values()}
     everywhere.update((group.cloud, group.region) for group in fleet.groups)
     for group in fleet.groups:
         if group.instance_type is not None:

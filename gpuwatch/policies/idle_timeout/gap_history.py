@@ -5,7 +5,8 @@ again. Times are seconds on any one axis. Nothing is known of the future: a gap 
 """
 
 import math
-from collections.abc import Collection, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuwatch.model.measurement import Pauses
@@ -81,7 +82,15 @@ class GapHistory:
 
     def spare(self, at: float) -> float:
         """What may be lost from now on, if the open gaps all turn out as badly as they can."""
-        return self.saved - sum([gap.worst(at) for gap in self.open.values()])
+        return self.saved - sum(
+            [
+                # Most have been reclaimed for longer than a restart's cost: `worst`, at once.
+                gap.reclaimed - gap.excused - (1 + SHARE) * gap.restart
+                if gap.reclaimed is not None and at - gap.since - gap.excused > gap.restart
+                else gap.worst(at)
+                for gap in self.open.values()
+            ]
+        )
 
 
 def went_idle(history: GapHistory, node_id: str, at: float, restart: float) -> GapHistory:
@@ -110,11 +119,20 @@ def aged(
     for name, reached in due.items():
         hazard = taught(hazard, gaps[name].asked, gaps[name].bin, reached, ended=False)
     history = replace(history, hazard=hazard)
-    latest = sorted(gaps, key=lambda name: -gaps[name].since)  # stable: of equals, the first one named
-    before = {name: number for number, name in enumerate(latest) if name in due}
+    begins = sorted([gap.since for gap in gaps.values()])
     for name, reached in due.items():
-        gaps[name] = _decided(history, name, at, reached, before[name], news or {})
+        gaps[name] = _decided(history, name, at, reached, _before(history.open, name, begins), news or {})
     return replace(history, open=gaps)
+
+
+def _before(gaps: Mapping[str, Gap], name: str, begins: Sequence[float]) -> int:
+    """How many gaps began later, or at once and are named sooner; `begins` are the times of all of them, in order."""
+    since = gaps[name].since
+    first, after = bisect_left(begins, since), bisect_right(begins, since)
+    later = len(begins) - after
+    if after - first == 1:
+        return later
+    return later + [other for other, gap in gaps.items() if gap.since == since].index(name)
 
 
 def _decided(history: GapHistory, name: str, at: float, reached: int, before: int, news: Facts) -> Gap:

@@ -16,6 +16,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Proposal, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.proposal import Steps, changing
 from gpuwatch.policies import capacity, schedule
 from gpuwatch.policies.idle import IdleRules, learns, restart_of
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
@@ -29,19 +30,22 @@ def keep_warm(
     observation: Observation, proposal: Proposal, rules: IdleRules, windows: Mapping[str, Window]
 ) -> Proposal:
     """The idle policy's proposal with holds in the place of such steps."""
-    roster = observation.fleet.roster(proposal.pool)
+    changes, find = changing(proposal.steps), observation.fleet.find
     ending = [
         (step, node)
-        for step, node in zip(proposal.steps, roster.nodes, strict=True)
-        if step.verb is not Verb.HOLD and step.verb in _ENDS and node.state is NodeState.RUNNING
+        for step in changes
+        if step.verb in _ENDS and (node := find(step.node_id)) is not None and node.state is NodeState.RUNNING
     ]
     if not ending:
         return proposal
     held = {step.node_id: step for step in _queued(observation, proposal.pool, rules, ending)}
     left = [(step, node) for step, node in ending if step.node_id not in held]
     held |= {step.node_id: step for step in _scheduled(observation, proposal.pool, rules, windows, left)}
-    steps = tuple(held.get(step.node_id, step) for step in proposal.steps)
-    return replace(proposal, steps=steps, reason=counted(steps)) if held else proposal
+    if not held:
+        return proposal
+    others = [step for step in changes if step.node_id not in held]
+    steps = Steps.of([held.get(step.node_id, step) for step in proposal.steps], others)
+    return replace(proposal, steps=steps, reason=counted(others, len(steps)))
 
 
 def _queued(observation: Observation, pool: str, rules: IdleRules, ending: list[tuple[Step, Node]]) -> Iterator[Step]:

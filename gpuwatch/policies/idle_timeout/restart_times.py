@@ -11,6 +11,7 @@ Rules, all of them:
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from statistics import median
 
 from gpuwatch.model.activity import State
@@ -33,7 +34,9 @@ def watched(starts: Starts, at: float, nodes: Iterable[Node]) -> Starts:
     """The measurements after a round."""
     counted = {name: begun for name, begun in starts.counted.items() if at - begun <= LONGEST_SECONDS}
     seconds = starts.seconds
-    for node in nodes:
+    earliest = datetime.fromtimestamp(at - LONGEST_SECONDS - 1, UTC)  # most are older, and that is soon seen
+    young = [node for node in nodes if node.launched_at is not None and node.launched_at >= earliest]
+    for node in young:
         begun = _begun(node, at)
         if begun is not None and counted.get(node.id) != begun:
             took = at - node.activity.held_seconds - begun

@@ -15,6 +15,7 @@ node has that wait, its notice included: other nodes' pauses say little of a new
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from operator import attrgetter
 
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import ADDITIONS, Observation, Status, Wait
@@ -29,6 +30,7 @@ from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.learned import waits as learned
 from gpuwatch.policies.idle_timeout.restart_times import measured, watched
 
+_ENROLLED = attrgetter("enrolled")
 _SCARCE_FOR = timedelta(hours=1)
 _AHEAD = 16.0  # restarts, in which a window's opening is a fact
 _FIRST = "no pause of it was seen before"
@@ -53,7 +55,7 @@ def timed(observation: Observation, pool: str, rules: PoolRules, history: GapHis
     """A pool's round."""
     at = observation.now.timestamp()
     nodes = observation.fleet.roster(pool).nodes
-    starts = watched(history.starts, at, (node for node in nodes if node.enrolled))
+    starts = watched(history.starts, at, filter(_ENROLLED, nodes))
     seconds, count = measured(starts)
     restarts = Restarts(seconds=seconds, starts=count, failed=_failed(observation, pool))
     demand = demand_of(observation, pool, rules.idle, rules.scaling)
@@ -85,7 +87,7 @@ def _waits(
     """
     if rules.idle.timeout != "learned":
         return {}, history
-    nodes = observation.fleet.roster(pool).nodes
+    nodes = observation.fleet.roster(pool).nodes if rules.idle.restart_usd else ()  # else no price matters
     prices = [price for node in nodes if (price := observation.price(node)) is not None]
     cheapest = min(prices, key=lambda price: price.usd_per_hour, default=None)
     restart = idle.restart_of(observation, pool, rules.idle, cheapest)
@@ -143,21 +145,25 @@ def followed(
 ) -> GapHistory:
     """The history after a round at which a restart costs so much; gaps that are open keep what held when they began."""
     at = observation.now.timestamp()
-    ours = {each.node_id for each in observation.ledger.stopped}
-    nodes = {
-        node.id: node
+    stopped, stopping, running, idle_state = NodeState.STOPPED, NodeState.STOPPING, NodeState.RUNNING, State.IDLE
+    ours, begun = {each.node_id for each in observation.ledger.stopped}, history.open
+    # Nothing becomes of the others: they have no gap, and begin none.
+    concerned = [
+        node
         for node in observation.fleet.roster(pool).nodes
-        if node.enrolled and (node.state is not NodeState.STOPPED or node.id in ours)
-    }
-    for name in sorted(history.open.keys() - nodes.keys()):
+        if node.id in begun or ((verdict := node.signal.verdict) is not None and verdict.activity.state is idle_state)
+    ]
+    nodes = {node.id: node for node in concerned if node.enrolled and (node.state is not stopped or node.id in ours)}
+    for name in sorted(begun.keys() - nodes.keys()):
         history = gaps.gone(history, name, at)
     unknown = set[str]()
     for name, node in sorted(nodes.items()):
-        if node.state in {NodeState.STOPPED, NodeState.STOPPING}:
-            history = gaps.reclaimed(history, name, at)
-        elif node.state is not NodeState.RUNNING or node.activity.state is State.UNKNOWN:
+        if node.state is stopped or node.state is stopping:
+            if name in begun and begun[name].reclaimed is None:
+                history = gaps.reclaimed(history, name, at)
+        elif node.state is not running or node.activity.state is State.UNKNOWN:
             unknown.add(name)
-        elif node.activity.state is State.IDLE:
+        elif node.activity.state is idle_state:
             history = _idle(history, name, at, node.activity.held_seconds, restart)
         else:
             history = gaps.needed(history, name, at)

@@ -104,10 +104,12 @@ def ahead(observation: Observation, pool: str, wanted: int | None, rules: Rules,
     return [step for step in asked if step.arguments.get(CAPACITY) == SPOT]
 
 
-def stepped(steps: Sequence[Step], observation: Observation, pool: str, wanted: int | None, rules: Rules) -> list[Step]:
+def stepped(
+    steps: tuple[Step, ...], observation: Observation, pool: str, wanted: int | None, rules: Rules
+) -> tuple[Step, ...]:
     """Rules 2 to 5: the steps; nodes with consent give their places to the spot nodes that work."""
     if wanted is None or not _spot(rules) or rules.idle.action not in _REMOVES:
-        return list(steps)
+        return steps
     has = nodes_now(observation, pool, rules)
     leave = {step.node_id for step in steps if step.verb in LETS_GO}
     firm = _firm(observation, pool)
@@ -120,7 +122,9 @@ def stepped(steps: Sequence[Step], observation: Observation, pool: str, wanted: 
     able = [node for node in able if _consents(node, rules)]
     able.sort(key=lambda node: (observation.ledger.notice(node.id) is None, -_started(node), node.id))
     going = {node.id: node for node in able[: max(0, spare)]}
-    return [_step(step, going[step.node_id], observation, rules) if step.node_id in going else step for step in steps]
+    return tuple(
+        [_step(step, going[step.node_id], observation, rules) if step.node_id in going else step for step in steps]
+    )
 
 
 def first(removals: Sequence[Step], observation: Observation, pool: str, wanted: int, rules: Rules) -> list[Step]:

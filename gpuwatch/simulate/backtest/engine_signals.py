@@ -18,6 +18,7 @@ from gpuwatch.controller.observe.pool_metrics import of_verdicts
 from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, GpuVerdict, Node, NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.measurement import MetricQuery, MetricValue
+from gpuwatch.model.node_facts import changed_places
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.fleet.workloads import Workload
 from gpuwatch.simulate.fleet.world import Host, World
@@ -143,19 +144,24 @@ class HistorySource:
     clock: Clock
     timelines: dict[str, Timeline]
     _histories: dict[str, _NodeHistory] = field(default_factory=dict)
-    _latest: list[_NodeHistory] = field(default_factory=list)  # of the nodes asked about last, in their order
+    _asked: Sequence[Node] = ()  # those asked about last
+    _said: list[Node] = field(default_factory=list)  # what was said of each, and
+    _until: list[float] = field(default_factory=list)  # until when the same may be said again
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """All nodes; those of which nothing new is to be said are the very same values as before."""
-        now, latest = self.clock.monotonic(), self._latest
-        if len(latest) == len(nodes):  # most nodes are those of the round before, in the same place
-            self._latest = [
-                last if last.listed is node and last.until > now else self._history(node, now)
-                for last, node in zip(latest, nodes, strict=True)
-            ]
+        now = self.clock.monotonic()
+        places: Iterable[int] = range(len(nodes))
+        if len(self._asked) == len(nodes):  # most nodes are those of the round before, in the same place
+            over = [place for place, until in enumerate(self._until) if until <= now]
+            places = {*changed_places(self._asked, nodes), *over}
         else:
-            self._latest = [self._history(node, now) for node in nodes]
-        return Fleet(observed_at=self.clock.now(), nodes=tuple([each.node for each in self._latest]))
+            self._said, self._until = list(nodes), [now] * len(nodes)
+        for place in places:
+            history = self._history(nodes[place], now)
+            self._said[place], self._until[place] = history.node, history.until
+        self._asked = nodes
+        return Fleet(observed_at=self.clock.now(), nodes=tuple(self._said))
 
     def _history(self, node: Node, now: float) -> _NodeHistory:
         """What is said of a node now, the very same value as before where that still holds."""

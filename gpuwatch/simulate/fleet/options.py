@@ -117,6 +117,7 @@ def assemble(
         ledger=ledger,
         rules=Rulebook(pools=dict.fromkeys((*POOLS, *pools), options.pool), limits=options.limits, enforce=True),
         prices=prices.listed,
+        priced_singly=lambda _now: frozenset(),
         interval_seconds=options.interval,
     )
 

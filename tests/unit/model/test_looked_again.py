@@ -1,13 +1,21 @@
 """A fleet of which one node was looked at again is that fleet, counted from the beginning."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import Fleet, Node, NodeState
-from gpuwatch.model.looked_again import looked_again
+from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
+from gpuwatch.model.looked_again import carried_on, looked_again
+from gpuwatch.model.slurm import SlurmNode
 from tests.support.builders.fleet import NOW, a_node
+
+TAKEN = CloudNotice(kind=NoticeKind.SPOT_INTERRUPTION, action="terminate", deadline=NOW, seen_at=NOW)
+GROUP = NodeGroup(id="g", name="g", pool="a", min_size=0, max_size=3, desired=1, region="r")
 
 
 @pytest.mark.parametrize(
@@ -30,3 +38,62 @@ def test_its_pools_come_to_what_they_would_if_counted_again(again: Node) -> None
     assert seen == plain
     assert seen.rosters == plain.rosters
     assert seen.find(again.id) == plain.find(again.id)
+
+
+BECOMES = st.sampled_from(
+    [
+        lambda node: node,
+        lambda node: a_node(node.id, State.BUSY, 5.0),
+        lambda node: a_node(node.id, State.UNKNOWN),
+        lambda node: a_node(node.id, State.STALLED),
+        lambda node: a_node(node.id, enrolled=False),
+        lambda node: replace(node, state=NodeState.STOPPED),
+        lambda node: a_node(node.id, pool="b"),
+        lambda node: a_node(f"{node.id}-new"),
+        lambda node: a_node(node.id, slurm=SlurmNode(doubt="none")),
+        lambda node: a_node(node.id, cloud_notice=TAKEN),
+        lambda _: a_node("i-1"),
+    ]
+)
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 9), BECOMES), max_size=3), min_size=1, max_size=5), st.booleans())
+def test_what_is_carried_on_is_what_would_be_counted(
+    rounds: list[list[tuple[int, Callable[[Node], Node]]]],
+    all_asked: bool,
+) -> None:
+    """Round after round a few nodes become others, of two pools and with a group; now and then two have one id."""
+    nodes = [a_node(f"i-{number}", pool="ab"[number % 3 == 0]) for number in range(10)]
+    before = Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,))
+    for changes in rounds:
+        asked = before.rosters, before.find("i-1"), before.enrolled
+        assert asked
+        if all_asked:
+            assert not before.in_kubernetes
+            assert (before.in_slurm, before.with_notice) == (
+                any(node.slurm is not None for node in nodes),
+                any(node.cloud_notice is not None for node in nodes),
+            )
+        for place, become in changes:
+            nodes[place] = become(nodes[place])
+        plain = Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,))
+        before = carried_on(before, Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,)))
+
+        assert before == plain
+        assert before.rosters == plain.rosters
+        assert [before.find(node.id) for node in nodes] == [plain.find(node.id) for node in nodes]
+        assert (before.enrolled, before.in_slurm) == (plain.enrolled, plain.in_slurm)
+        assert before.in_kubernetes == plain.in_kubernetes
+        assert before.with_notice == plain.with_notice
+        assert before.missing(["i-1", "i-0-new", "x"]) == plain.missing(["i-1", "i-0-new", "x"])
+
+
+def test_a_fleet_with_few_changes_is_not_counted_again() -> None:
+    """Of eight nodes one has changed: what its pool comes to is there before anybody asks."""
+    nodes = [a_node(f"i-{number}") for number in range(8)]
+    before = Fleet(observed_at=NOW, nodes=tuple(nodes))
+    assert before.find("i-1") is not None
+    assert before.rosters
+    nodes[3] = a_node("i-3", State.BUSY)
+
+    assert "rosters" in vars(carried_on(before, Fleet(observed_at=NOW, nodes=tuple(nodes))))

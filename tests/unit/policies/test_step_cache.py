@@ -96,7 +96,7 @@ def test_a_cache_keeps_no_node_that_is_gone() -> None:
         fleet = Fleet(observed_at=NOW, nodes=tuple(a_node(name) for name in names))
         idle.propose(Observation(now=NOW, fleet=fleet), "default", RULES[0], cache=cache)
 
-        assert [each.node.id for each in cache["default"].steps] == names
+        assert [each.node.id for each in cache["default"].made] == names
 
 
 def test_what_is_unchanged_is_taken_from_the_cache() -> None:
