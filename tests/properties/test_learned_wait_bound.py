@@ -163,8 +163,13 @@ def test_no_adversary_makes_it_dearer_than_break_even_by_more_than_a_twentieth(
 
 def copied(world: World) -> World:
     """The same, to try a move on; a history is a value."""
-    fields = ("idle", "reclaimed", "kept", "restart")
-    return replace(world, **{name: dict(getattr(world, name)) for name in fields})
+    return replace(
+        world,
+        idle=dict(world.idle),
+        reclaimed=dict(world.reclaimed),
+        kept=dict(world.kept),
+        restart=dict(world.restart),
+    )
 
 
 def lost(world: World) -> float:
