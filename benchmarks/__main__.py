@@ -34,6 +34,7 @@ _RECORDINGS = {
     "forecast": "benchmarks.forecast",
     "spot": "benchmarks.spot",
 }
+_PAGED = frozenset({"timing", "forecast"})
 
 
 def main() -> int:
@@ -87,8 +88,12 @@ def main() -> int:
         print(measured)
         if arguments.page is not None:
             put(arguments.page, " ".join(name for name, _ in rows), measured)
-    played = [module for name, module in _RECORDINGS.items() if name in chosen]
-    return max((subprocess.run([sys.executable, "-m", module], check=False).returncode for module in played), default=0)
+    played = [
+        [module, *(["--page", str(arguments.page)] if arguments.page is not None and name in _PAGED else [])]
+        for name, module in _RECORDINGS.items()
+        if name in chosen
+    ]
+    return max((subprocess.run([sys.executable, "-m", *each], check=False).returncode for each in played), default=0)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ class Figure:
     at_most: float | None = None  # the goal of what is measured
     at_least: float | None = None  # likewise
     ratio_at_most: float | None = None  # the goal of the ratio
+    digits: int = 3  # of what is measured
 
     @property
     def ratio(self) -> float | None:
@@ -72,21 +73,29 @@ def table(sections: Iterable[tuple[str, Sequence[Figure]]]) -> str:
 def _cells(figure: Figure) -> tuple[str, ...]:
     ratio = "" if figure.ratio is None else f"{_number(figure.ratio)}x"
     compared = _spread(figure.floor_runs) if figure.floor_runs else ""
-    return (f"  {figure.name}", ratio, _spread(figure.runs), figure.unit, compared, figure.floor, figure.goal)
+    return (
+        f"  {figure.name}",
+        ratio,
+        _spread(figure.runs, figure.digits),
+        figure.unit,
+        compared,
+        figure.floor,
+        figure.goal,
+    )
 
 
 def _met(met: bool) -> str:
     return "met" if met else "missed"
 
 
-def _spread(runs: Sequence[float]) -> str:
-    middle = _number(median(runs))
-    return middle if len(set(runs)) == 1 else f"{middle} ({_number(min(runs))}-{_number(max(runs))})"
+def _spread(runs: Sequence[float], digits: int = 3) -> str:
+    middle = _number(median(runs), digits)
+    return middle if len(set(runs)) == 1 else f"{middle} ({_number(min(runs), digits)}-{_number(max(runs), digits)})"
 
 
-def _number(value: float) -> str:
+def _number(value: float, digits: int = 3) -> str:
     """Three digits, more where the whole part has more."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.{digits}g}"
 
 
 def put(page: Path, section: str, table: str) -> None:

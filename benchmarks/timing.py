@@ -1,18 +1,7 @@
 """Plays the idle gaps of real recordings through every way of waiting and prints idle cost over the offline optimum.
 
 `python -m benchmarks.timing [DIRECTORY] [--gaps N]`. The recordings are not part of the repository; DIRECTORY is
-$GPUWATCH_TRACES, else ../shared/traces. A trace is one pool of nodes. A gap lies between two busy intervals of a node;
-what follows the last one is learned from and not scored, as its end is not known. From the recordings:
-
-- pods: a node is a pod, busy where its duty is above 0; after a hole of five minutes it is another node.
-- endpoints: a node is a model, busy while a request of it runs.
-- earth, ranks, openb: only the sum is recorded. Node k of a cluster (or virtual cluster) works while k nodes do (or
-  8 k GPUs rounded up); openb's last forty days.
-- pack, spread: busy intervals as they stand there.
-
-Of earth the GPUs that jobs wait for are recorded too; it is played once more with that queue known. With more that a
-scheduler knows, as `idle.hints`, three are played again: the free GPUs of busy nodes (earth, openb), and
-the requests of the last hour (endpoints).
+$GPUWATCH_TRACES, else ../shared/traces. `benchmarks.recorded` says what they are.
 
 `prefix` is the most that learned had paid at any moment of a trace, over break-even's bill of that moment: a trace that
 ends there would have cost so much. It is never above 1.05.
@@ -20,235 +9,83 @@ ends there would have cost so much. It is never above 1.05.
 `live` is learned with a round a minute, no notice in the first minute, and none of grace: nobody is at these nodes.
 The profile `balanced` is played the same way as it stands: fixed waits until a pool is known and in each node's first
 pause, then a minute of grace. It is scored from the first minute, and from when the pool is known.
+
+What schedulers know is played, too: five traces with the hints of `benchmarks.hints`, and earth with its queue.
 """
 
 import argparse
-import csv
-import gzip
-import math
 import os
 import sys
-import time
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
+from statistics import geometric_mean
 
+from benchmarks.figures import Figure, put, table
+from benchmarks.hints import HINTED, hints_of
+from benchmarks.recorded import DAY, TRACES, gaps_of, queue
 from gpuwatch.policies.idle_settings import IdleRules
-from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout.gap_history import ENOUGH_DAYS, ENOUGH_PAUSES
 from gpuwatch.simulate.backtest import pool_rules
 from gpuwatch.simulate.backtest.replay import Recorded, cost, learned_waits, live_waits, optimum
 
-Spans = list[tuple[float, float]]
-Queue = Callable[[str, float], float | None]
-Hints = Callable[[str, float], Mapping[str, float]]
+Ratios = Mapping[str, float]
 
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "traces"
-_DAY = 86400.0
-_MINUTES = (2, 5, 10, 20)
-_FIXED = {"5m": 300.0, "10m": 600.0, "30m": 1800.0, "24h": _DAY}
-_GOALS = {"learned": 1.27, "live": 1.35}
-_GOAL_BALANCED = 1.35
-_GOAL_HINTS = 1.26
-_GOAL_PREFIX = 1.05
+_MINUTES = (10, 5, 20, 40)
 _GOAL_MINUTES = 10
-_HOUR = 3600.0
-_HINTED = ("endpoints", "earth", "openb")
+_FIXED = {"5m": 300.0, "10m": 600.0, "30m": 1800.0, "24h": DAY}
+_GOALS = {5: 1.24, 10: 1.27, 20: 1.28, 40: 1.29}  # learned, of what agents and controller know themselves
+_GOAL_HINTS, _GOAL_LIVE, _GOAL_PREFIX = 1.26, 1.35, 1.05
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with gzip.open(path, "rt", newline="") as lines:
-        yield from csv.DictReader(lines)
+@cache
+def _gaps(source: Path, trace: str, most: int) -> Sequence[Recorded]:
+    return gaps_of(TRACES[trace](source), most)
 
 
-def _merged(spans: Iterable[tuple[float, float]]) -> Spans:
-    """Without overlaps and touches."""
-    merged: Spans = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return [span for span in merged if span[1] > span[0]]
-
-
-def _ranks(changes: Iterable[tuple[float, int]], prefix: str) -> dict[str, Spans]:
-    """One node for each level that a count reaches, busy while it is that high."""
-    spans: dict[str, Spans] = defaultdict(list)
-    since: list[float] = []
-    at = 0.0
-    for at, level in changes:
-        while len(since) < level:
-            since.append(at)
-        while len(since) > level:
-            begin = since.pop()
-            spans[f"{prefix}{len(since) + 1}"].append((begin, at))
-    for rank, begin in enumerate(since, start=1):
-        spans[f"{prefix}{rank}"].append((begin, at))
-    return {name: _merged(each) for name, each in spans.items()}
-
-
-def _pods(source: Path) -> dict[str, Spans]:
-    samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for row in _rows(source / "genai26_pod_gpu.csv.gz"):
-        samples[row["pod"]].append((float(row["t_s"]), float(row["gpu_duty_pct"])))
-    spans: dict[str, Spans] = defaultdict(list)
-    for pod, rows in samples.items():
-        life = 0
-        for (at, duty), (following, _) in pairwise([*sorted(rows), (math.inf, 0.0)]):
-            hole = following - at > 300
-            if duty > 0:
-                spans[f"{pod}.{life}"].append((at, at + 57 if hole else following))
-            life += hole
-    return {name: _merged(each) for name, each in spans.items()}
-
-
-def _endpoints(source: Path) -> dict[str, Spans]:
-    spans: dict[str, Spans] = defaultdict(list)
-    for row in _rows(source / "genai26_requests.csv.gz"):
-        begin = float(row["t_s"])
-        spans[row["model"]].append((begin, begin + max(1.0, float(row["exec_s"] or 1))))
-    return {name: _merged(each) for name, each in spans.items()}
-
-
-def _earth(source: Path) -> dict[str, Spans]:
-    changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for row in _rows(source / "helios_earth_vc_occupancy.csv.gz"):
-        changes[row["vc"]].append((float(row["t_s"]), math.ceil(int(row["running_gpus"]) / 8)))
-    return {name: each for vc, rows in changes.items() for name, each in _ranks(rows, f"{vc}/").items()}
-
-
-def _queue(source: Path) -> Queue:
-    """For how long GPUs have been waited for in the virtual cluster of one of earth's nodes, at a time."""
-    times, since = defaultdict[str, list[float]](list), defaultdict[str, list[float | None]](list)
-    for row in sorted(_rows(source / "helios_earth_vc_occupancy.csv.gz"), key=lambda row: float(row["t_s"])):
-        vc, at = row["vc"], float(row["t_s"])
-        before = since[vc][-1] if since[vc] else None
-        times[vc].append(at)
-        since[vc].append(None if int(row["pending_gpus"]) == 0 else at if before is None else before)
-
-    def queued(node: str, at: float) -> float | None:
-        vc = node.partition("/")[0]
-        last = bisect_right(times[vc], at) - 1
-        begun = since[vc][last] if last >= 0 else None
-        return None if begun is None else at - begun
-
-    return queued
-
-
-def _active(source: Path) -> dict[str, Spans]:
-    rows = _rows(source / "philly_active_nodes.csv.gz")
-    return _ranks([(float(row["t_s"]), level) for row in rows if (level := int(row["active_nodes"]))], "")
-
-
-def _openb(source: Path) -> dict[str, Spans]:
-    return _ranks([(at, math.ceil(level / 8000)) for at, level in _openb_levels(source)], "")
-
-
-def _openb_levels(source: Path) -> list[tuple[float, int]]:
-    """How many thousandths of GPUs are in use."""
-    rows = [row for row in _rows(source / "openb23_pods.csv.gz") if row["sched_s"]]
-    end = max(float(row["delete_s"]) for row in rows)
-    changes: dict[float, int] = defaultdict(int)
-    for row in rows:
-        if float(row["delete_s"]) > end - 40 * _DAY:
-            share = int(row["gpus"]) * int(row["gpu_milli"])
-            changes[max(end - 40 * _DAY, float(row["sched_s"]))] += share
-            changes[float(row["delete_s"])] -= share
-    level, result = 0, []
-    for at in sorted(changes)[:-1]:
-        level += changes[at]
-        result.append((at, level))
-    return result
-
-
-def _philly(name: str) -> Callable[[Path], dict[str, Spans]]:
-    def read(source: Path) -> dict[str, Spans]:
-        spans: dict[str, Spans] = defaultdict(list)
-        for row in _rows(source / f"philly_node_busy_{name}.csv.gz"):
-            spans[f"{row['vc']}/{row['node']}"].append((float(row["busy_from_s"]), float(row["busy_to_s"])))
-        return {node: _merged(each) for node, each in spans.items()}
-
-    return read
-
-
-TRACES: Mapping[str, Callable[[Path], dict[str, Spans]]] = {
-    "pods": _pods,
-    "endpoints": _endpoints,
-    "earth": _earth,
-    "ranks": _active,
-    "pack": _philly("pack"),
-    "spread": _philly("spread"),
-    "openb": _openb,
-}
-
-
-def gaps_of(nodes: Mapping[str, Spans], most: int) -> list[Recorded]:
-    """The first gaps of a trace, in order of their begin; a node's last one is open to the trace's end."""
-    found = [
-        Recorded(node_id=name, begin=before[1], end=after[0])
-        for name, spans in nodes.items()
-        for before, after in pairwise(spans)
-    ]
-    end = max(spans[-1][1] for spans in nodes.values())
-    found += [
-        Recorded(node_id=name, begin=spans[-1][1], end=end, needed=False)
-        for name, spans in nodes.items()
-        if spans[-1][1] < end and "." not in name  # a pod that is away may be gone
-    ]
-    return sorted(found, key=lambda gap: (gap.begin, gap.node_id))[:most]
-
-
-def _hints(source: Path, name: str) -> Hints:
-    """What a scheduler or gateway knows of a trace, at a time."""
-    changes: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    word = "hint free GPUs"
-    if name == "earth":
-        for row in _rows(source / "helios_earth_vc_occupancy.csv.gz"):
-            changes[row["vc"]].append((float(row["t_s"]), -int(row["running_gpus"]) % 8))
-    elif name == "openb":
-        changes[""] = [(at, -level % 8000 / 1000) for at, level in _openb_levels(source)]
-    else:
-        word = "hint requests"
-        begins = sorted(float(row["t_s"]) for row in _rows(source / "genai26_requests.csv.gz"))
-        count = 0
-        for at, change in sorted([(at, 1) for at in begins] + [(at + _HOUR, -1) for at in begins]):
-            count += change
-            changes[""].append((at, count))
-    times = {group: [at for at, _ in sorted(rows)] for group, rows in changes.items()}
-    values = {group: [value for _, value in sorted(rows)] for group, rows in changes.items()}
-
-    def known(node: str, when: float) -> Mapping[str, float]:
-        group = node.partition("/")[0] if name == "earth" else ""
-        last = bisect_right(times[group], when) - 1
-        return {word: facts.count(values[group][last])} if last >= 0 else {}
-
-    return known
-
-
-def _ratios(
-    gaps: Sequence[Recorded], restart: float, queued: Queue | None, hints: Hints | None = None
-) -> tuple[dict[str, float], int, float]:
-    """Each policy's cost over the optimum, and the restarts and the optimum's seconds of the learned one."""
+def played(source: Path, most: int, trace: str, minutes: int, knows: str = "") -> Ratios:
+    """Each policy's cost over the optimum, its `restarts` a node-day, and `prefix`; `knows` is "hints" or "queue"."""
+    gaps, restart = _gaps(source, trace, most), minutes * 60.0
+    queued = queue(source) if knows == "queue" else None
+    hints = hints_of(source, trace, TRACES[trace](source)) if knows == "hints" else None
     waited = learned_waits(gaps, restart, queued=queued, hints=hints)
     live = live_waits(gaps, waited, 0.0, learned=True)
-    scored = [(gap, wait) for gap, wait in zip(gaps, waited, strict=True) if gap.needed]
-    stopped = [stop for gap, stop in zip(gaps, live, strict=True) if gap.needed]
-    rows = [gap for gap, _ in scored]
+    scored = [(gap, wait, stop) for gap, wait, stop in zip(gaps, waited, live, strict=True) if gap.needed]
+    rows = [gap for gap, _, _ in scored]
     best = optimum(rows, restart)
 
     def of(wait: float) -> float:
         return cost(rows, [wait] * len(rows), restart).seconds / best
 
-    learned = cost(rows, [wait for _, wait in scored], restart)
-    hindsight = min(of(wait) for wait in (0.0, *(15 * 2 ** (step / 4) for step in range(60))))
-    ratios = {name: of(wait) for name, wait in _FIXED.items()}
-    ratios |= {"even": of(restart), "learned": learned.seconds / best}
-    ratios |= {"live": cost(rows, stopped, restart).seconds / best, "hindsight": hindsight}
-    ratios |= {"prefix": worst_prefix(gaps, waited, restart)}
-    return ratios, learned.restarts, best
+    learned = cost(rows, [wait for _, wait, _ in scored], restart)
+    days = (max(gap.end for gap in gaps) - gaps[0].begin) / DAY * len({gap.node_id for gap in gaps})
+    return {name: of(wait) for name, wait in _FIXED.items()} | {
+        "even": of(restart),
+        "learned": learned.seconds / best,
+        "live": cost(rows, [stop for _, _, stop in scored], restart).seconds / best,
+        "hindsight": min(of(wait) for wait in (0.0, *(15 * 2 ** (step / 4) for step in range(60)))),
+        "prefix": worst_prefix(gaps, waited, restart),
+        "restarts": learned.restarts / days,
+    }
+
+
+def profile(source: Path, most: int, trace: str, minutes: int) -> Ratios:
+    """The profile `balanced`, live: `first`, from the first minute; `known`, once the pool is, if it ever is."""
+    gaps, restart, rules = _gaps(source, trace, most), minutes * 60.0, IdleRules()
+    waited = learned_waits(gaps, restart, fresh=pool_rules.fresh(rules))
+    live = live_waits(gaps, waited, rules.unattended_grace_period, learned=True)
+    rows = [(gap, stop) for gap, stop in zip(gaps, live, strict=True) if gap.needed]
+    ends = sorted(gap.end for gap, _ in rows)
+    since = max(gaps[0].begin + ENOUGH_DAYS * DAY, ends[min(ENOUGH_PAUSES, len(ends)) - 1])
+    found: dict[str, float] = {}
+    for name, scored in (("first", rows), ("known", [row for row in rows if row[0].begin >= since])):
+        if scored:
+            paid = cost([gap for gap, _ in scored], [stop for _, stop in scored], restart).seconds
+            found[name] = paid / optimum([gap for gap, _ in scored], restart)
+    return found
 
 
 def worst_prefix(gaps: Sequence[Recorded], waited: Sequence[float], restart: float) -> float:
@@ -277,79 +114,110 @@ def main() -> int:
     default = Path(os.environ.get("GPUWATCH_TRACES", _DEFAULT))
     parser.add_argument("directory", type=Path, nargs="?", default=default, help="where the recordings are")
     parser.add_argument("--gaps", type=int, default=20000, metavar="N", help="of each trace at most (20000)")
+    parser.add_argument(
+        "--minutes", type=int, nargs="*", choices=_MINUTES, default=_MINUTES, help="what a restart costs (all)"
+    )
+    parser.add_argument("--page", type=Path, metavar="FILE", help="also put the tables into their place in this page")
     arguments = parser.parse_args()
     if not arguments.directory.is_dir():
         print(f"no recordings in {arguments.directory}; name their directory, or set GPUWATCH_TRACES")
         return 0
-    traces = {name: gaps_of(read(arguments.directory), arguments.gaps) for name, read in TRACES.items()}
-    queued = _queue(arguments.directory)
-    for minutes in _MINUTES:
-        means = _table(traces, minutes * 60.0)
-        if minutes == _GOAL_MINUTES:
-            _goals(arguments.directory, traces, means, minutes * 60.0)
-        ratios, _, _ = _ratios(traces["earth"], minutes * 60.0, queued)
-        print(f"earth, its queue known: learned {ratios['learned']:.3f}", flush=True)
+    said, figures = list[str](), list[Figure]()
+    with ProcessPoolExecutor() as pool:
+
+        def play(trace: str, minutes: int, knows: str = "") -> Future[Ratios]:
+            return pool.submit(played, arguments.directory, arguments.gaps, trace, minutes, knows)
+
+        runs = {
+            minutes: {
+                "learned": {trace: play(trace, minutes) for trace in TRACES},
+                "hints": {trace: play(trace, minutes, "hints") for trace in HINTED},
+                "queue": {"earth": play("earth", minutes, "queue")},
+            }
+            for minutes in arguments.minutes
+        }
+        balanced = {
+            trace: pool.submit(profile, arguments.directory, arguments.gaps, trace, _GOAL_MINUTES)
+            for trace in (TRACES if _GOAL_MINUTES in arguments.minutes else ())
+        }
+        for minutes, asked in runs.items():
+            found = {name: {trace: run.result() for trace, run in each.items()} for name, each in asked.items()}
+            said.append(_table(found["learned"], minutes))
+            print(f"{said[-1]}\n", flush=True)
+            figures += _figures(minutes, found)
+        figures += _profile({trace: run.result() for trace, run in balanced.items()}) if balanced else []
+    said.append(table([("idle cost over the optimum, geometric mean of the traces", figures)]))
+    print(said[-1])
+    if arguments.page is not None:
+        put(arguments.page, "timing", "\n\n".join(said))
     return 0
 
 
-def _goals(
-    source: Path, traces: Mapping[str, Sequence[Recorded]], means: Mapping[str, Mapping[str, float]], restart: float
-) -> None:
-    """Each figure beside its goal."""
-    for name, goal in _GOALS.items():
-        mean = math.exp(sum(math.log(each[name]) for each in means.values()) / len(means))
-        print(f"{name} {mean:.3f}, goal {goal:.2f}: {'reached' if mean < goal + 0.0005 else 'missed'}")
-    worst = max(each["prefix"] for each in means.values())
-    print(f"worst moment of any trace {worst:.3f} of break-even, goal {_GOAL_PREFIX}: ", end="")
-    print("reached" if worst < _GOAL_PREFIX + 0.0005 else "missed")
-    _balanced(traces, restart)
-    hinted = {name: ratios["learned"] for name, ratios in means.items()}
-    for name in _HINTED:
-        hinted[name] = _ratios(traces[name], restart, None, _hints(source, name))[0]["learned"]
-    mean = math.exp(sum(map(math.log, hinted.values())) / len(hinted))
-    words = ", ".join(f"{name} {hinted[name]:.3f}" for name in _HINTED)
-    print(f"learned with hints {mean:.3f} ({words}), goal {_GOAL_HINTS}: ", end="")
-    print("reached" if mean < _GOAL_HINTS + 0.0005 else "missed", flush=True)
-
-
-def _balanced(traces: Mapping[str, Sequence[Recorded]], restart: float) -> None:
-    """The profile, from its first minute and once the pool is known."""
-    rules, whole, known = IdleRules(), dict[str, float](), dict[str, float]()
-    for name, gaps in traces.items():
-        waited = learned_waits(gaps, restart, fresh=pool_rules.fresh(rules))
-        live = live_waits(gaps, waited, rules.unattended_grace_period, learned=True)
-        rows = [(gap, stop) for gap, stop in zip(gaps, live, strict=True) if gap.needed]
-        ends = sorted(gap.end for gap, _ in rows)
-        since = max(gaps[0].begin + ENOUGH_DAYS * _DAY, ends[min(ENOUGH_PAUSES, len(ends)) - 1])
-        for scored, found in ((rows, whole), ([row for row in rows if row[0].begin >= since], known)):
-            if scored:
-                paid = cost([gap for gap, _ in scored], [stop for _, stop in scored], restart).seconds
-                found[name] = paid / optimum([gap for gap, _ in scored], restart)
-    for found, when in ((whole, "from the first minute"), (known, "once the pool is known")):
-        mean = math.exp(sum(map(math.log, found.values())) / len(found))
-        words = ", ".join(f"{name} {ratio:.3f}" for name, ratio in found.items())
-        said = "reached" if mean < _GOAL_BALANCED + 0.0005 else "missed"
-        print(f"balanced, live, {when} {mean:.3f} ({words}), goal {_GOAL_BALANCED}: {said}", flush=True)
-
-
-def _table(traces: Mapping[str, Sequence[Recorded]], restart: float) -> Mapping[str, Mapping[str, float]]:
+def _table(found: Mapping[str, Ratios], minutes: int) -> str:
     """One restart's cost: a line for each trace, and the geometric means."""
-    print(f"\nidle cost over the optimum, a restart costs {restart / 60:.0f} min of rental")
-    means: dict[str, float] = defaultdict(float)
-    found: dict[str, Mapping[str, float]] = {}
-    begun = time.perf_counter()
-    for name, gaps in traces.items():
-        ratios, restarts, _ = _ratios(gaps, restart, None)
-        found[name] = ratios
-        days = (max(gap.end for gap in gaps) - gaps[0].begin) / _DAY * len({gap.node_id for gap in gaps})
-        if not means:
-            print("  ".join(f"{title:>9}" for title in ("trace", *ratios, "restarts per node-day")))
-        print("  ".join([f"{name:>9}", *(f"{ratio:9.3f}" for ratio in ratios.values()), f"{restarts / days:9.2f}"]))
-        for each, ratio in ratios.items():
-            means[each] += math.log(ratio) / len(traces)
-    print("  ".join([f"{'geo. mean':>9}", *(f"{math.exp(mean):9.3f}" for mean in means.values())]), flush=True)
-    print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
-    return found
+    titles = next(iter(found.values()))
+    means = {title: geometric_mean(max(1e-9, each[title]) for each in found.values()) for title in titles}
+    return "\n".join(
+        [
+            f"idle cost over the optimum, a restart costs {minutes} min of rental",
+            "  ".join(f"{title:>9}" for title in ("trace", *titles)),
+            *(
+                "  ".join([f"{name:>9}", *(f"{ratio:9.3f}" for ratio in each.values())])
+                for name, each in {**found, "geo. mean": means}.items()
+            ),
+        ]
+    )
+
+
+def _figures(minutes: int, found: Mapping[str, Mapping[str, Ratios]]) -> list[Figure]:
+    """Each figure of a restart's cost beside its goal."""
+    usual = found["learned"]
+
+    def mean(name: str, pick: Callable[[Ratios], float], goal: float | None, ratios: Mapping[str, Ratios]) -> Figure:
+        of = {trace: pick(each) for trace, each in ratios.items()}
+        return Figure(
+            name=f"{name}, restart {minutes} min", unit="", runs=[geometric_mean(of.values())], at_most=goal, digits=4
+        )
+
+    at_goal = minutes == _GOAL_MINUTES
+    worst = max(each["prefix"] for each in [*usual.values(), *found["hints"].values()])
+    return [
+        mean("learned", lambda each: each["learned"], _GOALS[minutes], usual),
+        mean(
+            "learned with hints",
+            lambda each: each["learned"],
+            _GOAL_HINTS if at_goal else None,
+            {**usual, **found["hints"]},
+        ),
+        mean("live", lambda each: each["live"], _GOAL_LIVE if at_goal else None, usual),
+        *(
+            mean(f"{trace} with hints", lambda each: each["learned"], None, {trace: found["hints"][trace]})
+            for trace in (HINTED if at_goal else ())
+        ),
+        mean("earth, its queue known", lambda each: each["learned"], None, found["queue"]),
+        Figure(
+            name=f"worst moment of any trace, of break-even, restart {minutes} min",
+            unit="",
+            runs=[worst],
+            at_most=_GOAL_PREFIX,
+            digits=4,
+        ),
+    ]
+
+
+def _profile(found: Mapping[str, Ratios]) -> list[Figure]:
+    """From the first minute, and once the pool is known."""
+    times = {"known": "once the pool is known", "first": "from the first minute"}
+    return [
+        Figure(
+            name=f"balanced, live, {words}, restart {_GOAL_MINUTES} min",
+            unit="",
+            runs=[geometric_mean(each[key] for each in found.values() if key in each)],
+            at_most=_GOAL_LIVE,
+            digits=4,
+        )
+        for key, words in times.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ STORIES = ("test_properties", "test_properties_growth")
 PARTS = [(story, seed) for seed in range(1, 17) for story in STORIES]
 PARTS += [("test_properties_launch", seed) for seed in (1, 2)]
 PARTS += [("test_properties_clouds", seed) for seed in (1, 2, 3, 4)]
+PARTS += [("test_learned_notices", seed) for seed in (1, 2)]
 PARTS += [("../integration/crash/test_crash_clouds", 1)]
 
 

@@ -1,15 +1,17 @@
 """P14 where the wait is learned and holds its notice: what was told is kept, whoever comes and whatever is learned."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from gpuwatch.clouds import ThrottledError
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import Intent, Outcome, Status, Verb
 from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeReport, NodeState
+from gpuwatch.model.promise import promise_of
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import ATTENDED_WAIT_SECONDS, IdleRules
 from gpuwatch.policies.idle_timeout import gap_history as gaps
@@ -46,14 +48,23 @@ def learned_from(length: float) -> GapHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """When a notice was given, on the clock that nobody sets, and the grace of whoever was there."""
+    """When a notice was given, on the clock that nobody sets, the grace that it promised, and for which action.
+
+    `interrupted`: nothing was done for a while since.
+    """
 
     at: float
     grace: float
+    action: str = "stop"
+    interrupted: bool = False
 
 
 class LearnedLife(RuleBasedStateMachine):
-    """Machines pause and work, people come and go, somebody edits the graces; the pool has learned to stop early."""
+    """Machines pause and work, people come and go, and the pool has learned to stop early.
+
+    Somebody edits waits, graces and actions, so that a notice of one kind of wait meets the rules of another; rounds
+    are paused or only observe, notices get through late, and the wall clock is set.
+    """
 
     @initialize(
         length=st.sampled_from([40.0, 700.0, 5000.0, 90000.0]), owner=st.sampled_from([None, None, "ann@example.org"])
@@ -66,13 +77,16 @@ class LearnedLife(RuleBasedStateMachine):
         self.desk.ledger.record_round(self.desk.plan().observation, gaps={DEFAULT_POOL: learned_from(length)})
         self.present: dict[str, str] = dict.fromkeys(IDS, "nobody")
         self.told: dict[str, Told] = {}
+        self.late: set[str] = set()
+        self.jumped_seconds = 0.0
         self.desk.fleet.answer = self.answer
+        self.desk.fleet.fault = lambda call, _: ThrottledError("busy") if call in self.late else None
         self.desk.fleet.watch_stop = self.stops
         settle = self.desk.ledger.settle
 
         def watched(intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:
             if intent.verb is Verb.NOTICE and status is Status.SETTLED:
-                self.tells(intent.node_id)
+                self.tells(intent)
             return settle(intent, status, detail, at)
 
         self.desk.ledger.settle = watched  # type: ignore[method-assign]  # the record that people are told by
@@ -85,30 +99,40 @@ class LearnedLife(RuleBasedStateMachine):
         seen = replace(_PEOPLE, observed=7200.0 if who == "somebody" else None)
         evidence = verdict.activity.evidence if who == "not seen" else (*verdict.activity.evidence, seen)
         activity = replace(verdict.activity, evidence=evidence)
-        return NodeReport(verdict=replace(verdict, at=self.desk.clock.now(), activity=activity, age_seconds=0.5))
+        at = self.desk.clock.now() - timedelta(seconds=self.jumped_seconds)  # the hosts' clocks are right
+        return NodeReport(verdict=replace(verdict, at=at, activity=activity, age_seconds=0.5))
 
-    def grace(self, node_id: str) -> float:
-        """By the rules of now, for whoever is there."""
-        node, idle = self.desk.fleet.nodes_[node_id], self.desk.rules.idle
-        alone = node.owner is None and self.present[node_id] == "nobody"
-        return idle.unattended_grace_period if alone else idle.grace_period
-
-    def tells(self, node_id: str) -> None:
+    def tells(self, intent: Intent) -> None:
         """A notice is never given in the first minute, nor in the first half hour where people may be."""
-        held = self.desk.fleet.nodes_[node_id].activity.held_seconds
-        least = MINIMUM_WAIT_SECONDS if self.present[node_id] == "nobody" else ATTENDED_WAIT_SECONDS
-        assert held >= least, f"P9: told after {held} s of idleness, {self.present[node_id]} there"
-        self.told[node_id] = Told(at=self.desk.clock.monotonic(), grace=self.grace(node_id))
+        node_id, rules = intent.node_id, self.desk.rules.idle
+        held, who = self.desk.fleet.nodes_[node_id].activity.held_seconds, self.present[node_id]
+        least = MINIMUM_WAIT_SECONDS if who == "nobody" or rules.timeout != "learned" else ATTENDED_WAIT_SECONDS
+        assert held >= least, f"P9: told after {held} s of idleness, {who} there"
+        promise = promise_of(intent.pool, intent.arguments)
+        assert promise is not None
+        self.told[node_id] = Told(
+            at=self.desk.clock.monotonic(), grace=promise.grace_seconds, action=promise.action, interrupted=False
+        )
 
-    def stops(self, node_id: str, _key: str) -> None:
+    def stops(self, node_id: str, key: str) -> None:
         """P14: the grace that was told is over, or that of whoever came since; the node was idle throughout."""
-        node, told = self.desk.fleet.nodes_[node_id], self.told[node_id]
+        node, told, idle = self.desk.fleet.nodes_[node_id], self.told[node_id], self.desk.rules.idle
         waited = self.desk.clock.monotonic() - told.at
-        promised = max(told.grace, self.grace(node_id))
+        came = node.owner is not None or self.present[node_id] != "nobody"
+        promised = max(told.grace, idle.grace_period if came else 0.0)
+        verb = next(
+            each for each in self.desk.ledger.view(self.desk.clock.now()).open_intents if each.intent.key == key
+        )
         assert waited >= promised, f"P14: {promised} s were promised, it were {waited}"
         assert waited > 0, "P14: it was stopped in the round of its notice"
+        assert verb.intent.verb is Verb.STOP or told.action == "terminate", "P14: a stop was promised"
+        assert not told.interrupted, "P14: nothing was done for a while since the notice"
         assert node.activity.state is State.IDLE, f"P2: it was stopped while {node.activity.state}"
         assert node.activity.held_seconds >= waited - 5.0, "P14: it worked since its notice"
+
+    def interrupted(self) -> None:
+        """Every notice so far came before this."""
+        self.told = {node_id: replace(told, interrupted=True) for node_id, told in self.told.items()}
 
     @rule(node_id=st.sampled_from(IDS), state=st.sampled_from([State.BUSY, State.IDLE, State.IDLE, State.UNKNOWN]))
     def turn(self, node_id: str, state: State) -> None:
@@ -125,11 +149,49 @@ class LearnedLife(RuleBasedStateMachine):
         grace=st.sampled_from([60.0, 600.0, 3600.0]),
         unattended=st.sampled_from([0.0, 0.0, 60.0, 240.0]),
         cost=st.sampled_from([120.0, RESTART, 1800.0]),
+        timeout=st.sampled_from(["learned", "learned", "learned", "break_even", 300.0, 1800.0]),
+        fresh=st.sampled_from([None, None, 1800.0]),
+        action=st.sampled_from(["stop", "stop", "terminate", "report"]),
     )
-    def the_settings_change(self, grace: float, unattended: float, cost: float) -> None:
-        """A file is edited and read anew."""
-        idle = replace(self.desk.rules.idle, grace_period=grace, unattended_grace_period=unattended, restart_cost=cost)
+    def the_settings_change(
+        self, grace: float, unattended: float, cost: float, timeout: float | str, fresh: float | None, action: str
+    ) -> None:
+        """A file is edited and read anew: also another kind of wait, and another end."""
+        idle = replace(
+            self.desk.rules.idle,
+            grace_period=grace,
+            unattended_grace_period=unattended,
+            restart_cost=cost,
+            timeout=timeout,  # type: ignore[arg-type]  # one of its words
+            fresh_timeout=fresh if timeout == "learned" else None,
+            action=action,  # type: ignore[arg-type]  # likewise
+        )
         self.desk.rules = replace(self.desk.rules, idle=idle)
+
+    @rule(count=st.sampled_from([0, 1, 4]), observes=st.booleans())
+    def nothing_is_done_for_a_while(self, count: int, observes: bool) -> None:
+        """A pause, or rounds in the other mode."""
+        if observes:
+            self.desk.enforce = False
+        else:
+            self.desk.ledger.pause(None, "ann", "a drill", self.desk.clock.now())
+        for _ in range(count):
+            self.desk.round()
+        if count or not observes:
+            self.interrupted()
+        self.desk.enforce = True
+        self.desk.ledger.resume(None, "ann", self.desk.clock.now())
+
+    @rule()
+    def tags_get_through_or_do_not(self) -> None:
+        """The cloud throttles what notices are made of, until it does not."""
+        self.late ^= {"tag"}
+
+    @rule(seconds=st.sampled_from([-3600.0, -30.0, 30.0, 3600.0]))
+    def the_clock_is_set(self, seconds: float) -> None:
+        """The controller's wall clock jumps; what was promised is not counted by it."""
+        self.desk.clock.jump(seconds)
+        self.jumped_seconds += seconds
 
     @rule(node_id=st.sampled_from(IDS))
     def start_again(self, node_id: str) -> None:

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,7 +134,7 @@ def play(world: World, move: tuple[str, str, float, str, float]) -> None:
     for each in NODES if what.startswith("all") else (node,):
         if what.endswith("begin"):
             world.begin(each, restart)
-        else:
+        elif what.endswith(("needed", "gone")):
             world.end(each, needed=what.endswith("needed"))
     world.pass_time(seconds, spite)
 
@@ -158,6 +159,63 @@ def test_no_adversary_makes_it_dearer_than_break_even_by_more_than_a_twentieth(
             play(world, ("all-needed", "", work, "none", RESTART))
     for move, (world.demand, world.queued, world.floor) in moves:
         play(world, move)
+
+
+def copied(world: World) -> World:
+    """The same, to try a move on; a history is a value."""
+    return replace(
+        world,
+        idle=dict(world.idle),
+        reclaimed=dict(world.reclaimed),
+        kept=dict(world.kept),
+        restart=dict(world.restart),
+    )
+
+
+def lost(world: World) -> float:
+    """What the rule has lost to break-even's 1.05, if every open gap ends in the way that is dearer for it."""
+    total = world.paid - (1 + SHARE) * world.reference
+    for node in world.idle:
+        bills = [world.bill(node, needed=needed) for needed in (True, False)]
+        total += max(paid - (1 + SHARE) * reference for paid, reference in bills)
+    return total
+
+
+def nastiest(world: World) -> World:
+    """The world after the move that costs the rule the most; the first of equal ones.
+
+    The adversary reads the rule's mind: it ends gaps in either way, begins new ones, and lets time run up to a wait
+    that is about to be over, to that moment, and to just after it.
+    """
+    answers, _ = waits(world.history, world.now, queued=world.queued)
+    due = {world.idle[node] + wait.seconds - world.now for node, wait in answers.items()}
+    old = sorted(node for node in world.idle if world.now > world.idle[node] or node in world.reclaimed)
+    moves = [(end, node, 0.0) for node in old for end in ("needed", "gone")]
+    moves += [("all-begin", "", 0.0)] if len(world.idle) < len(NODES) else []
+    moves += [("none", "", max(1.0, each + more)) for each in sorted(due)[:2] for more in (-1.0, 0.0, 1.0)]
+    found: list[tuple[float, World]] = []
+    for what, node, seconds in moves or [("none", "", 600.0)]:
+        trial = copied(world)
+        play(trial, (what, node, seconds, "none", RESTART))
+        found.append((lost(trial), trial))
+    return max(found, key=lambda each: each[0])[1]
+
+
+@pytest.mark.parametrize(("lull", "queued"), [(5000.0, False), (5000.0, True), (690.0, False), (300.0, True)])
+def test_an_adversary_who_reads_the_rules_mind_takes_what_was_saved_and_no_more(lull: float, queued: bool) -> None:
+    """It knows every wish, wait and promise, tries its moves on a copy of the rule, and takes the dearest."""
+    world = World()
+    for _ in range(12):
+        play(world, ("all-begin", "", lull, "none", RESTART))
+        play(world, ("all-needed", "", 300.0, "none", RESTART))
+    saved, world.queued = world.history.spare(world.now), queued
+    least = saved
+    for _ in range(200):
+        world = nastiest(world)
+        least = min(least, world.history.spare(world.now))
+
+    assert least >= -1e-6
+    assert least < 0.7 * saved, "it takes little: it is no adversary"
 
 
 def test_the_bound_is_put_to_use_and_not_kept_by_doing_nothing() -> None:

@@ -6,15 +6,19 @@ Rules, all of them:
    is above what its nodes should have.
 2. Work waits where a pod that wants GPUs is pending and fits a node of the pool (`policies.pending_pods`).
 3. Work does not wait where every one of them is known and none says so. What could not be measured says neither.
+4. GPUs are free for the next work on nodes that have some already, by what Kubernetes' pods request or Slurm's jobs
+   hold.
 """
 
 import math
 
 from gpuwatch.model.decision import Observation
+from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import capacity, pending_pods
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout import facts
+from gpuwatch.policies.idle_timeout.hazard import HINT
 from gpuwatch.policies.scaling import ScalingRules
 
 _PREFIX, _HINT = "idle.demand.", "idle.hints."
@@ -45,18 +49,32 @@ def demand_of(observation: Observation, pool: str, rules: IdleRules, scaling: Sc
 
 
 def hints_of(observation: Observation, pool: str, rules: IdleRules) -> dict[str, float]:
-    """The pool's numbers of work that waits, its hints, and GPUs that pods wait for; what is not known is left out."""
+    """The pool's numbers of work that waits, its hints, and the scheduler's own; what is not known is left out."""
     names = {_PREFIX + name: name for name in rules.demand} | {_HINT + name: name for name in rules.hints}
     found = {name: observation.measure(pool, key) for key, name in names.items()}
     hints = {
-        f"hint {name}": facts.count(each.value)
+        f"{HINT}{name}": facts.count(each.value)
         for name, each in found.items()
         if each is not None and each.doubt is None and each.value is not None and math.isfinite(each.value)
     }
     if pending_pods.known(observation.fleet, pool):
         gpus = sum(pod.gpus for pod in pending_pods.waiting(observation.fleet, pool))
-        hints.setdefault("hint kubernetes_pending", facts.count(gpus))
-    return hints
+        hints.setdefault(f"{HINT}kubernetes_pending", facts.count(gpus))
+    free = free_gpus(observation.fleet, pool)
+    return hints if free is None else {f"{HINT}free_gpus": facts.count(free)} | hints
+
+
+def free_gpus(fleet: Fleet, pool: str) -> float | None:
+    """How many GPUs rule 4 counts; None: no scheduler tells."""
+    nodes = fleet.roster(pool).nodes
+    found: list[tuple[float, float]] = []  # of each node: all, and held
+    if pending_pods.known(fleet, pool):
+        kube = [node.kubernetes for node in nodes if node.kubernetes is not None]
+        found += [(each.gpus, each.requested_gpus) for each in kube if each.gpus is not None]
+    elif fleet.slurm is not None and fleet.slurm.sees_jobs and pool in fleet.slurm.pools:
+        slurm = [node.slurm for node in nodes if node.slurm is not None and node.slurm.doubt is None]
+        found += [(each.gpus, sum(job.gpus for job in each.jobs)) for each in slurm if each.gpus is not None]
+    return sum(max(0.0, gpus - held) for gpus, held in found if held > 0) if found else None
 
 
 def _above(measure: MetricValue | None, limit: float) -> bool | None:

@@ -7,7 +7,7 @@ sixteenth to 64; counts on one that doubles about every two thirds of a class.
 import math
 
 from gpuwatch.model.duration import format_duration
-from gpuwatch.policies.idle_timeout.hazard import CLASSES, Asked, Hazard, factors
+from gpuwatch.policies.idle_timeout.hazard import CLASSES, HINT, Asked, Hazard, factors
 
 UNKNOWN = 0.0  # of a length or a part; numbers begin there
 _LEAST = 1 / 16
@@ -59,6 +59,7 @@ def _told(name: str, at: float, restart: float) -> str:
         "long": f"about {(at - 1) / 4:.0%} of its gaps outlast a restart",
         "spell": f"it worked for about {time} before",
         "own": f"it was needed {number or 'no'} time{'' if number == 1 else 's'} within six restarts' time",
+        "pace": f"it was needed about {number or 'no'} time{'' if number == 1 else 's'} within a week",
         "before": f"{nodes.replace('node', 'idle node', 1)} stand{'s' if number == 1 else ''} before it",
         "idled": f"{nodes} turned idle within half a restart's time",
         "turn": f"at the pool's pace its turn comes in about {time}",
@@ -67,4 +68,4 @@ def _told(name: str, at: float, restart: float) -> str:
     }
     if at < 1 and name in _LENGTHS:
         return f"too little is known of {_LENGTHS[name]}"
-    return said.get(name) or f"{name.removeprefix('hint ')} is about {number}"
+    return said.get(name) or f"{name.removeprefix(HINT)} is about {number}"

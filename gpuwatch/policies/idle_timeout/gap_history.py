@@ -18,6 +18,7 @@ _MOST_NODES = 2000
 _MOVES = 64  # of the pool's starts and idle nodes, so many times are known
 _RETURNS = 16  # and of one node
 _ENOUGH = 8  # starts, to know the pool's pace
+_PACE = 604800.0  # seconds over which a start of a node fades out of its pace
 _USUAL, _LONG = 0.2, 0.1  # how much the latest gap counts in what is usual for a node
 _MARGIN = 0.03  # of a restart: less is not worth a departure from break-even
 SHARE = 0.05  # more than break-even, at the worst
@@ -27,7 +28,10 @@ _DAY = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habit:
-    """One node: its gaps' usual length (a logarithm), their number, the last, the part that outlast a restart."""
+    """One node: its gaps' usual length (a logarithm), their number, the last, the part that outlast a restart.
+
+    `pace` is how often it was needed in the week to `ended_at`, as a sum that fades.
+    """
 
     usual_log: float
     gaps: int
@@ -35,6 +39,7 @@ class Habit:
     last_seconds: float | None = None
     long_ratio: float | None = None
     returns: tuple[float, ...] = ()
+    pace: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +158,7 @@ def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> 
         "own": facts.count(0 if habit is None else sum(each > at - 6 * restart for each in habit.returns)),
         "before": facts.count(before),
         "idled": facts.count(sum(each > at - restart / 2 for each in history.idled)),
+        "pace": facts.count(0.0 if habit is None else _pace(habit, at)),
     }
     if habit is not None:
         found |= {
@@ -242,14 +248,27 @@ def _closed(history: GapHistory, node_id: str, at: float, *, needed: bool) -> Ga
 
 def _learned(habit: Habit | None, seconds: float, restart: float, at: float) -> Habit:
     """A node's habit with one more gap."""
-    length, outlasts, gaps = math.log(max(1.0, seconds)), float(seconds > restart), 1
+    length, outlasts, gaps, pace = math.log(max(1.0, seconds)), float(seconds > restart), 1, 1.0
     if habit is not None:
-        gaps = habit.gaps + 1
+        gaps, pace = habit.gaps + 1, 1.0 + _pace(habit, at)
         before = outlasts if habit.long_ratio is None else habit.long_ratio
         length = habit.usual_log + max(_USUAL, 1 / gaps) * (length - habit.usual_log)
         outlasts = before + max(_LONG, 1 / gaps) * (outlasts - before)
     returns = (*(() if habit is None else habit.returns), at)[-_RETURNS:]
-    return Habit(usual_log=length, gaps=gaps, ended_at=at, last_seconds=seconds, long_ratio=outlasts, returns=returns)
+    return Habit(
+        usual_log=length,
+        gaps=gaps,
+        ended_at=at,
+        last_seconds=seconds,
+        long_ratio=outlasts,
+        returns=returns,
+        pace=pace,
+    )
+
+
+def _pace(habit: Habit, at: float) -> float:
+    """How often the node was needed in the week to a time, what is older fading."""
+    return habit.pace * math.exp(min(0.0, habit.ended_at - at) / _PACE)
 
 
 def loss(*, seconds: float, restart: float, reclaimed: float | None, needed: bool) -> float:

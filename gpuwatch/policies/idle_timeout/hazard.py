@@ -6,7 +6,9 @@ Rules, all of them:
    many gaps reached its end or ended in it, older ones fading: about the last 1,000 count.
 2. A fact about a node moves the odds of each coming bin by a factor. The factor depends on the fact's class, on how far
    ahead the bin is (this one, the next three, later) and on the bin. Between two classes it changes gradually.
-3. Every bin that a gap passes or ends in teaches all earlier decisions of that gap, with the facts as they were then.
+3. Of some numbers, `NUMBERS` and hints, the odds besides rise or fall evenly over the scale: that is learned from few
+   gaps, where each class by itself needs many.
+4. Every bin that a gap passes or ends in teaches all earlier decisions of that gap, with the facts as they were then.
    Older lessons fade: of each factor about the last 1,000 count.
 """
 
@@ -14,11 +16,15 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 
 EDGES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 BINS = len(EDGES) - 1
 CLASSES = 12
+HINT = "hint "  # begins the names of the facts that users and schedulers give
+NUMBERS = frozenset({"pace"})
+EVENLY = ", evenly"  # ends the names of the tables of rule 3
 _SLOTS = BINS + 1  # one for all bins, one for each
 _AHEAD = (0, *(_SLOTS,) * 3, *(2 * _SLOTS,) * (BINS - 4))
 _CLASS = 3 * _SLOTS
@@ -29,6 +35,7 @@ _RATE, _STEADY, _SHRINK = (
     5.0,
     0.002,
 )  # of diagonal Newton steps: their size, what damps the first ones, and the ridge
+_MIDDLE, _STEEPEST = 2.0, 0.5  # of rule 3: the place on the scale that it leaves alone, and a class's weight in it
 _PRIOR = (0.5, *(1 - begin / end for begin, end in list(pairwise(EDGES))[1:]))
 
 Facts = Mapping[str, float]  # where each fact lies on its scale of classes, by its name
@@ -63,9 +70,9 @@ def taught(hazard: Hazard, asked: Sequence[Asked], first: int, last: int, *, end
     if stop <= first:
         return hazard
     reached, ends = list(hazard.reached), list(hazard.ended)
-    names = {name for each in asked for name in each.facts}
-    weights = hazard.weights | {name: list(hazard.weights.get(name, _EMPTY)) for name in names}
-    learned = hazard.learned | {name: list(hazard.learned.get(name, _EMPTY)) for name in names}
+    tables = {table for each in asked for name, at in each.facts.items() for table, _, _ in _terms(name, at)}
+    weights = hazard.weights | {table: list(hazard.weights.get(table) or _empty(table)) for table in tables}
+    learned = hazard.learned | {table: list(hazard.learned.get(table) or _empty(table)) for table in tables}
     for number in range(first, stop):
         end = ended and number == last
         base = _base(reached, ends, number)
@@ -82,32 +89,40 @@ def chances(hazard: Hazard, asked: Asked) -> list[float]:
     bins = range(asked.bin, BINS)
     odds = [_base(hazard.reached, hazard.ended, number) for number in bins]
     for name, at in asked.facts.items():
-        if (known := hazard.weights.get(name)) is not None:
-            lower = int(at)
-            upper = at - lower
-            for ahead, number in enumerate(bins):
-                place = lower * _CLASS + _AHEAD[ahead]
-                odds[ahead] += (1 - upper) * (known[place] + known[place + 1 + number])
-                if upper:
-                    odds[ahead] += upper * (known[place + _CLASS] + known[place + _CLASS + 1 + number])
+        for table, place, part in _terms(name, at):
+            if (known := hazard.weights.get(table)) is not None:
+                for ahead, number in enumerate(bins):
+                    slot = place + _AHEAD[ahead]
+                    odds[ahead] += part * (known[slot] + known[slot + 1 + number])
     return [1 / (1 + math.exp(-each)) for each in odds]
 
 
 def factors(hazard: Hazard, asked: Asked) -> dict[str, float]:
     """By what each fact multiplies the odds of a return in the bin after the decision's."""
     ahead = min(1, BINS - 1 - asked.bin)
-    found = {}
+    own, found = 1 + asked.bin + ahead, {}
     for name, at in asked.facts.items():
-        if (known := hazard.weights.get(name)) is not None:
-            place, upper, number = int(at) * _CLASS + _AHEAD[ahead], at % 1, asked.bin + ahead
-            factor = (1 - upper) * (known[place] + known[place + 1 + number])
-            if upper:
-                factor += upper * (known[place + _CLASS] + known[place + _CLASS + 1 + number])
-            found[name] = math.exp(factor)
+        if name in hazard.weights:
+            slots = [(hazard.weights[table], place + _AHEAD[ahead], part) for table, place, part in _terms(name, at)]
+            found[name] = math.exp(sum(part * (known[slot] + known[slot + own]) for known, slot, part in slots))
     return found
 
 
-_EMPTY = [0.0] * (CLASSES * _CLASS)
+def _empty(table: str) -> list[float]:
+    """Weights of a fact's classes, or those of rule 3."""
+    return [0.0] * (_CLASS if table.endswith(EVENLY) else CLASSES * _CLASS)
+
+
+@lru_cache(maxsize=8192)
+def _terms(name: str, at: float) -> tuple[tuple[str, int, float], ...]:
+    """The tables of weights that a fact uses, where in each its weights begin, and its part in them."""
+    lower, upper = int(at), at % 1
+    terms = [(name, lower * _CLASS, 1 - upper)]
+    if upper:
+        terms.append((name, (lower + 1) * _CLASS, upper))
+    if name in NUMBERS or name.startswith(HINT):
+        terms.append((name + EVENLY, 0, _STEEPEST * (at - _MIDDLE)))
+    return tuple(terms)
 
 
 def _base(reached: Sequence[float], ended: Sequence[float], number: int) -> float:
@@ -128,13 +143,10 @@ def _teach(
     """One bin's outcome into the factors of one decision: a diagonal Newton step of logistic regression."""
     ahead, own, terms = _AHEAD[number - asked.bin], 1 + number, []
     for name, at in asked.facts.items():
-        known, lower = weights[name], int(at)
-        place, upper = lower * _CLASS + ahead, at - lower
-        base += (1 - upper) * (known[place] + known[place + own])
-        terms.append((known, learned[name], place, 1 - upper))
-        if upper:
-            base += upper * (known[place + _CLASS] + known[place + _CLASS + own])
-            terms.append((known, learned[name], place + _CLASS, upper))
+        for table, begin, part in _terms(name, at):
+            known, place = weights[table], begin + ahead
+            base += part * (known[place] + known[place + own])
+            terms.append((known, learned[table], place, part))
     chance = 1 / (1 + math.exp(-base))
     missed, spread = chance - ended, chance * (1 - chance)
     for known, sure, place, part in terms:

@@ -106,8 +106,7 @@ def test_calls_of_one_cycle(driver: StubDriver) -> None:
     calls = driver.calls()
     more = {
         "nvmlDeviceGetSamples": 2,  # their number first
-        "nvmlDeviceGetFieldValues": 3,  # the number of NVLinks, and one batch of each kind
-        "nvmlDeviceGetUtilizationRates": 2,  # every cycle for want of samples, and now and then for the memory
+        "nvmlDeviceGetFieldValues": 4,  # the number of NVLinks, and one batch of each kind
         "nvmlDeviceGetClockInfo": 4,  # clocks
         "nvmlDeviceGetMaxClockInfo": 4,
     }

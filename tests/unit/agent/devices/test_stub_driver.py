@@ -28,7 +28,7 @@ def test_each_function_of_the_table_exists(driver: StubDriver) -> None:
     """A row that names no function of the driver would never take effect."""
     library = ctypes.CDLL(str(driver.library / "libnvidia-ml.so.1"))
     rows = [line.split() for line in REAL_LATENCIES.read_text(encoding="ascii").splitlines()]
-    functions = [row[0] for row in rows if row and row[0] not in ("#", "*")]
+    functions = [row[0] for row in rows if row and row[0] not in ("#", "*") and not row[0].startswith("field.")]
 
     assert len(functions) == len(set(functions)) > 30
     # The stand-in lacks two ways to a handle that others may take.

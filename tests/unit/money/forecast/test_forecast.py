@@ -153,6 +153,30 @@ def test_a_shifted_level_does_not_poison_what_comes_after(season: int, step: flo
     assert off <= 1.1 * naive + 1e-9
 
 
+@given(
+    seed=st.integers(0, 10**6),
+    rhythm=st.sampled_from([(7, DAY), (24, 3600.0)]),
+    shift=st.floats(5, 9) | st.floats(-9, -5),
+    noisy=st.sampled_from([0.0, 0.05, 0.1]),
+)
+@settings(deadline=None, max_examples=10, derandomize=True)
+def test_whatever_the_shift_a_flat_series_after_it_is_forecast_as_by_its_last_value(
+    seed: int, rhythm: tuple[int, float], shift: float, noisy: float
+) -> None:
+    """By at least five times the noise before, up or down: within 10 % of naive's error, from a season after it on."""
+    (season, step), draw = rhythm, random.Random(seed)
+    values = [draw.gauss(200, 10) for _ in range(9 * season)]
+    values += [draw.gauss(200 + shift * 10, noisy) for _ in range(3 * season)]
+    off = naive = 0.0
+    for at in range(10 * season, 11 * season + 1, season):
+        seen = Series(start=BEGIN, step_seconds=step, values=tuple(values[:at]))
+        for each, actual in zip(forecast(seen, season).steps, values[at:], strict=False):
+            off += abs(each.mean - actual)
+            naive += abs(values[at - 1] - actual)
+
+    assert off <= 1.1 * naive + 1e-6
+
+
 # Intervals
 
 

@@ -1,5 +1,6 @@
 """Waits that need no knowledge, what recorded gaps cost, and what the learned wait learns."""
 
+import math
 import random
 from dataclasses import replace
 from datetime import timedelta
@@ -21,6 +22,7 @@ from gpuwatch.policies.idle_timeout.hazard import (
     BINS,
     CLASSES,
     EDGES,
+    HINT,
     Asked,
     Hazard,
     best_stop,
@@ -169,6 +171,35 @@ def test_nodes_with_habits_of_their_own_are_told_apart() -> None:
     assert ratio_of(recorded[600:], waited[600:]) < 1.02
 
 
+def test_of_a_number_the_direction_is_learned_from_few_gaps() -> None:
+    """Twenty gaps at a few places of a hint's scale tell what to expect at places that no gap has had."""
+    hazard = Hazard()
+    for number in range(20):
+        at = 1.0 + number % 3
+        for name in (f"{HINT}free", "last"):
+            told = Asked(bin=0, facts={name: at})
+            hazard = taught(hazard, [told], 0, 0 if at > 2 else 3, ended=at > 2)
+
+    def soon(name: str, at: float) -> float:
+        return chances(hazard, Asked(bin=0, facts={name: at}))[0]
+
+    assert soon(f"{HINT}free", 6.0) > 1.2 * soon("last", 6.0)
+    assert soon("last", 6.0) == pytest.approx(soon("last", 9.0))
+
+
+@given(st.lists(st.floats(1.0, 400000.0), min_size=1, max_size=30))
+def test_a_nodes_pace_counts_its_starts_of_a_week_and_forgets_older_ones(apart: list[float]) -> None:
+    """Every start adds one, and each fades by the time since."""
+    history, at, starts = GapHistory(), 0.0, list[float]()
+    for seconds in apart:
+        history = gaps.went_idle(history, "a", at, RESTART)
+        at += seconds
+        history = gaps.needed(history, "a", at)
+        starts.append(at)
+
+    assert history.habits["a"].pace == pytest.approx(sum(math.exp((each - at) / 604800.0) for each in starts))
+
+
 def test_the_history_is_one_json_value() -> None:
     """It survives the ledger, open gaps and promises included, and answers the same afterwards."""
     history = GapHistory()
@@ -191,8 +222,8 @@ def test_the_history_is_bounded_whatever_comes() -> None:
         history = gaps.needed(history, f"n{number % 2250}", at + 10 ** chance.uniform(0, 6))
 
     assert len(history.habits) == 2000
-    assert len(history.hazard.weights) <= 8
-    assert {len(each) for each in history.hazard.weights.values()} == {CLASSES * 3 * (BINS + 1)}
+    assert len(history.hazard.weights) <= 10
+    assert {len(each) for each in history.hazard.weights.values()} == {CLASSES * 3 * (BINS + 1), 3 * (BINS + 1)}
     assert max(len(history.idled), len(history.returned)) <= 64
     assert history.open == {}
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from gpuwatch.model.decision import LedgerView, Observation, Proposal
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Taint
+from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
 from gpuwatch.policies.idle import IdleRules
-from gpuwatch.policies.idle_timeout.demand import hints_of
+from gpuwatch.policies.idle_timeout.demand import free_gpus, hints_of
+from gpuwatch.policies.idle_timeout.facts import count
 from gpuwatch.policies.scaling import Metric, queries
 from tests.support.builders.configurations import mistakes, read
 from tests.support.builders.fleet import NOW, a_node
@@ -154,6 +156,33 @@ def test_nothing_is_measured_for_it_and_learned_waits_know_it() -> None:
     assert queries(POOL, RULES) == ()
     assert hints_of(seen(a_member(1), pending=pending), POOL, IdleRules())["hint kubernetes_pending"] > 0
     assert "hint kubernetes_pending" not in hints_of(seen(a_node("i-1"), pending=pending), POOL, IdleRules())
+
+
+def test_gpus_that_are_free_beside_work_are_a_hint_too() -> None:
+    """Of nodes with pods alone; a node without any, and GPUs that are requested twice, count nothing."""
+    fleet = seen(a_member(1, 2.0, 1.0), a_member(2, 8.0), a_member(3), a_member(4, 8.0, 4.0)).fleet
+
+    assert free_gpus(fleet, POOL) == 5.0
+    assert hints_of(seen(a_member(1, 2.0)), POOL, IdleRules())["hint free_gpus"] == count(6.0)
+    assert free_gpus(seen(a_member(1, 2.0), trouble="no answer").fleet, POOL) is None
+    assert free_gpus(seen(a_node("i-1")).fleet, POOL) is None
+
+
+def test_slurms_jobs_tell_of_free_gpus_as_well() -> None:
+    """By the jobs on each node, where Slurm is asked for them and says so; a node in doubt counts nothing."""
+    job = SlurmJob(id="1", user="ann", gpus=3)
+    nodes = [
+        replace(a_node(f"i-{number}", gpu_count=8), slurm=SlurmNode(name=f"n{number}", gpus=8, jobs=jobs, doubt=doubt))
+        for number, (jobs, doubt) in enumerate([((job, job), None), ((), None), ((job,), "two have its address")])
+    ]
+
+    def told(view: SlurmView | None) -> float | None:
+        return free_gpus(Fleet(observed_at=NOW, nodes=tuple(nodes), slurm=view), POOL)
+
+    assert told(SlurmView(pools=(POOL,), sees_jobs=True)) == 2.0
+    assert told(SlurmView(pools=(POOL,))) is None
+    assert told(SlurmView(pools=("other",), sees_jobs=True)) is None
+    assert told(None) is None
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
