@@ -63,7 +63,7 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
     ("bash", unit("rc-local.service"), 0, "/usr/bin/bash", ("bash", "/etc/rc.local"), 0, PEOPLE),
     # named like something of the machine or of a login, and people's all the same
     ("python3", TMUX, 1000, "/usr/bin/python3.11", ("python3", "localsearch-3"), 34817, PEOPLE),  # their own script
-    ("python3", CONTAINER, 0, "/usr/bin/python3.11", ("python3", "/work/telegraf"), 0, PEOPLE),
+    ("python3", CONTAINER, 0, "/usr/bin/python3.11", ("python3", "/srv/telegraf"), 0, PEOPLE),
     ("python3", TMUX, 1000, "/usr/bin/python3.11", ("python3", "tracker-eval.py"), 34817, PEOPLE),
     ("evolution-es.py", TMUX, 1000, "/home/a/venv/bin/python3.11", ("python3", "./evolution-es.py"), 34817, PEOPLE),
     ("dcvae", TMUX, 1000, "", ("dcvae",), 34817, PEOPLE),
