@@ -17,7 +17,7 @@ from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.settings import CostSettings, EnergySettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report import cost, proof
-from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.gather import ends_compared, gathered
 from gpuwatch.money.report.html import as_html
 from gpuwatch.money.report.period import Period, period_of
 from tests.support.builders.fleet import a_node, a_verdict, an_observation
@@ -57,6 +57,8 @@ def measure() -> Iterator[Figure]:
             period = Period(zone=_ZONE, first=first, after=date(2027, 1, 1))
             made = _timed(lambda period=period: as_html(gathered(ledger, period, _END, CostSettings(), 60.0)))  # type: ignore[misc]  # bound
             yield Figure(name=f"the report on {name}", unit="s", runs=[made], floor="its rows read", floor_runs=reading)
+        ends = [_timed(lambda: ends_compared(ledger, _ZONE, _END)) for _ in range(3)]
+        yield Figure(name="its first and last weeks", unit="s", runs=ends, floor="its rows read", floor_runs=reading)
         ledger.close()
         size = path.stat().st_size / _MIB
         yield Figure(name=f"its {rows:,} rows on disk", unit="MiB", runs=[size], floor="itself", floor_runs=[size])

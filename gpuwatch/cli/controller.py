@@ -16,6 +16,7 @@ from gpuwatch.clouds import Cloud, CloudError, Leftover
 from gpuwatch.clouds.named import connect, providers, secret_stores, start_command
 from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
+from gpuwatch.controller.compared_weeks import ComparedWeeks
 from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.promql import PromqlSource
@@ -50,6 +51,7 @@ log = logging.getLogger(__name__)
 
 _MESSAGES_SECONDS = 10.0
 _REPORTS_SECONDS = 60.0
+_COMPARISON_SECONDS = 60.0
 
 # Errors of `assembled` that a person can correct.
 _UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
@@ -159,6 +161,7 @@ def _rounds(
         server = _served(settings, seen, parts)
         scheduler = scheduled(parts, settings.interval, seen)
         schedule_deliveries(scheduler, settings, parts.clock, seen)
+        schedule_comparison(scheduler, settings, parts.clock, seen)
         watchdog = Watchdog(lambda: seen.metrics.rounds, rests=settings.interval)
         log.info("The controller starts: %s", settings.summary)
         for caution in settings.cautions:
@@ -256,6 +259,21 @@ def schedule_deliveries(scheduler: BackgroundScheduler, settings: Settings, cloc
         job = DeliveryJob(ledger=settings.ledger, leads=lambda: seen.metrics.leading, sources=sources)
         every = IntervalTrigger(seconds=seconds, timezone=UTC)
         scheduler.add_job(job.tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
+
+
+def schedule_comparison(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: Observers) -> None:
+    """Tell the metrics once a day how the last weeks compare with the first ones: in a thread of its own."""
+    if not settings.controller.metrics:
+        return
+    job = ComparedWeeks(
+        ledger=settings.ledger,
+        zone=ZoneInfo(settings.cost.timezone),
+        clock=clock,
+        leads=lambda: seen.metrics.leading,
+        tell=seen.metrics.compare,
+    )
+    every = IntervalTrigger(seconds=_COMPARISON_SECONDS, timezone=UTC)
+    scheduler.add_job(job.tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
 
 
 def make_reports(settings: Settings, clock: Clock, unused: Callable[[], Sequence[Leftover]]) -> Reports:

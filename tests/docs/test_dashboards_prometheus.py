@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.builders.dashboard_story import Story
+from tests.support.builders.dashboard_story import RULES_CHANGE, Story
 from tests.support.dashboards import LOOKBACK, NAMES, Asked, Rows, load, panels, variables
 from tests.support.real.tsdb import prometheus
 
@@ -133,3 +133,38 @@ def test_a_stat_shows_one_series(asked: Asked) -> None:
     }
 
     assert several == {}
+
+
+def test_the_first_weeks_stand_against_the_last_ones(asked: Asked) -> None:
+    """Hand arithmetic: of 280 hours at ten dollars in four weeks 200 are left, with more useful work; by owner, too."""
+    shown = {
+        title: values(asked.of(_panel("cost", title)["targets"][0]))
+        for title in (
+            "Wasted a week at first ($currency)",
+            "Wasted a week now ($currency)",
+            "Difference a week ($currency)",
+            "Avoided a week ($currency)",
+            "GPU-hours wasted a week at first",
+            "GPU-hours wasted a week now",
+        )
+    }
+    table = _panel("cost", "Then and now by owner, money in $currency")["targets"]
+    differences = {
+        (row["metric"]["pool"], row["metric"]["owner"]): values([row])[0] for row in asked.of(table[4], pool=".*")
+    }
+
+    assert [each for (each,) in shown.values()] == pytest.approx([700, 500, -200, 354, 70, 50])
+    assert differences == {("training", "ana"): -250, ("research", "ben"): 0, ("research", "nobody"): 50}
+
+
+def test_a_change_of_rules_is_marked_when_it_was_and_only_for_its_pool(asked: Asked) -> None:
+    """In the middle of the story the pool research got other rules."""
+    (rules,) = (each for each in _panel("cost", "What changed")["targets"] if "rules" in each["legendFormat"])
+    marked = {
+        row["metric"]["pool"]: [float(at) for at, value in row["values"] if float(value) > 0] for row in asked.of(rules)
+    }
+    at = marked.pop("research")
+
+    assert not any(marked.values())
+    assert marked
+    assert RULES_CHANGE.timestamp() <= at[0] <= at[-1] <= RULES_CHANGE.timestamp() + 300

@@ -27,6 +27,7 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.money.accounting.totals import Row
+from gpuwatch.money.report.progress import ComparedEnds
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.request import Response
 from gpuwatch.runtime.metrics.exposition import Exposition, Sample, collected, renames
@@ -113,6 +114,12 @@ class ControllerMetrics(Collector):
         """A round has billed this."""
         with self._lock:
             of_money.count(self._state, rows)
+
+    def compare(self, found: ComparedEnds | None) -> None:
+        """The first weeks of metering against the last ones, from now on; None: there are less than two weeks."""
+        figures = {} if found is None else of_money.week_figures(found)
+        with self._lock:
+            self._state.compared = figures
 
     def message(self, destination: str, event: str, result: str) -> None:
         """A message about an event was delivered, or was not."""

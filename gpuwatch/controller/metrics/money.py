@@ -1,13 +1,15 @@
-"""Metrics of money: what was billed since the process began, and the budgets as the last round saw them."""
+"""Metrics of money: what was billed since the process began, budgets as the last round saw them, weeks compared."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from fractions import Fraction
 
 from gpuwatch.controller.metrics import kubernetes as of_kubernetes
-from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, counter, gauge, info
+from gpuwatch.controller.metrics.state import ROUND, Metric, MetricsState, Series, Value, counter, gauge, info
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import shown_in
-from gpuwatch.money.accounting.totals import Row, by_use, totals
+from gpuwatch.money.accounting.totals import Row, Total, by_use, totals, whole
+from gpuwatch.money.report.progress import ComparedEnds, Pair, wasted_ms
 
 
 def count(state: MetricsState, billed: Iterable[Row]) -> None:
@@ -53,6 +55,58 @@ def _thresholds(state: MetricsState) -> Iterator[Value]:
         yield from (((each.name, f"{100 * ratio:.2f}".rstrip("0").rstrip(".")), ratio) for ratio in each.thresholds)
 
 
+def week_figures(found: ComparedEnds) -> Mapping[str, Sequence[Value]]:
+    """The series of each family of the first and the last weeks; made once, for all scrapes of a day."""
+    made: dict[str, list[Value]] = {name: [] for name in _OF_A_WEEK}
+    for (pool, owner), pair in sorted(_few(found).items()):
+        for weeks, total in (("first", pair.first), ("last", pair.last)):
+            for name, value in _OF_A_WEEK.items():
+                number = value(total)
+                if number is not None:
+                    made[name].append(((weeks, pool, owner), float(number / found.ends.count)))
+    return {**made, _LENGTH: [((), found.ends.length.total_seconds())]}
+
+
+def _few(found: ComparedEnds) -> dict[tuple[str, str], Pair]:
+    """The pools and owners with the most waste by themselves, and for each pool one sum of its others."""
+    named = sorted(name for name in found.pairs if name[1] != OTHERS)
+    ranked = sorted(named, key=lambda name: _waste(found.pairs[name]), reverse=True)
+    made = {name: found.pairs[name] for name in ranked[:MOST_OWNERS]}
+    rest: dict[str, list[Pair]] = {}
+    for name in found.pairs.keys() - made.keys():
+        rest.setdefault(name[0], []).append(found.pairs[name])
+    for pool, pairs in rest.items():
+        first, last = whole(each.first for each in pairs), whole(each.last for each in pairs)
+        made[pool, OTHERS] = Pair(first=first, last=last)
+    return made
+
+
+def _waste(pair: Pair) -> tuple[Fraction, int]:
+    """By money, and where prices are not known by time."""
+    return pair.first.usd_wasted + pair.last.usd_wasted, wasted_ms(pair.first) + wasted_ms(pair.last)
+
+
+def _known(total: Total, usd: Fraction) -> Fraction | None:
+    """None where something was billed, and no price of it is known."""
+    return None if total.unpriced_ms and total.unpriced_ms == total.node_ms else usd
+
+
+def _of_weeks(name: str, labels: tuple[str, ...], text: str) -> Metric:
+    """A family of `week_figures`."""
+    return gauge(name, labels, text, _METERED, lambda state: state.compared.get(name, ()))
+
+
+MOST_OWNERS = 100  # pools and owners with series of their own
+OTHERS = "(others)"
+_OF_A_WEEK: Mapping[str, Callable[[Total], Fraction | None]] = {
+    "waste_usd_per_week": lambda total: _known(total, total.usd_wasted),
+    "waste_billed_usd_per_week": lambda total: _known(total, total.usd),
+    "waste_gpu_seconds_per_week": lambda total: Fraction(wasted_ms(total), 1000),
+    "waste_unpriced_node_seconds_per_week": lambda total: Fraction(total.unpriced_ms, 1000),
+}
+_LENGTH = "waste_compared_seconds"
+_ENDS = ("weeks", "pool", "owner")
+_METERED = "ledger, once a day; absent until two weeks are metered"
 _BUDGET = ("budget",)
 FAMILIES = (
     counter(
@@ -126,4 +180,18 @@ FAMILIES = (
         ROUND,
         _effects,
     ),
+    _of_weeks(
+        "waste_usd_per_week",
+        _ENDS,
+        "What was billed without useful activity in a week, on average over the first and the last weeks of metering; "
+        "absent where no price is known.",
+    ),
+    _of_weeks("waste_billed_usd_per_week", _ENDS, "All that was billed in such a week; the waste is a part of it."),
+    _of_weeks("waste_gpu_seconds_per_week", _ENDS, "Billed time of GPUs without useful activity in such a week."),
+    _of_weeks(
+        "waste_unpriced_node_seconds_per_week",
+        _ENDS,
+        "Time of machines without a known price in such a week: with any, the sums of money are lower bounds.",
+    ),
+    _of_weeks(_LENGTH, (), "How long the first weeks are, and the last ones: four weeks each, or fewer at first."),
 )

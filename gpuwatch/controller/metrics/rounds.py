@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Value, counter, gauge, histogram, info
 from gpuwatch.controller.startup_pause import decided_elsewhere
+from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.runtime.build import BUILD, build
 from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, LOGINS_HELP
+
+_FINGERPRINT_DIGITS = 12
 
 
 def _build(_: MetricsState) -> Iterator[Value]:
@@ -15,6 +18,13 @@ def _build(_: MetricsState) -> Iterator[Value]:
 
 def _info(state: MetricsState) -> Iterator[Value]:
     yield (state.mode,), 1.0
+
+
+def _rules(state: MetricsState) -> Iterator[Value]:
+    """Of each pool that the settings have; the same rules have the same fingerprint in every process."""
+    if state.rules is not None:
+        for pool in state.rules.known:
+            yield (pool, fingerprint(state.rules.pool(pool))[:_FINGERPRINT_DIGITS]), 1.0
 
 
 def _leading(state: MetricsState) -> Iterator[Value]:
@@ -108,6 +118,13 @@ FAMILIES = (
         "What this controller may do: observe or enforce.",
         "settings",
         _info,
+    ),
+    info(
+        "controller_pool_rules_info",
+        ("pool", "fingerprint"),
+        "A pool's rules for removals (`idle`, `warm_up`, waits of its windows): others have another fingerprint.",
+        "settings",
+        _rules,
     ),
     gauge(
         "controller_leader", (), "1 while this controller leads; of several on one ledger one does.", "ledger", _leading

@@ -1,6 +1,6 @@
 """What metrics are made of: the last good round, counts since the process began, and how a family gets its series."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -38,6 +38,7 @@ class MetricsState:
     ledger_ok: bool | None = None  # None before the first round
     certificates: Certificates = tuple
     logins: Callable[[], Mapping[str, int]] = dict
+    compared: Mapping[str, Sequence[Value]] = field(default_factory=dict)  # by family, as money.py makes them
     counts: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
     _blocked: tuple[Round, Blocked] | None = None
 

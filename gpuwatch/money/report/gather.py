@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
@@ -17,7 +18,7 @@ from gpuwatch.money.blocked.blocked import Blocked, blocked
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.period import Period
-from gpuwatch.money.report.progress import Event, Progress, progress
+from gpuwatch.money.report.progress import ComparedEnds, Event, Progress, compared, ends_of, progress
 from gpuwatch.money.report.report import LEAD_DAYS, Facts, Report, Rounds, reported
 from gpuwatch.money.report.saved import saved_in, stops_of
 from gpuwatch.policies import PoolRules
@@ -87,6 +88,27 @@ def since_began(ledger: Ledger, period: Period, now: datetime, began: datetime) 
     rows = SpendBook(ledger).rows(since, calendar.midnight(end), by_time=True)
     events = [*ActionHistory(ledger).events(began, now), *_rule_changes(ledger, began, calendar.midnight(end))]
     return progress(rows, began, end, calendar, events)
+
+
+def ends_compared(ledger: Ledger, zone: ZoneInfo, now: datetime) -> ComparedEnds | None:
+    """The first weeks against the last whole ones until today; None: less than two weeks.
+
+    It reads only these weeks, summed up by the database, so that years between cost nothing.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+
+    """
+    spend, calendar, end = SpendBook(ledger), Calendar(zone), now.astimezone(zone).date()
+    began = spend.began()
+    ends = None if began is None else ends_of(_utc(began / 1000), end, calendar)
+    if ends is None:
+        return None
+    early, late = (
+        spend.rows(calendar.midnight(first), calendar.midnight(first + ends.length))
+        for first in (ends.first, ends.last)
+    )
+    return compared(ends, early, late)
 
 
 def _rule_changes(ledger: Ledger, began: datetime, end: int) -> Iterator[Event]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from typing import TypeVar
 
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.usage import HOUR_MS, Terms
@@ -24,6 +25,7 @@ DAYS = 7
 FULL_WEEKS = 4
 _WEEKS_A_YEAR = Fraction(36525, 700)
 _NONE = "(none)"
+_Name = TypeVar("_Name", str, tuple[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,28 @@ class Pair:
         if not useful:
             return None
         return self.first.usd_wasted / useful * (self.last.usd - self.last.usd_wasted) - self.last.usd_wasted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """Rule 1: so many weeks at each end, from these days on."""
+
+    count: int
+    first: date
+    last: date
+
+    @property
+    def length(self) -> timedelta:
+        """How long each end is."""
+        return timedelta(days=self.count * DAYS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedEnds:
+    """Only the ends, by pool and owner; "" is nobody."""
+
+    ends: Ends
+    pairs: Mapping[tuple[str, str], Pair]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,25 +118,34 @@ def progress(
     rows: Sequence[Row], began: datetime, end: date, calendar: Calendar, events: Iterable[Event] = ()
 ) -> Progress | None:
     """Of rows by time since metering began, up to the day `end`, which does not count; None: rule 1."""
+    found = ends_of(began, end, calendar)
+    if found is None:
+        return None
+    dated = [(calendar.local((row.begin or 0) * 1000).date(), row) for row in rows]
+    early = [row for day, row in dated if found.first <= day < found.first + found.length]
+    late = [row for day, row in dated if found.last <= day < end]
+    return Progress(
+        count=found.count,
+        first=found.first,
+        last=found.last,
+        pair=Pair(first=_total(early), last=_total(late)),
+        by={name: _pairs(early, late, of) for name, of in _BY.items()},
+        weeks=_weeks(dated, found.first, end, calendar, list(events)),
+    )
+
+
+def ends_of(began: datetime, end: date, calendar: Calendar) -> Ends | None:
+    """Rule 1, up to the day `end`, which does not count; None: less than two weeks."""
     local = began.astimezone(calendar.zone)
     midnight = calendar.midnight(local.date())
     start = local.date() if began.timestamp() <= midnight else local.date() + timedelta(days=1)
-    days = (end - start).days
-    count = min(FULL_WEEKS, days // (2 * DAYS))
-    if count < 1:
-        return None
-    length = timedelta(days=count * DAYS)
-    dated = [(calendar.local((row.begin or 0) * 1000).date(), row) for row in rows]
-    early = [row for day, row in dated if start <= day < start + length]
-    late = [row for day, row in dated if end - length <= day < end]
-    return Progress(
-        count=count,
-        first=start,
-        last=end - length,
-        pair=Pair(first=_total(early), last=_total(late)),
-        by={name: _pairs(early, late, of) for name, of in _BY.items()},
-        weeks=_weeks(dated, start, end, calendar, list(events)),
-    )
+    count = min(FULL_WEEKS, (end - start).days // (2 * DAYS))
+    return Ends(count=count, first=start, last=end - timedelta(days=count * DAYS)) if count >= 1 else None
+
+
+def compared(ends: Ends, early: Iterable[Row], late: Iterable[Row]) -> ComparedEnds:
+    """The same figures as `progress`, of rows of the ends alone."""
+    return ComparedEnds(ends=ends, pairs=_pairs(early, late, lambda terms: (terms.pool, terms.owner or "")))
 
 
 _BY: Mapping[str, Callable[[Terms], str]] = {
@@ -128,16 +161,13 @@ def _total(rows: Iterable[Row]) -> Total:
     return made
 
 
-def _pairs(early: Sequence[Row], late: Sequence[Row], of: Callable[[Terms], str]) -> dict[str, Pair]:
+def _pairs(early: Iterable[Row], late: Iterable[Row], of: Callable[[Terms], _Name]) -> dict[_Name, Pair]:
     """By name, what wasted the most at first before the others."""
-    names = {of(row.terms) for row in (*early, *late)}
-    found = {
-        name: Pair(
-            first=_total(row for row in early if of(row.terms) == name),
-            last=_total(row for row in late if of(row.terms) == name),
-        )
-        for name in names
-    }
+    found: dict[_Name, Pair] = {}
+    for row in early:
+        found.setdefault(of(row.terms), Pair(first=Total(), last=Total())).first.add(row)
+    for row in late:
+        found.setdefault(of(row.terms), Pair(first=Total(), last=Total())).last.add(row)
     return dict(sorted(found.items(), key=lambda item: (-item[1].first.usd_wasted, -item[1].last.usd_wasted, item[0])))
 
 

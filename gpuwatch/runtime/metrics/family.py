@@ -15,7 +15,8 @@ LOGINS_HELP = (
     "Requests refused with a user and a password: wrong (401), limited (429, not looked at after too many wrong ones), "
     "busy (503, too many at a time)."
 )
-UNITS = ("seconds", "bytes", "ratio", "watts", "joules", "celsius", "hertz", "usd", "bytes_per_second", "usd_per_hour")
+_BASE = ("seconds", "bytes", "ratio", "watts", "joules", "celsius", "hertz", "usd")
+UNITS = (*_BASE, "bytes_per_second", "usd_per_hour", "usd_per_week", "seconds_per_week")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
 from gpuwatch.controller.web.serve import Discovery, Observers
+from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
 from gpuwatch.model.decision import Observation
@@ -30,12 +31,14 @@ from gpuwatch.simulate.fleet.world import World
 from tests.support.builders.dashboard_agent import Patient
 from tests.support.builders.gpu import GIB
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
+from tests.support.builders.money import a_comparison
 from tests.support.builders.workload_rounds import with_a_workload
 from tests.support.real.tsdb import History
 
 HOURS = 4.0
 ENDS = (STORY_BEGINS + timedelta(hours=HOURS, minutes=-1)).timestamp()
 PATIENT = "train-1"  # on this machine the agent is tests/support/builders/dashboard_agent.py's
+RULES_CHANGE = STORY_BEGINS + timedelta(hours=2)
 _OWNERS = {"training": "ana", "research": "ben", "serving": "chi"}
 _SLOW_STOP_SECONDS = 200.0  # some rounds see an intent open
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
@@ -61,6 +64,7 @@ class Story:
         parts = replace(parts, meter=lambda seen: meter(in_kubernetes(seen)), budgets=two_budgets)
         parts = replace(parts, cloud=timed(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
         leader = ControllerMetrics("enforce", "demo", parts.clock, timings=parts.timings, rules=parts.rules)
+        leader.compare(a_comparison())
         waiting = ControllerMetrics("enforce", "demo", parts.clock)
         seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=leader)
         patient = self._patient(world, parts)
@@ -73,6 +77,8 @@ class Story:
                 parts.timings.agent_answers.observe(0.01 + len(node.id) % 7 / 100, (VERDICT,))
             parts.timings.agent_answers.observe(0.8, (CONFIRMATION,))
             waiting.round(None, 0.0, leading=False)
+            if parts.clock.now() >= RULES_CHANGE:
+                leader._state.rules = with_longer_warm_up(parts.rules)
             leader._state.last = with_a_workload(with_a_wish(with_kubernetes(done)), "research")
             of_kubernetes.count(leader._state, leader._state.last)
             patient.sample()
@@ -133,6 +139,12 @@ def _ending(name: str, hours: float) -> Workload:
     return Workload(
         name=name, story="ends late", pool="research", instance_type="g6.12xlarge", gpus=(LoadProfile(phases),) * 4
     )
+
+
+def with_longer_warm_up(rules: Rulebook) -> Rulebook:
+    """Those rules, had somebody changed one of the pool research."""
+    pool = rules.pool("research")
+    return replace(rules, pools={**rules.pools, "research": replace(pool, warm_up=pool.warm_up + 60.0)})
 
 
 def with_a_wish(done: Round) -> Round:

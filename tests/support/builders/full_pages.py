@@ -35,6 +35,7 @@ from tests.support.builders.dashboard_story import two_budgets, with_a_wish
 from tests.support.builders.desk import an_intent
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
+from tests.support.builders.money import a_comparison
 from tests.support.builders.past_steps import a_done
 from tests.support.builders.served_page import populate
 from tests.support.builders.workload_rounds import with_a_workload
@@ -96,6 +97,7 @@ def controller_pages(accept: str) -> list[str]:
     )
     metrics.watch_logins(lambda: {"wrong": 1})
     metrics.message("mail", "notice", "reached")
+    metrics.compare(a_comparison())
     parts.timings.agent_answers.observe(0.02, (VERDICT,))
     parts.timings.agent_answers.observe(0.8, (CONFIRMATION,))
     desk.ledger.pause("training", "ana", "a test", desk.clock.now() + timedelta(hours=1))

@@ -10,6 +10,9 @@ from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, GpuVerdict, Node, NodeReport
 from gpuwatch.model.money import Offer, Price
+from gpuwatch.model.usage import AMOUNTS, HOUR_MS, USES, Terms, Use
+from gpuwatch.money.accounting.totals import Row
+from gpuwatch.money.report.progress import ComparedEnds, Ends, compared
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_observation
 
 
@@ -94,3 +97,45 @@ def a_gpu(
 def a_price(usd: str) -> Price:
     """What an hour costs."""
     return Price(usd_per_hour=Decimal(usd), as_of=NOW.date(), source="a test")
+
+
+def a_billed_row(useful: float, idle: float, *, pool: str, owner: str | None, usd: str | None = "10") -> Row:
+    """So many hours of one machine with one GPU, at that price."""
+    amounts = [0] * len(AMOUNTS)
+    for use, hours in ((Use.USEFUL, useful), (Use.IDLE, idle)):
+        amounts[USES.index(use)] = amounts[len(USES) + USES.index(use)] = int(hours * HOUR_MS)
+    terms = Terms(
+        pool=pool,
+        owner=owner,
+        account=None,
+        region="us-east-1",
+        instance_type="g6.xlarge",
+        capacity_type="on_demand",
+        gpus=1,
+        usd_per_hour=None if usd is None else Decimal(usd),
+        price_as_of=None,
+        price_source="a list",
+        tags=(),
+        cloud=None,
+        provider="aws",
+    )
+    return Row(terms=terms, amounts=amounts)
+
+
+def four_weeks(early: list[Row], late: list[Row]) -> ComparedEnds:
+    """These rows as the first and the last four weeks of three months."""
+    return compared(Ends(count=4, first=date(2026, 1, 5), last=date(2026, 3, 9)), early, late)
+
+
+def a_comparison() -> ComparedEnds:
+    """Ana wastes half of what she did, ben as much, and nobody's machine is new."""
+    early = [
+        a_billed_row(300, 200, pool="training", owner="ana"),
+        a_billed_row(200, 80, pool="research", owner="ben"),
+    ]
+    late = [
+        a_billed_row(400, 100, pool="training", owner="ana"),
+        a_billed_row(200, 80, pool="research", owner="ben"),
+        a_billed_row(10, 20, pool="research", owner=None),
+    ]
+    return four_weeks(early, late)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -11,39 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.usage import AMOUNTS, HOUR_MS, USES, Terms, Use
+from gpuwatch.model.usage import USES
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.report.blocks import Table, Words
-from gpuwatch.money.report.progress import Event, Progress, progress
+from gpuwatch.money.report.progress import Event, Progress, compared, ends_of, progress
 from gpuwatch.money.report.progress_section import as_object, since_we_began
+from tests.support.builders.money import a_billed_row
 
 BEGAN = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday
 UTC_DAYS = Calendar(ZoneInfo("UTC"))
-TERMS = Terms(
-    pool="training",
-    owner="ann",
-    account=None,
-    region="us-east-1",
-    instance_type="g6.xlarge",
-    capacity_type="on_demand",
-    gpus=1,
-    usd_per_hour=Decimal(10),
-    price_as_of=None,
-    price_source="a list",
-    tags=(),
-    cloud=None,
-    provider="aws",
-)
 
 
-def a_day(day: int, useful: float, idle: float, **terms: object) -> Row:
+def a_day(day: int, useful: float, idle: float, pool: str = "training", owner: str | None = "ann") -> Row:
     """So many hours of one machine with one GPU, on that day since metering began."""
-    amounts = [0] * len(AMOUNTS)
-    for use, hours in ((Use.USEFUL, useful), (Use.IDLE, idle)):
-        amounts[USES.index(use)] = amounts[len(USES) + USES.index(use)] = int(hours * HOUR_MS)
     begin = int((BEGAN + timedelta(days=day)).timestamp())
-    return Row(terms=replace(TERMS, **terms), amounts=amounts, begin=begin)  # type: ignore[arg-type]
+    return replace(a_billed_row(useful, idle, pool=pool, owner=owner), begin=begin)
 
 
 def twelve_weeks() -> Iterator[Row]:
@@ -151,3 +133,34 @@ def test_the_two_ends_never_overlap_and_the_curve_holds_no_day_twice(days: int, 
         return
     assert made.first + timedelta(weeks=made.count) <= made.last
     assert sum(week.total.node_ms for week in made.weeks) <= sum(sum(row.amounts[: len(USES)]) for row in rows)
+
+
+@given(
+    days=st.integers(14, 120),
+    work=st.lists(
+        st.tuples(st.integers(0, 119), st.integers(0, 12), st.integers(0, 12), st.sampled_from("ab"), st.booleans()),
+        max_size=40,
+    ),
+)
+def test_the_ends_alone_give_the_same_figures_as_all_rows(
+    days: int, work: list[tuple[int, int, int, str, bool]]
+) -> None:
+    """By pool and owner they add up to each pool's line of the whole comparison, exactly."""
+    rows = [
+        a_day(day, useful, idle, pool=pool, owner="ann" if owned else None) for day, useful, idle, pool, owned in work
+    ]
+    end = date(2026, 1, 5) + timedelta(days=days)
+    whole, ends = progress(rows, BEGAN, end, UTC_DAYS), ends_of(BEGAN, end, UTC_DAYS)
+    assert whole is not None
+    assert ends is not None
+    at = {id(row): UTC_DAYS.local((row.begin or 0) * 1000).date() for row in rows}
+    early, late = (
+        [row for row in rows if first <= at[id(row)] < first + ends.length] for first in (ends.first, ends.last)
+    )
+    pairs = compared(ends, early, late).pairs
+
+    assert (ends.count, ends.first, ends.last) == (whole.count, whole.first, whole.last)
+    for pool, pair in whole.by["pool"].items():
+        parts = [each for (name, _), each in pairs.items() if name == pool]
+        assert sum(each.first.usd_wasted for each in parts) == pair.first.usd_wasted
+        assert sum(each.last.gpu_ms for each in parts) == pair.last.gpu_ms
