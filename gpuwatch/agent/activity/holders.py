@@ -6,8 +6,8 @@ Rules, all of them:
    GPU (its processes may be in another machine), and no MIG instance with more processes than are listed.
 2. Work is the machine's own if all processes in the list of this sample, in the one before, and in any of the last
    `WINDOW_SECONDS`, are the machine's own, and there was at least one. So nobody's process was there in the time that
-   utilization samples (at most a second back), the driver's mean of power (a second) and the energy since the last
-   sample cover. The window also bounds how long an end of such work is excused: until power and clocks have settled.
+   utilization samples, activity and energy cover: they are of the STEADY_SECONDS before they were read, and shown for
+   as long. The window also bounds how long an end of such work is excused: until power and clocks have settled.
 3. A process that computes explains all work, in its first hour: a health check does not last longer, and what stays
    (an MPS server) works for others. One that only draws explains utilization below a tenth, and nothing else.
 4. Work without any process in these lists is somebody's: a program may end before it is listed.
@@ -21,8 +21,9 @@ from functools import lru_cache
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuProcess, GpuReading, ProcessKind
+from gpuwatch.model.metric import STEADY_SECONDS
 
-WINDOW_SECONDS = 5.0
+WINDOW_SECONDS = 2.0 * STEADY_SECONDS
 _CHECK_SECONDS = 3600.0
 _DRAWING_RATIO = 0.1
 # As the driver names them in a virtual machine: GRID T4-16Q, NVIDIA A10-24Q, NVIDIA A100-1-5C, NVIDIA vGPU-48GB.

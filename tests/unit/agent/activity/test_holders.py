@@ -63,7 +63,12 @@ CASES: dict[str, tuple[Sequence[GpuReading | GpuDown], State, str]] = {
         State.IDLE,
         "who pays: power and clocks settle within seconds",
     ),
-    "work six seconds after its end": ((EMPTY, working(NVVS), *[EMPTY] * 6, working()), State.BUSY, "somebody"),
+    "work eleven seconds after its end": ((EMPTY, working(NVVS), *[EMPTY] * 11, working()), State.BUSY, "somebody"),
+    "a check's utilization, shown again until it is read": (
+        (EMPTY, working(NVVS), *[working()] * 9),
+        State.IDLE,
+        "who pays: what is shown is of up to ten seconds ago",
+    ),
     "a check that rests with memory held": ((EMPTY, resting(NVVS)), State.IDLE, "who pays: nobody is parked there"),
     "a check beside a training": ((EMPTY, working(NVVS, TRAIN)), State.BUSY, "who trains"),
     "a check right after a training": ((working(TRAIN), working(NVVS)), State.BUSY, "who trains: it may be its work"),
