@@ -11,7 +11,7 @@ _LARGE_ENOUGH = 0.5  # of the next unit: 0.86 GB reads better than 855 MB next t
 def quantity_text(seen: float, limit: float | None, unit: str) -> str:
     """`1.4 of 0.8 cores`: what was seen, against the limit where there is one; both in one unit."""
     if unit == "ratio" and limit is not None and limit < _ANY:
-        return f"{number_text(100 * seen)} %, where any is work"
+        return f"{number_text(100 * seen)} %, any is work"
     if unit == "ratio":  # of per cent only the limit's own sign says that the first is no part of the second
         return f"{number_text(100 * seen)} %" + ("" if limit is None else f", limit {number_text(100 * limit)} %")
     if unit.startswith("seconds"):

@@ -65,7 +65,7 @@ def hints_of(observation: Observation, pool: str, rules: IdleRules) -> dict[str,
 
 
 def free_gpus(fleet: Fleet, pool: str) -> float | None:
-    """How many GPUs rule 4 counts; None: no scheduler tells."""
+    """How many GPUs rule 4 counts; None: no scheduler shows them."""
     nodes = fleet.roster(pool).nodes
     found: list[tuple[float, float]] = []  # of each node: all, and held
     if pending_pods.known(fleet, pool):

@@ -167,7 +167,10 @@ LIVES = (
     busy("an at job in eight hours", ("alice", "echo true | at now + 8 hours"), by="scheduled", user="alice"),
     occupied("an at job that runs", ("alice", "echo sleep 1000 | at now"), **alice("s*", "atd.service")),
     busy("a cron job each night", ("alice", "echo '0 3 * * * true' | crontab -"), by="scheduled", user="alice"),
-    idle("a cron job each quarter of an hour", ("alice", "echo '*/15 * * * * true' | crontab -")),
+    occupied(
+        "a cron job each quarter of an hour", ("alice", "echo '*/15 * * * * true' | crontab -"), by="scheduled",
+        user="alice",
+    ),
     occupied(
         "a cron job that runs", ("alice", "echo '@reboot sleep 1000' | crontab -"),
         ("root", "rm -f /run/crond.reboot; systemctl restart cron"), **alice("s*", "cron.service"),
