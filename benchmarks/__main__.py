@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure gpuwatch and print a table.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last six)")
-    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="length of a measuring window (3)")
+    parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of a measuring window (5)")
     parser.add_argument("--trace-hours", type=float, default=24.0, metavar="H", help="length of the made trace (24)")
     parser.add_argument("--hang-seconds", type=float, default=60.0, metavar="S", help="sick: length of a hang (60)")
     parser.add_argument("--peer", action="store_true", help="also measure nvitop-exporter, fetched with pip")

@@ -16,7 +16,7 @@ from tests.support.fakes.nvml import NOT_SUPPORTED, REAL_LATENCIES, StubDriver
 _LINKS = 18
 _LINK_TX, _LINK_RX = 138, 139
 _CYCLES = 5
-_CYCLE_SECONDS = 0.2  # the driver takes a sample each 0.167 s: like at 1 Hz, each cycle finds new ones
+_CYCLE_SECONDS = 1.0  # five of them have one of the reads of every 5 s
 _PEER_SECONDS = 3.0
 
 
