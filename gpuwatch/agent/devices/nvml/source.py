@@ -282,7 +282,7 @@ class NvmlSource:
         except nvml.NVMLError as error:
             if error.value in DRIVER_GONE:
                 raise
-            # Without attached GPUs a driver may know of none: driver 580 on an H200 found nothing by its place.
+            # Without attached GPUs a driver may know of none: that is no proof that the GPU is gone.
             there = not self._attach and expected.pci_bus_id in (bus_ids(self._root) or (expected.pci_bus_id,))
             if by_bus and error.value == nvml.NVML_ERROR_NOT_FOUND and not there:
                 raise _NotListedError from error
