@@ -27,8 +27,11 @@ def notify(state: str) -> None:
 
 
 def notify_reloading(clock: Clock) -> None:
-    """Announce a reload, which READY=1 ends; the time lets systemd match it to its signal."""
-    notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() / _MICRO)}")
+    """Announce a reload, which READY=1 ends; the time lets systemd match it to its signal.
+
+    It is a sign of life, too: a busy machine takes seconds to begin anew, in which the work gives none.
+    """
+    notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() / _MICRO)}\nWATCHDOG=1")
 
 
 def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:

@@ -41,10 +41,10 @@ agent:
     processes: {enabled: false}  # tests run commands here as users; one test turns it on
     connections: {enabled: false}
 """
-# Faster than it is shipped; the rest is as it is shipped.
+# Faster than it is shipped, but a busy machine starts an agent in seconds; the rest is as it is shipped.
 SERVICE = f"""
 Environment=LD_LIBRARY_PATH=/srv/nvml:{LIBRARIES} NVML_STUB_STATE=/srv/driver/state
-WatchdogSec=8s
+WatchdogSec=25s
 RestartSec=200ms
 """
 # A terminal emulator: its pty's name, and then all that comes onto it.
@@ -200,7 +200,7 @@ def test_new_settings_are_taken_without_a_new_process(host: Host) -> None:
 
     eventually(renamed, lambda: host.journal(AGENT))
 
-    assert host.agent == pid
+    assert host.agent == pid, host.journal(AGENT)
     assert host.show(AGENT, "WatchdogUSec") == "20min"
 
 

@@ -109,11 +109,11 @@ def test_a_rest_that_settings_allow_is_no_hang(systemd: socket.socket) -> None:
 
 
 def test_reading_settings_again_is_told_with_its_time(systemd: socket.socket) -> None:
-    """Microseconds of the monotonic clock: by them systemd knows which signal it answers."""
+    """Microseconds of the monotonic clock: by them systemd knows which signal it answers. The watchdog waits anew."""
     clock = ManualClock()
     service.notify_reloading(clock)
 
-    assert systemd.recv(100) == f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() * 1e6)}".encode()
+    assert systemd.recv(100) == f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() * 1e6)}\nWATCHDOG=1".encode()
 
 
 @pytest.mark.parametrize(
