@@ -134,6 +134,8 @@ def _bills(settings: "Settings", bills: tuple[str, ...], cloud: str | None) -> l
     found: list[tuple[str | None, Path]] = []
     for bill in bills:
         name, _, file = bill.partition("=")
+        if file and name not in names and not Path(bill).exists() and Path(file).exists():
+            _check_cloud(settings, name, "--bill")
         found.append((name, Path(file)) if file and name in names else (cloud, Path(bill)))
     whose = {name for name, _ in found}
     if len(found) > 1 and (None in whose or cloud is not None or len(whose) < len(found)):
@@ -143,11 +145,11 @@ def _bills(settings: "Settings", bills: tuple[str, ...], cloud: str | None) -> l
     return found
 
 
-def _check_cloud(settings: "Settings", cloud: str | None) -> None:
+def _check_cloud(settings: "Settings", cloud: str | None, option: str = "--cloud") -> None:
     """Refuse a name that no cloud of the settings has; a cloud without a name goes by its provider's."""
     names = [name or each.provider for name, each in settings.named_clouds.items()]
     if cloud is not None and cloud not in names:
-        raise click.BadParameter(f"the settings have no cloud {cloud!r}, only {', '.join(names)}", param_hint="--cloud")
+        raise click.BadParameter(f"the settings have no cloud {cloud!r}, only {', '.join(names)}", param_hint=option)
 
 
 @contextmanager

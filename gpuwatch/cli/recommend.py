@@ -82,9 +82,9 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 
 @recommend.command()
 @click.option("--params", callback=_count, required=True, metavar="N", help="The model's parameters: 7B, 350M, 1.3e9.")
-@click.option("--train", "task", flag_value="train", help="Train or fine-tune all weights.")
-@click.option("--lora", "task", flag_value="lora", help="Fine-tune adapters; int4 weights make it QLoRA.")
-@click.option("--serve", "task", flag_value="serve", default="serve", help="Answer requests. [default]")
+@click.option("--train", is_flag=True, help="Train or fine-tune all weights.")
+@click.option("--lora", is_flag=True, help="Fine-tune adapters; int4 weights make it QLoRA.")
+@click.option("--serve", is_flag=True, help="Answer requests. [default]")
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "fp16", "bf16", "fp8", "int8", "int4"]),
@@ -133,13 +133,14 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @click.option("--limit", type=click.IntRange(1, _MOST_ROWS), default=10, show_default=True, help="How many are shown.")
 @config_option
 @json_option
-def instance(*, params: int, task: str, path: Path | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
+def instance(*, params: int, path: Path | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
     """Rank the instance types with GPUs that can hold a model, with the arithmetic."""
     from gpuwatch.money.advice import instance_report  # noqa: PLC0415  loaded by this command only
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
     with explained():
         usd = paid_by_settings(path)
+    task = _task(options)
     try:
         load = _workload(params, task, options)
         run = _run(task, options)
@@ -199,6 +200,14 @@ def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":
     )
     names = ("precision", "batch", "sequence", "optimizer", "lora_rank", "replicated")
     return Workload(task=task, shape=shape, **{name: options[name] for name in names})  # type: ignore[arg-type]  # click.Choice checked it
+
+
+def _task(options: dict[str, Any]) -> str:
+    """What the model is for."""
+    given = [task for task in ("train", "lora", "serve") if options[task]]
+    if len(given) > 1:
+        raise click.UsageError(f"--{given[0]} and --{given[1]} are both given; give one of --train, --lora and --serve")
+    return given[0] if given else "serve"
 
 
 _OF_A_TRAINING = ("efficiency", "interruptions", "checkpoint", "restart")

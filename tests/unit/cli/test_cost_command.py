@@ -253,6 +253,7 @@ def test_reconcile_is_a_part_of_it(cost: Cost, tmp_path: Path) -> None:
             ["reconcile", "--bill", "b.csv", "--egress", "*Out*"],
             "name their column by --column, such as item=meterName",
         ),
+        (["reconcile", "--bill", "usa=/dev/null"], "the settings have no cloud 'usa', only aws"),
         (["reconcile", "--bill", "b.csv", "--cloud", "bj"], "the settings have no cloud 'bj', only aws"),
     ],
 )

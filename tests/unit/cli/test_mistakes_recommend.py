@@ -67,6 +67,7 @@ MISTAKES = mistakes(
         "recommend instance --params 7B --train --tokens 1T --interruptions -3": ("'--interruptions'", "below 0"),
         "recommend instance --params 7B --tokens 1T": ("--tokens", "--train or --lora"),
         "recommend instance --params 7B --train --tokens 1T --flops 1e21": "one of --tokens and --flops",
+        "recommend instance --params 7B --train --lora": "give one of --train, --lora and --serve",
         "recommend instance --params 7B --weights price=0.7": ("'--weights'", "'price=0.7'", "cost=<number>"),
         "recommend spot --csv empty.csv": ("empty.csv: is empty", "time,offer,nodes"),
         "recommend spot --csv spot-typo.csv": ("line 1", "'time,ofer,nodes'", "lacks offer"),
