@@ -10,7 +10,7 @@ from dataclasses import replace
 from gpuwatch import guard
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.model.decision import ADDITIONS, Observation, Outcome, Review, Status, Step, Verb
-from gpuwatch.policies import capacity
+from gpuwatch.policies import starts
 from gpuwatch.policies.launches import NEW
 from gpuwatch.policies.next_offer import next_launches, without
 from gpuwatch.policies.spot import back
@@ -90,5 +90,5 @@ class NextOffers:
         """Whether it may be asked now: back to spot is spot alone, and a stopped node is started before on demand."""
         if step.arguments.get(CAPACITY) == SPOT:
             return True
-        stopped = capacity.has_stopped(self._observation, review.pool, self._parts.rules.pool(review.pool).start)
+        stopped = starts.has_stopped(self._observation, review.pool, self._parts.rules.pool(review.pool).start)
         return review.step.reason.code != back.CODE and not stopped

@@ -34,7 +34,6 @@ from gpuwatch.policies import (
     stuck_actions,
     unknown_pool,
 )
-from gpuwatch.policies.capacity import Startable
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
@@ -48,6 +47,7 @@ from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.batch import BatchRules
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules, Offers
+from gpuwatch.policies.starts import Startable
 from gpuwatch.policies.step_cache import StepCache
 
 

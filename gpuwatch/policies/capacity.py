@@ -10,7 +10,6 @@ cloud is about to take does not count; the place of a group's member is its grou
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
 
 from gpuwatch.model.decision import (
     ADDITIONS,
@@ -23,22 +22,20 @@ from gpuwatch.model.decision import (
     Reason,
     Status,
     Step,
-    Stopped,
     Verb,
 )
-from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup, NodeState
+from gpuwatch.model.fleet import CapacityType, Fleet, NodeGroup, NodeState
 from gpuwatch.model.offers import OffersPast
 from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Need, Sources, again, failed, launches, may_appear
 from gpuwatch.policies.spot import records
 from gpuwatch.policies.spot.choice import chosen
 from gpuwatch.policies.spot.records import OFFER
 from gpuwatch.policies.spot.settings import Offers
+from gpuwatch.policies.starts import Startable, starts
 
-Startable = Literal["own", "any"]
-
-__all__ = ["ENDED", "LAUNCHES", "SHOWN", "THERE", "LaunchRules", "Startable", "additions", "adds", "adds_of", "coming"]
-__all__ += ["has_stopped", "launched_for", "launched_id", "launching", "leaving", "may_appear", "not_to_start", "now"]
-__all__ += ["others", "same_try", "taken", "unreplaced", "unseen"]
+__all__ = ["ENDED", "LAUNCHES", "SHOWN", "THERE", "LaunchRules", "additions", "adds", "adds_of", "coming"]
+__all__ += ["launched_for", "launched_id", "launching", "leaving", "may_appear", "now", "others", "same_try", "taken"]
+__all__ += ["unreplaced", "unseen"]
 
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _ENDS = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
@@ -282,7 +279,7 @@ def others(
     """
     reason = next(step.reason for step in tried if step.verb in ADDITIONS)
     taken = {step.node_id for step in tried if step.verb is not Verb.HOLD}
-    yield from (step for step in _starts(observation, pool, start, reason) if step.node_id not in taken)
+    yield from (step for step in starts(observation, pool, start, reason) if step.node_id not in taken)
     for group in observation.fleet.roster(pool).groups:
         had = grown.get(group.id, 0)
         if (had or group.id not in taken) and observation.ledger.open_for(group.id) is None:
@@ -298,23 +295,11 @@ def others(
     yield from launches(observation, pool, need, launch, reason)
 
 
-def _starts(observation: Observation, pool: str, start: Startable, reason: Reason) -> list[Step]:
-    """Stopped nodes, the last stopped first: their caches are warm and their disks are paid for."""
-    stopped_at = {each.node_id: each.at for each in observation.ledger.stopped}
-    given_up = {done.node_id for done in failed(observation, Verb.START)}
-    nodes = observation.fleet.roster(pool).nodes
-    startable = [node for node in nodes if _startable(observation, node, start, given_up)]
-    startable.sort(
-        key=lambda node: (node.id not in stopped_at, -stopped_at[node.id].timestamp() if node.id in stopped_at else 0.0)
-    )
-    return [Step(node_id=node.id, verb=Verb.START, reason=reason, change=CHANGE) for node in startable]
-
-
 def _started_first(
     observation: Observation, pool: str, need: Need, sources: Sources, start: Startable, reason: Reason
 ) -> list[Step]:
     """The starts that come before launches: of nodes that are not spot only so many as spot is not to be had for."""
-    steps = _starts(observation, pool, start, reason)
+    steps = starts(observation, pool, start, reason)
     if not steps or not isinstance(sources, Offers):
         return steps
     coming = launching(observation, pool)
@@ -323,46 +308,6 @@ def _started_first(
     kinds = {node.id: node.capacity_type for node in observation.fleet.roster(pool).nodes}
     of_spot = [step for step in steps if kinds[step.node_id] is CapacityType.SPOT]
     return of_spot + [step for step in steps if step not in of_spot][:room]
-
-
-def has_stopped(observation: Observation, pool: str, start: Startable) -> bool:
-    """Whether a stopped node of the pool may be started."""
-    return bool(_starts(observation, pool, start, Reason(code="", sentence="")))
-
-
-def _startable(observation: Observation, node: Node, start: Startable, given_up: set[str]) -> bool:
-    """Whether a node may be started for its pool."""
-    if not node.enrolled or node.state is not NodeState.STOPPED:
-        return False
-    entry = observation.ledger.open_for(node.id)
-    return (
-        node.protected is None
-        and node.managed_by is None
-        and node.group is None
-        and node.capacity_type is not CapacityType.CAPACITY_BLOCK
-        and node.id not in given_up
-        and not_to_start(observation, node, start) is None
-        and (entry is None or (entry.intent.verb is Verb.START and entry.resumable))
-    )
-
-
-def not_to_start(observation: Observation, node: Node, start: Startable) -> str | None:
-    """Why a stopped node is not to be started again: its owner may have stopped it for good."""
-    found = observation.ledger.stop_of(node.id)
-    if found is not None and not _ran_since(node, found):
-        return None
-    if start == "own":
-        return "gpuwatch did not stop it"
-    recent = [done for done in observation.ledger.recent if (done.node_id, done.verb) == (node.id, Verb.START)]
-    started = max((done.at for done in recent if done.status is Status.SETTLED), default=None)
-    return None if started is None else f"it was stopped again after gpuwatch started it at {started:%H:%M} UTC"
-
-
-def _ran_since(node: Node, found: Stopped) -> bool:
-    """Whether somebody has started a node since our stop of it, by the cloud's own clock where that is known."""
-    if node.launched_at is None:
-        return False
-    return node.launched_at > found.at if found.launched_at is None else node.launched_at != found.launched_at
 
 
 def _growth(
