@@ -5,19 +5,13 @@ docstring of the entry says what it wants and what sets it up. `resolve` makes o
 pool: the largest wish, then minimums, then maximums, and every limit that took effect is a sentence.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Annotated, Any, ClassVar, Literal
-
-from annotated_types import Ge, MinLen
 
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Reason, Step, Verb
-from gpuwatch.model.duration import Seconds
 from gpuwatch.model.proposal import Steps, changing
-from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import (
     batch,
     capacity,
@@ -34,146 +28,16 @@ from gpuwatch.policies import (
     stuck_actions,
     unknown_pool,
 )
-from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
 from gpuwatch.policies.kubernetes_obstacles import joined
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
-from gpuwatch.policies.launches import LaunchRules, Sources
-from gpuwatch.policies.profiles import ProfileName
-from gpuwatch.policies.scaling import ScalingRules
-from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.pool_rules import PoolRules
+from gpuwatch.policies.sizes import Sizes
 from gpuwatch.policies.spot import back
-from gpuwatch.policies.spot.batch import BatchRules
-from gpuwatch.policies.spot.mix import MixRules
-from gpuwatch.policies.spot.settings import OfferRules, Offers
-from gpuwatch.policies.starts import Startable
+from gpuwatch.policies.spot.records import OFFER
 from gpuwatch.policies.step_cache import StepCache
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolRules:
-    """One pool's settings; a node's pool is its tag gpuwatch:pool, or `default`.
-
-    `idle` has plain values: those that `profile` decides were filled in when the settings were read.
-    """
-
-    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
-
-    profile: Annotated[
-        ProfileName,
-        Setting(
-            "How bold the pool is: cautious removes idle nodes alone, balanced also what somebody left behind, after "
-            "20 h; eager is for batch pools. It decides the settings of `idle` that say so, where they are not written."
-        ),
-    ] = "balanced"
-    clouds: Annotated[
-        tuple[Annotated[str, MinLen(1)], ...],
-        Setting("The clouds that its nodes may be in; nodes elsewhere are left alone. None given: all clouds."),
-    ] = ()
-    regions: Annotated[
-        tuple[Annotated[str, MinLen(1)], ...],
-        Setting(
-            "The regions in which nodes may be started, launched or added to groups, such as eu-central-1 or eu-*. "
-            "None given: all regions."
-        ),
-    ] = ()
-    min_nodes: Annotated[int, Ge(0), Setting("So many nodes of the pool are always left running.")] = 0
-    max_nodes: Annotated[
-        int | None, Ge(0), Setting("The pool never grows above so many nodes. None: only the limits hold.")
-    ] = None
-    surge_nodes: Annotated[
-        int | None,
-        Ge(0),
-        Setting(
-            "So many nodes above max_nodes may run while nodes that their cloud is about to take are replaced. None: "
-            "as many as those, and max_nodes at most."
-        ),
-    ] = None
-    warm_up: Annotated[
-        Seconds,
-        Ge(0),
-        Floor(60, or_none=True),
-        Setting("A node started more recently than this is not touched, whatever it shows."),
-    ] = 900.0
-    approval: Annotated[
-        bool,
-        Setting(
-            "Nodes that have had their notice go only once an operator approves it (`gpuwatch approve`, the page)."
-        ),
-    ] = False
-    idle: Annotated[IdleRules, Setting("When idle nodes of the pool are reclaimed.")] = field(default_factory=IdleRules)
-    scaling: Annotated[
-        ScalingRules, Setting("How many nodes the load needs; without metrics the pool never follows it.")
-    ] = field(default_factory=ScalingRules)
-    schedule: Annotated[
-        dict[str, Window], Setting("Floors and ceilings by the clock, such as office hours, by a name of your choice.")
-    ] = field(default_factory=dict)
-    start: Annotated[
-        Startable,
-        Setting(
-            "Which stopped nodes may be started for scaling and schedules. own: those that gpuwatch stopped; any: also "
-            "those that somebody else stopped, once an hour at most."
-        ),
-    ] = "own"
-    launch: Annotated[
-        LaunchRules, Setting("Where new nodes come from when no stopped node and no group is left to grow.")
-    ] = field(default_factory=LaunchRules)
-    offers: Annotated[
-        dict[str, OfferRules],
-        Setting(
-            "Several places to launch from, by a name of your choice, in place of `launch`; see docs/policies/spot.md."
-        ),
-    ] = field(default_factory=dict)
-    capacity: Annotated[
-        MixRules, Setting("How the nodes divide between spot and on demand, where the pool has offers.")
-    ] = field(default_factory=MixRules)
-    interruptible: Annotated[
-        Literal["never", "batch", "any"],
-        Setting(
-            "Whether its work may be interrupted by the cloud. never: the pool has no spot offers. batch: it has a "
-            "deadline (`batch`); see docs/policies/spot.md."
-        ),
-    ] = "never"
-    batch: Annotated[
-        BatchRules, Setting("The work and its deadline, where `interruptible` is batch; see docs/policies/spot.md.")
-    ] = field(default_factory=BatchRules)
-    kubernetes: Annotated[
-        KubernetesRules, Setting("What holds for those of its nodes that are in a Kubernetes cluster.")
-    ] = field(default_factory=KubernetesRules)
-    health: Annotated[HealthRules, Setting("What happens to its nodes with a failing GPU.")] = field(
-        default_factory=HealthRules
-    )
-
-    def allows(self, region: str) -> bool:
-        """Whether nodes may be added in this region."""
-        return not self.regions or any(fnmatchcase(region, pattern) for pattern in self.regions)
-
-    @property
-    def sources(self) -> Sources:
-        """Where its launches come from."""
-        job = self.batch if self.batch.work else None
-        return Offers(offers=self.offers, mix=self.capacity, batch=job) if self.offers else self.launch
-
-    @property
-    def launches(self) -> bool:
-        """Whether anything may be launched for it."""
-        return bool(self.offers) or self.launch.template is not None
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
-        """What is read has plain values: its profile fills in what nobody has written."""
-
-        def read(raw: Any, validated: Callable[[Any], PoolRules]) -> PoolRules:  # noqa: ANN401  anything may be written
-            rules = validated(raw)
-            if isinstance(raw, PoolRules):
-                return rules
-            idle_raw = raw.get("idle") if isinstance(raw, Mapping) else None
-            written = frozenset(idle_raw) if isinstance(idle_raw, Mapping) else frozenset()
-            return replace(rules, idle=resolved(rules.idle, rules.profile, written))
-
-        function = {"type": "no-info", "function": read}
-        return {"type": "function-wrap", "function": function, "schema": handler(source)}
+__all__ = ["POLICIES", "Policy", "PoolRules", "propose", "resolve"]
 
 
 def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepCache | None = None) -> Proposal:
@@ -183,7 +47,7 @@ def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepC
     """
     effective = _idle_rules(observation, rules)
     proposal = elsewhere.held(idle.propose(observation, pool, effective, cache=cache), observation, rules.clouds)
-    return keep_warm(observation, proposal, effective, rules.schedule)
+    return keep_warm(observation, proposal, effective, rules.schedule, rules.sizes(observation.fleet))
 
 
 def _idle_rules(observation: Observation, rules: PoolRules) -> IdleRules:
@@ -207,7 +71,8 @@ def _scaling(observation: Observation, pool: str, rules: PoolRules) -> Proposal 
     """
     if not rules.scaling.metrics:
         return None
-    return scaling.propose(observation, pool, rules.scaling, warm_up=rules.warm_up)
+    sizes = rules.sizes(observation.fleet)
+    return scaling.propose(observation, pool, rules.scaling, warm_up=rules.warm_up, sizes=sizes)
 
 
 def _schedule(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:
@@ -238,18 +103,15 @@ def _shield(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
 def _bounds(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
     """Never fewer and never more nodes than these.
 
-    Set up by `pools.<name>.min_nodes`, `pools.<name>.max_nodes`.
+    Set up by `pools.<name>.min_nodes`, `pools.<name>.max_nodes`, `pools.<name>.min_gpus`, `pools.<name>.max_gpus`.
     """
     del observation
-    most = "" if rules.max_nodes is None else f" and at most {rules.max_nodes}"
-    sentence = f"The pool keeps at least {rules.min_nodes} nodes{most}."
-    return Proposal(
-        policy="bounds",
-        pool=pool,
-        reason=Reason(code="bounds", sentence=sentence),
-        min_nodes=rules.min_nodes,
-        max_nodes=rules.max_nodes,
-    )
+    counts = rules.unit == "gpus"
+    most = "" if rules.most is None else f" and at most {rules.most}"
+    most += f", on at most {rules.max_nodes} nodes" if counts and rules.max_nodes is not None else ""
+    sentence = f"The pool keeps at least {rules.least} {'GPUs' if counts else 'nodes'}{most}."
+    reason = Reason(code="bounds", sentence=sentence)
+    return Proposal(policy="bounds", pool=pool, reason=reason, min_nodes=rules.least, max_nodes=rules.most)
 
 
 Policy = Callable[[Observation, str, PoolRules], Proposal | None]
@@ -314,24 +176,32 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
     clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
     clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
-    if going := capacity.taken(observation, pool):
+    if going := len(capacity.taken(observation, pool)):
         clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
+    sizes = rules.sizes(observation.fleet)
     target, grows = None, any(proposal.grows for proposal in proposals)
-    owed, short = (0, "") if grows else replacement.owed(observation, pool, rules.health)
+    owed, short = (0, "") if grows else replacement.owed(observation, pool, rules.health, sizes)
     clamps += [short] if short else []
     if grows or owed:
-        target = max(wanted, least, capacity.now(observation, pool) + owed if owed else 0)
+        has = capacity.now(observation, pool, sizes)
+        target = max(wanted, least, has + owed if owed else 0)
         if wanted < least:
-            clamps.append(f"{wanted} nodes are wanted, the floor is {least}.")
+            clamps.append(f"{wanted} {sizes.unit} are wanted, the floor is {least}.")
         if most is not None and target > most:
-            clamps.append(f"{target} nodes are wanted, the ceiling is {most}.")
+            clamps.append(f"{target} {sizes.unit} are wanted, the ceiling is {most}.")
             target = most
-        added = capacity.additions(observation, pool, target, rules.sources, rules.start)
+        machines = None if sizes.gpus is None else rules.max_nodes
+        added = capacity.additions(
+            observation, pool, target, rules.sources, rules.start, sizes=sizes, most=most, machines=machines
+        )
         steps = (*steps, *added)
         steps = (*steps, *back.ahead(observation, pool, target, rules, steps))
-        missing = target - capacity.now(observation, pool) - sum(capacity.adds(step) for step in added)
+        clamps += _needed(observation, target - has, added, sizes)
+        missing = target - has - sizes.total(observation.fleet, added)
         if missing > 0:
-            clamps.append(f"{missing} more nodes are needed and {_nothing(pool, rules)}.")
+            unsized = capacity.unsized(observation, pool, sizes)
+            why = f"nobody knows the GPUs of {', '.join(unsized)}" if unsized else _nothing(pool, rules)
+            clamps.append(f"{missing} more {sizes.unit} are needed and {why}.")
     steps = _safest(back.stepped(steps, observation, pool, target, rules))
     changes = {step.node_id: step for step in changing(steps)}
 
@@ -350,6 +220,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         ),
         clamps=tuple(clamps),
         target=target,
+        unit=rules.unit,
         advice=(
             *(each for proposal in proposals for each in proposal.advice),
             *stuck_actions.advice(observation, pool),
@@ -369,10 +240,25 @@ def _safest(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return tuple(chosen.values())
 
 
+def _needed(observation: Observation, missing: int, added: Sequence[Step], sizes: Sizes) -> list[str]:
+    """What comes for the GPUs that are missing; where nodes count, their number says it."""
+    if sizes.gpus is None or not added:
+        return []
+    machines: dict[tuple[int, str], int] = {}
+    for step in added:
+        count, group = capacity.adds(step), observation.fleet.group(step.node_id)
+        where = step.arguments.get(OFFER) or (step.node_id if group is None else group.name)
+        each = ((sizes.of(observation.fleet, step) or 0) // count, where)
+        machines[each] = machines.get(each, 0) + count
+    words = [f"{count} node{'s' * (count > 1)} of {size} from {where}" for (size, where), count in machines.items()]
+    return [f"{sizes.words(missing)} more are needed: {', '.join(words)}."]
+
+
 def _nothing(pool: str, rules: PoolRules) -> str:
     """Why missing nodes are not asked for."""
     if rules.offers:
-        return "no offer may be asked now: each rests after a refusal, costs too much, or is not wanted yet"
+        large = "would pass max_gpus or max_nodes, " if rules.unit == "gpus" else ""
+        return f"no offer may be asked now: each rests after a refusal, costs too much, {large}or is not wanted yet"
     return (
         f"there is nothing to get them from: set pools.{pool}.launch, enrol a group, or let stopped nodes be started "
         f"(pools.{pool}.start)"
