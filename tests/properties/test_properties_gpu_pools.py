@@ -1,9 +1,9 @@
 """A pool that counts GPUs, on machines of 8, 4 and 1, over a cloud that gives, refuses, takes back, lies, or is late.
 
 Four promises. G1: never more GPUs than the maximum, nor more machines, and both surges; never more than was ever
-wanted, but for the last machine, and the surges. G2: nothing that works is ended without both consents, nor anything that is
-spot. G3: once the cloud is honest again the pool has the GPUs that it wants, or all the machines that it may have, and
-asks for no more: no loss is replaced twice. G4: growth is cut to what the limits allow, and never refused whole.
+wanted, but for the last machine, and the surges. G2: nothing that works is ended without both consents, nor anything
+that is spot. G3: once the cloud is honest again the pool has the GPUs that it wants, or all the machines that it may
+have, and asks for no more: no loss is replaced twice. G4: growth is cut to what limits allow, never refused whole.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from gpuwatch.clouds import CloudError, CloudUnavailableError, ThrottledError
 from gpuwatch.controller.context import Memory
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Verb
+from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Review, Verb
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.offers import OffersPast
 from gpuwatch.policies.schedule import Window
@@ -244,5 +244,5 @@ def test_growth_is_cut_to_what_limits_allow(
         assert not fitting, f"{fitting} would fit"
 
 
-def _launch(review: guard.Review) -> bool:
+def _launch(review: Review) -> bool:
     return review.step.verb is Verb.LAUNCH

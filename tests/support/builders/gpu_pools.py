@@ -15,9 +15,9 @@ GPUS = {"p4d.24xlarge": 8, "g4dn.12xlarge": 4, "g6.xlarge": 1}
 TYPES = {gpus: kind for kind, gpus in GPUS.items()}
 
 
-def an_offer(gpus: int, capacity: str = "on_demand", **other: object) -> OfferRules:
+def an_offer(size: int, capacity: str = "on_demand", **other: object) -> OfferRules:
     """An offer of a machine with so many GPUs, which says so."""
-    base = OfferRules(capacity=capacity, template="lt", instance_type=TYPES[gpus], gpus=gpus, zone="us-east-1a")  # type: ignore[arg-type]
+    base = OfferRules(capacity=capacity, template="lt", instance_type=TYPES[size], gpus=size, zone="us-east-1a")  # type: ignore[arg-type]
     return replace(base, **other)  # type: ignore[arg-type]
 
 
