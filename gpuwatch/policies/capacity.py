@@ -295,10 +295,8 @@ def additions(  # noqa: PLR0913  where from, and how far
         machines=None if machines is None else max(0, machines - now(observation, pool)),
     )
     steps = again(observation, pool, need, launch, reason, doubtful=True)
+    steps += _started_first(observation, pool, need, steps, launch, start, reason)
     need = _after(need, steps, observation)
-    started = _started_first(observation, pool, need, launch, start, reason)
-    steps += started
-    need = _after(need, started, observation)
     growth, need = _growth(observation, observation.fleet.roster(pool).groups, need, reason)
     steps += growth
     asked = [step.arguments for step in steps if step.verb is Verb.LAUNCH]
@@ -343,18 +341,28 @@ def others(
 
 
 def _started_first(
-    observation: Observation, pool: str, need: Need, sources: Sources, start: Startable, reason: Reason
+    observation: Observation,
+    pool: str,
+    need: Need,
+    asked_again: Sequence[Step],
+    sources: Sources,
+    start: Startable,
+    reason: Reason,
 ) -> list[Step]:
     """The starts that come before launches: of nodes that are not spot only so many as spot is not to be had for."""
-    steps, fleet = starts(observation, pool, start, reason), observation.fleet
+    steps, fleet, left = (
+        starts(observation, pool, start, reason),
+        observation.fleet,
+        _after(need, asked_again, observation),
+    )
     if not steps or not isinstance(sources, Offers):
-        return need.of(steps, fleet)
+        return left.of(steps, fleet)
     names = chosen(observation, pool, sources, replace(need, coming=launching(observation, pool)))
     offered = [sources.offers[name] for name in names]
     asked = sum(_known(need.sizes.kind(each.instance_type)) for each in offered if each.capacity == records.SPOT)
     kinds = {node.id: node.capacity_type for node in fleet.roster(pool).nodes}
-    of_spot = need.of([step for step in steps if kinds[step.node_id] is CapacityType.SPOT], fleet)
-    left = _after(need, of_spot, observation)
+    of_spot = left.of([step for step in steps if kinds[step.node_id] is CapacityType.SPOT], fleet)
+    left = _after(left, of_spot, observation)
     left = replace(left, missing=min(left.missing, need.missing - asked))
     return of_spot + left.of([step for step in steps if kinds[step.node_id] is not CapacityType.SPOT], fleet)
 

@@ -1,4 +1,4 @@
-"""Rounds of a pool that counts GPUs: what is refused, by a cloud or the guard, comes in other sizes in the same round."""
+"""Rounds of a pool that counts GPUs: what a cloud or the guard refuses comes in other sizes in the same round."""
 
 from dataclasses import replace
 from datetime import timedelta
