@@ -145,7 +145,7 @@ class PoolRules:
         return Offers(offers=self.offers, mix=mix, batch=job) if self.offers else self.launch
 
     def sizes(self, fleet: Fleet) -> Sizes:
-        """What each machine counts: what is there tells more of its type than an offer does."""
+        """What each machine counts: for its type a machine that is there speaks louder than an offer."""
         if self.unit == "nodes":
             return NODES
         offered = {each.instance_type: each.gpus for each in self.offers.values() if each.instance_type}
