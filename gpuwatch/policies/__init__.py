@@ -1,43 +1,212 @@
 """PURE: policies look at one pool of an observation and propose; none acts, sleeps or remembers.
 
 A new policy is one file with its settings and a `propose`, a field of `PoolRules`, and an entry of `POLICIES`. The
-docstring of the entry says what it wants and what sets it up. `resolve` makes one decision of all proposals for a
-pool: the largest wish, then minimums, then maximums, and every limit that took effect is a sentence.
+docstring of the entry says what it wants and what sets it up. `resolve` makes one decision of all proposals.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import partial
-from itertools import chain
+from typing import Annotated, Any, ClassVar, Literal
 
-from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Reason, Step, Verb
-from gpuwatch.model.proposal import Steps, changing
+from annotated_types import Ge, MinLen
+
+from gpuwatch.model.decision import Observation, Proposal, Reason
+from gpuwatch.model.duration import Seconds
+from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import (
     batch,
-    capacity,
     elsewhere,
-    floors,
     idle,
-    kubernetes,
-    notices,
-    replacement,
     scale_in_protection,
     scaling,
     schedule,
-    slurm_sick,
-    stuck_actions,
     unknown_pool,
 )
-from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.health_settings import HealthRules
+from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
 from gpuwatch.policies.kubernetes_obstacles import joined
-from gpuwatch.policies.pool_rules import PoolRules
-from gpuwatch.policies.sizes import Sizes
-from gpuwatch.policies.spot import back
-from gpuwatch.policies.spot.records import OFFER
+from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.launches import LaunchRules, Sources
+from gpuwatch.policies.profiles import ProfileName
+from gpuwatch.policies.resolving import resolve
+from gpuwatch.policies.scaling import ScalingRules
+from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.sizes import NODES, Sizes, Unit
+from gpuwatch.policies.spot.batch import BatchRules
+from gpuwatch.policies.spot.mix import MixRules
+from gpuwatch.policies.spot.settings import OfferRules, Offers
+from gpuwatch.policies.starts import Startable
 from gpuwatch.policies.step_cache import StepCache
 
 __all__ = ["POLICIES", "Policy", "PoolRules", "propose", "resolve"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRules:
+    """One pool's settings; a node's pool is its tag gpuwatch:pool, or `default`.
+
+    `idle` has plain values: those that `profile` decides were filled in when the settings were read.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    profile: Annotated[
+        ProfileName,
+        Setting(
+            "How bold the pool is: cautious removes idle nodes alone, balanced also what somebody left behind, after "
+            "20 h; eager is for batch pools. It decides the settings of `idle` that say so, where they are not written."
+        ),
+    ] = "balanced"
+    clouds: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Setting("The clouds that its nodes may be in; nodes elsewhere are left alone. None given: all clouds."),
+    ] = ()
+    regions: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Setting(
+            "The regions in which nodes may be started, launched or added to groups, such as eu-central-1 or eu-*. "
+            "None given: all regions."
+        ),
+    ] = ()
+    unit: Annotated[
+        Unit,
+        Setting(
+            "What the pool's size is counted in: nodes, or gpus where its machines have different numbers of them. "
+            "Then wishes, floors, shares and steps are in GPUs; see docs/policies/spot.md."
+        ),
+    ] = "nodes"
+    min_nodes: Annotated[int, Ge(0), Setting("So many nodes of the pool are always left running.")] = 0
+    max_nodes: Annotated[
+        int | None, Ge(0), Setting("The pool never grows above so many nodes. None: only the limits hold.")
+    ] = None
+    min_gpus: Annotated[
+        int, Ge(0), Setting("So many GPUs of the pool are always left running, where unit is gpus.")
+    ] = 0
+    max_gpus: Annotated[
+        int | None,
+        Ge(0),
+        Setting("The pool never grows above so many GPUs, where unit is gpus; max_nodes may hold as well."),
+    ] = None
+    surge_nodes: Annotated[
+        int | None,
+        Ge(0),
+        Setting(
+            "So many nodes above max_nodes may run while nodes that their cloud is about to take are replaced (above "
+            "max_gpus, the GPUs of so many of these). None: as many as those, and max_nodes, or max_gpus, at most."
+        ),
+    ] = None
+    warm_up: Annotated[
+        Seconds,
+        Ge(0),
+        Floor(60, or_none=True),
+        Setting("A node started more recently than this is not touched, whatever it shows."),
+    ] = 900.0
+    approval: Annotated[
+        bool,
+        Setting(
+            "Nodes that have had their notice go only once an operator approves it (`gpuwatch approve`, the page)."
+        ),
+    ] = False
+    idle: Annotated[IdleRules, Setting("When idle nodes of the pool are reclaimed.")] = field(default_factory=IdleRules)
+    scaling: Annotated[
+        ScalingRules, Setting("How many nodes the load needs; without metrics the pool never follows it.")
+    ] = field(default_factory=ScalingRules)
+    schedule: Annotated[
+        dict[str, Window], Setting("Floors and ceilings by the clock, such as office hours, by a name of your choice.")
+    ] = field(default_factory=dict)
+    start: Annotated[
+        Startable,
+        Setting(
+            "Which stopped nodes may be started for scaling and schedules. own: those that gpuwatch stopped; any: also "
+            "those that somebody else stopped, once an hour at most."
+        ),
+    ] = "own"
+    launch: Annotated[
+        LaunchRules, Setting("Where new nodes come from when no stopped node and no group is left to grow.")
+    ] = field(default_factory=LaunchRules)
+    offers: Annotated[
+        dict[str, OfferRules],
+        Setting(
+            "Several places to launch from, by a name of your choice, in place of `launch`; see docs/policies/spot.md."
+        ),
+    ] = field(default_factory=dict)
+    capacity: Annotated[
+        MixRules, Setting("How the nodes divide between spot and on demand, where the pool has offers.")
+    ] = field(default_factory=MixRules)
+    interruptible: Annotated[
+        Literal["never", "batch", "any"],
+        Setting(
+            "Whether its work may be interrupted by the cloud. never: the pool has no spot offers. batch: it has a "
+            "deadline (`batch`); see docs/policies/spot.md."
+        ),
+    ] = "never"
+    batch: Annotated[
+        BatchRules, Setting("The work and its deadline, where `interruptible` is batch; see docs/policies/spot.md.")
+    ] = field(default_factory=BatchRules)
+    kubernetes: Annotated[
+        KubernetesRules, Setting("What holds for those of its nodes that are in a Kubernetes cluster.")
+    ] = field(default_factory=KubernetesRules)
+    health: Annotated[HealthRules, Setting("What happens to its nodes with a failing GPU.")] = field(
+        default_factory=HealthRules
+    )
+
+    def allows(self, region: str) -> bool:
+        """Whether nodes may be added in this region."""
+        return not self.regions or any(fnmatchcase(region, pattern) for pattern in self.regions)
+
+    @property
+    def sources(self) -> Sources:
+        """Where its launches come from."""
+        job, mix = self.batch if self.batch.work else None, self.capacity
+        mix = mix if self.unit == "nodes" else replace(mix, surge=self.surge)
+        return Offers(offers=self.offers, mix=mix, batch=job) if self.offers else self.launch
+
+    def sizes(self, fleet: Fleet) -> Sizes:
+        """What each machine counts: for its type a machine that is there speaks louder than an offer."""
+        if self.unit == "nodes":
+            return NODES
+        offered = {each.instance_type: each.gpus for each in self.offers.values() if each.instance_type}
+        return Sizes(gpus={kind: gpus for kind, gpus in offered.items() if gpus is not None} | fleet.gpus_of_types)
+
+    @property
+    def least(self) -> int:
+        """Its minimum in what it counts."""
+        return self.min_nodes if self.unit == "nodes" else self.min_gpus
+
+    @property
+    def most(self) -> int | None:
+        """Its maximum in what it counts."""
+        return self.max_nodes if self.unit == "nodes" else self.max_gpus
+
+    @property
+    def surge(self) -> int:
+        """`capacity.surge` in what the pool counts: of GPUs, so many machines of its largest offer."""
+        largest = max((each.gpus or 1 for each in self.offers.values()), default=1)
+        return self.capacity.surge * (1 if self.unit == "nodes" else largest)
+
+    @property
+    def launches(self) -> bool:
+        """Whether anything may be launched for it."""
+        return bool(self.offers) or self.launch.template is not None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """What is read has plain values: its profile fills in what nobody has written."""
+
+        def read(raw: Any, validated: Callable[[Any], PoolRules]) -> PoolRules:  # noqa: ANN401  anything may be written
+            rules = validated(raw)
+            if isinstance(raw, PoolRules):
+                return rules
+            idle_raw = raw.get("idle") if isinstance(raw, Mapping) else None
+            written = frozenset(idle_raw) if isinstance(idle_raw, Mapping) else frozenset()
+            return replace(rules, idle=resolved(rules.idle, rules.profile, written))
+
+        function = {"type": "no-info", "function": read}
+        return {"type": "function-wrap", "function": function, "schema": handler(source)}
 
 
 def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepCache | None = None) -> Proposal:
@@ -124,29 +293,6 @@ POLICIES: dict[str, Policy] = {
     "bounds": _bounds,
 }
 
-# Where policies differ over one node, the safest verb wins; a start wins over what was meant for a stopped node.
-# UNPROTECT stands right before TERMINATE: it is the first half of one, and nothing else gives way to it.
-_SAFEST_FIRST = (
-    Verb.UNCORDON,
-    Verb.WITHDRAW,
-    Verb.PROTECT,
-    Verb.START,
-    Verb.HOLD,
-    Verb.NOTICE,
-    Verb.MARK,
-    Verb.UNMARK,
-    Verb.QUARANTINE,
-    Verb.EVACUATE,
-    Verb.EVICT,
-    Verb.CORDON,
-    Verb.DRAIN,
-    Verb.STOP,
-    Verb.UNPROTECT,
-    Verb.TERMINATE,
-    Verb.GROW,
-    Verb.LAUNCH,
-)
-
 
 def propose(
     observation: Observation,
@@ -165,111 +311,3 @@ def propose(
         return (unknown_pool.propose(observation, pool, doubt),)
     asked: dict[str, Policy] = POLICIES | {"idle": partial(_idle, cache=cache)}
     return tuple(proposal for policy in asked.values() if (proposal := policy(observation, pool, rules)) is not None)
-
-
-def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], rules: PoolRules) -> Decision:
-    """One decision of all proposals: what must stay, what must come, and a step for each node."""
-    proposed = [proposal.steps for proposal in proposals if proposal.steps]
-    steps = proposed[0] if len(proposed) == 1 else tuple(chain.from_iterable(proposed))
-    wanted = max((proposal.desired_nodes for proposal in proposals if proposal.desired_nodes is not None), default=0)
-    least = max((proposal.min_nodes for proposal in proposals if proposal.min_nodes is not None), default=0)
-    most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
-    clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
-    clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
-    if going := len(capacity.taken(observation, pool)):
-        clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
-    sizes = rules.sizes(observation.fleet)
-    target, grows = None, any(proposal.grows for proposal in proposals)
-    owed, short = (0, "") if grows else replacement.owed(observation, pool, rules.health, sizes)
-    clamps += [short] if short else []
-    if grows or owed:
-        has = capacity.now(observation, pool, sizes)
-        target = max(wanted, least, has + owed if owed else 0)
-        if wanted < least:
-            clamps.append(f"{wanted} {sizes.unit} are wanted, the floor is {least}.")
-        if most is not None and target > most:
-            clamps.append(f"{target} {sizes.unit} are wanted, the ceiling is {most}.")
-            target = most
-        machines = None if sizes.gpus is None else rules.max_nodes
-        added = capacity.additions(
-            observation, pool, target, rules.sources, rules.start, sizes=sizes, most=most, machines=machines
-        )
-        steps = (*steps, *added)
-        steps = (*steps, *back.ahead(observation, pool, target, rules, steps))
-        clamps += _needed(observation, target - has, added, sizes)
-        missing = target - has - sizes.total(observation.fleet, added)
-        if missing > 0:
-            unsized = capacity.unsized(observation, pool, sizes)
-            why = f"nobody knows the GPUs of {', '.join(unsized)}" if unsized else _nothing(pool, rules)
-            clamps.append(f"{missing} more {sizes.unit} are needed and {why}.")
-    steps = _safest(back.stepped(steps, observation, pool, target, rules))
-    changes = {step.node_id: step for step in changing(steps)}
-
-    # A wish keeps as many nodes as it wants, whatever else would remove them.
-    kept, clamp = floors.kept(observation, pool, list(changes.values()), max(wanted, least), rules)
-    clamps += [clamp] if clamp else []
-    now = {node_id: _in_date(kept.get(node_id, step), observation) for node_id, step in changes.items()}
-    if any(now[node_id] is not step for node_id, step in changes.items()):
-        steps = Steps.of([now.get(step.node_id, step) for step in steps], changing(list(now.values())))
-    return Decision(
-        pool=pool,
-        steps=replacement.noted(
-            slurm_sick.all_stepped(kubernetes.stepped(steps, observation, rules), observation, rules.health),
-            observation,
-            rules.health,
-        ),
-        clamps=tuple(clamps),
-        target=target,
-        unit=rules.unit,
-        advice=(
-            *(each for proposal in proposals for each in proposal.advice),
-            *stuck_actions.advice(observation, pool),
-        ),
-    )
-
-
-def _safest(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """One step for each node: where policies differ over one, the safest."""
-    if isinstance(steps, Steps):  # of one policy
-        return steps
-    chosen: dict[str, Step] = {}
-    for step in steps:
-        rival = chosen.setdefault(step.node_id, step)
-        if rival is not step:
-            chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
-    return tuple(chosen.values())
-
-
-def _needed(observation: Observation, missing: int, added: Sequence[Step], sizes: Sizes) -> list[str]:
-    """What comes for the GPUs that are missing; where nodes count, their number says it."""
-    if sizes.gpus is None or not added:
-        return []
-    machines: dict[tuple[int, str], int] = {}
-    for step in added:
-        count, group = capacity.adds(step), observation.fleet.group(step.node_id)
-        where = step.arguments.get(OFFER) or (step.node_id if group is None else group.name)
-        each = ((sizes.of(observation.fleet, step) or 0) // count, where)
-        machines[each] = machines.get(each, 0) + count
-    words = [f"{count} node{'s' * (count > 1)} of {size} from {where}" for (size, where), count in machines.items()]
-    return [f"{sizes.words(missing)} more are needed: {', '.join(words)}."]
-
-
-def _nothing(pool: str, rules: PoolRules) -> str:
-    """Why missing nodes are not asked for."""
-    if rules.offers:
-        large = "would pass max_gpus or max_nodes, " if rules.unit == "gpus" else ""
-        return f"no offer may be asked now: each rests after a refusal, costs too much, {large}or is not wanted yet"
-    return (
-        f"there is nothing to get them from: set pools.{pool}.launch, enrol a group, or let stopped nodes be started "
-        f"(pools.{pool}.start)"
-    )
-
-
-def _in_date(step: Step, observation: Observation) -> Step:
-    """The step; if it is a removal and its notice is out of date, the withdrawal of the notice. A new one follows."""
-    notice = observation.ledger.notice(step.node_id) if step.verb in LETS_GO else None
-    old = None if notice is None else notices.outdated(notice, observation.now)
-    if old is None:
-        return step
-    reason = replace(step.reason, code="notice_over", sentence=f"{old}.")
-    return replace(step, verb=Verb.WITHDRAW, reason=reason, change="A new notice follows if it still has no use.")
