@@ -76,6 +76,8 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         missing = target - has - sizes.total(observation.fleet, added)
         if missing > 0:
             unsized = capacity.unsized(observation, pool, sizes)
+            groups = [each for each in observation.fleet.roster(pool).groups if each.enrolled]
+            unsized += [f"the group {each.name}" for each in groups if sizes.kind(each.instance_type) is None]
             why = f"nobody knows the GPUs of {', '.join(unsized)}" if unsized else _nothing(pool, rules)
             clamps.append(f"{missing} more {sizes.unit} are needed and {why}.")
     steps = _safest(back.stepped(steps, observation, pool, target, rules))

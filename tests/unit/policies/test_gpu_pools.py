@@ -142,6 +142,8 @@ def test_a_group_of_machines_that_nobody_knows_does_not_grow() -> None:
     mixed = a_gpu_group(8, instance_type=None)
     decision = decided(seen(groups=(mixed,)), gpu_rules(16))
     assert [step.verb for step in decision.steps] == [Verb.LAUNCH, Verb.LAUNCH]
+    alone = decided(seen(groups=(mixed,)), gpu_rules(16, offers={}))
+    assert "16 more GPUs are needed and nobody knows the GPUs of the group trainers." in alone.clamps
 
 
 def test_stopped_machines_start_that_fit_best() -> None:
