@@ -7,17 +7,35 @@ over one node, the safest step wins. A wish keeps as many nodes as it wants, wha
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Step, Verb
 from gpuwatch.model.proposal import Steps, changing
-from gpuwatch.policies import batch, capacity, floors, kubernetes, notices, replacement, slurm_sick, stuck_actions
+from gpuwatch.policies import (
+    batch,
+    capacity,
+    floors,
+    kubernetes,
+    kubernetes_steps,
+    notices,
+    replacement,
+    slurm_sick,
+    stuck_actions,
+)
 from gpuwatch.policies.sizes import Sizes
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import OFFER
+from gpuwatch.policies.starts import Startable
 
-if TYPE_CHECKING:
-    from gpuwatch.policies import PoolRules
+
+class Rules(back.Rules, kubernetes_steps.Rules, Protocol):
+    """What of a pool's rules matters here."""
+
+    @property
+    def start(self) -> Startable:
+        """Which stopped nodes may be started for it."""
+        ...
+
 
 # Where policies differ over one node, the safest verb wins; a start wins over what was meant for a stopped node.
 # UNPROTECT stands right before TERMINATE: it is the first half of one, and nothing else gives way to it.
@@ -43,7 +61,7 @@ _SAFEST_FIRST = (
 )
 
 
-def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], rules: "PoolRules") -> Decision:
+def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], rules: Rules) -> Decision:
     """One decision of all proposals: what must stay, what must come, and a step for each node."""
     proposed = [proposal.steps for proposal in proposals if proposal.steps]
     steps = proposed[0] if len(proposed) == 1 else tuple(chain.from_iterable(proposed))
@@ -78,7 +96,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             unsized = capacity.unsized(observation, pool, sizes)
             groups = [each for each in observation.fleet.roster(pool).groups if each.enrolled]
             unsized += [f"the group {each.name}" for each in groups if sizes.kind(each.instance_type) is None]
-            why = f"nobody knows the GPUs of {', '.join(unsized)}" if unsized else _nothing(pool, rules)
+            why = f"nobody knows the GPUs of {', '.join(unsized)}" if unsized else _nothing(pool, rules, sizes)
             clamps.append(f"{missing} more {sizes.unit} are needed and {why}.")
     steps = _safest(back.stepped(steps, observation, pool, target, rules))
     changes = {step.node_id: step for step in changing(steps)}
@@ -98,7 +116,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         ),
         clamps=tuple(clamps),
         target=target,
-        unit=rules.unit,
+        unit=sizes.key,
         advice=(
             *(each for proposal in proposals for each in proposal.advice),
             *stuck_actions.advice(observation, pool),
@@ -132,10 +150,10 @@ def _needed(observation: Observation, missing: int, added: Sequence[Step], sizes
     return [f"{sizes.words(missing)} more are needed: {', '.join(words)}."]
 
 
-def _nothing(pool: str, rules: "PoolRules") -> str:
+def _nothing(pool: str, rules: Rules, sizes: Sizes) -> str:
     """Why missing nodes are not asked for."""
     if rules.offers:
-        large = "would pass max_gpus or max_nodes, " if rules.unit == "gpus" else ""
+        large = "would pass max_gpus or max_nodes, " if sizes.gpus is not None else ""
         return f"no offer may be asked now: each rests after a refusal, costs too much, {large}or is not wanted yet"
     return (
         f"there is nothing to get them from: set pools.{pool}.launch, enrol a group, or let stopped nodes be started "
