@@ -1,7 +1,9 @@
 """Rules on how large a pool may be, and how small: in nodes, and in GPUs where the pool counts them."""
 
+from collections.abc import Sequence
+
 from gpuwatch.guard.case import Case, Finding, allow, refuse
-from gpuwatch.model.decision import ADDITIONS, LETS_GO, Step
+from gpuwatch.model.decision import ADDITIONS, LETS_GO, Intent, Step
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
 
@@ -83,8 +85,9 @@ def max_gpus(case: Case) -> Finding:
 
     The maximum is `pools.<name>.max_gpus`, for pools with `unit: gpus`; `pools.<name>.max_nodes` holds as well. A
     launch counts with the GPUs of nodes of its type that are there; if none is there, with what its offer says.
-    Nothing is added while nobody knows the GPUs of a machine of the pool, or of the one that would come. Of a growth
-    that is too large a smaller one, or another machine, may come in its place.
+    A launch without an answer, which may have happened, counts as well. Nothing is added while nobody knows the GPUs of
+    a machine of the pool, or of the one that would come. Of a growth that is too large a smaller one, or another
+    machine, may come in its place.
 
     Machines that their cloud is about to take are treated as in [max_nodes](#max_nodes): the pool may have their GPUs
     more, those of the largest `pools.<name>.surge_nodes` of them where that is set, and never more than twice its
@@ -97,8 +100,9 @@ def max_gpus(case: Case) -> Finding:
     if limit is None:
         return allow("The pool has no maximum in GPUs.")
     sizes = rules.sizes(fleet)
-    unsized = capacity.unsized(case.observation, case.pool, sizes)
-    steps = [sizes.of(fleet, step) for step in (*_adding(case), case.step)]
+    unsized, adding = capacity.unsized(case.observation, case.pool, sizes), (*_adding(case), case.step)
+    steps = [sizes.of(fleet, step) for step in adding]
+    steps += [sizes.brings(fleet, each.verb, each.node_id, each.arguments) for each in _doubtful(case, adding)]
     if unsized or None in steps:
         what = ", ".join(unsized) or "what would come"
         return refuse(f"Nobody knows the GPUs of {what}, and max_gpus is set.", "Name them in an offer of that type.")
@@ -112,6 +116,19 @@ def max_gpus(case: Case) -> Finding:
     if after <= limit and after + going <= most:
         return allow(sentence)
     return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
+
+
+def _doubtful(case: Case, adding: Sequence[Step]) -> list[Intent]:
+    """The launches of the pool that may have happened and that none of these steps asks for again."""
+    asked = {step.node_id for step in adding}
+    return [
+        entry.intent
+        for entry in case.observation.ledger.open_intents
+        if entry.intent.pool == case.pool
+        and entry.intent.node_id not in asked
+        and entry.resumable
+        and capacity.may_appear(entry, case.observation.now)
+    ]
 
 
 def _adding(case: Case) -> list[Step]:

@@ -6,12 +6,14 @@ from datetime import timedelta
 
 from gpuwatch.guard import Case
 from gpuwatch.model.cloud_notice import CloudNotice
+from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.fleet import NOW
 from tests.support.builders.gpu_pools import FIRM, TYPES, gpu_rules
-from tests.support.builders.guard_cases import a_growth, a_launch, with_node
+from tests.support.builders.guard_cases import a_growth, a_launch, with_ledger, with_node
+from tests.support.builders.pending_capacity import an_intent
 
 TAKEN = CloudNotice(kind="spot_interruption", action="terminate", deadline=NOW + timedelta(minutes=2), seen_at=NOW)
 BLIND = NodeReport(failure="its agent did not answer")
@@ -47,6 +49,13 @@ def coming_back(case: Case, gpus: int, surge: int, **rules: object) -> Case:
     return replace(case, step=replace(case.step, reason=replace(case.step.reason, code=back.CODE)))
 
 
+def doubtful(case: Case, *, reached: bool = True) -> Case:
+    """The case while a launch of eight GPUs has no answer."""
+    entry = an_intent(Verb.LAUNCH, "new:default:7", Status.THROTTLED, FIRM["eight"].arguments("eight", "default"))
+    entry = replace(entry, reached=reached, reached_at=NOW - timedelta(minutes=5))
+    return with_ledger(case, open_intents=(entry,))
+
+
 def dark(case: Case) -> Case:
     """The case beside a node of which nobody knows the GPUs."""
     return others(case, gpu_count=None, instance_type="x.large", signal=BLIND)
@@ -69,6 +78,12 @@ SPOILED_GPUS: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: counted(a_growth(c, instance_type=TYPES[4]), max_gpus=6),
         "would have 7 GPUs",
     ),
+    (
+        "beside one that may have come",
+        "max_gpus",
+        lambda c: doubtful(counted(a_launch(c), max_gpus=11)),
+        "have 12 GPUs",
+    ),
     ("a launch of no known size", "max_gpus", lambda c: unknown(counted(a_launch(c), max_gpus=64)), "would come"),
     ("beside one of no known size", "max_gpus", lambda c: counted(dark(a_launch(c)), max_gpus=64), "i-2 (x.large)"),
     ("more than the surge", "max_gpus", lambda c: coming_back(c, 8, 0, max_gpus=10), "max_gpus with capacity.surge"),
@@ -89,6 +104,7 @@ SPOILED_GPUS: list[tuple[str, str, Callable[[Case], Case], str]] = [
 FAIR_GPUS: list[tuple[str, Callable[[Case], Case]]] = [
     ("as many GPUs as the minimum", lambda c: counted(c, min_gpus=2)),
     ("as many GPUs as the maximum", lambda c: counted(a_launch(c), max_gpus=4)),
+    ("beside one that certainly did not come", lambda c: doubtful(counted(a_launch(c), max_gpus=11), reached=False)),
     ("a large machine that fits", lambda c: of_type(counted(a_launch(c), max_gpus=11), 8)),
     ("a machine of no known size without a maximum", lambda c: unknown(counted(a_launch(c)))),
     ("spot on top of the maximum, within the surge", lambda c: coming_back(c, 8, 1, max_gpus=3)),
