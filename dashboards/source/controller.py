@@ -265,15 +265,19 @@ _DECIDED = Row(
         ),
         series(
             "Wanted size",
-            "How many machines the policies want for each pool, where one wants a number, and how many there are.",
+            "How many machines the policies want for each pool, where one wants a number, and how many there are. "
+            "Pools with unit: gpus have GPUs.",
             [
                 Query(
-                    expr=f"max by (pool) ({led('controller_pool_target_nodes', IN_POOL)})",
+                    expr=f"max by (pool) ({led('controller_pool_target_nodes', IN_POOL)})"
+                    f" or max by (pool) ({led('controller_pool_target_gpus', IN_POOL)})",
                     legend="{{pool}} wanted",
                 ),
                 Query(
-                    expr=f"sum by (pool) ({led('fleet_nodes', IN_POOL, eq('state', 'running'))})"
-                    f" and on (pool) {led('controller_pool_target_nodes', IN_POOL)}",
+                    expr=f"(sum by (pool) ({led('fleet_nodes', IN_POOL, eq('state', 'running'))})"
+                    f" and on (pool) {led('controller_pool_target_nodes', IN_POOL)})"
+                    f" or (sum by (pool) ({led('fleet_running_gpus', IN_POOL)})"
+                    f" and on (pool) {led('controller_pool_target_gpus', IN_POOL)})",
                     legend="{{pool}} running",
                 ),
             ],

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,7 @@ def check(path: Path | None, *, as_json: bool) -> None:
     old = old_table(providers, settings.prices, SystemClock().now().date())
     more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried(settings), *old)
     found += [{"sentence": line, "remedy": None} for line in more]
+    found += _other_sizes(settings)
     open_pools = undecided({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
     if as_json:
         file = None if source is None else str(source)
@@ -88,6 +89,22 @@ def check(path: Path | None, *, as_json: bool) -> None:
         say(f"Warning: {each['sentence']}" + ("" if each["remedy"] is None else f"\n    better: {each['remedy']}"))
     if open_pools:
         say(f"Decide: {_local_disks(open_pools, [each.provider for each in settings.named_clouds.values()])}")
+
+
+def _other_sizes(settings: "Settings") -> "Iterator[ConfigWarning]":
+    """Offers that say another number of GPUs than their machine type has."""
+    from gpuwatch.money.prices.catalogue import machine_types  # noqa: PLC0415  loaded by this command only
+
+    offers = [
+        (f"pools.{pool}.offers.{name}.gpus", offer)
+        for pool, each in settings.pools.items()
+        for name, offer in each.offers.items()
+    ]
+    for key, offer in offers if any(offer.gpus for _, offer in offers) else ():
+        known = {each.gpu_count for (_, kind), each in machine_types().items() if kind == offer.instance_type}
+        if offer.gpus is not None and known and offer.gpus not in known:
+            has = " or ".join(map(str, sorted(known)))
+            yield {"sentence": f"{key} is {offer.gpus}, and {offer.instance_type} has {has}", "remedy": f"gpus: {has}"}
 
 
 def _local_disks(pools: Sequence[str], providers: Sequence[str]) -> str:

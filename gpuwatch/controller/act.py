@@ -5,7 +5,7 @@ The last word is worth something for seconds only: each call goes with a permit 
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -24,10 +24,9 @@ from gpuwatch.clouds import (
     ThrottledError,
 )
 from gpuwatch.clouds.permit import Permit, in_force
-from gpuwatch.controller import cluster_calls, workload_calls
-from gpuwatch.controller.context import Act, ControllerContext, Missing
+from gpuwatch.controller import closing, cluster_calls, workload_calls
+from gpuwatch.controller.context import Act, ControllerContext
 from gpuwatch.controller.offers import NextOffers
-from gpuwatch.controller.settle import given_up
 from gpuwatch.controller.slurm import calls as slurm_calls
 from gpuwatch.controller.startup_pause import decisions_on, with_foreign
 from gpuwatch.ledger import LeadLostError
@@ -39,10 +38,10 @@ from gpuwatch.model.decision import (
     LETS_GO,
     NOTIFIED_TAG,
     REMOVALS,
+    Decision,
     Intent,
     Observation,
     Outcome,
-    Reason,
     Review,
     Status,
     Step,
@@ -80,33 +79,37 @@ _OFFER_REFUSED = frozenset({Status.REFUSED, Status.DENIED})
 _BREAKERS = frozenset({Status.THROTTLED, Status.SKEWED, Status.UNAVAILABLE})
 # Nor after so many denied calls in a row: one denied call may be about its machine, many are about our credentials.
 _DENIED_IN_A_ROW = 3
-_ASKED_AT_MOST = 20  # in one round, those first that have waited longest
-_UNKNOWN_FOR_SECONDS = 3600.0
-_REASON = Reason(code="gone", sentence="The machine no longer exists, so its notice is closed.")
 
 
 def execute(
-    parts: ControllerContext, observation: Observation, reviews: tuple[Review, ...], round_id: int
+    parts: ControllerContext,
+    observation: Observation,
+    reviews: tuple[Review, ...],
+    round_id: int,
+    decisions: Sequence[Decision] = (),
 ) -> Iterator[Act]:
     """Intend, confirm and act on every step that the guard allows; drop open intents that are no longer wanted."""
-    _drop_unwanted(parts, observation, reviews)
-    close_gone(parts, observation, round_id)
+    closing.drop_unwanted(parts, observation, reviews)
+    closing.close_gone(parts, observation, round_id)
     workload_calls.close_gone(parts, observation, round_id)
-    _drop_unenrolled(parts, observation, round_id)
+    closing.drop_unenrolled(parts, observation, round_id)
     tried: tuple[Step, ...] = ()
     denied, broken, slurm_broken = 0, False, False
-    offers = NextOffers(parts, observation, reviews)
+    offers = NextOffers(parts, observation, reviews, decisions)
     waiting = deque(review for review in reviews if review.allowed)
     while waiting:
-        review = offers.before(waiting.popleft())
-        of_cluster = review is not None and (review.step.verb in OF_CLUSTER or is_workload(review.step.node_id))
-        of_slurm = review is not None and review.step.verb in OF_SLURM
-        if review is None or (of_cluster and broken) or (of_slurm and slurm_broken):
+        review = waiting.popleft()
+        if offers.is_over(review):
+            waiting.extendleft(reversed(offers.others(review)))
+            continue
+        of_cluster = review.step.verb in OF_CLUSTER or is_workload(review.step.node_id)
+        of_slurm = review.step.verb in OF_SLURM
+        if (of_cluster and broken) or (of_slurm and slurm_broken):
             continue
         outcome = _act(parts, observation, review, round_id, tried)
         yield Act(review=review, outcome=outcome)
-        if (another := offers.after(review, outcome)) is not None:
-            waiting.appendleft(another)
+        if offers.refused(review, outcome):
+            waiting.extendleft(reversed(offers.others(review)))
         if of_cluster:
             # The API server's silence says nothing about the cloud, and a right that one kind of workload lacks nothing
             # about the others.
@@ -121,31 +124,6 @@ def execute(
             return
         if review.step.verb in LETS_GO | ENDS | ADDITIONS and outcome.status is not Status.CANCELLED:
             tried += (review.step,)
-
-
-def _drop_unwanted(parts: ControllerContext, observation: Observation, reviews: tuple[Review, ...]) -> None:
-    """An intent that may be tried again is cancelled once its step is no longer decided, or is refused for good."""
-    wanted = {
-        (review.step.node_id, review.step.verb)
-        for review in reviews
-        if all(refusal.rule in {"in_flight", "growth_rate"} for refusal in review.refusals)
-    }
-    for entry in observation.ledger.open_intents:
-        unwanted = (entry.intent.node_id, entry.intent.verb) not in wanted
-        ended = given_up(parts, entry) if unwanted and not capacity.may_appear(entry, observation.now) else None
-        if ended is not None:
-            parts.ledger.settle(entry.intent, *ended, parts.clock.now())
-
-
-def _drop_unenrolled(parts: ControllerContext, observation: Observation, round_id: int) -> None:
-    """End the notices of machines that are no longer enrolled. The machines stay; their owners are notified."""
-    for notice in observation.ledger.notices if parts.rules.enforce else ():
-        node = observation.fleet.find(notice.node_id)
-        if node is not None and not node.enrolled:
-            reason = Reason(code="not_enrolled", sentence="It is no longer enrolled, so its notice does not hold.")
-            now = parts.clock.now()
-            intent = parts.ledger.intend(Verb.WITHDRAW, node.id, node.pool, now, reason, round_id, owner=node.owner)
-            parts.ledger.settle(intent, Status.SETTLED, "the machine is not touched", now)
 
 
 def _act(
@@ -364,36 +342,3 @@ def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
         return {NOTIFIED_TAG: f"withdrawn {now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: "", DECISION_TAG: intent.key}
     due = promise.due(now)
     return {NOTIFIED_TAG: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_TAG: intent.key}
-
-
-def close_gone(parts: ControllerContext, observation: Observation, round_id: int) -> None:
-    """Close the notices of machines that are gone, each with a record, and forget our stops of them."""
-    ledger, missing = observation.ledger, parts.memory.missing
-    noticed, stopped = {each.node_id: each for each in ledger.notices}, {each.node_id for each in ledger.stopped}
-    absent = {each for each in observation.fleet.missing(noticed.keys() | stopped) if not is_workload(each)}
-    now = parts.clock.monotonic()
-    for node_id in missing.keys() - absent:
-        del missing[node_id]
-    for node_id in absent - missing.keys():
-        missing[node_id] = Missing(since=now)
-    for node_id in sorted(absent, key=lambda each: (missing[each].asked, each))[:_ASKED_AT_MOST]:
-        missing[node_id].asked = now
-        if not _gone(parts, node_id, now - missing[node_id].since):
-            continue
-        if node_id in noticed:
-            at, pool = parts.clock.now(), parts.ledger.pool_of(noticed[node_id].key)
-            intent = parts.ledger.intend(Verb.WITHDRAW, node_id, pool, at, _REASON, round_id)
-            parts.ledger.settle(intent, Status.SETTLED, "the machine is gone: there are no tags to set", at)
-        if node_id in stopped:
-            parts.ledger.forget_stop(node_id)
-
-
-def _gone(parts: ControllerContext, node_id: str, missing_seconds: float) -> bool:
-    """Whether it is proved that a machine no longer exists."""
-    try:
-        node = parts.cloud.node(node_id)
-    except NotFoundError:
-        return missing_seconds >= _UNKNOWN_FOR_SECONDS
-    except CloudError:
-        return False
-    return node is None or node.state is NodeState.TERMINATED

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from gpuwatch import guard
 from gpuwatch.controller.context import ControllerContext
-from gpuwatch.model.decision import ADDITIONS, Observation, Outcome, Review, Status, Step, Verb
-from gpuwatch.policies import capacity
+from gpuwatch.model.decision import ADDITIONS, Decision, Observation, Outcome, Review, Status, Step, Verb
+from gpuwatch.policies import starts
 from gpuwatch.policies.launches import NEW
-from gpuwatch.policies.next_offer import next_launches, without
+from gpuwatch.policies.next_offer import lacking, next_launches, without
+from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 from gpuwatch.policies.spot.settings import Offers
@@ -21,8 +22,15 @@ from gpuwatch.policies.spot.settings import Offers
 class NextOffers:
     """What one round's refusals make of the launches that are still to come."""
 
-    def __init__(self, parts: ControllerContext, observation: Observation, reviews: Sequence[Review]) -> None:
-        """Nothing was asked yet; `reviews` are all of the round."""
+    def __init__(
+        self,
+        parts: ControllerContext,
+        observation: Observation,
+        reviews: Sequence[Review],
+        decisions: Sequence[Decision] = (),
+    ) -> None:
+        """Nothing was asked yet; `reviews` and `decisions` are all of the round."""
+        self._decisions = {each.pool: each for each in decisions}
         self._parts = parts
         self._observation = observation
         self._allowed = [each for each in reviews if each.allowed and each.step.verb in ADDITIONS]
@@ -30,30 +38,47 @@ class NextOffers:
         self._refused: set[tuple[str, str]] = set()  # pool and offer
         self._over: set[str] = set()  # the names of the steps that were refused
 
-    def before(self, review: Review) -> Review | None:
-        """The step as it is asked: of an offer that was refused in this round, another one; None: no offer is left."""
-        if (review.pool, review.step.arguments.get(OFFER, "")) not in self._refused:
-            return review
-        self._over.add(review.step.node_id)
-        return self._another(review)
+    def is_over(self, review: Review) -> bool:
+        """Whether a step is not to be asked, because its offer was refused in this round."""
+        return (review.pool, review.step.arguments.get(OFFER, "")) in self._refused
 
-    def after(self, review: Review, outcome: Outcome) -> Review | None:
-        """The step in the place of one with an offer that was refused just now; None: no offer is left."""
+    def refused(self, review: Review, outcome: Outcome) -> bool:
+        """Whether a step's offer was refused just now; then it rests."""
         name = review.step.arguments.get(OFFER)
         if name is None or review.step.verb is not Verb.LAUNCH or outcome.status is not Status.FAILED:
-            return None
+            return False
         pool, spot = review.pool, review.step.arguments.get(CAPACITY) == SPOT
         self._observation = without(self._observation, pool, name, outcome.at, spot=spot)
         self._refused.add((pool, name))
-        self._over.add(review.step.node_id)
-        return self._another(review)
+        return True
 
-    def _another(self, review: Review) -> Review | None:
-        """The launch from the next offer that the guard allows."""
-        sources = self._parts.rules.pool(review.pool).sources
+    def others(self, review: Review) -> list[Review]:
+        """The launches in the place of one that is over: one, or of GPUs as many as bring what is missing."""
+        self._over.add(review.step.node_id)
+        found, rules = list[Review](), self._parts.rules.pool(review.pool)
+        sources, sizes, fleet = rules.sources, rules.sizes(self._observation.fleet), self._observation.fleet
         if not isinstance(sources, Offers):
-            return None
-        while (step := self._fresh(review, sources)) is not None:
+            return found
+        missing = sizes.of(fleet, review.step) or 0
+        while (need := self._need(review, missing, sizes)).missing > 0:
+            another = self._another(review, need, sources)
+            if another is None:
+                break
+            found.append(another)
+            missing -= sizes.of(fleet, another.step) or 0
+        return found
+
+    def _need(self, review: Review, missing: int, sizes: Sizes) -> Need:
+        """What is missing now of what one step was to bring; the pool may need less than that."""
+        if review.step.reason.code == back.CODE:
+            return Need(missing=missing, sizes=sizes, most=missing)
+        added = [each.step for each in self._left() if each.pool == review.pool and each.step.reason.code != back.CODE]
+        granted = sizes.total(self._observation.fleet, added)
+        return lacking(self._observation, self._decisions.get(review.pool), sizes, granted, missing)
+
+    def _another(self, review: Review, need: Need, sources: Offers) -> Review | None:
+        """The launch from the next offer that the guard allows."""
+        while (step := self._fresh(review, need, sources)) is not None:
             found = self._judged(step, review.pool)
             if found.allowed:
                 self._names.add(step.node_id)
@@ -75,10 +100,11 @@ class NextOffers:
         """What is allowed in this round and was not refused in it."""
         return [each for each in self._allowed if each.step.node_id not in self._over]
 
-    def _fresh(self, review: Review, sources: Offers) -> Step | None:
+    def _fresh(self, review: Review, need: Need, sources: Offers) -> Step | None:
         """A new launch; what is open and may be asked again has its own step, or none today."""
         added = [each.step for each in self._left() if each.pool == review.pool]
-        steps = next_launches(self._observation, review.pool, added, self._names, sources, review.step.reason)
+        need = replace(need, but=self._names)
+        steps = next_launches(self._observation, review.pool, need, added, sources, review.step.reason)
         started = {entry.intent.node_id for entry in self._observation.ledger.open_intents}
         step = next((each for each in steps if each.node_id.startswith(NEW) and each.node_id not in started), None)
         if step is None or not self._fits(step, review):
@@ -90,5 +116,5 @@ class NextOffers:
         """Whether it may be asked now: back to spot is spot alone, and a stopped node is started before on demand."""
         if step.arguments.get(CAPACITY) == SPOT:
             return True
-        stopped = capacity.has_stopped(self._observation, review.pool, self._parts.rules.pool(review.pool).start)
+        stopped = starts.has_stopped(self._observation, review.pool, self._parts.rules.pool(review.pool).start)
         return review.step.reason.code != back.CODE and not stopped

@@ -62,7 +62,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         workload_calls.remember(parts, workloads)
         round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
         records = interruptions.record(parts, observation, round_id)
-        acts = tuple(execute(parts, observation, reviews, round_id))
+        acts = tuple(execute(parts, observation, reviews, round_id, decisions))
     return Round(
         observation=observation,
         proposals=proposals,

@@ -8,7 +8,8 @@ from gpuwatch.model.decision import ADDITIONS, Decision, Observation, Review, St
 from gpuwatch.model.proposal import changing
 from gpuwatch.policies import PoolRules, capacity
 from gpuwatch.policies.capacity import LaunchRules
-from gpuwatch.policies.next_offer import next_launches, without
+from gpuwatch.policies.next_offer import lacking, next_launches, without
+from gpuwatch.policies.sizes import Need
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import OFFER
 from gpuwatch.policies.spot.settings import Offers
@@ -16,8 +17,11 @@ from gpuwatch.policies.spot.settings import Offers
 # Rules about the target of an addition: another target may pass where this one does not.
 _OF_THE_TARGET = frozenset(
     {"not_enrolled", "protected", "other_cloud", "residency", "owned", "group", "not_running", "start_consent"}
-    | {"cooling_down", "launch_unseen", "hourly_cost_limit", "month_budget", "owner_limit", "gone", "interruptible"}
+    | {"cooling_down", "launch_unseen", "month_budget", "owner_limit", "gone", "interruptible"}
+    | {"hourly_cost_limit", "max_gpus"}
 )
+# Those of them that every other machine of that type breaks, too.
+_OF_THE_SIZE = frozenset({"hourly_cost_limit", "max_gpus"})
 
 
 def largest(case: Case, judge: Callable[[Case], Review]) -> Review:
@@ -66,40 +70,45 @@ def instead(
 ) -> Iterator[Review]:
     """The reviews of what may be added from elsewhere, in the place of what the pool may not have as decided.
 
-    One of a group that was reviewed before is in the place of the earlier one.
+    No more comes than was decided. One of a group that was reviewed before is in the place of the earlier one.
     """
+    fleet, sizes = observation.fleet, rules.sizes(observation.fleet)
     wanted = [step for step in changing(decision.steps) if step.verb in ADDITIONS and step.reason.code != back.CODE]
     asked = [review for review in reviews if review.step.verb in ADDITIONS and review.step.reason.code != back.CODE]
-    missing = sum(map(capacity.adds, wanted)) - sum(capacity.adds(each.step) for each in asked if each.allowed)
+    granted = sizes.total(fleet, [each.step for each in asked if each.allowed])
+    need = lacking(observation, decision, sizes, granted, sizes.total(fleet, wanted) - granted)
     blocked = [each for each in asked if not each.allowed]
-    if missing <= 0 or not all(map(another_may_pass, blocked)):
+    if need.missing <= 0 or not all(map(another_may_pass, blocked)):
         return
     launch = LaunchRules() if any(each.step.verb is Verb.LAUNCH for each in blocked) else rules.sources
     dear: set[str] = set()  # machine types that are too dear, or of no known price
     grown = {each.step.node_id: capacity.adds(each.step) for each in asked if each.allowed}
-    for step in capacity.others(observation, decision.pool, missing, decision.steps, launch, rules.start, grown=grown):
-        node, had = observation.fleet.find(step.node_id), grown.get(step.node_id, 0)
-        if node is not None and node.instance_type in dear:
+    for step in capacity.others(observation, decision.pool, need, decision.steps, launch, rules.start, grown=grown):
+        node, had = fleet.find(step.node_id), grown.get(step.node_id, 0)
+        each = (sizes.of(fleet, step) or 0) // capacity.adds(step)
+        count = min(capacity.adds(step) - had, need.count(each))
+        if count <= 0 or (node is not None and node.instance_type in dear):
             continue
-        review = judged(step if capacity.adds(step) <= missing + had else _smaller(step, missing + had))
+        review = judged(step if capacity.adds(step) == count + had else _smaller(step, count + had))
         if review.allowed:
             yield review
-            missing -= capacity.adds(review.step) - had
-        elif node is not None and {answer.rule for answer in review.refusals} == {"hourly_cost_limit"}:
+            count = capacity.adds(review.step) - had
+            need = need.after(count * each, count)
+        elif node is not None and {answer.rule for answer in review.refusals} <= _OF_THE_SIZE:
             dear.add(node.instance_type)
         elif not another_may_pass(review):
             return
-        if missing <= 0:
+        if need.missing <= 0:
             return
     if isinstance(rules.sources, Offers) and launch is not rules.sources:
-        yield from _other_offers(observation, decision, asked, missing, rules.sources, judged)
+        yield from _other_offers(observation, decision, asked, need, rules.sources, judged)
 
 
 def _other_offers(
     observation: Observation,
     decision: Decision,
     asked: Sequence[Review],
-    missing: int,
+    need: Need,
     sources: Offers,
     judged: Callable[[Step], Review],
 ) -> Iterator[Review]:
@@ -113,8 +122,9 @@ def _other_offers(
         if not each.allowed and OFFER in each.step.arguments:
             observation = without(observation, pool, each.step.arguments[OFFER])
     reason = next(each.step.reason for each in asked if not each.allowed)
-    while missing > 0:
-        step = next(iter(next_launches(observation, pool, added, names, sources, reason)), None)
+    while need.missing > 0:
+        steps = next_launches(observation, pool, replace(need, but=names), added, sources, reason)
+        step = next(iter(steps), None)
         if step is None:
             return
         names.add(step.node_id)
@@ -122,7 +132,7 @@ def _other_offers(
         if review.allowed:
             yield review
             added.append(review.step)
-            missing -= 1
+            need = need.after(need.sizes.of(observation.fleet, review.step) or 0)
         elif another_may_pass(review):
             observation = without(observation, pool, step.arguments[OFFER])
         else:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
-from gpuwatch.policies import capacity
+from gpuwatch.policies import capacity, starts
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 from gpuwatch.policies.spot.settings import INTERRUPTIBLE
 
@@ -130,7 +130,7 @@ def start_consent(case: Case) -> Finding:
     Start it yourself, or set `pools.<name>.start: any`, which permits every stopped node of the pool to be started. A
     node that is stopped again after such a start is not started again within the hour.
     """
-    why = capacity.not_to_start(case.observation, case.machine, case.pool_rules.start)
+    why = starts.not_to_start(case.observation, case.machine, case.pool_rules.start)
     if why is None:
         return allow("It may be started.")
     key = f"pools.{case.pool}.start"

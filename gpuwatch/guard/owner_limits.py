@@ -128,5 +128,4 @@ def _gpus_of(case: Case, step: Step) -> list[int | None]:
 
 def _gpus(seen: Observation, kind: str | None) -> int | None:
     """How many GPUs a machine type has, by a node of that type that is there."""
-    same = (node.gpu_count for node in seen.fleet.nodes if node.instance_type == kind and node.gpu_count is not None)
-    return None if kind is None else next(same, None)
+    return seen.fleet.gpus_of_types.get(kind or "")

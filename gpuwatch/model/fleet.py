@@ -322,6 +322,17 @@ class Fleet:
     def _by_id(self) -> dict[str, Node]:
         return {node.id: node for node in self.nodes}
 
+    @cached_property
+    def gpus_of_types(self) -> dict[str, int]:
+        """The GPUs of each machine type of which a node is there, by its cloud, or else by its agent."""
+        found: dict[str, int] = {}
+        for node in self.nodes:
+            seen = 0 if node.signal.verdict is None else len(node.signal.verdict.gpus)
+            gpus = node.gpu_count if node.gpu_count is not None else seen or None
+            if gpus is not None:
+                found[node.instance_type] = max(gpus, found.get(node.instance_type, 0))
+        return found
+
     def group(self, group_id: str) -> NodeGroup | None:
         """The group of that id."""
         return next((group for group in self.groups if group.id == group_id), None)

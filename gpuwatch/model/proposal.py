@@ -7,6 +7,7 @@ proposals. The guard answers each of its steps.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from gpuwatch.model.activity import Evidence
 from gpuwatch.model.verbs import Verb
@@ -74,7 +75,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What one policy wants of one pool: bounds on its running nodes, and steps.
+    """What one policy wants of one pool: bounds on its running nodes, and steps. In a pool that counts GPUs, of these.
 
     `desired_nodes` is also a floor for removals. `grows` says whether this policy's `desired_nodes` and `min_nodes` may
     add nodes; without it they only keep nodes from being removed. `raw_desired_nodes` is the number before smoothing,
@@ -97,7 +98,8 @@ class Proposal:
 class Decision:
     """One pool's resolved steps; `clamps` says in sentences what the bounds changed.
 
-    `target` is how many nodes the pool should have where a policy wants a number; None where none does.
+    `target` is how large the pool should be where a policy wants a number, None where none does; `unit` is what that is
+    counted in, nodes or gpus.
     """
 
     pool: str
@@ -105,6 +107,7 @@ class Decision:
     clamps: tuple[str, ...] = ()
     target: int | None = None
     advice: tuple[Advice, ...] = ()
+    unit: Literal["nodes", "gpus"] = "nodes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

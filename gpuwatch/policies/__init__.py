@@ -1,40 +1,30 @@
 """PURE: policies look at one pool of an observation and propose; none acts, sleeps or remembers.
 
 A new policy is one file with its settings and a `propose`, a field of `PoolRules`, and an entry of `POLICIES`. The
-docstring of the entry says what it wants and what sets it up. `resolve` makes one decision of all proposals for a
-pool: the largest wish, then minimums, then maximums, and every limit that took effect is a sentence.
+docstring of the entry says what it wants and what sets it up. `resolve` makes one decision of all proposals.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, MinLen
 
-from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Reason, Step, Verb
+from gpuwatch.model.decision import Observation, Proposal, Reason
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.proposal import Steps, changing
+from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import (
     batch,
-    capacity,
     elsewhere,
-    floors,
     idle,
-    kubernetes,
-    notices,
-    replacement,
     scale_in_protection,
     scaling,
     schedule,
-    slurm_sick,
-    stuck_actions,
     unknown_pool,
 )
-from gpuwatch.policies.capacity import Startable
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
@@ -42,13 +32,17 @@ from gpuwatch.policies.kubernetes_obstacles import joined
 from gpuwatch.policies.kubernetes_settings import KubernetesRules
 from gpuwatch.policies.launches import LaunchRules, Sources
 from gpuwatch.policies.profiles import ProfileName
+from gpuwatch.policies.resolving import resolve
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
-from gpuwatch.policies.spot import back
+from gpuwatch.policies.sizes import NODES, Sizes, Unit
 from gpuwatch.policies.spot.batch import BatchRules
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules, Offers
+from gpuwatch.policies.starts import Startable
 from gpuwatch.policies.step_cache import StepCache
+
+__all__ = ["POLICIES", "Policy", "PoolRules", "propose", "resolve"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +72,31 @@ class PoolRules:
             "None given: all regions."
         ),
     ] = ()
+    unit: Annotated[
+        Unit,
+        Setting(
+            "What the pool's size is counted in: nodes, or gpus where its machines have different numbers of them. "
+            "Then wishes, floors, shares and steps are in GPUs; see docs/policies/spot.md."
+        ),
+    ] = "nodes"
     min_nodes: Annotated[int, Ge(0), Setting("So many nodes of the pool are always left running.")] = 0
     max_nodes: Annotated[
         int | None, Ge(0), Setting("The pool never grows above so many nodes. None: only the limits hold.")
+    ] = None
+    min_gpus: Annotated[
+        int, Ge(0), Setting("So many GPUs of the pool are always left running, where unit is gpus.")
+    ] = 0
+    max_gpus: Annotated[
+        int | None,
+        Ge(0),
+        Setting("The pool never grows above so many GPUs, where unit is gpus; max_nodes may hold as well."),
     ] = None
     surge_nodes: Annotated[
         int | None,
         Ge(0),
         Setting(
-            "So many nodes above max_nodes may run while nodes that their cloud is about to take are replaced. None: "
-            "as many as those, and max_nodes at most."
+            "So many nodes above max_nodes may run while nodes that their cloud is about to take are replaced (above "
+            "max_gpus, the GPUs of so many of these). None: as many as those, and max_nodes, or max_gpus, at most."
         ),
     ] = None
     warm_up: Annotated[
@@ -152,8 +161,32 @@ class PoolRules:
     @property
     def sources(self) -> Sources:
         """Where its launches come from."""
-        job = self.batch if self.batch.work else None
-        return Offers(offers=self.offers, mix=self.capacity, batch=job) if self.offers else self.launch
+        job, mix = self.batch if self.batch.work else None, self.capacity
+        mix = mix if self.unit == "nodes" else replace(mix, surge=self.surge)
+        return Offers(offers=self.offers, mix=mix, batch=job) if self.offers else self.launch
+
+    def sizes(self, fleet: Fleet) -> Sizes:
+        """What each machine counts: for its type a machine that is there speaks louder than an offer."""
+        if self.unit == "nodes":
+            return NODES
+        offered = {each.instance_type: each.gpus for each in self.offers.values() if each.instance_type}
+        return Sizes(gpus={kind: gpus for kind, gpus in offered.items() if gpus is not None} | fleet.gpus_of_types)
+
+    @property
+    def least(self) -> int:
+        """Its minimum in what it counts."""
+        return self.min_nodes if self.unit == "nodes" else self.min_gpus
+
+    @property
+    def most(self) -> int | None:
+        """Its maximum in what it counts."""
+        return self.max_nodes if self.unit == "nodes" else self.max_gpus
+
+    @property
+    def surge(self) -> int:
+        """`capacity.surge` in what the pool counts: of GPUs, so many machines of its largest offer."""
+        largest = max((each.gpus or 1 for each in self.offers.values()), default=1)
+        return self.capacity.surge * (1 if self.unit == "nodes" else largest)
 
     @property
     def launches(self) -> bool:
@@ -183,7 +216,7 @@ def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepC
     """
     effective = _idle_rules(observation, rules)
     proposal = elsewhere.held(idle.propose(observation, pool, effective, cache=cache), observation, rules.clouds)
-    return keep_warm(observation, proposal, effective, rules.schedule)
+    return keep_warm(observation, proposal, effective, rules.schedule, rules.sizes(observation.fleet))
 
 
 def _idle_rules(observation: Observation, rules: PoolRules) -> IdleRules:
@@ -207,7 +240,8 @@ def _scaling(observation: Observation, pool: str, rules: PoolRules) -> Proposal 
     """
     if not rules.scaling.metrics:
         return None
-    return scaling.propose(observation, pool, rules.scaling, warm_up=rules.warm_up)
+    sizes = rules.sizes(observation.fleet)
+    return scaling.propose(observation, pool, rules.scaling, warm_up=rules.warm_up, sizes=sizes)
 
 
 def _schedule(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:
@@ -238,18 +272,15 @@ def _shield(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
 def _bounds(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
     """Never fewer and never more nodes than these.
 
-    Set up by `pools.<name>.min_nodes`, `pools.<name>.max_nodes`.
+    Set up by `pools.<name>.min_nodes`, `pools.<name>.max_nodes`, `pools.<name>.min_gpus`, `pools.<name>.max_gpus`.
     """
     del observation
-    most = "" if rules.max_nodes is None else f" and at most {rules.max_nodes}"
-    sentence = f"The pool keeps at least {rules.min_nodes} nodes{most}."
-    return Proposal(
-        policy="bounds",
-        pool=pool,
-        reason=Reason(code="bounds", sentence=sentence),
-        min_nodes=rules.min_nodes,
-        max_nodes=rules.max_nodes,
-    )
+    counts = rules.unit == "gpus"
+    most = "" if rules.most is None else f" and at most {rules.most}"
+    most += f", on at most {rules.max_nodes} nodes" if counts and rules.max_nodes is not None else ""
+    sentence = f"The pool keeps at least {rules.least} {'GPUs' if counts else 'nodes'}{most}."
+    reason = Reason(code="bounds", sentence=sentence)
+    return Proposal(policy="bounds", pool=pool, reason=reason, min_nodes=rules.least, max_nodes=rules.most)
 
 
 Policy = Callable[[Observation, str, PoolRules], Proposal | None]
@@ -261,29 +292,6 @@ POLICIES: dict[str, Policy] = {
     "shield": _shield,
     "bounds": _bounds,
 }
-
-# Where policies differ over one node, the safest verb wins; a start wins over what was meant for a stopped node.
-# UNPROTECT stands right before TERMINATE: it is the first half of one, and nothing else gives way to it.
-_SAFEST_FIRST = (
-    Verb.UNCORDON,
-    Verb.WITHDRAW,
-    Verb.PROTECT,
-    Verb.START,
-    Verb.HOLD,
-    Verb.NOTICE,
-    Verb.MARK,
-    Verb.UNMARK,
-    Verb.QUARANTINE,
-    Verb.EVACUATE,
-    Verb.EVICT,
-    Verb.CORDON,
-    Verb.DRAIN,
-    Verb.STOP,
-    Verb.UNPROTECT,
-    Verb.TERMINATE,
-    Verb.GROW,
-    Verb.LAUNCH,
-)
 
 
 def propose(
@@ -303,87 +311,3 @@ def propose(
         return (unknown_pool.propose(observation, pool, doubt),)
     asked: dict[str, Policy] = POLICIES | {"idle": partial(_idle, cache=cache)}
     return tuple(proposal for policy in asked.values() if (proposal := policy(observation, pool, rules)) is not None)
-
-
-def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], rules: PoolRules) -> Decision:
-    """One decision of all proposals: what must stay, what must come, and a step for each node."""
-    proposed = [proposal.steps for proposal in proposals if proposal.steps]
-    steps = proposed[0] if len(proposed) == 1 else tuple(chain.from_iterable(proposed))
-    wanted = max((proposal.desired_nodes for proposal in proposals if proposal.desired_nodes is not None), default=0)
-    least = max((proposal.min_nodes for proposal in proposals if proposal.min_nodes is not None), default=0)
-    most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
-    clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
-    clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
-    if going := capacity.taken(observation, pool):
-        clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
-    target, grows = None, any(proposal.grows for proposal in proposals)
-    owed, short = (0, "") if grows else replacement.owed(observation, pool, rules.health)
-    clamps += [short] if short else []
-    if grows or owed:
-        target = max(wanted, least, capacity.now(observation, pool) + owed if owed else 0)
-        if wanted < least:
-            clamps.append(f"{wanted} nodes are wanted, the floor is {least}.")
-        if most is not None and target > most:
-            clamps.append(f"{target} nodes are wanted, the ceiling is {most}.")
-            target = most
-        added = capacity.additions(observation, pool, target, rules.sources, rules.start)
-        steps = (*steps, *added)
-        steps = (*steps, *back.ahead(observation, pool, target, rules, steps))
-        missing = target - capacity.now(observation, pool) - sum(capacity.adds(step) for step in added)
-        if missing > 0:
-            clamps.append(f"{missing} more nodes are needed and {_nothing(pool, rules)}.")
-    steps = _safest(back.stepped(steps, observation, pool, target, rules))
-    changes = {step.node_id: step for step in changing(steps)}
-
-    # A wish keeps as many nodes as it wants, whatever else would remove them.
-    kept, clamp = floors.kept(observation, pool, list(changes.values()), max(wanted, least), rules)
-    clamps += [clamp] if clamp else []
-    now = {node_id: _in_date(kept.get(node_id, step), observation) for node_id, step in changes.items()}
-    if any(now[node_id] is not step for node_id, step in changes.items()):
-        steps = Steps.of([now.get(step.node_id, step) for step in steps], changing(list(now.values())))
-    return Decision(
-        pool=pool,
-        steps=replacement.noted(
-            slurm_sick.all_stepped(kubernetes.stepped(steps, observation, rules), observation, rules.health),
-            observation,
-            rules.health,
-        ),
-        clamps=tuple(clamps),
-        target=target,
-        advice=(
-            *(each for proposal in proposals for each in proposal.advice),
-            *stuck_actions.advice(observation, pool),
-        ),
-    )
-
-
-def _safest(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """One step for each node: where policies differ over one, the safest."""
-    if isinstance(steps, Steps):  # of one policy
-        return steps
-    chosen: dict[str, Step] = {}
-    for step in steps:
-        rival = chosen.setdefault(step.node_id, step)
-        if rival is not step:
-            chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
-    return tuple(chosen.values())
-
-
-def _nothing(pool: str, rules: PoolRules) -> str:
-    """Why missing nodes are not asked for."""
-    if rules.offers:
-        return "no offer may be asked now: each rests after a refusal, costs too much, or is not wanted yet"
-    return (
-        f"there is nothing to get them from: set pools.{pool}.launch, enrol a group, or let stopped nodes be started "
-        f"(pools.{pool}.start)"
-    )
-
-
-def _in_date(step: Step, observation: Observation) -> Step:
-    """The step; if it is a removal and its notice is out of date, the withdrawal of the notice. A new one follows."""
-    notice = observation.ledger.notice(step.node_id) if step.verb in LETS_GO else None
-    old = None if notice is None else notices.outdated(notice, observation.now)
-    if old is None:
-        return step
-    reason = replace(step.reason, code="notice_over", sentence=f"{old}.")
-    return replace(step, verb=Verb.WITHDRAW, reason=reason, change="A new notice follows if it still has no use.")

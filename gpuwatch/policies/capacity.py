@@ -1,4 +1,4 @@
-"""PURE: how many nodes a pool has or is about to have, and which steps bring it to a number.
+"""PURE: how large a pool is or is about to be, and which steps bring it to a size; what counts how much, sizes.py says.
 
 Rules: what is on its way counts as there, so that asking again adds nothing. Stopped nodes are started first, then a
 consented group grows, then nodes are launched from the pool's template. A try that failed lately is not repeated while
@@ -9,8 +9,8 @@ cloud is about to take does not count; the place of a group's member is its grou
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Literal
 
 from gpuwatch.model.decision import (
     ADDITIONS,
@@ -18,27 +18,27 @@ from gpuwatch.model.decision import (
     REMOVALS,
     SETTLE_TIMEOUT,
     Done,
+    Intent,
     Observation,
     OpenIntent,
     Reason,
     Status,
     Step,
-    Stopped,
     Verb,
 )
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.offers import OffersPast
-from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Need, Sources, again, failed, launches, may_appear
+from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Sources, again, failed, launches, may_appear
+from gpuwatch.policies.sizes import NODES, Need, Sizes
 from gpuwatch.policies.spot import records
 from gpuwatch.policies.spot.choice import chosen
 from gpuwatch.policies.spot.records import OFFER
 from gpuwatch.policies.spot.settings import Offers
+from gpuwatch.policies.starts import Startable, starts
 
-Startable = Literal["own", "any"]
-
-__all__ = ["ENDED", "LAUNCHES", "SHOWN", "THERE", "LaunchRules", "Startable", "additions", "adds", "adds_of", "coming"]
-__all__ += ["has_stopped", "launched_for", "launched_id", "launching", "leaving", "may_appear", "not_to_start", "now"]
-__all__ += ["others", "same_try", "taken", "unreplaced", "unseen"]
+__all__ = ["ENDED", "LAUNCHES", "SHOWN", "THERE", "LaunchRules", "additions", "adds", "adds_of", "coming"]
+__all__ += ["launched_for", "launched_id", "launching", "leaving", "may_appear", "now", "others", "same_try", "taken"]
+__all__ += ["unreplaced", "unseen"]
 
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _ENDS = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
@@ -47,9 +47,30 @@ _ENDS = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
 
 
-def now(observation: Observation, pool: str) -> int:
-    """How many nodes the pool has, with what is being added and without what is being removed."""
-    return len(_there(observation, pool)) + len(coming(observation, pool))
+def now(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
+    """How large the pool is, with what is being added and without what is being removed."""
+    there, added = _there(observation, pool), coming(observation, pool)
+    if sizes.gpus is None:
+        return len(there) + len(added)
+    nodes = [node for node in observation.fleet.roster(pool).nodes if node.id in there]
+    return sum(map(_known, (*map(sizes.node, nodes), *map(sizes.kind, added))))
+
+
+def unsized(observation: Observation, pool: str, sizes: Sizes) -> list[str]:
+    """The machines of the pool, there or on their way, of which nobody knows how much they count."""
+    if sizes.gpus is None:
+        return []
+    there = _there(observation, pool)
+    nodes = [node for node in observation.fleet.roster(pool).nodes if node.id in there and sizes.node(node) is None]
+    added = [kind for kind in coming(observation, pool) if sizes.kind(kind) is None]
+    return [f"{node.name} ({node.instance_type})" for node in nodes] + [
+        f"a machine on its way ({kind or 'of a type that is not known'})" for kind in added
+    ]
+
+
+def _known(size: int | None) -> int:
+    """What is not known counts as none."""
+    return size or 0
 
 
 def _there(observation: Observation, pool: str) -> set[str]:
@@ -59,28 +80,28 @@ def _there(observation: Observation, pool: str) -> set[str]:
     return there - leaving(observation)
 
 
-def taken(observation: Observation, pool: str) -> int:
-    """How many nodes still run and do not count any more, because their cloud is about to take them."""
+def taken(observation: Observation, pool: str) -> list[Node]:
+    """The nodes that still run and do not count any more, because their cloud is about to take them."""
     if not observation.fleet.with_notice:
-        return 0
+        return []
     nodes = [node for node in observation.fleet.roster(pool).nodes if node.cloud_notice is not None]
     gone = leaving(observation)
-    return sum(node.enrolled and node.state in THERE and node.id not in gone for node in nodes)
+    return [node for node in nodes if node.enrolled and node.state in THERE and node.id not in gone]
 
 
-def unreplaced(observation: Observation, pool: str) -> int:
-    """How many of those nothing was added for since the first of their notices: no loss is replaced twice."""
-    going = taken(observation, pool)
+def unreplaced(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
+    """How much of those nothing was added for since the first of their notices: no loss is replaced twice."""
+    going = sum(_known(sizes.node(node)) for node in taken(observation, pool))
     if not going:
         return 0
     ids = {node.id for node in observation.fleet.roster(pool).nodes if node.cloud_notice is not None}
     recorded = {each.node_id: each.since for each in observation.ledger.interruptions}
     since = min(recorded.get(node_id, observation.now) for node_id in ids)
-    asked = [entry.intent for entry in observation.ledger.open_intents if not entry.resumable]
-    done = [each for each in observation.ledger.recent if each.status is Status.SETTLED]
-    added = [(each.verb, each.arguments) for each in asked if each.pool == pool and each.at >= since]
-    added += [(each.verb, each.arguments) for each in done if each.pool == pool and each.at >= since]
-    return max(0, going - sum(adds_of(verb, arguments) for verb, arguments in added))
+    came: list[Intent | Done] = [entry.intent for entry in observation.ledger.open_intents if not entry.resumable]
+    came += [each for each in observation.ledger.recent if each.status is Status.SETTLED]
+    came = [each for each in came if each.pool == pool and each.at >= since]
+    added = [sizes.brings(observation.fleet, each.verb, each.node_id, each.arguments) for each in came]
+    return 0 if None in added else max(0, going - sum(map(_known, added)))  # a doubt buys nothing
 
 
 def leaving(observation: Observation) -> set[str]:
@@ -243,154 +264,131 @@ def same_try(done: Done, step: Step) -> bool:
     return dict(done.arguments) == dict(step.arguments) if step.verb is Verb.LAUNCH else done.node_id == step.node_id
 
 
-def additions(
-    observation: Observation, pool: str, target: int, launch: Sources, start: Startable = "own"
+def additions(  # noqa: PLR0913  where from, and how far
+    observation: Observation,
+    pool: str,
+    target: int,
+    launch: Sources,
+    start: Startable = "own",
+    *,
+    sizes: Sizes = NODES,
+    most: int | None = None,
+    machines: int | None = None,
 ) -> tuple[Step, ...]:
-    """The steps from what the pool has to its target; fewer where nothing more is to be had."""
-    missing = target - now(observation, pool)
-    if missing <= 0:
+    """The steps from what the pool has to its target; fewer where nothing more is to be had.
+
+    Machines come whole, so the last may bring more; `most` is how large the pool may be, with how many `machines`.
+    """
+    has = now(observation, pool, sizes)
+    if target <= has or unsized(observation, pool, sizes):
         return ()
-    sentence = f"The pool has {target - missing} nodes and should have {target}."
+    sentence = f"The pool has {has} {sizes.unit} and should have {target}."
     if going := taken(observation, pool):
-        sentence += f" Its cloud is about to take {going} more of them."
+        gone = sum(_known(sizes.node(node)) for node in going)
+        sentence += f" Its cloud is about to take {gone} more of them."
     reason = Reason(code="scale_out", sentence=sentence)
-    need = Need(missing=missing, wanted=target)
+    need = Need(
+        missing=target - has,
+        wanted=target,
+        sizes=sizes,
+        most=None if most is None else max(0, most - has),
+        machines=None if machines is None else max(0, machines - now(observation, pool)),
+    )
     steps = again(observation, pool, need, launch, reason, doubtful=True)
-    steps += _started_first(observation, pool, need, launch, start, reason)[: missing - len(steps)]
-    growth, waiting = _growth(observation, observation.fleet.roster(pool).groups, missing - len(steps), reason)
+    steps += _started_first(observation, pool, need, steps, launch, start, reason)
+    need = _after(need, steps, observation)
+    growth, need = _growth(observation, observation.fleet.roster(pool).groups, need, reason)
     steps += growth
-    left = missing - waiting - sum(adds(step) for step in steps)
     asked = [step.arguments for step in steps if step.verb is Verb.LAUNCH]
-    need = Need(missing=left, wanted=target, coming=launching(observation, pool, asked))
+    need = replace(need, coming=launching(observation, pool, asked))
     return (*steps, *launches(observation, pool, need, launch, reason))
+
+
+def _after(need: Need, steps: Sequence[Step], observation: Observation) -> Need:
+    """What is lacking once these steps were taken."""
+    return need.after(need.sizes.total(observation.fleet, steps), sum(map(adds, steps)))
 
 
 def others(
     observation: Observation,
     pool: str,
-    missing: int,
+    need: Need,
     tried: Sequence[Step],
     launch: Sources,
     start: Startable,
     *,
     grown: Mapping[str, int],
 ) -> Iterator[Step]:
-    """Where else so many nodes could come from, in the same order; `tried` are the pool's steps as they were decided.
+    """Where else what is missing could come from, in the same order; `tried` are the pool's steps as they were decided.
 
     Each of them is for one node, or as many as are missing of a group: the caller stops when there are enough.
     A group that may grow by so many as `grown` says may grow by more than that, in one step.
     """
+    fleet, has = observation.fleet, now(observation, pool, need.sizes)
     reason = next(step.reason for step in tried if step.verb in ADDITIONS)
     taken = {step.node_id for step in tried if step.verb is not Verb.HOLD}
-    yield from (step for step in _starts(observation, pool, start, reason) if step.node_id not in taken)
-    for group in observation.fleet.roster(pool).groups:
+    yield from (step for step in starts(observation, pool, start, reason) if step.node_id not in taken)
+    for group in fleet.roster(pool).groups:
         had = grown.get(group.id, 0)
         if (had or group.id not in taken) and observation.ledger.open_for(group.id) is None:
-            steps, _ = _growth(observation, (group,), missing + had, reason)
+            more = need.after(-had * _known(need.sizes.kind(group.instance_type)), -had)
+            steps, _ = _growth(observation, (group,), more, reason)
             yield from (step for step in steps if adds(step) > had)
-    asked = [step.arguments for step in tried if step.verb is Verb.LAUNCH]
-    need = Need(
-        missing=missing,
-        wanted=now(observation, pool) + len(asked) + missing,
-        coming=launching(observation, pool, asked),
-        but=taken,
-    )
-    yield from launches(observation, pool, need, launch, reason)
-
-
-def _starts(observation: Observation, pool: str, start: Startable, reason: Reason) -> list[Step]:
-    """Stopped nodes, the last stopped first: their caches are warm and their disks are paid for."""
-    stopped_at = {each.node_id: each.at for each in observation.ledger.stopped}
-    given_up = {done.node_id for done in failed(observation, Verb.START)}
-    nodes = observation.fleet.roster(pool).nodes
-    startable = [node for node in nodes if _startable(observation, node, start, given_up)]
-    startable.sort(
-        key=lambda node: (node.id not in stopped_at, -stopped_at[node.id].timestamp() if node.id in stopped_at else 0.0)
-    )
-    return [Step(node_id=node.id, verb=Verb.START, reason=reason, change=CHANGE) for node in startable]
+    asked = [step for step in tried if step.verb is Verb.LAUNCH]
+    wanted = has + need.sizes.total(fleet, asked) + need.missing
+    coming = launching(observation, pool, [step.arguments for step in asked])
+    yield from launches(observation, pool, replace(need, wanted=wanted, coming=coming, but=taken), launch, reason)
 
 
 def _started_first(
-    observation: Observation, pool: str, need: Need, sources: Sources, start: Startable, reason: Reason
+    observation: Observation,
+    pool: str,
+    need: Need,
+    asked_again: Sequence[Step],
+    sources: Sources,
+    start: Startable,
+    reason: Reason,
 ) -> list[Step]:
     """The starts that come before launches: of nodes that are not spot only so many as spot is not to be had for."""
-    steps = _starts(observation, pool, start, reason)
-    if not steps or not isinstance(sources, Offers):
-        return steps
-    coming = launching(observation, pool)
-    names = chosen(observation, pool, sources, wanted=need.wanted, missing=need.missing, coming=coming)
-    room = need.missing - sum(sources.offers[name].capacity == records.SPOT for name in names)
-    kinds = {node.id: node.capacity_type for node in observation.fleet.roster(pool).nodes}
-    of_spot = [step for step in steps if kinds[step.node_id] is CapacityType.SPOT]
-    return of_spot + [step for step in steps if step not in of_spot][:room]
-
-
-def has_stopped(observation: Observation, pool: str, start: Startable) -> bool:
-    """Whether a stopped node of the pool may be started."""
-    return bool(_starts(observation, pool, start, Reason(code="", sentence="")))
-
-
-def _startable(observation: Observation, node: Node, start: Startable, given_up: set[str]) -> bool:
-    """Whether a node may be started for its pool."""
-    if not node.enrolled or node.state is not NodeState.STOPPED:
-        return False
-    entry = observation.ledger.open_for(node.id)
-    return (
-        node.protected is None
-        and node.managed_by is None
-        and node.group is None
-        and node.capacity_type is not CapacityType.CAPACITY_BLOCK
-        and node.id not in given_up
-        and not_to_start(observation, node, start) is None
-        and (entry is None or (entry.intent.verb is Verb.START and entry.resumable))
+    steps, fleet, left = (
+        starts(observation, pool, start, reason),
+        observation.fleet,
+        _after(need, asked_again, observation),
     )
-
-
-def not_to_start(observation: Observation, node: Node, start: Startable) -> str | None:
-    """Why a stopped node is not to be started again: its owner may have stopped it for good."""
-    found = observation.ledger.stop_of(node.id)
-    if found is not None and not _ran_since(node, found):
-        return None
-    if start == "own":
-        return "gpuwatch did not stop it"
-    recent = [done for done in observation.ledger.recent if (done.node_id, done.verb) == (node.id, Verb.START)]
-    started = max((done.at for done in recent if done.status is Status.SETTLED), default=None)
-    return None if started is None else f"it was stopped again after gpuwatch started it at {started:%H:%M} UTC"
-
-
-def _ran_since(node: Node, found: Stopped) -> bool:
-    """Whether somebody has started a node since our stop of it, by the cloud's own clock where that is known."""
-    if node.launched_at is None:
-        return False
-    return node.launched_at > found.at if found.launched_at is None else node.launched_at != found.launched_at
+    if not steps or not isinstance(sources, Offers):
+        return left.of(steps, fleet)
+    names = chosen(observation, pool, sources, replace(need, coming=launching(observation, pool)))
+    offered = [sources.offers[name] for name in names]
+    asked = sum(_known(need.sizes.kind(each.instance_type)) for each in offered if each.capacity == records.SPOT)
+    kinds = {node.id: node.capacity_type for node in fleet.roster(pool).nodes}
+    of_spot = left.of([step for step in steps if kinds[step.node_id] is CapacityType.SPOT], fleet)
+    left = _after(left, of_spot, observation)
+    left = replace(left, missing=min(left.missing, need.missing - asked))
+    return of_spot + left.of([step for step in steps if kinds[step.node_id] is not CapacityType.SPOT], fleet)
 
 
 def _growth(
-    observation: Observation, groups: Sequence[NodeGroup], missing: int, reason: Reason
-) -> tuple[list[Step], int]:
-    """Consented groups, as far as their maximum goes, and how many nodes wait for an open intent to be out of the way.
+    observation: Observation, groups: Sequence[NodeGroup], need: Need, reason: Reason
+) -> tuple[list[Step], Need]:
+    """Consented groups, as far as their maximum goes, and what is lacking then; what waits for an open intent is not.
 
     An open growth is asked for again only as it was asked, where that is still wanted; otherwise it is dropped first.
     """
     steps: list[Step] = []
-    waiting = 0
     asked = {entry.intent.node_id: entry for entry in observation.ledger.open_intents if entry.intent.verb is Verb.GROW}
     given_up = {done.node_id for done in failed(observation, Verb.GROW)}
     for group in groups:
-        size = _desired(observation, group)
-        room = min(missing, group.max_size - size)
+        size, each = _desired(observation, group), need.sizes.kind(group.instance_type)
+        room = min(need.count(each), group.max_size - size)
         if room > 0 and group.enrolled and group.protected is None and group.id not in given_up:
             arguments = {"size": str(size + room), "adds": str(room)}
-            missing -= room
+            need = need.after(room * _known(each), room)
             entry = asked.get(group.id)
             if entry is not None and entry.resumable and _within(entry.intent.arguments, size, room):
                 arguments = dict(entry.intent.arguments)
             if entry is None or (entry.resumable and dict(entry.intent.arguments) == arguments):
                 steps.append(Step(node_id=group.id, verb=Verb.GROW, reason=reason, change=CHANGE, arguments=arguments))
-                waiting += room - int(arguments["adds"])
-            else:
-                waiting += room
-    return steps, waiting
+    return steps, need
 
 
 def _within(arguments: Mapping[str, str], size: int, room: int) -> bool:

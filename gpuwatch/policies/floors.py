@@ -1,4 +1,4 @@
-"""PURE: a floor keeps nodes that policies would remove: whatever asks for so many nodes wins over what takes them."""
+"""PURE: a floor keeps nodes that policies would remove: whatever asks for its size wins over what takes it."""
 
 from dataclasses import replace
 
@@ -15,23 +15,33 @@ def kept(
     Nodes on demand that stand in for spot go before all others. Only sound nodes satisfy the floor; where there are too
     few of them, whatever runs may be wanted.
     """
-    roster = observation.fleet.roster(pool)
+    roster, sizes = observation.fleet.roster(pool), rules.sizes(observation.fleet)
     removals = [step for step in changes if step.verb in LETS_GO and step.node_id in roster.members]
-    spare = len(roster.sound) - floor
+    if not removals:
+        return {}, ""
+    nodes = {node.id: node for node in roster.nodes}
+    count = {node_id: sizes.node(nodes[node_id]) or 0 for node_id in roster.sound}
+    spare = sum(count.values()) - floor
     lost = [step for step in removals if step.node_id in roster.sound]
-    if not removals or (spare >= 0 and len(lost) <= spare):
+    if spare >= 0 and sum(count[step.node_id] for step in lost) <= spare:
         return {}, ""
     removals = lost if spare >= 0 else removals
-    nodes = {node.id: node for node in roster.nodes}
     removals.sort(
         key=lambda step: (_spoken_for(nodes[step.node_id]), -nodes[step.node_id].activity.held_seconds, step.node_id),
     )
-    keep_warm = back.first(removals, observation, pool, floor, rules)[max(0, spare) :]
+    keep_warm = list[Step]()
+    for step in back.first(removals, observation, pool, floor, rules):
+        size = count.get(step.node_id, 0)
+        if spare < 0 or size > spare:
+            keep_warm.append(step)
+        else:
+            spare -= size
     unsound = len(roster.members) - len(roster.sound)
     others = f"; {unsound} that run are unknown, failing or stalled and do not count" if unsound else ""
-    words = f"{len(keep_warm)} leave the floor of {floor} running nodes{others}"
+    running = f"{floor} running nodes" if sizes.gpus is None else f"{floor} GPUs on running nodes"
+    words = f"{len(keep_warm)} leave the floor of {running}{others}"
     clamp = f"{len(removals)} removals were proposed, {words}."
-    return {step.node_id: _held(step, clamp) for step in keep_warm}, clamp
+    return {step.node_id: _held(step, clamp, f"min_{sizes.key}") for step in keep_warm}, clamp
 
 
 def _spoken_for(node: Node) -> bool:
@@ -39,7 +49,7 @@ def _spoken_for(node: Node) -> bool:
     return any(each is not None for each in (node.protected, node.snoozed, node.managed_by))
 
 
-def _held(step: Step, clamp: str) -> Step:
+def _held(step: Step, clamp: str, key: str) -> Step:
     """The step turned into a hold by a clamp."""
     reason = replace(step.reason, code="min_nodes", sentence=f"{step.reason.sentence} {clamp}")
-    return replace(step, verb=Verb.HOLD, reason=reason, change="A lower min_nodes, or another running node.")
+    return replace(step, verb=Verb.HOLD, reason=reason, change=f"A lower {key}, or another running node.")

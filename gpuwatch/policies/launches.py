@@ -3,7 +3,6 @@
 A try that failed lately is not repeated while another is left; which of several offers is asked, spot/choice.py says.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
@@ -23,6 +22,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.offers import OfferPast, OffersPast
 from gpuwatch.model.setting import STRICT, Setting
+from gpuwatch.policies.sizes import Need
 from gpuwatch.policies.spot.choice import chosen, resting_seconds
 from gpuwatch.policies.spot.records import OFFER
 from gpuwatch.policies.spot.settings import Offers
@@ -65,20 +65,6 @@ def may_appear(entry: OpenIntent, now: datetime) -> bool:
     return entry.intent.verb is Verb.LAUNCH and entry.reached and at is not None and abs(now - at) <= SETTLE_TIMEOUT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """How many launches are asked for.
-
-    `wanted` is how many nodes the pool is to have with them, `coming` names the offer of each node that is on its way,
-    `but` are names of steps that are spoken for.
-    """
-
-    missing: int
-    wanted: int = 0
-    coming: tuple[str, ...] = ()
-    but: Collection[str] = ()
-
-
 def again(
     observation: Observation, pool: str, need: Need, sources: Sources, reason: Reason, *, doubtful: bool
 ) -> list[Step]:
@@ -99,20 +85,21 @@ def again(
         and (doubtful or not _rests(observation, pool, entry))
         and entry.intent.node_id not in need.but
     ]
-    return [
+    steps = [
         Step(node_id=each.node_id, verb=Verb.LAUNCH, reason=reason, change=CHANGE, arguments=each.arguments)
-        for each in open_now[: max(0, need.missing)]
+        for each in open_now
     ]
+    return need.of(steps, observation.fleet)
 
 
 def launches(observation: Observation, pool: str, need: Need, sources: Sources, reason: Reason) -> list[Step]:
     """New nodes; intents that were certainly not carried out come first."""
     steps = again(observation, pool, need, sources, reason, doubtful=False)
-    left = need.missing - len(steps)
-    if left <= 0:
+    need = need.after(need.sizes.total(observation.fleet, steps), len(steps))
+    if need.missing <= 0:
         return steps
     coming = (*need.coming, *(step.arguments[OFFER] for step in steps if OFFER in step.arguments))
-    asked = _asked(observation, pool, replace(need, missing=left, coming=coming), sources)
+    asked = _asked(observation, pool, replace(need, coming=coming), sources)
     taken = {*need.but, *(entry.intent.node_id for entry in observation.ledger.open_intents)}
     names = (name for number in count(1) if (name := f"{NEW}{pool}:{number}") not in taken)
     return steps + [
@@ -130,12 +117,12 @@ def _rests(observation: Observation, pool: str, entry: OpenIntent) -> bool:
 def _asked(observation: Observation, pool: str, need: Need, sources: Sources) -> list[dict[str, str]]:
     """What each new launch asks for; fewer than are missing where an offer has to be waited for."""
     if isinstance(sources, Offers):
-        names = chosen(observation, pool, sources, wanted=need.wanted, missing=need.missing, coming=need.coming)
+        names = chosen(observation, pool, sources, need)
         return [sources.offers[name].arguments(name, pool) for name in names]
     tries = _tries(pool, sources)
     before = [dict(done.arguments) for done in failed(observation, Verb.LAUNCH)]
     first = next((each for each in tries if each not in before), tries[0] if tries else None)
-    return [] if first is None else [first] * need.missing
+    return [] if first is None else [first] * need.count(need.sizes.kind(first.get("instance_type")))
 
 
 def _tries(pool: str, sources: Sources) -> list[dict[str, str]]:

@@ -4,14 +4,15 @@ Rules: an offer that its cloud has refused, or the guard, counts as resting for 
 others is asked, spot/choice.py says, as in every round: so on demand comes where no spot offer is left.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from gpuwatch.model.decision import Observation, Reason, Step, Verb
+from gpuwatch.model.decision import Decision, Observation, Reason, Step, Verb
 from gpuwatch.model.offers import OffersPast
 from gpuwatch.policies import capacity
-from gpuwatch.policies.launches import Need, launches
+from gpuwatch.policies.launches import launches
+from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.records import refused
 from gpuwatch.policies.spot.settings import Offers
 
@@ -30,10 +31,25 @@ def without(
 
 
 def next_launches(
-    observation: Observation, pool: str, added: Sequence[Step], names: Collection[str], sources: Offers, reason: Reason
+    observation: Observation, pool: str, need: Need, added: Sequence[Step], sources: Offers, reason: Reason
 ) -> list[Step]:
-    """The launch of one node more than `added` bring to the pool, if any offer may be asked; `names` are spoken for."""
+    """The launches of what is missing on top of what `added` bring to the pool, if any offer may be asked.
+
+    In a pool that counts nodes it is one: the caller asks again for the next.
+    """
+    need = replace(need, missing=min(1, need.missing)) if need.sizes.gpus is None else need
     asked = [step.arguments for step in added if step.verb is Verb.LAUNCH]
-    wanted = capacity.now(observation, pool) + sum(map(capacity.adds, added)) + 1
-    coming = capacity.launching(observation, pool, asked)
-    return launches(observation, pool, Need(missing=1, wanted=wanted, coming=coming, but=names), sources, reason)
+    has = capacity.now(observation, pool, need.sizes) + need.sizes.total(observation.fleet, added)
+    need = replace(need, wanted=has + need.missing, coming=capacity.launching(observation, pool, asked))
+    return launches(observation, pool, need, sources, reason)
+
+
+def lacking(observation: Observation, decision: Decision | None, sizes: Sizes, granted: int, missing: int) -> Need:
+    """What a pool lacks of its target where so much was granted; no more is asked for than was `missing`.
+
+    The last machine may have been one that brings more than the target needs; others in its place need not.
+    """
+    short = missing
+    if sizes.gpus is not None and decision is not None and decision.target is not None:
+        short = min(missing, decision.target - capacity.now(observation, decision.pool, sizes) - granted)
+    return Need(missing=short, sizes=sizes, most=missing)

@@ -5,7 +5,8 @@ Rules, all of them:
 1. Only in a pool with `health.action: replace`, and only for what gpuwatch itself has terminated, with all that every
    removal needs: proven idle, notice, limits. The termination's record says since when its GPU was failing.
 2. Whatever has come to the pool since a loss, or is on its way, is its replacement, for whatever reason it came: two
-   never come for one. What failed to come is tried again, until the loss is a day old.
+   never come for one. What failed to come is tried again, until the loss is a day old. Where the pool counts GPUs, as
+   many of these come as were lost, on machines of whatever size.
 3. Within a day at most `health.max_replacements_per_day` come. None comes while too many of the pool are sick, the
    losses of the day included: a new machine with the same fault would follow.
 4. Where the load decides how many nodes there are (`scaling`), it alone does: a new node comes if one is needed.
@@ -16,13 +17,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import inf
 
-from gpuwatch.model.decision import ADDITIONS, Done, Observation, Status, Step, Verb
+from gpuwatch.model.decision import ADDITIONS, Done, Intent, Observation, Status, Step, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.health import Health
 from gpuwatch.policies import capacity
 from gpuwatch.policies import kubernetes_obstacles as obstacles
 from gpuwatch.policies.health_settings import HealthRules
+from gpuwatch.policies.sizes import NODES, Sizes
 
 WINDOW_SECONDS = 86400.0
 # The arguments of the termination of a sick machine: since when a GPU of it was failing, and what kind of machine.
@@ -110,12 +113,13 @@ def failing_since(node: Node) -> datetime | None:
     return min((each.since for each in health if each.since is not None), default=None)
 
 
-def owed(observation: Observation, pool: str, rules: HealthRules) -> tuple[int, str]:
-    """How many machines are to come for sick ones, and a sentence on what keeps others from coming."""
+def owed(observation: Observation, pool: str, rules: HealthRules, sizes: Sizes = NODES) -> tuple[int, str]:
+    """How much is to come for sick machines, in what the pool counts, and a sentence on what keeps more from coming."""
     if rules.action != "replace":
         return 0, ""
-    gone = sorted(_gone(observation, pool))
-    missing = _unmatched(gone, sorted(_came(observation, pool)))
+    gone = _gone(observation, pool, sizes)
+    unmatched = _unmatched(gone, _came(observation, pool, sizes))
+    missing = len(unmatched)
     if not missing:
         return 0, ""
     members = observation.fleet.roster(pool).members
@@ -130,46 +134,49 @@ def owed(observation: Observation, pool: str, rules: HealthRules) -> tuple[int, 
         )
     left = max(0, rules.max_replacements_per_day - (len(gone) - missing))
     if missing > left:
-        return left, f"{missing} sick nodes are to be replaced; health.max_replacements_per_day allows {left} more."
-    return missing, ""
+        short = f"{missing} sick nodes are to be replaced; health.max_replacements_per_day allows {left} more."
+        return sum(unmatched[:left]), short
+    return sum(unmatched), ""
 
 
-def _gone(observation: Observation, pool: str) -> list[datetime]:
-    """When sick machines of the pool were terminated."""
+def _gone(observation: Observation, pool: str, sizes: Sizes) -> list[tuple[datetime, int]]:
+    """When sick machines of the pool were terminated, oldest first, and how much each counted."""
     since = observation.now - timedelta(seconds=WINDOW_SECONDS)
-    return [
-        done.at
+    return sorted(
+        (done.at, sizes.kind(done.arguments.get(KIND)) or 0)
         for done in observation.ledger.recent
         if done.pool == pool
         and done.verb is Verb.TERMINATE
         and done.status is Status.SETTLED
         and FAILING_SINCE in done.arguments
         and since < done.at <= observation.now
-    ]
+    )
 
 
-def _came(observation: Observation, pool: str) -> list[datetime]:
-    """When each node came to the pool, or may have: once for each.
+def _came(observation: Observation, pool: str, sizes: Sizes) -> list[tuple[datetime, float]]:
+    """When each addition came to the pool, or may have, oldest first, and how much it brought.
 
-    An open addition that may be tried again is still to come: it is asked for again under its own intent.
+    An open addition that may be tried again is still to come: it is asked for again under its own intent. One of which
+    nobody knows how much it brings is enough for every loss before it.
     """
-    found: list[datetime] = []
-    for done in observation.ledger.recent:
-        if done.pool == pool and done.verb in ADDITIONS and done.reached:
-            found += [done.at] * capacity.adds_of(done.verb, done.arguments)
-    for entry in observation.ledger.open_intents:
-        if entry.intent.pool == pool and entry.intent.verb in ADDITIONS and not entry.resumable:
-            found += [observation.now] * capacity.adds_of(entry.intent.verb, entry.intent.arguments)
-    return found
+    came: list[tuple[datetime, Done | Intent]] = [(each.at, each) for each in observation.ledger.recent if each.reached]
+    came += [(observation.now, each.intent) for each in observation.ledger.open_intents if not each.resumable]
+    found = list[tuple[datetime, float]]()
+    for at, each in came:
+        if each.pool == pool and each.verb in ADDITIONS:
+            brings = sizes.brings(observation.fleet, each.verb, each.node_id, each.arguments)
+            found.append((at, inf if brings is None else brings))
+    return sorted(found)
 
 
-def _unmatched(gone: list[datetime], came: list[datetime]) -> int:
-    """Rule 2: the losses after which nothing came that is not another's replacement."""
-    missing, left = 0, list(came)
-    for lost in gone:
-        match = next((at for at in left if at >= lost), None)
-        if match is None:
-            missing += 1
-        else:
-            left.remove(match)
-    return missing
+def _unmatched(gone: list[tuple[datetime, int]], came: list[tuple[datetime, float]]) -> list[int]:
+    """Rule 2: what each loss lacks of what came since and is not another's replacement; without what lacks nothing."""
+    rest, left = list[int](), list(came)
+    for lost, size in gone:
+        missing = float(size)
+        for number, (at, brings) in enumerate(left):
+            part = min(missing, brings) if at >= lost else 0.0
+            missing, left[number] = missing - part, (at, brings - part)
+        if missing > 0:
+            rest.append(int(missing))
+    return rest

@@ -58,18 +58,34 @@ class Window:
     max_nodes: Annotated[
         Annotated[int, Ge(0)] | None, Setting("Nodes are added up to this number only; none is removed for it.")
     ] = None
+    min_gpus: Annotated[
+        Annotated[int, Ge(0)] | None, Setting("So many GPUs at least, where the pool's unit is gpus.")
+    ] = None
+    max_gpus: Annotated[
+        Annotated[int, Ge(0)] | None, Setting("GPUs are added up to this number only, where the pool's unit is gpus.")
+    ] = None
     idle_timeout: Annotated[
         Annotated[Seconds, Gt(0)] | None,
         Floor(300),
         Setting("Takes the place of the pool's idle.timeout while the window is in force."),
     ] = None
 
+    @property
+    def floor(self) -> int | None:
+        """The least in what the pool counts: a window has bounds in one of the two."""
+        return self.min_nodes if self.min_gpus is None else self.min_gpus
+
+    @property
+    def ceiling(self) -> int | None:
+        """The most in what the pool counts."""
+        return self.max_nodes if self.max_gpus is None else self.max_gpus
+
 
 def propose(observation: Observation, pool: str, windows: Mapping[str, Window]) -> Proposal:
     """The bounds of all windows in force now."""
     forced = dict(_in_force(windows, observation.now))
-    floor = max((each.min_nodes for each in forced.values() if each.min_nodes is not None), default=None)
-    ceiling = min((each.max_nodes for each in forced.values() if each.max_nodes is not None), default=None)
+    floor = max((each.floor for each in forced.values() if each.floor is not None), default=None)
+    ceiling = min((each.ceiling for each in forced.values() if each.ceiling is not None), default=None)
     said = [_said(name, window, observation.now) for name, window in forced.items()]
     if floor is not None and ceiling is not None and floor > ceiling:
         said.append(f"a floor of {floor} is above a ceiling of {ceiling}: the floor wins")
@@ -91,13 +107,13 @@ def in_force(windows: Mapping[str, Window], now: datetime) -> tuple[Window, ...]
 
 
 def coming(windows: Mapping[str, Window], now: datetime, within: float) -> tuple[str, datetime, int] | None:
-    """Which window will ask for the most nodes within so many seconds, from when, and how many, if more than now."""
+    """Which window will ask for the most within so many seconds, from when, and how much, if more than now."""
     found: tuple[str, datetime, int] | None = None
-    most = max((each.min_nodes or 0 for each in in_force(windows, now)), default=0)
+    most = max((each.floor or 0 for each in in_force(windows, now)), default=0)
     for name, window in windows.items():
         for at in _openings(window, now, now + timedelta(seconds=within)):
-            if window.min_nodes is not None and window.min_nodes > most and in_force({name: window}, at):
-                found, most = (name, at, window.min_nodes), window.min_nodes
+            if window.floor is not None and window.floor > most and in_force({name: window}, at):
+                found, most = (name, at, window.floor), window.floor
     return found
 
 
@@ -185,6 +201,7 @@ def _said(name: str, window: Window, now: datetime) -> str:
     """One window in force, for people."""
     local = now.astimezone(ZoneInfo(window.zone))
     limits = {"at least {} nodes": window.min_nodes, "at most {} nodes": window.max_nodes}
+    limits |= {"at least {} GPUs": window.min_gpus, "at most {} GPUs": window.max_gpus}
     bounds = " and ".join(words.format(number) for words, number in limits.items() if number is not None)
     there = f"{_DAYS[local.weekday()]} {local:%H:%M}"
     return (
@@ -245,10 +262,14 @@ def _unreadable(window: Window, calendars: Mapping[str, Sequence[str]]) -> Itera
 
 def _misfits(window: Window) -> Iterator[tuple[str, str, str]]:
     """Keys of one window that do not go together."""
-    if window.min_nodes is not None and window.max_nodes is not None and window.min_nodes > window.max_nodes:
-        wrong = f"({window.min_nodes}) is above max_nodes ({window.max_nodes})"
-        yield "min_nodes", wrong, f"a min_nodes of {window.max_nodes} or less"
-    if (window.min_nodes, window.max_nodes, window.idle_timeout) == (None, None, None):
+    for unit, floor, ceiling in (
+        ("nodes", window.min_nodes, window.max_nodes),
+        ("gpus", window.min_gpus, window.max_gpus),
+    ):
+        if floor is not None and ceiling is not None and floor > ceiling:
+            wrong = f"({floor}) is above max_{unit} ({ceiling})"
+            yield f"min_{unit}", wrong, f"a min_{unit} of {ceiling} or less"
+    if (window.floor, window.ceiling, window.idle_timeout) == (None, None, None):
         yield "min_nodes", "is not set, nor max_nodes nor idle_timeout: the window does nothing", "one of the three"
     if window.first_day is not None and window.last_day is not None and window.first_day > window.last_day:
         wrong = f"({window.first_day}) is after last_day ({window.last_day}): the window never begins"

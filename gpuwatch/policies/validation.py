@@ -29,17 +29,88 @@ def contradictions(pools: Mapping[str, PoolRules], calendars: Mapping[str, Seque
                 "no pod would ever be ended",
                 right=f"approval: false, or pools.{name}.kubernetes.pods.action: report",
             )
-        if rules.max_nodes is not None and rules.max_nodes < rules.min_nodes:
-            yield Contradiction(
-                keys=((*here, "max_nodes"), (*here, "min_nodes")),
-                wrong=f"pools.{name}.max_nodes ({rules.max_nodes}) is below pools.{name}.min_nodes ({rules.min_nodes})",
-                right=f"a max_nodes of {rules.min_nodes} or more",
-            )
+        for unit, least, most in (
+            ("nodes", rules.min_nodes, rules.max_nodes),
+            ("gpus", rules.min_gpus, rules.max_gpus),
+        ):
+            if most is not None and most < least:
+                yield Contradiction(
+                    keys=((*here, f"max_{unit}"), (*here, f"min_{unit}")),
+                    wrong=f"pools.{name}.max_{unit} ({most}) is below pools.{name}.min_{unit} ({least})",
+                    right=f"a max_{unit} of {least} or more",
+                )
+        yield from _bounds_of_the_unit(rules, here)
+        if rules.unit == "gpus":
+            yield from _without_sizes(rules, here)
         if rules.health.action == "replace" and rules.idle.action != "terminate":
             yield Contradiction(
                 keys=((*here, "health", "action"), (*here, "idle", "action")),
                 wrong=f"pools.{name}.health.action is replace, and pools.{name}.idle.action {rules.idle.action}",
                 right="idle.action: terminate (only what is terminated is replaced), or health.action: drain",
+            )
+
+
+def _bounds_of_the_unit(rules: PoolRules, here: Path) -> Iterator[Contradiction]:
+    """Bounds in what the pool does not count: nothing would ever look at them. `max_nodes` holds in every pool."""
+    other, unit = ("gpus", "nodes") if rules.unit == "nodes" else ("nodes", "gpus")
+    bounds = {(*here, f"{end}_{other}"): getattr(rules, f"{end}_{other}") for end in ("min", "max")}
+    for name, window in rules.schedule.items():
+        at = (*here, "schedule", name)
+        bounds |= {(*at, f"{end}_{other}"): getattr(window, f"{end}_{other}") for end in ("min", "max")}
+    for key, value in bounds.items():
+        if value and key != (*here, "max_nodes"):
+            yield Contradiction(
+                keys=(key, (*here, "unit")),
+                wrong=f"{'.'.join(key)} is {value}, and {'.'.join(here)}.unit is {rules.unit}",
+                right=f"{key[-1].replace(other, unit)}, or unit: {other}",
+            )
+
+
+def _without_sizes(rules: PoolRules, here: Path) -> Iterator[Contradiction]:
+    """What a pool that counts GPUs cannot have, because nobody would know how many a machine brings, or needs."""
+    at, unit = ".".join(here), (*here, "unit")
+    known: dict[str | None, tuple[str, int]] = {}
+    for name, offer in rules.offers.items():
+        key = (*here, "offers", name, "gpus")
+        other, gpus = known.setdefault(offer.instance_type, (name, offer.gpus or 0))
+        if offer.gpus is None:
+            yield Contradiction(
+                keys=(key, unit),
+                wrong=f"{at}.unit is gpus, and the offer {name} does not say how many GPUs its machine has",
+                right=f"gpus, the number in {offer.instance_type or 'its machine type'}",
+            )
+        elif gpus and gpus != offer.gpus:
+            yield Contradiction(
+                keys=(key, (*here, "offers", other, "gpus")),
+                wrong=f"the offer {name} says gpus: {offer.gpus}, and {other} of the same type says {gpus}",
+                right="the same number in both",
+            )
+        elif rules.max_gpus is not None and offer.gpus > rules.max_gpus:
+            yield Contradiction(
+                keys=(key, (*here, "max_gpus")),
+                wrong=f"the offer {name} brings {offer.gpus} GPUs, and {at}.max_gpus is {rules.max_gpus}: "
+                "it would never be asked",
+                right=f"a max_gpus of {offer.gpus} or more, or no such offer",
+            )
+    if rules.launch.template is not None:
+        yield Contradiction(
+            keys=((*here, "launch", "template"), unit),
+            wrong=f"{at}.unit is gpus, and launch does not say how many GPUs its machine has",
+            right="an offer with that template, its instance_type and gpus, in place of launch",
+        )
+    if rules.batch.work:
+        yield Contradiction(
+            keys=((*here, "batch"), unit),
+            wrong=f"{at}.batch counts the work of nodes of one size, and {at}.unit is gpus",
+            right="unit: nodes with offers of one size, or a pool without a deadline",
+        )
+    for name, metric in rules.scaling.metrics.items():
+        if metric.signal == PENDING:
+            yield Contradiction(
+                keys=((*here, "scaling", "metrics", name, "signal"), unit),
+                wrong=f"{at}.scaling.metrics.{name}.signal is {PENDING}, and {at}.unit is gpus: a pod needs its GPUs "
+                "on one node",
+                right="unit: nodes with offers of one size, or another signal",
             )
 
 

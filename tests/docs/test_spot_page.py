@@ -21,6 +21,7 @@ from tests.support.paths import ROOT
 
 PAGE = Path("docs/policies/spot.md")
 TEXT = " ".join((ROOT / PAGE).read_text(encoding="utf-8").split())
+_BATCH = 2  # the number of its block
 TERMS = Terms(boot_minutes=4, lost_minutes=10.0)
 
 
@@ -36,12 +37,12 @@ def found(pattern: str) -> list[float]:
     return [float(each) for each in match.groups()]
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, 1, 2])
 def test_the_settings_on_the_page_load(number: int, tmp_path: Path) -> None:
-    """A pool with offers, and one with a deadline, which has the same offers."""
-    shown = [yaml.safe_load(block)["pools"]["training"] for block in blocks(PAGE, "yaml")]
-    pool = {**shown[0], **shown[number]}
-    if number:
+    """A pool with offers, one of different sizes, and one with a deadline, which has the offers of the first."""
+    shown = [next(iter(yaml.safe_load(block)["pools"].values())) for block in blocks(PAGE, "yaml")]
+    pool = {**shown[0], **shown[_BATCH]} if number == _BATCH else shown[number]
+    if number == _BATCH:
         pool.pop("capacity")  # refused with `batch`, as the page says
         pool.pop("schedule")
     path = tmp_path / "gpuwatch.yaml"
@@ -92,5 +93,5 @@ def test_the_order_of_offers_is_the_one_on_the_page() -> None:
 
     assert record.preemptions_per_hour == (2 + add) / (4.0 + hours)
     assert timedelta(seconds=MEMORY_SECONDS) == timedelta(days=3)
-    best = _order(record, 1.0, "capacity")[1]
-    assert _order(replace(record, own=2), 1.0, "capacity")[1] == pytest.approx(best * (1 + 2 * worse))
+    best = _order(record, 1.0, "capacity")[-1]
+    assert _order(replace(record, own=2), 1.0, "capacity")[-1] == pytest.approx(best * (1 + 2 * worse))

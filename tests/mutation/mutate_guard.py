@@ -32,6 +32,8 @@ from gpuwatch.policies import (
     idle_settings,
     notices,
     scale_in_protection,
+    sizes,
+    starts,
     unknown_pool,
     workload_use,
 )
@@ -40,7 +42,18 @@ from gpuwatch.policies import (
 MODULES: tuple[ModuleType, ...] = (
     *dict.fromkeys(sys.modules[rule.__module__] for _, rule in guard.RULES.values()),
     *(growth, mass_idleness, guard),
-    *(elsewhere, idle, idle_settings, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
+    *(
+        elsewhere,
+        idle,
+        idle_settings,
+        notices,
+        budget_pressure,
+        capacity,
+        sizes,
+        starts,
+        scale_in_protection,
+        unknown_pool,
+    ),
     *(workloads, idle_pods, idle_pods_obstacles, workload_use),
 )
 # The rules on machines, and those on workloads of a cluster.

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Value, counter, gauge, histogram, info
 from gpuwatch.controller.startup_pause import decided_elsewhere
@@ -75,9 +76,9 @@ def _refused(state: MetricsState) -> Iterator[Value]:
         yield from ((key, float(count)) for key, count in sorted(counts.items()))
 
 
-def _targets(state: MetricsState) -> Iterator[Value]:
+def _targets(state: MetricsState, unit: str) -> Iterator[Value]:
     for decision in () if state.last is None else state.last.decisions:
-        if decision.target is not None:
+        if decision.target is not None and decision.unit == unit:
             yield (decision.pool,), float(decision.target)
 
 
@@ -248,7 +249,14 @@ FAMILIES = (
         ("pool",),
         "How many nodes the policies want, where one wants a number.",
         ROUND,
-        _targets,
+        partial(_targets, unit="nodes"),
+    ),
+    gauge(
+        "controller_pool_target_gpus",
+        ("pool",),
+        "How many GPUs the policies want of a pool with `unit: gpus`, where one wants a number.",
+        ROUND,
+        partial(_targets, unit="gpus"),
     ),
     counter(
         "controller_login_failures_total",

@@ -20,7 +20,7 @@ function drawAside() {
   drawKubernetes();
   list("pools", fleet.pools.map((pool) => el("li", {},
     el("strong", {}, pool.name), ` ${pool.running} of ${count(pool.nodes, "node")} running, ${count(pool.gpus, "GPU")}, ${about(pool.usd_per_hour)}/h`,
-    pool.target == null ? null : `, target ${pool.target}`, el("br"), el("small", {}, [pool.rule, ...pool.clamps].join(". ")))), "There are none.");
+    pool.target == null ? null : `, target ${count(pool.target, pool.unit === "gpus" ? "GPU" : "node")}`, el("br"), el("small", {}, [pool.rule, ...pool.clamps].join(". ")))), "There are none.");
 
   list("actions", fleet.actions.slice(0, 10).map((action) => el("li", {},
     `${when(action.at)} ${action.verb} `, opener(action.target), el("small", {}, ` by ${action.who}: ${action.why.replace(/\.$/, "")}${approvedWords(action)}`),

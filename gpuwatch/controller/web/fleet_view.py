@@ -25,7 +25,10 @@ _MAX_ACTIONS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRow:
-    """A pool. `target` is how many nodes its policies want, where one wants a number; `usd_per_hour` what is known."""
+    """A pool. `target` is how many nodes, or GPUs (`unit`), its policies want, where one wants a number.
+
+    `usd_per_hour` is what is known.
+    """
 
     name: str
     nodes: int
@@ -35,6 +38,7 @@ class PoolRow:
     usd_per_hour: Decimal
     target: int | None = None
     clamps: tuple[str, ...] = ()
+    unit: str = "nodes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +166,7 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
             usd_per_hour=_sum(members),
             target=decision.target,
             clamps=decision.clamps,
+            unit=decision.unit,
         )
 
 

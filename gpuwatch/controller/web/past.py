@@ -38,6 +38,7 @@ def past_round(call: Call) -> schemas.RoundPage:
         schemas.PastPool(
             pool=decision.pool,
             target=decision.target,
+            unit=decision.unit,
             clamps=decision.clamps,
             held=dict(Counter(step.reason.code for step in decision.steps if step.verb is Verb.HOLD)),
             reviews=tuple(review for review in past.reviews if review.pool == decision.pool),

@@ -157,6 +157,7 @@ class PastPool:
     clamps: tuple[str, ...]
     held: dict[str, int]
     reviews: tuple[Review, ...]
+    unit: str = "nodes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

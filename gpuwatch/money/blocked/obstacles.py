@@ -186,7 +186,7 @@ ADVICE: Mapping[Obstacle, Advice] = {
     ),
     Obstacle.FLOOR: Advice(
         name="the pool's minimum",
-        act="lower {keys}, or the minimum of its schedule or scaling",
+        act="lower {keys} (or min_gpus), or the minimum of its schedule or scaling",
         risk="the next job waits until a machine has started",
         key="min_nodes",
     ),

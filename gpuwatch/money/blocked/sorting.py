@@ -23,6 +23,7 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.money.blocked.obstacles import IN_DOUBT, RANK, Obstacle
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes_obstacles import consents, joined
+from gpuwatch.policies.sizes import NODES, Sizes
 
 _NOT_USED = {
     State.IDLE: Obstacle.IDLE_REPORT,
@@ -78,11 +79,12 @@ JUDGED_HERE = frozenset(
         "gpus_missing",
         "warm_up",
         "min_nodes",
+        "min_gpus",
     }
 )
 PASSING = frozenset({"not_running", "not_stopped_by_us", "no_notice", "in_flight", "start_consent", "launch_unseen"})
 PASSING |= {"not_drained", "not_ours", "quarantine", "eviction", "mark", "cloud_silent", "residency", "interruptible"}
-PASSING |= {"cloud_notice", "max_nodes", "growth_rate", "hourly_cost_limit", "month_budget", "owner_limit"}
+PASSING |= {"cloud_notice", "max_nodes", "max_gpus", "growth_rate", "hourly_cost_limit", "month_budget", "owner_limit"}
 PASSING |= {"slurm_drain", "slurm_resume"}
 _BY_STEP = {"queued": Obstacle.DEMAND, "window_ahead": Obstacle.DEMAND, "no_price": Obstacle.NO_PRICE}
 _WAITED = LETS_GO | {Verb.NOTICE}
@@ -285,11 +287,13 @@ def _keep_floor(observation: Observation, pool: str, machines: Iterable[_Found],
     """
     roster, ledger = observation.fleet.roster(pool), observation.ledger
     leaving = {entry.intent.node_id for entry in ledger.open_intents if entry.intent.verb in LETS_GO}
-    spare = len(roster.sound - leaving) - rules.pool(pool).min_nodes
+    in_force, sizes = rules.pool(pool), rules.pool(pool).sizes(observation.fleet)
+    sound = [node for node in roster.nodes if node.id in roster.sound and node.id not in leaving]
+    spare = sum(sizes.node(node) or 0 for node in sound) - in_force.least
     members = [each for each in machines if each.node.id in roster.members and not each.under_way]
     asked = [each for each in members if each.node.id in roster.sound] if spare >= 0 else members
     coded = [each for each in members if each.step is not None and each.step.reason.code == "min_nodes"]
-    for each in [*coded, *_last(asked, max(0, spare), lambda each: each in coded)]:
+    for each in [*coded, *_last(asked, max(0, spare), lambda each: each in coded, sizes)]:
         each.obstacles.add(Obstacle.FLOOR)
 
 
@@ -306,14 +310,20 @@ def _keep_group_sizes(observation: Observation, machines: Iterable[_Found]) -> N
                 each.obstacles.add(Obstacle.GROUP_SIZE)
 
 
-def _last(machines: list[_Found], spare: int, kept: Callable[[_Found], bool]) -> list[_Found]:
+def _last(machines: list[_Found], spare: int, kept: Callable[[_Found], bool], sizes: Sizes = NODES) -> list[_Found]:
     """Those beyond the first `spare`, where what nothing holds goes first, and of it what has been idle the longest."""
 
     def order(each: _Found) -> tuple[bool, int, float, str]:
         first = min((RANK[obstacle] for obstacle in each.obstacles), default=len(RANK))
         return kept(each), -first, -each.node.activity.held_seconds, each.node.id
 
-    return sorted(machines, key=order)[spare:]
+    found = list[_Found]()
+    for each in sorted(machines, key=order):
+        spare -= sizes.node(each.node) or 0
+        if spare < 0:
+            found.append(each)
+            spare += sizes.node(each.node) or 0
+    return found
 
 
 def _in_doubt(case: Case, doubted: Obstacle) -> Held:

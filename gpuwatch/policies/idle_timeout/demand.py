@@ -20,6 +20,7 @@ from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout.hazard import HINT
 from gpuwatch.policies.scaling import ScalingRules
+from gpuwatch.policies.sizes import NODES, Sizes
 
 _PREFIX, _HINT = "idle.demand.", "idle.hints."
 
@@ -33,14 +34,16 @@ def queries(pool: str, rules: IdleRules) -> tuple[MetricQuery, ...]:
     )
 
 
-def demand_of(observation: Observation, pool: str, rules: IdleRules, scaling: ScalingRules) -> bool | None:
+def demand_of(
+    observation: Observation, pool: str, rules: IdleRules, scaling: ScalingRules, sizes: Sizes = NODES
+) -> bool | None:
     """Whether work waits for the pool in this round; None: not known, or the pool has no such number."""
     limits = [(_PREFIX + name, 0.0) for name in rules.demand]
     totals = [
         (name, each.target) for name, each in scaling.metrics.items() if each.per_node and each.target is not None
     ]
     if totals:
-        count = capacity.now(observation, pool)
+        count = capacity.now(observation, pool, sizes)
         limits += [(name, target * count) for name, target in totals]
     above = {_above(observation.measure(pool, name), limit) for name, limit in limits}
     if pending_pods.known(observation.fleet, pool):

@@ -21,13 +21,18 @@ from gpuwatch.policies import capacity, schedule
 from gpuwatch.policies.idle import IdleRules, learns, restart_of
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
 from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.sizes import NODES, Sizes
 from gpuwatch.policies.step_cache import counted
 
 _ENDS = frozenset({Verb.NOTICE, Verb.STOP, Verb.TERMINATE})
 
 
 def keep_warm(
-    observation: Observation, proposal: Proposal, rules: IdleRules, windows: Mapping[str, Window]
+    observation: Observation,
+    proposal: Proposal,
+    rules: IdleRules,
+    windows: Mapping[str, Window],
+    sizes: Sizes = NODES,
 ) -> Proposal:
     """The idle policy's proposal with holds in the place of such steps."""
     changes, find = changing(proposal.steps), observation.fleet.find
@@ -40,7 +45,7 @@ def keep_warm(
         return proposal
     held = {step.node_id: step for step in _queued(observation, proposal.pool, rules, ending)}
     left = [(step, node) for step, node in ending if step.node_id not in held]
-    held |= {step.node_id: step for step in _scheduled(observation, proposal.pool, rules, windows, left)}
+    held |= {step.node_id: step for step in _scheduled(observation, proposal.pool, rules, windows, left, sizes)}
     if not held:
         return proposal
     others = [step for step in changes if step.node_id not in held]
@@ -68,6 +73,7 @@ def _scheduled(
     rules: IdleRules,
     windows: Mapping[str, Window],
     ending: list[tuple[Step, Node]],
+    sizes: Sizes,
 ) -> Iterator[Step]:
     """Rule 1."""
     prices = {observation.price(node) for _, node in ending} if windows else set()
@@ -78,16 +84,18 @@ def _scheduled(
         notice: schedule.coming(windows, observation.now, max(costs) + rules.grace_period * notice)
         for notice in (False, True)
     }
-    count = capacity.now(observation, pool)
-    for step, _ in sorted(ending, key=lambda each: -each[1].activity.held_seconds):
-        found = ahead[step.verb is Verb.NOTICE]
-        if found is None or count > found[2]:
-            count -= 1
+    count = capacity.now(observation, pool, sizes)
+    for step, node in sorted(ending, key=lambda each: -each[1].activity.held_seconds):
+        found, size = ahead[step.verb is Verb.NOTICE], sizes.node(node) or 0
+        if found is None or count - size >= found[2]:
+            count -= size
             continue
         name, at, floor = found
         left = format_duration((at - observation.now).total_seconds())
-        sentence = f"the window {name} opens in {left} and asks for {floor} nodes: it would be started again at once"
-        yield _hold(step, "window_ahead", sentence, "A lower min_nodes of that window.")
+        sentence = (
+            f"the window {name} opens in {left} and asks for {floor} {sizes.unit}: it would be started again at once"
+        )
+        yield _hold(step, "window_ahead", sentence, f"A lower min_{sizes.key} of that window.")
 
 
 def _hold(step: Step, code: str, why: str, change: str) -> Step:

@@ -58,7 +58,7 @@ def timed(observation: Observation, pool: str, rules: PoolRules, history: GapHis
     starts = watched(history.starts, at, filter(_ENROLLED, nodes))
     seconds, count = measured(starts)
     restarts = Restarts(seconds=seconds, starts=count, failed=_failed(observation, pool))
-    demand = demand_of(observation, pool, rules.idle, rules.scaling)
+    demand = demand_of(observation, pool, rules.idle, rules.scaling, rules.sizes(observation.fleet))
     since = history.queued_since
     since = since if demand is None else None if not demand else at if since is None else min(at, since)
     queued = at - since if demand and since is not None else None
@@ -99,7 +99,8 @@ def _waits(
         news |= facts.queue(queued, restart.seconds)
     history = gaps.looked_at(followed(history, observation, pool, restart.seconds, news), at)
     fixed = rules.idle.fresh_seconds is not None and not gaps.known(history)
-    if fixed or capacity.now(observation, pool) <= _floor(observation, pool, rules, restart.seconds):
+    sizes = rules.sizes(observation.fleet)
+    if fixed or capacity.now(observation, pool, sizes) <= _floor(observation, pool, rules, restart.seconds):
         return {}, gaps.kept(history, at)
     soon = queued is not None and queued < restart.seconds
     if rules.idle.fresh_seconds is None:
@@ -120,12 +121,12 @@ def with_first(
 
 
 def _floor(observation: Observation, pool: str, rules: PoolRules, restart: float) -> int:
-    """How many nodes something else keeps: the minimum, windows in force or about to open, the last wish of scaling."""
+    """How much something else keeps: the minimum, windows in force or about to open, the last wish of scaling."""
     ahead = schedule.coming(rules.schedule, observation.now, restart)
     wishes = [each for each in observation.ledger.wishes if each.pool == pool]
     return max(
-        rules.min_nodes,
-        *(each.min_nodes or 0 for each in schedule.in_force(rules.schedule, observation.now)),
+        rules.least,
+        *(each.floor or 0 for each in schedule.in_force(rules.schedule, observation.now)),
         0 if ahead is None else ahead[2],
         max(wishes, key=lambda each: each.at).want if wishes else 0,
     )

@@ -1,4 +1,4 @@
-"""PURE: how many nodes a pool should have for its load.
+"""PURE: how many nodes, or GPUs, a pool should have for its load: all numbers are in what the pool counts.
 
 Rules, all of them:
 
@@ -34,6 +34,7 @@ from gpuwatch.policies.scaling.settings import (
     warnings,
 )
 from gpuwatch.policies.scaling.votes import judge, strength
+from gpuwatch.policies.sizes import NODES, Sizes
 
 __all__ = ["Metric", "ScalingRules", "contradictions", "propose", "queries", "warnings"]
 
@@ -50,11 +51,13 @@ def queries(pool: str, rules: ScalingRules) -> tuple[MetricQuery, ...]:
     return tuple(MetricQuery(pool=pool, name=name, expression=expression) for name, expression in asked.items())
 
 
-def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up: float) -> Proposal:
+def propose(
+    observation: Observation, pool: str, rules: ScalingRules, *, warm_up: float, sizes: Sizes = NODES
+) -> Proposal:
     """The size the pool should have; with doubt, or nothing to go by, no size."""
     if not rules.metrics:
         return Proposal(policy=POLICY, pool=pool, reason=Reason(code="no_metrics", sentence="No metric is given."))
-    has = strength(observation, pool, warm_up)
+    has = strength(observation, pool, warm_up, sizes)
     out_at, in_at = (_last(observation, pool, verbs) for verbs in (ADDITIONS, REMOVALS))
     changed = max(filter(None, (out_at, in_at)), default=None)
     ballots = [
@@ -72,20 +75,23 @@ def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up
     ]
     sentences = "; ".join(ballot.sentence for ballot in ballots)
     largest = max((ballot.wants for ballot in ballots if ballot.wants is not None), default=has.count)
-    unknown = any(ballot.wants is None for ballot in ballots)
+    unsized = capacity.unsized(observation, pool, sizes)
+    if unsized:  # a mean of GPUs says nothing of a pool of which nobody knows how many it has
+        largest, sentences = has.count, f"nobody knows the GPUs of {', '.join(unsized)}"
+    unknown = bool(unsized) or any(ballot.wants is None for ballot in ballots)
     advice = tuple(_advice(observation, pool, rules))
     if any(metric.signal == PENDING for metric in rules.metrics.values()):
         advice += tuple(pending.advice(observation, pool, warm_up))
 
     if unknown and largest <= has.count:
-        members = len(observation.fleet.roster(pool).members)
-        sentence = f"{sentences}; all {members} running nodes stay."
+        stay = f"running {sizes.unit}" if sizes.gpus is None else f"{sizes.unit} of running nodes"
+        sentence = f"{sentences}; all {has.running} {stay} stay."
         reason = Reason(code="unknown", sentence=sentence)
         return Proposal(
             policy=POLICY,
             pool=pool,
             reason=reason,
-            min_nodes=members,
+            min_nodes=has.running,
             grows=False,
             raw_desired_nodes=has.count,
             advice=advice,
@@ -96,7 +102,7 @@ def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up
     elif largest < has.count:
         verdict = _in(observation, pool, rules, has.count, largest, changed)
         # A loss makes the pool smaller by itself: what is not needed now is not bought for it.
-        want = min(verdict.want, max(largest, capacity.now(observation, pool)))
+        want = min(verdict.want, max(largest, capacity.now(observation, pool, sizes)))
         verdict = replace(verdict, want=want)
     return Proposal(
         policy=POLICY,

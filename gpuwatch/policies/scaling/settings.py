@@ -39,7 +39,10 @@ class Metric:
         Annotated[float, Gt(0)] | None, Setting("Target tracking: the pool is sized so that the number comes to this.")
     ] = None
     per_node: Annotated[
-        bool, Setting("The number is a total of the pool (a queue's length), and target is what one node should have.")
+        bool,
+        Setting(
+            "The number is a total of the pool (a queue's length), and target is what one node, or GPU, should have."
+        ),
     ] = False
     steps: Annotated[
         dict[str, str],

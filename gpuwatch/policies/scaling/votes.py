@@ -14,32 +14,40 @@ from gpuwatch.model.decision import REMOVALS, Observation
 from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies import capacity
 from gpuwatch.policies.scaling.settings import DEVICE_SIGNALS, Metric, adjustments
+from gpuwatch.policies.sizes import NODES, Sizes
 
 _ROUNDING = 1e-9  # what floating point may add: 0.9 / 0.6 is a little more than 1.5, and no reason for another node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strength:
-    """A pool's nodes: all that it has or is getting, those that can have readings, and those past warm-up."""
+    """A pool's nodes: all that it has or is getting, those that can have readings, and those past warm-up.
+
+    Each counts as much as the pool's `unit` says.
+    """
 
     count: int
     running: int
     mature: int
+    unit: str = "nodes"
 
 
-def strength(observation: Observation, pool: str, warm_up: float) -> Strength:
+def strength(observation: Observation, pool: str, warm_up: float, sizes: Sizes = NODES) -> Strength:
     """The pool's nodes now; one with a start that is unknown, or lies ahead, is young."""
     roster = observation.fleet.roster(pool)
     leaving = {entry.intent.node_id for entry in observation.ledger.open_intents if entry.intent.verb in REMOVALS}
-    started = [
-        node.launched_at
-        for node in roster.nodes
-        if node.id in roster.members and node.id not in leaving and node.launched_at is not None
-    ]
+    members = [node for node in roster.nodes if node.id in roster.members]
+    mature = sum(
+        sizes.node(node) or 0
+        for node in members
+        if node.id not in leaving
+        and node.launched_at is not None
+        and (observation.now - node.launched_at).total_seconds() >= warm_up
+    )
     # With those that a cloud is about to take, until something is added for them: what keeps the count replaces them.
-    count = capacity.now(observation, pool) + capacity.unreplaced(observation, pool)
-    mature = sum((observation.now - at).total_seconds() >= warm_up for at in started)
-    return Strength(count=count, running=len(roster.members), mature=min(mature, count))
+    count = capacity.now(observation, pool, sizes) + capacity.unreplaced(observation, pool, sizes)
+    running = sum(sizes.node(node) or 0 for node in members)
+    return Strength(count=count, running=running, mature=min(mature, count), unit=sizes.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,20 +98,20 @@ def _by_target(
     if has.count == 0:
         wants = _up(value / target)
         return Recommendation(
-            wants=wants, sentence=f"{said}, target {target:.3g}, no nodes: {value:.3g}/{target:.3g} → {wants}"
+            wants=wants, sentence=f"{said}, target {target:.3g}, no {has.unit}: {value:.3g}/{target:.3g} → {wants}"
         )
     high, low = _per_node(metric, target, value, coverage, has)
     if high > target * (1 + tolerance + _ROUNDING):
         wants = max(has.count, _up((value if metric.per_node else has.count * high) / target))
         return Recommendation(
             wants=wants,
-            sentence=f"{said} over target {target:.3g}: {_arithmetic(metric, value, high, has)} → {wants} nodes",
+            sentence=f"{said} over target {target:.3g}: {_arithmetic(metric, value, high, has)} → {wants} {has.unit}",
         )
     if high >= target * (1 - tolerance - _ROUNDING):
         return Recommendation(
             wants=has.count,
             sentence=f"{_diluted(said, metric, value, high)} within {tolerance:.0%} of target {target:.3g}: "
-            f"{has.count} nodes stay",
+            f"{has.count} {has.unit} stay",
         )
     if low is None:
         return Recommendation(
@@ -115,7 +123,8 @@ def _by_target(
     counted = "" if low <= high * (1 + _ROUNDING) else ", young and missing nodes counted as loaded"
     return Recommendation(
         wants=wants,
-        sentence=f"{said} under target {target:.3g}: {_arithmetic(metric, value, low, has)} → {wants} nodes{counted}",
+        sentence=f"{said} under target {target:.3g}: {_arithmetic(metric, value, low, has)} → {wants} "
+        f"{has.unit}{counted}",
     )
 
 
@@ -142,23 +151,25 @@ def _by_steps(metric: Metric, value: float, coverage: float, has: Strength, said
     if outs:
         wants = max(has.count, *outs)
         basis = "" if has.mature == has.count else f", {has.count - has.mature} of them on their way or warming up"
-        return Recommendation(wants=wants, sentence=f"{said} over its step: {has.count}{basis} → {wants} nodes")
+        return Recommendation(wants=wants, sentence=f"{said} over its step: {has.count}{basis} → {wants} {has.unit}")
     if not any(step.side == "below" and step.matches(high) for step in steps):
-        return Recommendation(wants=has.count, sentence=f"{said} within its steps: {has.count} nodes stay")
+        return Recommendation(wants=has.count, sentence=f"{said} within its steps: {has.count} {has.unit} stay")
     low = value * coverage + (1 - coverage) if metric.signal in DEVICE_SIGNALS else value
     if coverage < 1 and metric.signal not in DEVICE_SIGNALS:
         return Recommendation(wants=None, sentence=f"{said} under its step, and what is missing could change that")
     ins = [step.applied(has.count) for step in steps if step.side == "below" and step.matches(low)]
     if not ins or has.mature < has.count:
         why = "nodes are young" if ins else "missing nodes count as loaded"
-        return Recommendation(wants=has.count, sentence=f"{said} under its step, and {why}: {has.count} nodes stay")
+        return Recommendation(
+            wants=has.count, sentence=f"{said} under its step, and {why}: {has.count} {has.unit} stay"
+        )
     wished = min(has.count, max(_least(metric), min(ins)))
     limit = min((step.bound for step in steps if step.side == "above"), default=math.inf)
     wants = wished
     while wants < has.count and _predicted(low, has.count, wants) >= limit - abs(limit) * _ROUNDING:
         wants += 1
     guarded = "" if wants == wished else f" ({wished} would bring it to the step at {limit:.3g})"
-    return Recommendation(wants=wants, sentence=f"{said} under its step: {has.count} → {wants} nodes{guarded}")
+    return Recommendation(wants=wants, sentence=f"{said} under its step: {has.count} → {wants} {has.unit}{guarded}")
 
 
 def _predicted(value: float, before: int, after: int) -> float:

@@ -8,7 +8,8 @@ Rules, all of them:
    `interruptible: any` or `batch` on the pool, and the tag `gpuwatch:interruptible: true` on the machine. Both are
    needed, and either ends it. Only then may a node go that works, after a notice of `give_back_notice`.
 3. Nodes of a Kubernetes cluster and members of groups go once they are idle, whatever their tags say.
-4. So many go as spot nodes work in their places: what is left is never less than is wanted.
+4. So many go as spot nodes work in their places: what is left is never less than is wanted. Where the pool counts GPUs,
+   a node goes whole, so spot of its size has to work; one that is larger than the surge stays.
 5. A node that is younger than the pool's warm-up, or than `back_to_spot_after`, stays, and no spot is launched for it.
 """
 
@@ -18,10 +19,11 @@ from typing import Protocol
 
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, LETS_GO, Observation, Reason, Step, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeState
 from gpuwatch.policies import capacity, notices
 from gpuwatch.policies.idle_settings import IdleRules
-from gpuwatch.policies.launches import Need, Sources, launches
+from gpuwatch.policies.launches import Sources, launches
+from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.mix import Has, MixRules, goal, shares
 from gpuwatch.policies.spot.records import CAPACITY, SPOT
 from gpuwatch.policies.spot.settings import INTERRUPTIBLE, OfferRules, Offers
@@ -49,6 +51,15 @@ class Rules(Protocol):
         ...
 
     @property
+    def surge(self) -> int:
+        """How much more than is wanted may be there while spot takes the places of nodes on demand."""
+        ...
+
+    def sizes(self, fleet: Fleet) -> Sizes:
+        """What each machine counts."""
+        ...
+
+    @property
     def interruptible(self) -> str:
         """Whether its work may be interrupted."""
         ...
@@ -56,6 +67,16 @@ class Rules(Protocol):
     @property
     def idle(self) -> IdleRules:
         """How nodes are removed."""
+        ...
+
+    @property
+    def max_nodes(self) -> int | None:
+        """The most nodes that the pool may have."""
+        ...
+
+    @property
+    def max_gpus(self) -> int | None:
+        """The most GPUs that it may have."""
         ...
 
     @property
@@ -78,7 +99,7 @@ def against(node: Node, rules: Rules) -> str | None:
 
 
 def stand_ins(observation: Observation, pool: str, wanted: int, rules: Rules) -> int:
-    """How many nodes on demand are there in the place of spot."""
+    """How much of the pool is on demand in the place of spot."""
     if not _spot(rules):
         return 0
     has = nodes_now(observation, pool, rules)
@@ -88,20 +109,47 @@ def stand_ins(observation: Observation, pool: str, wanted: int, rules: Rules) ->
 
 def ahead(observation: Observation, pool: str, wanted: int | None, rules: Rules, decided: Sequence[Step]) -> list[Step]:
     """Rule 1: the launches of spot in the place of nodes that may go; `decided` are the steps of the other policies."""
-    extra = capacity.now(observation, pool) - (wanted or 0)
-    if wanted is None or extra < 0 or extra >= rules.capacity.surge or not isinstance(rules.sources, Offers):
+    sizes = rules.sizes(observation.fleet)
+    has, surge = capacity.now(observation, pool, sizes), rules.surge
+    extra = has - (wanted or 0)
+    if wanted is None or extra < 0 or extra >= surge or not isinstance(rules.sources, Offers):
         return []
     leave = {step.node_id for step in decided if step.verb in LETS_GO}
     able = [node for node in _firm(observation, pool) if _old(node, observation, rules) and _may_go(node, rules, leave)]
-    count = min(len(able), stand_ins(observation, pool, wanted, rules))
-    missing = min(rules.capacity.surge, count) - extra
-    if missing <= 0:
+    able = [node for node in able if (sizes.node(node) or 0) <= surge]
+    going = _together(able, stand_ins(observation, pool, wanted, rules), sizes)
+    missing = min(surge, sum(sizes.node(node) or 0 for node in going)) - extra
+    if missing <= 0 or capacity.unsized(observation, pool, sizes):
         return []
-    who, go = ("A node on demand stands", "it goes") if count == 1 else (f"{count} nodes on demand stand", "they go")
+    several = len(going) > 1
+    who, go = (f"{len(going)} nodes on demand stand", "they go") if several else ("A node on demand stands", "it goes")
     reason = Reason(code=CODE, sentence=f"{who} in for spot: spot is asked for first, and {go} once it works.")
-    need = Need(missing=missing, wanted=wanted, coming=capacity.launching(observation, pool))
+    coming = capacity.launching(observation, pool)
+    need = Need(missing=missing, wanted=wanted, coming=coming, sizes=sizes)
+    if sizes.gpus is not None:
+        need = replace(need, most=_room(rules.max_gpus, surge, has))
+        need = replace(need, machines=_room(rules.max_nodes, rules.capacity.surge, capacity.now(observation, pool)))
     asked = launches(observation, pool, need, rules.sources, reason)
-    return [step for step in asked if step.arguments.get(CAPACITY) == SPOT]
+    asked = [step for step in asked if step.arguments.get(CAPACITY) == SPOT]
+    # A part of a node frees none: it would only be paid for as well.
+    enough = extra + sizes.total(observation.fleet, asked) >= min(sizes.node(node) or 0 for node in going)
+    return asked if enough else []
+
+
+def _room(most: int | None, surge: int, has: int) -> int | None:
+    """How much may come on top of what the pool has, by its maximum and the surge; None: there is no limit."""
+    return None if most is None else max(0, most + surge - has)
+
+
+def _together(nodes: Sequence[Node], most: int, sizes: Sizes) -> list[Node]:
+    """The first of them that together are no more than that."""
+    found, total = list[Node](), 0
+    for node in nodes:
+        size = sizes.node(node)
+        if size and total + size <= most:
+            found.append(node)
+            total += size
+    return found
 
 
 def stepped(
@@ -110,28 +158,30 @@ def stepped(
     """Rules 2 to 5: the steps; nodes with consent give their places to the spot nodes that work."""
     if wanted is None or not _spot(rules) or rules.idle.action not in _REMOVES:
         return steps
-    has = nodes_now(observation, pool, rules)
+    has, sizes = nodes_now(observation, pool, rules), rules.sizes(observation.fleet)
     leave = {step.node_id for step in steps if step.verb in LETS_GO}
     firm = _firm(observation, pool)
     spare = (
         has.on_demand
         - goal(wanted, has, _mix(observation, pool, rules, has)).on_demand
-        - sum(node.id in leave for node in firm)
+        - sum(sizes.node(node) or 0 for node in firm if node.id in leave)
     )
     able = [node for node in firm if node.id not in leave and _old(node, observation, rules)]
     able = [node for node in able if _consents(node, rules)]
     able.sort(key=lambda node: (observation.ledger.notice(node.id) is None, -_started(node), node.id))
-    going = {node.id: node for node in able[: max(0, spare)]}
+    going = {node.id: node for node in _together(able, spare, sizes)}
     return tuple(
         [_step(step, going[step.node_id], observation, rules) if step.node_id in going else step for step in steps]
     )
 
 
 def first(removals: Sequence[Step], observation: Observation, pool: str, wanted: int, rules: Rules) -> list[Step]:
-    """The removals in the same order, but first so many nodes on demand as stand in for spot."""
-    kinds = {node.id: node.capacity_type for node in observation.fleet.roster(pool).nodes}
-    on_demand = [step for step in removals if kinds.get(step.node_id) is CapacityType.ON_DEMAND]
-    early = {step.node_id for step in on_demand[: stand_ins(observation, pool, wanted, rules)]}
+    """The removals in the same order, but first those nodes on demand that stand in for spot."""
+    nodes = {node.id: node for node in observation.fleet.roster(pool).nodes}
+    firm = [node for step in removals if (node := nodes.get(step.node_id)) is not None]
+    firm = [node for node in firm if node.capacity_type is CapacityType.ON_DEMAND]
+    sizes, most = rules.sizes(observation.fleet), stand_ins(observation, pool, wanted, rules)
+    early = {node.id for node in _together(firm, most, sizes)}
     return sorted(removals, key=lambda step: step.node_id not in early)
 
 
@@ -156,17 +206,24 @@ def _firm(observation: Observation, pool: str) -> list[Node]:
 
 
 def nodes_now(observation: Observation, pool: str, rules: Rules) -> Has:
-    """The pool's nodes now. A spot node works once work can be given to it."""
+    """The pool's nodes now, by what each counts. A spot node works once work can be given to it."""
     nodes, sound = _there(observation, pool), observation.fleet.roster(pool).sound
-    spot = [node for node in nodes if node.capacity_type is CapacityType.SPOT]
-    working = sum(node.id in sound for node in spot)
-    names = capacity.launching(observation, pool)
-    coming = sum(name in rules.offers and rules.offers[name].capacity == SPOT for name in names)
-    return Has(
-        spot_working=working,
-        spot_coming=len(spot) - working + coming,
-        on_demand=len(nodes) - len(spot) + len(names) - coming,
-    )
+    sizes, working, coming, on_demand = rules.sizes(observation.fleet), 0, 0, 0
+    for node in nodes:
+        size = sizes.node(node) or 0
+        if node.capacity_type is not CapacityType.SPOT:
+            on_demand += size
+        elif node.id in sound:
+            working += size
+        else:
+            coming += size
+    for name in capacity.launching(observation, pool):
+        offer = rules.offers.get(name)
+        if offer is not None and offer.capacity == SPOT:
+            coming += sizes.kind(offer.instance_type) or 0
+        else:
+            on_demand += (sizes.kind(offer.instance_type) or 0) if offer is not None else int(sizes.gpus is None)
+    return Has(spot_working=working, spot_coming=coming, on_demand=on_demand)
 
 
 def _mix(observation: Observation, pool: str, rules: Rules, has: Has) -> MixRules:

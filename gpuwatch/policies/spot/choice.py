@@ -5,17 +5,22 @@ asked (all rest, or cost too much), on demand takes its place once spot was refu
 offers come before those on demand, each in the order of the settings. An offer that was refused rests; it is never
 asked twice in one round after a refusal. What comes already counts in its offer; what its cloud is about to take does
 not.
+
+Where the pool counts GPUs, a machine may bring more than is missing: its price is that of each GPU that is needed, and
+of those on demand that one comes that brings least too many. What would pass a maximum is not asked. A part that is
+always on demand comes before a spot machine that is larger than the rest of spot's part.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.model.offers import OfferPast, OffersPast
-from gpuwatch.policies.spot.mix import Has, goal
+from gpuwatch.policies.sizes import Need, Sizes
+from gpuwatch.policies.spot.mix import Has, goal, shares
 from gpuwatch.policies.spot.offers import OfferRecord, ranked, rest_seconds
 from gpuwatch.policies.spot.records import SPOT
 from gpuwatch.policies.spot.settings import OfferRules, Offers
@@ -25,14 +30,9 @@ _RUNS = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _LEAST_REST_SECONDS = 180.0
 
 
-def chosen(
-    observation: Observation, pool: str, offers: Offers, *, wanted: int, missing: int, coming: Sequence[str]
-) -> list[str]:
-    """The names of the offers to ask, one for each node, so many as are missing at most.
-
-    `wanted` is how many nodes the pool is to have, `coming` names the offer of each node that was asked for.
-    """
-    known = observation.offers.get(pool, OffersPast())
+def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> list[str]:
+    """The names of the offers to ask, one for each node, so many as bring what is missing."""
+    known, coming, sizes = observation.offers.get(pool, OffersPast()), need.coming, need.sizes
     nodes = [
         node
         for node in observation.fleet.roster(pool).nodes
@@ -40,22 +40,29 @@ def chosen(
     ]
     own = Counter(name for node in nodes for name, each in offers.offers.items() if each.has(node))
     own.update(coming)
-    spot_nodes = sum(node.capacity_type is CapacityType.SPOT for node in nodes)
-    spot = spot_nodes + sum(offers.offers[name].capacity == SPOT for name in coming if name in offers.offers)
-    firm = len(nodes) + len(coming) - spot
+    spot_nodes = [node for node in nodes if node.capacity_type is CapacityType.SPOT]
+    spot_coming = [name for name in coming if name in offers.offers and offers.offers[name].capacity == SPOT]
+    spot = sum(sizes.node(node) or 0 for node in spot_nodes) + sum(offers.size(name, sizes) for name in spot_coming)
+    there = sum(sizes.node(node) or 0 for node in nodes) + sum(offers.size(name, sizes) for name in coming)
+    firm = there - spot
     waited = _waited(observation, known)
     mix = offers.mix_now(observation, pool, spot=spot, firm=firm)
     found: list[str] = []
-    while len(found) < missing:
-        order = _spot(observation, offers, known, own)
+    while need.missing > 0:
+        order = _spot(observation, offers, known, own, need)
         seconds = inf if waited is None and not order else waited or 0.0
-        plan = goal(wanted, Has(spot_working=spot, spot_coming=0, on_demand=firm, missing_seconds=seconds), mix)
-        if plan.spot_missing and order:
-            name, spot = order[0], spot + 1
-        elif firm < plan.on_demand and (other := _firm(observation, offers, known, own)) is not None:
-            name, firm = other, firm + 1
+        plan = goal(need.wanted, Has(spot_working=spot, spot_coming=0, on_demand=firm, missing_seconds=seconds), mix)
+        lacks_base = firm < shares(need.wanted, mix)[1]
+        able = [name for name in order if not lacks_base or offers.size(name, sizes) <= plan.spot_missing]
+        if plan.spot_missing and able:
+            name = able[0]
+            spot += offers.size(name, sizes)
+        elif firm < plan.on_demand and (other := _firm(observation, offers, known, own, need)) is not None:
+            name = other
+            firm += offers.size(name, sizes)
         else:
             break
+        need = need.after(offers.size(name, sizes))
         own[name] += 1
         found.append(name)
     return found
@@ -75,15 +82,24 @@ def _waited(observation: Observation, known: OffersPast) -> float | None:
     return None if since is None else max(0.0, (observation.now - since).total_seconds())
 
 
-def _spot(observation: Observation, offers: Offers, known: OffersPast, own: Counter[str]) -> list[str]:
+def _spot(observation: Observation, offers: Offers, known: OffersPast, own: Counter[str], need: Need) -> list[str]:
     """The spot offers that may be asked, the best first."""
-    firm = [price for each in offers.of(spot=False).values() if (price := _usd(observation, each)) is not None]
+    sizes = need.sizes
+    firm = [price for each in offers.of(spot=False).values() if (price := _usd(observation, each, sizes)) is not None]
     most = offers.mix.max_price_ratio * min(firm, default=inf)
-    usd = {name: _usd(observation, each) for name, each in offers.of(spot=True).items()}
+    usd = {name: _usd(observation, each, sizes) for name, each in offers.of(spot=True).items()}
     usd = {name: price for name, price in usd.items() if price is None or price <= most}
     # One price that is not known leaves prices out of the order: nothing is preferred or avoided for that.
     priced = all(price is not None for price in usd.values())
-    records = [_record(observation, name, known, own, (price or 0.0) if priced else 1.0) for name, price in usd.items()]
+    # Of a machine that is larger than what is missing, the GPUs that are needed pay for all.
+    records = [
+        replace(
+            _record(observation, name, known, own, ((price or 0.0) if priced else 1.0) * max(1.0, size / need.missing)),
+            size=size,
+        )
+        for name, price in usd.items()
+        if need.fits(size := offers.size(name, sizes))
+    ]
     return [each.name for each in ranked(records, spread=offers.mix.spread)]
 
 
@@ -99,16 +115,19 @@ def _record(observation: Observation, name: str, known: OffersPast, own: Counter
     )
 
 
-def _usd(observation: Observation, offer: OfferRules) -> float | None:
+def _usd(observation: Observation, offer: OfferRules, sizes: Sizes) -> float | None:
     """What an hour of one GPU costs there; None where it is not known, or another price stands in for it."""
     price = observation.prices.get(offer.price_key.key)
-    return None if price is None or not price.exact else float(price.usd_per_hour) / offer.gpus
+    gpus = (None if sizes.gpus is None else sizes.kind(offer.instance_type)) or offer.gpus or 1
+    return None if price is None or not price.exact else float(price.usd_per_hour) / gpus
 
 
-def _firm(observation: Observation, offers: Offers, known: OffersPast, own: Counter[str]) -> str | None:
+def _firm(observation: Observation, offers: Offers, known: OffersPast, own: Counter[str], need: Need) -> str | None:
     """The first of the other offers that may be asked; reserved capacity is paid for already."""
     here = offers.of(spot=False)
-    for name in sorted(here, key=lambda each: here[each].capacity != "reserved"):
-        if resting_seconds(observation, known.offers.get(name, OfferPast()), own[name]) <= 0:
+    excess = {name: max(0, offers.size(name, need.sizes) - need.missing) for name in here}
+    for name in sorted(here, key=lambda each: (here[each].capacity != "reserved", excess[each])):
+        rests = resting_seconds(observation, known.offers.get(name, OfferPast()), own[name]) > 0
+        if not rests and need.fits(offers.size(name, need.sizes)):
             return name
     return None

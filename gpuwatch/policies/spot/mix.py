@@ -22,7 +22,7 @@ class MixRules:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    on_demand_base: Annotated[int, Ge(0), Setting("So many nodes are always on demand.")] = 0
+    on_demand_base: Annotated[int, Ge(0), Setting("So many nodes, or GPUs, are always on demand.")] = 0
     spot_share: Annotated[
         float, Ge(0), Le(1), Setting("The share of the nodes above the base that should be spot, 0 to 1.")
     ] = 1.0
@@ -43,7 +43,8 @@ class MixRules:
         Ge(0),
         Setting(
             "While spot is taking the places of on-demand nodes, so many nodes more than wanted, and than max_nodes, "
-            "are there at most. 0: a pool does not come back to spot."
+            "are there at most (of GPUs, those of so many machines of the largest offer). 0: a pool does not come back "
+            "to spot."
         ),
     ] = 2
     give_back_notice: Annotated[

@@ -1,8 +1,9 @@
 """PURE: which spot offer to ask next, from what each did to the pool before.
 
 Rules: an offer that has no stock, or that takes a node back within the hour, rests for a growing time. Of the others
-the cheapest come first, in steps of price; within a step those that take nodes back least often, and of those the ones
-where the pool has fewest nodes. An offer that is dearer than the rules allow is not asked at all.
+the cheapest come first, in steps of price; within a step the largest machines, where the pool counts GPUs; of these
+those that take nodes back least often, and of those the ones where the pool has fewest nodes. An offer that is dearer
+than the rules allow is not asked at all.
 
 An offer without a record is not preferred for ever and not avoided either: it counts as half a loss in one hour.
 docs/policies/spot.md has the measurements.
@@ -33,12 +34,14 @@ _PRICE_STEP = 1.05  # prices within 5 % are the same: fewer losses are worth mor
 class OfferRecord:
     """What is known of one offer now.
 
-    `preemptions` and `hours_up` (of nodes) are those of the last MEMORY_SECONDS. `own` counts the pool's nodes that run
-    there or boot, without those that have an interruption notice. `resting_seconds` is for how much longer it rests.
+    `size` is what a machine counts in its pool. `preemptions` and `hours_up` (of nodes) are those of the last
+    MEMORY_SECONDS. `own` counts the pool's nodes that run there or boot, without those with an interruption notice.
+    `resting_seconds` is for how much longer it rests.
     """
 
     name: str
     usd_per_hour: float
+    size: int = 1
     preemptions: int = 0
     hours_up: float = 0.0
     own: int = 0
@@ -80,12 +83,11 @@ def refusals_after(refusals: int, *, refused: bool) -> int:
     return refusals + 1 if refused else max(0, refusals - 1)
 
 
-def _order(record: OfferRecord, cheapest: float, spread: Spread) -> tuple[float, float]:
+def _order(record: OfferRecord, cheapest: float, spread: Spread) -> tuple[float, int, float]:
     if spread == "lowest_price":
-        return record.usd_per_hour, 0.0
-    if spread == "zones":
-        return _price_step(record.usd_per_hour, cheapest), float(record.own)
-    return _price_step(record.usd_per_hour, cheapest), record.preemptions_per_hour * (1.0 + _SPREAD * record.own)
+        return record.usd_per_hour, -record.size, 0.0
+    losses = float(record.own) if spread == "zones" else record.preemptions_per_hour * (1.0 + _SPREAD * record.own)
+    return _price_step(record.usd_per_hour, cheapest), -record.size, losses
 
 
 def _price_step(usd: float, cheapest: float) -> int:

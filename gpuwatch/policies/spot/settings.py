@@ -12,6 +12,7 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.money import PriceKey
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.policies.sizes import Sizes
 from gpuwatch.policies.spot import batch
 from gpuwatch.policies.spot.batch import BatchRules
 from gpuwatch.policies.spot.deadline import Job
@@ -57,7 +58,12 @@ class OfferRules:
     ] = None
     account: Annotated[str | None, Setting("The account to launch in, by its number. None: the first.")] = None
     subnet: Annotated[Annotated[str, MinLen(1)] | None, Setting("The subnet. None: the template's own.")] = None
-    gpus: Annotated[int, Ge(1), Setting("Its GPUs: prices are compared by GPU.")] = 1
+    gpus: Annotated[
+        Annotated[int, Ge(1)] | None,
+        Setting(
+            "Its GPUs: by them prices are compared. None: one. Where the pool counts GPUs, every offer names them."
+        ),
+    ] = None
 
     @property
     def price_key(self) -> PriceKey:
@@ -101,6 +107,12 @@ class Offers:
     offers: Mapping[str, OfferRules]
     mix: MixRules
     batch: BatchRules | None = None
+
+    def size(self, name: str, sizes: Sizes) -> int:
+        """What a machine of an offer counts; of one that the settings no longer have, 0 where GPUs count."""
+        if sizes.gpus is None:
+            return 1
+        return (sizes.kind(self.offers[name].instance_type) or 0) if name in self.offers else 0
 
     def of(self, *, spot: bool) -> dict[str, OfferRules]:
         """Those of spot, or all others."""

@@ -134,12 +134,11 @@ class SafetyChecker:
         before = host.runs[-2].end if len(host.runs) > 1 else None
         needed = now if before is None else host.demand.next(before)
         yield "P11: nobody needed it since it was stopped before", needed is None or needed > now
-        if rules.min_nodes:
-            left = sum(
-                each.pool == node.pool and each.id != node_id and each.state is NodeState.RUNNING
-                for each in self.cloud.nodes()
-            )
-            yield "P7: its pool falls below its minimum", left < rules.min_nodes
+        if rules.least:
+            there = [each for each in self.cloud.nodes() if each.pool == node.pool and each.id != node_id]
+            left = [each for each in there if each.state is NodeState.RUNNING]
+            count = sum(each.known_gpus for each in left) if rules.unit == "gpus" else len(left)
+            yield "P7: its pool falls below its minimum", count < rules.least
 
     def _promised(self, now: datetime, node_id: str, verb: Verb) -> Iterator[tuple[str, bool]]:
         notice, node = self.ledger.view(now).notice(node_id), self.cloud.node(node_id)

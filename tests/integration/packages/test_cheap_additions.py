@@ -151,7 +151,7 @@ def propose(observation: Observation, pool: str, rules: StandbyRules) -> Proposa
     policies = "gpuwatch/policies/__init__.py"
     tree.insert(
         policies,
-        "from gpuwatch.policies.capacity",
+        "from gpuwatch.policies.health_settings",
         "from gpuwatch.policies import standby\nfrom gpuwatch.policies.standby import StandbyRules\n",
     )
     tree.insert(

@@ -11,6 +11,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import Node, NodeReport, NodeState
+from gpuwatch.policies.spot.settings import OfferRules
 from tests.support.builders.fleet import FakeFleet
 from tests.support.builders.offers import OFFERS, a_node_of
 
@@ -22,7 +23,8 @@ class SpotMarket(FakeFleet):
     """Room by the offers' names; an offer that is not named has room for all.
 
     `lies` gives machines that end before any list shows them; `quota` refuses by the account's quota. `notices` are of
-    machines; agents tell them, but for those that are `mute`. `tags` are what its templates write on each machine.
+    machines; agents tell them, but for those that are `mute`. `tags` are what its templates write on each machine. Of
+    machines that come while it is `untold`, it does not say how many GPUs they have.
     """
 
     room: dict[str, int] = field(default_factory=dict)
@@ -34,6 +36,8 @@ class SpotMarket(FakeFleet):
     offer_of: dict[str, str] = field(default_factory=dict)  # of each machine
     notices: dict[str, CloudNotice] = field(default_factory=dict)
     mute: set[str] = field(default_factory=set)
+    untold: bool = False
+    offers: Mapping[str, OfferRules] = field(default_factory=lambda: OFFERS)
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """One machine of the offer, where it has room."""
@@ -50,11 +54,13 @@ class SpotMarket(FakeFleet):
         if len(self.alive(name)) >= self.room.get(name, 999):
             self.refusals[name] += 1
             raise InsufficientCapacityError("there is none now", code="InsufficientInstanceCapacity")
-        node = a_node_of(OFFERS[name], node_id, pool=arguments["pool"], tags={**self.tags, DECISION_TAG: key})
-        node = replace(node, launched_at=self.clock.now())
-        node = self.born(node)
+        node = a_node_of(self.offers[name], node_id, pool=arguments["pool"], tags={**self.tags, DECISION_TAG: key})
+        gpus = self.offers[name].gpus or 1
+        node = self.born(replace(node, launched_at=self.clock.now(), gpu_count=gpus))
         self.put(replace(node, state=NodeState.TERMINATED) if name in self.lies else node)
         self.show(node_id, State.BUSY)
+        if self.untold:  # the cloud's table lacks the type: its agent alone tells
+            self.put(replace(self.nodes_[node_id], gpu_count=None))
         self.offer_of[node_id] = name
         self.made[name] += 1
         self._answer("launch", name)
@@ -67,6 +73,10 @@ class SpotMarket(FakeFleet):
             for node_id, node in self.nodes_.items()
             if node.state in ALIVE and (name is None or self.offer_of.get(node_id) == name)
         ]
+
+    def gpus(self) -> int:
+        """The GPUs of all machines that run or come up, whatever is told of them."""
+        return sum(self.offers[self.offer_of[node_id]].gpus or 1 for node_id in self.alive())
 
     def take(self, name: str) -> None:
         """Take the oldest machine of an offer back, without a word."""

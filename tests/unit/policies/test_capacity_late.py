@@ -8,6 +8,7 @@ import pytest
 from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies import capacity
+from gpuwatch.policies.sizes import Need
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.builders.past_steps import REASON, a_group
 from tests.support.builders.pending_capacity import ASKED_A, LAUNCH, an_intent, seen, stopped
@@ -191,7 +192,9 @@ def test_other_sources_are_those_that_were_not_tried_and_wait_for_nothing() -> N
 
     def found(**grown: int) -> list[tuple[str, int]]:
         document = {name.replace("_", "-"): adds for name, adds in grown.items()}
-        steps = capacity.others(observation, "default", 2, [tried], capacity.LaunchRules(), "own", grown=document)
+        steps = capacity.others(
+            observation, "default", Need(missing=2), [tried], capacity.LaunchRules(), "own", grown=document
+        )
         return [(step.node_id, capacity.adds(step)) for step in steps]
 
     assert found() == [("g-3", 2)]

@@ -12,6 +12,7 @@ from gpuwatch.model.fleet import Node
 from gpuwatch.model.money import Price
 from gpuwatch.model.offers import OfferPast, OffersPast
 from gpuwatch.policies import capacity
+from gpuwatch.policies.sizes import Need
 from gpuwatch.policies.spot.choice import chosen
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules, Offers
@@ -36,7 +37,7 @@ def asked(
     observation = replace(seen(*nodes), offers=known, prices=usd or {})
     here = Offers(offers=offers or OFFERS, mix=mix or MixRules())
     wanted = len(nodes) + len(coming) + missing
-    return chosen(observation, "default", here, wanted=wanted, missing=missing, coming=coming)
+    return chosen(observation, "default", here, Need(wanted=wanted, missing=missing, coming=coming))
 
 
 def test_missing_nodes_are_spread_over_offers_of_one_price() -> None:

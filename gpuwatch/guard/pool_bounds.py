@@ -1,0 +1,139 @@
+"""Rules on how large a pool may be, and how small: in nodes, and in GPUs where the pool counts them."""
+
+from collections.abc import Sequence
+
+from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.model.decision import ADDITIONS, LETS_GO, Intent, Step
+from gpuwatch.policies import capacity
+from gpuwatch.policies.spot import back
+
+
+def min_nodes(case: Case) -> Finding:
+    """Refuses a removal that leaves a pool fewer sound running nodes than its minimum.
+
+    The minimum is `pools.<name>.min_nodes` (P7). A node counts if it runs, its use is known, and none of its GPUs is
+    failing or in a deadlock: work can be given to it. A machine with a dead agent does not count. Parked nodes and
+    nodes with a notice count. Removals that are under way, or were decided earlier in the round, count as gone. Stopped
+    nodes may be removed. The minimums of the scaling and schedule policies limit the decision before this rule.
+    """
+    if case.asleep:
+        return allow("It does not run.")
+    leaving, roster = _leaving(case), case.observation.fleet.roster(case.pool)
+    left = len(roster.sound) - len(leaving & roster.sound)  # in the order of the few
+    unsound = len(roster.members) - len(leaving & roster.members) - left
+    sentence = f"{left} running nodes of the pool would remain"
+    sentence += f"; {unsound} more are unknown, failing or stalled and do not count" if unsound else ""
+    if left >= case.pool_rules.min_nodes:
+        return allow(f"{sentence}.")
+    return refuse(f"{sentence}.", f"min_nodes is {case.pool_rules.min_nodes}.")
+
+
+def min_gpus(case: Case) -> Finding:
+    """Refuses a removal that leaves a pool fewer GPUs on sound running nodes than its minimum.
+
+    The minimum is `pools.<name>.min_gpus`, for pools with `unit: gpus`. Nodes count as for [min_nodes](#min_nodes),
+    each with its GPUs (P7). A node of which nobody knows how many it has counts as none.
+    """
+    floor = case.pool_rules.min_gpus
+    if case.asleep or not floor:
+        return allow("It does not run." if case.asleep else "The pool has no minimum in GPUs.")
+    fleet, leaving = case.observation.fleet, _leaving(case)
+    roster, sizes = fleet.roster(case.pool), case.pool_rules.sizes(fleet)
+    stay = [node for node in roster.nodes if node.id in roster.sound and node.id not in leaving]
+    left = sum(sizes.node(node) or 0 for node in stay)
+    sentence = f"{sizes.words(left)} on {len(stay)} running nodes of the pool would remain."
+    return allow(sentence) if left >= floor else refuse(sentence, f"min_gpus is {floor}.")
+
+
+def _leaving(case: Case) -> set[str]:
+    """The nodes that are being removed, or that were decided to be earlier in the round, and that of the step."""
+    open_now = case.observation.ledger.open_intents
+    leaving = {each.intent.node_id for each in open_now if each.intent.verb in LETS_GO}
+    return leaving | {step.node_id for step in case.counts(LETS_GO)} | {case.step.node_id}
+
+
+def max_nodes(case: Case) -> Finding:
+    """Refuses an addition beyond the pool's maximum.
+
+    The maximum is `pools.<name>.max_nodes`. Nodes on their way count as present, so asking again adds nothing (P4).
+    Nodes above the maximum are not removed for that reason; only idle nodes ever are.
+
+    A node that its cloud is about to take does not count, so that it is replaced before it is gone. While there are
+    such nodes the pool may run `pools.<name>.surge_nodes` more than its maximum. Without that setting it may run as
+    many more as they are, and never more than twice its maximum.
+
+    Spot that takes the place of a node on demand is launched first. For that alone `pools.<name>.capacity.surge` nodes
+    more may be there until that node is gone.
+    """
+    limit, surge, named = case.pool_rules.max_nodes, case.pool_rules.surge_nodes, "max_nodes"
+    if limit is not None and case.step.reason.code == back.CODE:
+        limit, named = limit + case.pool_rules.capacity.surge, "max_nodes with capacity.surge"
+    after = capacity.now(case.observation, case.pool) + sum(map(capacity.adds, (*_adding(case), case.step)))
+    if limit is None:
+        return allow(f"The pool would have {after} nodes.")
+    going = len(capacity.taken(case.observation, case.pool))
+    most = limit + min(going, limit if surge is None else surge)
+    sentence = f"The pool would have {after} nodes"
+    sentence += f", and {going} that its cloud is about to take." if going else "."
+    if after <= limit and after + going <= most:
+        return allow(sentence)
+    return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
+
+
+def max_gpus(case: Case) -> Finding:
+    """Refuses an addition beyond the pool's maximum of GPUs.
+
+    The maximum is `pools.<name>.max_gpus`, for pools with `unit: gpus`; `pools.<name>.max_nodes` holds as well. A
+    launch counts with the GPUs of nodes of its type that are there; if none is there, with what its offer says.
+    A launch without an answer, which may have happened, counts as well. Nothing is added while nobody knows the GPUs of
+    a machine of the pool, or of the one that would come. Of a growth that is too large a smaller one, or another
+    machine, may come in its place.
+
+    Machines that their cloud is about to take are treated as in [max_nodes](#max_nodes): the pool may have their GPUs
+    more, those of the largest `pools.<name>.surge_nodes` of them where that is set, and never more than twice its
+    maximum. For spot in the place of nodes on demand it is `pools.<name>.capacity.surge` machines of the largest offer.
+
+    Let an agent report the GPUs, name them in an offer of that type, or raise `pools.<name>.max_gpus`.
+    """
+    rules, fleet = case.pool_rules, case.observation.fleet
+    limit, named = rules.max_gpus, "max_gpus"
+    if limit is None:
+        return allow("The pool has no maximum in GPUs.")
+    sizes = rules.sizes(fleet)
+    unsized, adding = capacity.unsized(case.observation, case.pool, sizes), (*_adding(case), case.step)
+    steps = [sizes.of(fleet, step) for step in adding]
+    steps += [sizes.brings(fleet, each.verb, each.node_id, each.arguments) for each in _doubtful(case, adding)]
+    if unsized or None in steps:
+        what = ", ".join(unsized) or "what would come"
+        return refuse(f"Nobody knows the GPUs of {what}, and max_gpus is set.", "Name them in an offer of that type.")
+    if case.step.reason.code == back.CODE:
+        limit, named = limit + rules.surge, "max_gpus with capacity.surge"
+    after = capacity.now(case.observation, case.pool, sizes) + sum(size or 0 for size in steps)
+    taken = sorted((sizes.node(node) or 0 for node in capacity.taken(case.observation, case.pool)), reverse=True)
+    going, most = sum(taken), limit + min(sum(taken[: rules.surge_nodes]), limit)
+    sentence = f"The pool would have {after} GPUs"
+    sentence += f", and {going} that its cloud is about to take." if going else "."
+    if after <= limit and after + going <= most:
+        return allow(sentence)
+    return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
+
+
+def _doubtful(case: Case, adding: Sequence[Step]) -> list[Intent]:
+    """The launches of the pool that may have happened and that none of these steps asks for again."""
+    asked = {step.node_id for step in adding}
+    return [
+        entry.intent
+        for entry in case.observation.ledger.open_intents
+        if entry.intent.pool == case.pool
+        and entry.intent.node_id not in asked
+        and entry.resumable
+        and capacity.may_appear(entry, case.observation.now)
+    ]
+
+
+def _adding(case: Case) -> list[Step]:
+    """The steps allowed earlier that add to the same pool."""
+    nodes = {node.id for node in case.observation.fleet.roster(case.pool).nodes}
+    groups = {group.id for group in case.observation.fleet.roster(case.pool).groups}
+    mine = nodes | groups
+    return [step for step in case.counts(ADDITIONS) if step.node_id in mine or capacity.launched_for(step) == case.pool]

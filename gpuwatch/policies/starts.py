@@ -1,0 +1,61 @@
+"""PURE: which stopped nodes a pool may start: its own stops, or anybody's. The last stopped comes first."""
+
+from typing import Literal
+
+from gpuwatch.model.decision import Observation, Reason, Status, Step, Stopped, Verb
+from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.policies.launches import CHANGE, failed
+
+Startable = Literal["own", "any"]
+
+
+def starts(observation: Observation, pool: str, start: Startable, reason: Reason) -> list[Step]:
+    """Stopped nodes, the last stopped first: their caches are warm and their disks are paid for."""
+    stopped_at = {each.node_id: each.at for each in observation.ledger.stopped}
+    given_up = {done.node_id for done in failed(observation, Verb.START)}
+    nodes = observation.fleet.roster(pool).nodes
+    startable = [node for node in nodes if _startable(observation, node, start, given_up)]
+    startable.sort(
+        key=lambda node: (node.id not in stopped_at, -stopped_at[node.id].timestamp() if node.id in stopped_at else 0.0)
+    )
+    return [Step(node_id=node.id, verb=Verb.START, reason=reason, change=CHANGE) for node in startable]
+
+
+def has_stopped(observation: Observation, pool: str, start: Startable) -> bool:
+    """Whether a stopped node of the pool may be started."""
+    return bool(starts(observation, pool, start, Reason(code="", sentence="")))
+
+
+def _startable(observation: Observation, node: Node, start: Startable, given_up: set[str]) -> bool:
+    """Whether a node may be started for its pool."""
+    if not node.enrolled or node.state is not NodeState.STOPPED:
+        return False
+    entry = observation.ledger.open_for(node.id)
+    return (
+        node.protected is None
+        and node.managed_by is None
+        and node.group is None
+        and node.capacity_type is not CapacityType.CAPACITY_BLOCK
+        and node.id not in given_up
+        and not_to_start(observation, node, start) is None
+        and (entry is None or (entry.intent.verb is Verb.START and entry.resumable))
+    )
+
+
+def not_to_start(observation: Observation, node: Node, start: Startable) -> str | None:
+    """Why a stopped node is not to be started again: its owner may have stopped it for good."""
+    found = observation.ledger.stop_of(node.id)
+    if found is not None and not _ran_since(node, found):
+        return None
+    if start == "own":
+        return "gpuwatch did not stop it"
+    recent = [done for done in observation.ledger.recent if (done.node_id, done.verb) == (node.id, Verb.START)]
+    started = max((done.at for done in recent if done.status is Status.SETTLED), default=None)
+    return None if started is None else f"it was stopped again after gpuwatch started it at {started:%H:%M} UTC"
+
+
+def _ran_since(node: Node, found: Stopped) -> bool:
+    """Whether somebody has started a node since our stop of it, by the cloud's own clock where that is known."""
+    if node.launched_at is None:
+        return False
+    return node.launched_at > found.at if found.launched_at is None else node.launched_at != found.launched_at
