@@ -16,6 +16,7 @@ from gpuwatch.model.verbs import PREPARES
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY
+from gpuwatch.policies.uncounted import may_come
 
 _HOUR = timedelta(hours=1)
 _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
@@ -126,6 +127,9 @@ def max_nodes(case: Case) -> Finding:
     such nodes the pool may run `pools.<name>.surge_nodes` more than its maximum. Without that setting it may run as
     many more as they are, and never more than twice its maximum.
 
+    What is no longer waited for may come all the same: what a group lacks whose cloud gives it no more, until its size
+    is taken back, and a launched machine that its cloud has never shown. Neither counts as a node, and both count here.
+
     Spot that takes the place of a node on demand is launched first. For that alone `pools.<name>.capacity.surge` nodes
     more may be there until that node is gone.
     """
@@ -135,11 +139,13 @@ def max_nodes(case: Case) -> Finding:
     after = capacity.now(case.observation, case.pool) + _adding(case) + capacity.adds(case.step)
     if limit is None:
         return allow(f"The pool would have {after} nodes.")
+    late = len(may_come(case.observation, case.pool))
     going = capacity.taken(case.observation, case.pool)
     most = limit + min(going, limit if surge is None else surge)
     sentence = f"The pool would have {after} nodes"
+    sentence += f", and {late} that may still come" if late else ""
     sentence += f", and {going} that its cloud is about to take." if going else "."
-    if after <= limit and after + going <= most:
+    if after + late <= limit and after + late + going <= most:
         return allow(sentence)
     return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
 
@@ -282,7 +288,7 @@ def hourly_cost_limit(case: Case) -> Finding:
     coming = [
         None if kind is None or (known := case.observation.prices.get(kind)) is None else known.usd_per_hour
         for pool in case.observation.fleet.pools
-        for kind in capacity.coming(case.observation, pool)
+        for kind in (*capacity.coming(case.observation, pool), *may_come(case.observation, pool))
     ]
     new = [usd for step in case.counts(ADDITIONS) for usd in _each(case, step.node_id, step.arguments)]
     mine = _each(case, case.step.node_id, case.step.arguments)

@@ -25,6 +25,7 @@ from gpuwatch.policies import (
     floors,
     idle,
     kubernetes,
+    next_offer,
     notices,
     replacement,
     scale_in_protection,
@@ -32,6 +33,7 @@ from gpuwatch.policies import (
     schedule,
     slurm_sick,
     stuck_actions,
+    uncounted,
     unknown_pool,
 )
 from gpuwatch.policies.capacity import Startable
@@ -281,6 +283,7 @@ _SAFEST_FIRST = (
     Verb.STOP,
     Verb.UNPROTECT,
     Verb.TERMINATE,
+    Verb.SHRINK,
     Verb.GROW,
     Verb.LAUNCH,
 )
@@ -314,6 +317,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
     clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
     clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
+    clamps += [*uncounted.told(observation, pool), *next_offer.faults(observation, pool)]
     if going := capacity.taken(observation, pool):
         clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
     target, grows = None, any(proposal.grows for proposal in proposals)
@@ -327,9 +331,10 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             clamps.append(f"{target} nodes are wanted, the ceiling is {most}.")
             target = most
         added = capacity.additions(observation, pool, target, rules.sources, rules.start)
-        steps = (*steps, *added)
+        counted = capacity.now(observation, pool) + sum(map(capacity.adds, added))
+        steps = (*steps, *uncounted.taken_back(observation, pool, target, counted), *added)
         steps = (*steps, *back.ahead(observation, pool, target, rules, steps))
-        missing = target - capacity.now(observation, pool) - sum(capacity.adds(step) for step in added)
+        missing = target - counted
         if missing > 0:
             clamps.append(f"{missing} more nodes are needed and {_nothing(pool, rules)}.")
     steps = _safest(back.stepped(steps, observation, pool, target, rules))

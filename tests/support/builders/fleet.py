@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.clouds import CloudError, Leftover, NotFoundError
+from gpuwatch.clouds import CloudError, CloudUnavailableError, Leftover, NotFoundError, NotSentError
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.round import Round, step
@@ -18,6 +18,7 @@ from gpuwatch.model.fleet import (
     VERDICT_SCHEMA,
     Fleet,
     GpuVerdict,
+    GroupRefusal,
     Node,
     NodeGroup,
     NodeReport,
@@ -32,6 +33,7 @@ from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.runtime.clock import Clock, ManualClock
 from tests.support.builders.promise import a_promise
 
+_ADDS = frozenset({"launch", "grow", "start"})
 NOW, HOUR = datetime(2026, 3, 2, 12, 0, tzinfo=UTC), 3600.0
 IDLE = resolved(IdleRules(timeout=1800.0, grace_period=600.0), "cautious", {"timeout", "grace_period"})
 IDLE = replace(IDLE, owner_grace_period=600.0)
@@ -123,10 +125,13 @@ class FakeFleet:
     watch_stop: Callable[[str, str], None] = lambda _node, _key: None
     stale: Callable[[float], float] = lambda _now: 0.0  # how old an answer about machines is
     groups_: dict[str, NodeGroup] = field(default_factory=dict)
+    room_: dict[str, int] = field(default_factory=dict)  # for how many members of a group there is stock
+    mute_groups: bool = False  # groups do not say that there is no stock
     born: Callable[[Node], Node] = lambda node: node  # what a launch makes of its template
     listed: Callable[[Node], bool] = lambda _node: True  # whether the list shows a machine
     found: Callable[[Node], bool] = lambda _node: True  # whether a search by key shows it
     numbers: dict[tuple[str, str], float | None] = field(default_factory=dict)
+    made_: int = 0  # members that groups made by themselves
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     stopped_while: list[State] = field(default_factory=list)
     _until: dict[str, tuple[float, NodeState]] = field(default_factory=dict)
@@ -220,14 +225,15 @@ class FakeFleet:
     def groups(self) -> tuple[NodeGroup, ...]:
         """All groups."""
         self._ask("groups", "")
-        return tuple(self.groups_.values())
+        self.fill()
+        return tuple(map(self._told, self.groups_.values()))
 
     def group(self, group_id: str) -> NodeGroup:
         """One group."""
         self._ask("group", group_id)
         if group_id not in self.groups_:
             raise NotFoundError(f"there is no group {group_id}")
-        return self.groups_[group_id]
+        return self._told(self.groups_[group_id])
 
     def grow(self, group_id: str, size: int, key: str) -> None:
         """Raise the desired size; the new members are there at once."""
@@ -235,13 +241,46 @@ class FakeFleet:
         check_in_force()
         self.calls.append(("grow", group_id, key))
         group = self.groups_[group_id]
-        for number in range(group.desired, size):
-            node_id = f"{group_id}-{key}-{number}"
-            node = a_node(node_id, State.BUSY, 0.0, pool=group.pool, group=group_id)
-            self.put(replace(node, launched_at=self.clock.now()))
-            group = replace(group, node_ids=(*group.node_ids, node_id))
-        self.groups_[group_id] = replace(group, desired=max(size, group.desired))
+        more = max(0, size - group.desired)
+        group = replace(group, desired=max(size, group.desired))
+        for number in range(min(more, self.room_.get(group_id, 999) - len(group.node_ids))):
+            group = self._member(group, f"{group_id}-{key}-{number}")
+        self.groups_[group_id] = group
         self._answer("grow", group_id)
+
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """Lower the desired size; where the group has more by now, it ends one that is not protected."""
+        self._ask("shrink", group_id)
+        check_in_force()
+        self.calls.append(("shrink", group_id, key))
+        group = self.groups_[group_id]
+        for node_id in [each for each in group.node_ids if not self.nodes_[each].scale_in_protected]:
+            if len(group.node_ids) > size:
+                self.stopped_while.append(self.nodes_[node_id].activity.state)
+                self.put(replace(self.nodes_[node_id], state=NodeState.TERMINATED))
+                group = replace(group, node_ids=tuple(each for each in group.node_ids if each != node_id))
+        self.groups_[group_id] = replace(group, desired=min(size, group.desired))
+        self._answer("shrink", group_id)
+
+    def fill(self) -> None:
+        """Groups with stock again take what they lack, without a word."""
+        for group_id, stock in self.room_.items():
+            while len(self.groups_[group_id].node_ids) < min(self.groups_[group_id].desired, stock):
+                self.made_ += 1
+                self.groups_[group_id] = self._member(self.groups_[group_id], f"{group_id}-{self.made_}")
+
+    def _member(self, group: NodeGroup, node_id: str) -> NodeGroup:
+        """The group with one member more, which is there at once."""
+        node = a_node(node_id, State.BUSY, 0.0, pool=group.pool, group=group.id)
+        self.put(replace(node, launched_at=self.clock.now()))
+        return replace(group, node_ids=(*group.node_ids, node_id))
+
+    def _told(self, group: NodeGroup) -> NodeGroup:
+        """A group; one without stock says so, unless groups are mute."""
+        there = len(group.node_ids)
+        if self.mute_groups or there >= group.desired or there < self.room_.get(group.id, group.desired):
+            return group
+        return replace(group, refused=GroupRefusal(at=self.clock.now(), why="there is none now"))
 
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Scale-in protection, at once."""
@@ -320,6 +359,8 @@ class FakeFleet:
 
     def _ask(self, call: str, node_id: str) -> None:
         error = self.fault(call, node_id)
+        if isinstance(error, CloudUnavailableError) and call in _ADDS and not isinstance(error, NotSentError):
+            check_in_force()  # it leaves, and has no effect
         if error is not None:
             raise error
 

@@ -58,6 +58,7 @@ class Group:
     members: list[str] = field(default_factory=list)
     count: int = 0
     autoscaler: Resource | None = None
+    stock: int = 999  # so many machines are to be had for it
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
@@ -279,14 +280,15 @@ class Project:
 
     def _fill(self, group: Group) -> None:
         """As many machines as it wants, made of its template."""
-        if len(group.members) >= group.told["targetSize"]:
+        wanted = min(group.told["targetSize"], group.stock)
+        if len(group.members) >= wanted:
             return
         place = group.told.get("zone") or group.told["distributionPolicy"]["zones"][0]["zone"]
         zone = place.rpartition("/")[2]
         template = self.templates[group.told["instanceTemplate"].rpartition("/projects/")[2].partition("/")[2]]
         own = group.told.get("allInstancesConfig", {}).get("properties", {}).get("labels", {})
         made_by = f"projects/4242/{group.told['selfLink'].partition(f'/projects/{self.name}/')[2]}"
-        while len(group.members) < group.told["targetSize"]:
+        while len(group.members) < wanted:
             group.count += 1
             properties = {
                 **template["properties"],

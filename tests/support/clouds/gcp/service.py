@@ -309,6 +309,9 @@ def _types(project: Project) -> list[Resource]:
     ]
 
 
+_EMPTY = "waiting-"  # how the names of places without a machine begin
+
+
 def _members(project: Project, at: Mapping[str, str], request: Request) -> Resource:
     group = _group(project, at)
     machines = [project.machines[number] for number in group.members]
@@ -321,8 +324,20 @@ def _members(project: Project, at: Mapping[str, str], request: Request) -> Resou
         }
         for machine in machines
     ]
+    listed += [_empty(project, group, number) for number in range(group.told["targetSize"] - len(group.members))]
     page, token = page_of(listed, request.query)
     return {"managedInstances": page, **token}
+
+
+def _empty(project: Project, group: Group, number: int) -> Resource:
+    """A place that no machine can be made for: the group tries again and again."""
+    zone = (group.told.get("zone") or group.told["distributionPolicy"]["zones"][0]["zone"]).rpartition("/")[2]
+    errors = [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "The zone does not have enough resources available."}]
+    return {
+        "instance": project.link(f"zones/{zone}/instances/{_EMPTY}{number:04d}"),
+        "currentAction": "CREATING",
+        "lastAttempt": {"errors": {"errors": errors}},
+    }
 
 
 def _resize(project: Project, at: Mapping[str, str], request: Request) -> Resource:
@@ -335,6 +350,9 @@ def _delete_members(project: Project, at: Mapping[str, str], request: Request) -
     group = _group(project, at)
     for link in request.json["instances"]:
         _, zone, _, name = link.split("/")[-4:]
+        if name.startswith(_EMPTY):
+            group.told["targetSize"] -= 1
+            continue
         machine = project.machine(zone, name)
         if machine.told["id"] not in group.members:
             raise RefusedError(400, "invalid", f"{link} is not a member of {group.told['name']}")
