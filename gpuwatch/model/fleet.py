@@ -238,6 +238,7 @@ class NodeGroup:
     with those that come up or go. `refused`: what its cloud says of why it has fewer than it wants; None: nothing, or
     it has them. `short_since`: since when it was seen with fewer, as the controller counts; None: it has them.
     `gives_back_places`: its cloud takes back places without a machine by their names, so that no member can go instead.
+    `seen_now` is False of one whose cloud gives no answer: it is as it was seen last.
     """
 
     id: str
@@ -259,6 +260,7 @@ class NodeGroup:
     refused: GroupRefusal | None = None
     short_since: datetime | None = None
     gives_back_places: bool = False
+    seen_now: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

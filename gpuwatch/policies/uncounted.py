@@ -3,7 +3,7 @@
 Rules, all of them:
 
 1. A group that its cloud gives no more members is left: at once where the cloud says why, and otherwise once nothing
-   has come for LEFT_AFTER. Each member that comes begins the wait anew.
+   has come for LEFT_AFTER. Each member that comes begins the wait anew, and so does a silence of its cloud.
 2. What a group lacks that is left may come all the same. So its desired size is taken back by as many as come from
    elsewhere, and until that is done what it lacks counts towards the pool's maximum and towards limits in money.
 3. A group whose size was taken back rests, as an offer without stock does. Then it is asked again.
@@ -35,7 +35,7 @@ def lacks(observation: Observation, group: NodeGroup) -> int:
 
 def left(observation: Observation, group: NodeGroup) -> str | None:
     """Why what a group lacks is not waited for, as a clause; None: it has all, or it is waited for."""
-    if not group.enrolled or group.short_since is None or _missing(group) == 0:
+    if not (group.enrolled and group.seen_now) or group.short_since is None or _missing(group) == 0:
         return None
     asked = max([done.at for done in _settled(observation, group, _GROWS)], default=None)
     if group.refused is not None and (asked is None or group.refused.at >= asked):

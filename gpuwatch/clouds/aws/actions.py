@@ -150,11 +150,11 @@ def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dic
 def grow(place: Region, group_id: str, size: int, *, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: SetDesiredCapacity without its cooldown."""
     group = known(place, place.acting, group_id)
-    if group.desired >= size:
+    if group.desired >= size and not group.weighted:
         return
+    _refuse_group(group, fleet=fleet, process="Launch", grows=True)
     if size > group.max_size:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
-    _refuse_group(group, fleet=fleet, process="Launch", grows=True)
     _set_size(place, group, size)
 
 
@@ -209,6 +209,10 @@ def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows
     if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
+    if grows and group.weighted:
+        raise CloudError(
+            f"{group.name} counts in weights, and not in machines: its size is left alone", code="Weighted"
+        )
     if process in group.suspended:
         raise CloudError(f"the process {process} of {group.name} is suspended", code="ProcessSuspended")
 

@@ -20,9 +20,12 @@ Short = dict[str, float]
 def with_short(
     groups: Iterable[NodeGroup], since: Short, ledger: LedgerView, now: datetime, monotonic: float
 ) -> tuple[NodeGroup, ...]:
-    """The groups, each with since when it has been short; `since` is what is kept from round to round."""
+    """The groups, each with since when it has been short; `since` is what is kept from round to round.
+
+    A group whose cloud gives no answer may have its members by now: the time begins anew with the next answer.
+    """
     told = tuple(groups)
-    short = {group.id: group for group in told if len(group.node_ids) < group.desired}
+    short = {group.id: group for group in told if group.seen_now and len(group.node_ids) < group.desired}
     for group_id in since.keys() - short.keys():
         del since[group_id]
     for group in short.values():

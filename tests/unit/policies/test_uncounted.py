@@ -38,8 +38,9 @@ def seen(group: NodeGroup, *, launched_minutes_ago: float = 600.0, **ledger: obj
         (seen(SHORT, launched_minutes_ago=9.0), 2),
         (seen(SHORT, recent=(replace(a_done("g-1", minutes_ago=9.0), verb=Verb.GROW, arguments={"size": "5"}),)), 2),
         (seen(replace(SHORT, short_since=NOW, refused=GroupRefusal(at=NOW, why="none"))), 0),
+        (seen(replace(SHORT, seen_now=False)), 2),
     ],
-    ids=["nobody counts", "for long", "not yet", "one came", "asked again", "its cloud says so"],
+    ids=["nobody counts", "for long", "not yet", "one came", "asked again", "its cloud says so", "its cloud is silent"],
 )
 def test_what_a_group_lacks_is_waited_for_as_long_as_members_may_come(observation: Observation, coming: int) -> None:
     """Ten minutes from the newest of: the first look, our growth, a member; not at all where the cloud has none."""
