@@ -127,8 +127,8 @@ def max_nodes(case: Case) -> Finding:
     such nodes the pool may run `pools.<name>.surge_nodes` more than its maximum. Without that setting it may run as
     many more as they are, and never more than twice its maximum.
 
-    What is no longer waited for may come all the same: what a group lacks whose cloud gives it no more, until its size
-    is taken back, and a launched machine that its cloud has never shown. Neither counts as a node, and both count here.
+    What is no longer waited for may come all the same: the nodes that a cloud does not give a group, until the group's
+    size is taken back, and a launched machine that its cloud has never shown. They do not count as nodes, but here.
 
     Spot that takes the place of a node on demand is launched first. For that alone `pools.<name>.capacity.surge` nodes
     more may be there until that node is gone.

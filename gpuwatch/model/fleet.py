@@ -238,7 +238,7 @@ class NodeGroup:
     with those that come up or go. `refused`: what its cloud says of why it has fewer than it wants; None: nothing, or
     it has them. `short_since`: since when it was seen with fewer, as the controller counts; None: it has them.
     `gives_back_places`: its cloud takes back places without a machine by their names, so that no member can go instead.
-    `seen_now` is False of one whose cloud gives no answer: it is as it was seen last.
+    `seen_now` is False where its cloud gives no answer: it is as it was seen last.
     """
 
     id: str

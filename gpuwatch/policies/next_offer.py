@@ -30,7 +30,7 @@ def without(
 
 
 def faults(observation: Observation, pool: str) -> Iterator[str]:
-    """A sentence on each offer of the pool whose newest try failed for another reason than stock."""
+    """A sentence on each offer of the pool that failed last for another reason than stock."""
     for name, known in sorted(observation.offers.get(pool, OffersPast()).offers.items()):
         if known.faults:
             times = "once" if known.faults == 1 else f"{known.faults} times in a row"

@@ -3,10 +3,10 @@
 Rules, all of them:
 
 1. A group that its cloud gives no more members is left: at once where the cloud says why, and otherwise once nothing
-   has come for LEFT_AFTER. Each member that comes begins the wait anew, and so does a silence of its cloud.
+   has come for LEFT_AFTER. Each member that comes begins the wait again, and so does a silence of its cloud.
 2. What a group lacks that is left may come all the same. So its desired size is taken back by as many as come from
    elsewhere, and until that is done what it lacks counts towards the pool's maximum and towards limits in money.
-3. A group whose size was taken back rests, as an offer without stock does. Then it is asked again.
+3. A group rests after its size was taken back, as an offer without stock does. Then it is asked again.
 4. A launched machine that its cloud has never shown is left SETTLE_TIMEOUT after that was written down. It may run all
    the same: rule 2 holds for it, and nothing more is launched with its settings (guard rule `launch_unseen`).
 """
@@ -119,7 +119,7 @@ def _missing(group: NodeGroup) -> int:
 
 
 def _resting_seconds(observation: Observation, group: NodeGroup) -> float:
-    """For how much longer a group rests whose size was taken back."""
+    """For how much longer a group rests after its size was taken back."""
     refusals = _settled(observation, group, GIVES_BACK)
     if not refusals:
         return 0.0

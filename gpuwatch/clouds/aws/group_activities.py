@@ -14,8 +14,8 @@ _LONGEST = 300  # characters of a message
 def refusal(place: Region, group: Group) -> GroupRefusal | None:
     """What became of the group's newest try to launch, where it failed; None: it did not, or nobody may tell.
 
-    Only a group that lacks members is asked about. A role without the right to ask is no trouble: then time tells.
-    Source: DescribeScalingActivities.
+    Only a group that lacks members is asked about. A role without the right to ask is no trouble: then the wait is
+    longer. Source: DescribeScalingActivities.
     """
     if group.desired <= len(group.members):
         return None

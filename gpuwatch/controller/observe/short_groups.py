@@ -22,7 +22,7 @@ def with_short(
 ) -> tuple[NodeGroup, ...]:
     """The groups, each with since when it has been short; `since` is what is kept from round to round.
 
-    A group whose cloud gives no answer may have its members by now: the time begins anew with the next answer.
+    While a group's cloud gives no answer it may get its members: the time begins again with the next answer.
     """
     told = tuple(groups)
     short = {group.id: group for group in told if group.seen_now and len(group.node_ids) < group.desired}
