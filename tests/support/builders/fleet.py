@@ -18,7 +18,6 @@ from gpuwatch.model.fleet import (
     VERDICT_SCHEMA,
     Fleet,
     GpuVerdict,
-    GroupRefusal,
     Node,
     NodeGroup,
     NodeReport,
@@ -31,6 +30,7 @@ from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.runtime.clock import Clock, ManualClock
+from tests.support.builders.fake_groups import FakeGroups
 from tests.support.builders.promise import a_promise
 
 _ADDS = frozenset({"launch", "grow", "start"})
@@ -109,7 +109,7 @@ def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW, *
 
 
 @dataclass(slots=True)
-class FakeFleet:
+class FakeFleet(FakeGroups):
     """Cloud and signal source of a controller under test, with every fault at hand; its truth is plain fields.
 
     It is no stand-in for EC2 (moto is, in test_clouds and test_crash): it lets thousands of generated days run.
@@ -222,65 +222,11 @@ class FakeFleet:
         bearing = [node for node in list(self.nodes_.values()) if node.id == f"i-{key}" and self.found(node)]
         return next((shown for node in bearing if (shown := self._shown(node.id)) is not None), None)
 
-    def groups(self) -> tuple[NodeGroup, ...]:
-        """All groups."""
-        self._ask("groups", "")
-        self.fill()
-        return tuple(map(self._told, self.groups_.values()))
-
-    def group(self, group_id: str) -> NodeGroup:
-        """One group."""
-        self._ask("group", group_id)
-        if group_id not in self.groups_:
-            raise NotFoundError(f"there is no group {group_id}")
-        return self._told(self.groups_[group_id])
-
-    def grow(self, group_id: str, size: int, key: str) -> None:
-        """Raise the desired size; the new members are there at once."""
-        self._ask("grow", group_id)
-        check_in_force()
-        self.calls.append(("grow", group_id, key))
-        group = self.groups_[group_id]
-        more = max(0, size - group.desired)
-        group = replace(group, desired=max(size, group.desired))
-        for number in range(min(more, self.room_.get(group_id, 999) - len(group.node_ids))):
-            group = self._member(group, f"{group_id}-{key}-{number}")
-        self.groups_[group_id] = group
-        self._answer("grow", group_id)
-
-    def shrink(self, group_id: str, size: int, key: str) -> None:
-        """Lower the desired size; where the group has more by now, it ends one that is not protected."""
-        self._ask("shrink", group_id)
-        check_in_force()
-        self.calls.append(("shrink", group_id, key))
-        group = self.groups_[group_id]
-        for node_id in [each for each in group.node_ids if not self.nodes_[each].scale_in_protected]:
-            if len(group.node_ids) > size:
-                self.stopped_while.append(self.nodes_[node_id].activity.state)
-                self.put(replace(self.nodes_[node_id], state=NodeState.TERMINATED))
-                group = replace(group, node_ids=tuple(each for each in group.node_ids if each != node_id))
-        self.groups_[group_id] = replace(group, desired=min(size, group.desired))
-        self._answer("shrink", group_id)
-
-    def fill(self) -> None:
-        """Groups with stock again take what they lack, without a word."""
-        for group_id, stock in self.room_.items():
-            while len(self.groups_[group_id].node_ids) < min(self.groups_[group_id].desired, stock):
-                self.made_ += 1
-                self.groups_[group_id] = self._member(self.groups_[group_id], f"{group_id}-{self.made_}")
-
     def _member(self, group: NodeGroup, node_id: str) -> NodeGroup:
         """The group with one member more, which is there at once."""
         node = a_node(node_id, State.BUSY, 0.0, pool=group.pool, group=group.id)
         self.put(replace(node, launched_at=self.clock.now()))
         return replace(group, node_ids=(*group.node_ids, node_id))
-
-    def _told(self, group: NodeGroup) -> NodeGroup:
-        """A group; one without stock says so, unless groups are mute."""
-        there = len(group.node_ids)
-        if self.mute_groups or there >= group.desired or there < self.room_.get(group.id, group.desired):
-            return group
-        return replace(group, refused=GroupRefusal(at=self.clock.now(), why="there is none now"))
 
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Scale-in protection, at once."""

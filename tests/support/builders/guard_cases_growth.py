@@ -67,24 +67,6 @@ def three_ended(case: Case, **changes: object) -> Case:
     return with_ledger(a_launch(case), recent=tuple(ended(minutes, **changes) for minutes in (10.0, 20.0, 59.0)))
 
 
-def taking_back(case: Case, size: int = 3, **changes: object) -> Case:
-    """The case as taking back what a group lacks that its cloud gives no more members."""
-    lacking: dict[str, object] = {"desired": 5, "short_since": NOW - timedelta(hours=1)}
-    case = a_growth(case, **{**lacking, **changes})  # type: ignore[arg-type]
-    step = replace(case.step, verb=Verb.SHRINK, arguments={"size": str(size), "takes": str(5 - size)})
-    return replace(case, step=step)
-
-
-def all_spared(case: Case) -> Case:
-    """The same, where every member has scale-in protection."""
-    case = taking_back(case)
-    fleet = case.observation.fleet
-    nodes = tuple(replace(node, scale_in_protected=True) for node in fleet.nodes)
-    members = tuple(a_node(each, group="g-1", scale_in_protected=True) for each in ("i-1", "i-2", "i-3"))
-    known = {node.id: node for node in (*members, *nodes)}
-    return replace(case, observation=replace(case.observation, fleet=replace(fleet, nodes=tuple(known.values()))))
-
-
 def beside(case: Case, **changes: object) -> Case:
     """A stop in a pool that must keep two nodes, where one of the other two is as told."""
     other = replace(a_node("i-2"), **changes)  # type: ignore[arg-type]
@@ -188,17 +170,6 @@ def rationed(
 
 
 SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
-    ("taken back, a member unprotected", "group_takes_back", taking_back, "have no scale-in protection"),
-    ("taken back, waited for", "group_takes_back", lambda c: taking_back(c, short_since=NOW), "has 3 of 5"),
-    ("taken back below its members", "group_takes_back", lambda c: taking_back(c, 2), "has 3 of 5"),
-    ("taken back to what it wants", "group_takes_back", lambda c: taking_back(c, 5), "has 3 of 5"),
-    (
-        "taken back below its minimum",
-        "group_takes_back",
-        lambda c: taking_back(c, min_size=4, gives_back_places=True),
-        "MinSize",
-    ),
-    ("taken back, protected", "protected", lambda c: taking_back(c, protected="tag"), "tag"),
     ("given back without the tag", "busy", lambda c: given_back(c, {}), "does not say true"),
     ("given back with another word", "busy", lambda c: given_back(c, {INTERRUPTIBLE_TAG: "yes"}), "does not say true"),
     ("given back, pool says never", "busy", lambda c: given_back(c, interruptible="never"), "must not be interrupted"),
@@ -353,8 +324,6 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
 ]
 
 FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
-    ("take back what a group lacks", all_spared),
-    ("take back empty places", lambda c: taking_back(c, gives_back_places=True)),
     ("three that ended, launched otherwise", lambda c: three_ended(c, arguments={**ASKED, "zone": "us-east-1f"})),
     ("given back to spot with both consents", given_back),
     ("spot on top of the maximum, within the surge", lambda c: a_spot_launch(c, "any", max_nodes=3)),

@@ -1,5 +1,6 @@
 """Offers that fail for another reason than stock: the next is asked at once, and what is learnt is no lack of stock."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -87,3 +88,22 @@ def test_a_launch_that_may_have_happened_is_not_taken_back_by_a_missing_connecti
         desk.round()
     assert len(market.alive()) == 1
     assert len(desk.ledger.view(desk.clock.now()).open_intents) == 1
+
+
+class Unread(SpotMarket):
+    """A cloud whose templates cannot be read: the launch itself is never sent."""
+
+    def launch(self, arguments: Mapping[str, str], key: str) -> str:
+        """What is asked before it has no answer."""
+        del key
+        raise CloudUnavailableError(f"the template of {arguments['offer']} cannot be read")
+
+
+def test_a_silence_before_the_launch_holds_no_place() -> None:
+    """Nothing was sent, whatever the cloud was asked before: each offer rests, and none is in doubt."""
+    desk, _ = a_desk()
+    desk.fleet = Unread(clock=desk.clock)
+    done = desk.round()
+    assert {act.outcome.status for act in done.acts} == {Status.FAILED}
+    assert desk.ledger.view(desk.clock.now()).open_intents == ()
+    assert all(each.faults == 1 for each in desk.plan().observation.offers["default"].offers.values())

@@ -5,6 +5,7 @@ import os
 from gpuwatch.guard import RULES, judge
 from tests.support import paths
 from tests.support.builders.guard_cases import SPOILED, a_case
+from tests.support.builders.guard_cases_groups import SPOILED_GROUPS
 from tests.support.builders.guard_cases_growth import SPOILED_GROWTH
 from tests.support.builders.guard_cases_kubernetes import SPOILED_KUBERNETES
 from tests.support.builders.guard_cases_notices import SPOILED_NOTICES
@@ -17,7 +18,14 @@ def said() -> str:
     """Each spoiled case with the answer of the rule that it is about."""
     lines = [
         f"{rule} ({name}): {answer.sentence} {answer.remedy}"
-        for name, rule, spoil, _ in [*SPOILED, *SPOILED_GROWTH, *SPOILED_NOTICES, *SPOILED_KUBERNETES, *SPOILED_SLURM]
+        for name, rule, spoil, _ in [
+            *SPOILED,
+            *SPOILED_GROWTH,
+            *SPOILED_GROUPS,
+            *SPOILED_NOTICES,
+            *SPOILED_KUBERNETES,
+            *SPOILED_SLURM,
+        ]
         for answer in judge(spoil(a_case())).refusals
         if answer.rule == rule
     ]

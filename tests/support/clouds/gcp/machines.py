@@ -73,6 +73,9 @@ def fingerprint(labels: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(sorted(labels.items())).encode()).hexdigest()[:11] + "="
 
 
+EMPTY = "waiting-"  # how the names of places without a machine begin
+
+
 class Project:
     """One project: all that is in it, and its clock."""
 
@@ -277,6 +280,20 @@ class Project:
             machine.told["status"] = "TERMINATED"
 
     # Groups.
+
+    def empty_places(self, group: Group) -> list[Resource]:
+        """The places of a group that no machine can be made for: it tries again and again."""
+        zone = (group.told.get("zone") or group.told["distributionPolicy"]["zones"][0]["zone"]).rpartition("/")[2]
+        message = "The zone does not have enough resources available."
+        errors = [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": message}]
+        return [
+            {
+                "instance": self.link(f"zones/{zone}/instances/{EMPTY}{number:04d}"),
+                "currentAction": "CREATING",
+                "lastAttempt": {"errors": {"errors": errors}},
+            }
+            for number in range(group.told["targetSize"] - len(group.members))
+        ]
 
     def _fill(self, group: Group) -> None:
         """As many machines as it wants, made of its template."""

@@ -12,6 +12,7 @@ from gpuwatch.runtime.clock import Clock
 from tests.support.clouds.faults import Asked
 from tests.support.clouds.gcp.description import Method, check_answer, check_request, method_of
 from tests.support.clouds.gcp.machines import (
+    EMPTY,
     SECONDS,
     TYPES,
     ZONES,
@@ -309,9 +310,6 @@ def _types(project: Project) -> list[Resource]:
     ]
 
 
-_EMPTY = "waiting-"  # how the names of places without a machine begin
-
-
 def _members(project: Project, at: Mapping[str, str], request: Request) -> Resource:
     group = _group(project, at)
     machines = [project.machines[number] for number in group.members]
@@ -324,20 +322,9 @@ def _members(project: Project, at: Mapping[str, str], request: Request) -> Resou
         }
         for machine in machines
     ]
-    listed += [_empty(project, group, number) for number in range(group.told["targetSize"] - len(group.members))]
+    listed += project.empty_places(group)
     page, token = page_of(listed, request.query)
     return {"managedInstances": page, **token}
-
-
-def _empty(project: Project, group: Group, number: int) -> Resource:
-    """A place that no machine can be made for: the group tries again and again."""
-    zone = (group.told.get("zone") or group.told["distributionPolicy"]["zones"][0]["zone"]).rpartition("/")[2]
-    errors = [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "The zone does not have enough resources available."}]
-    return {
-        "instance": project.link(f"zones/{zone}/instances/{_EMPTY}{number:04d}"),
-        "currentAction": "CREATING",
-        "lastAttempt": {"errors": {"errors": errors}},
-    }
 
 
 def _resize(project: Project, at: Mapping[str, str], request: Request) -> Resource:
@@ -350,7 +337,7 @@ def _delete_members(project: Project, at: Mapping[str, str], request: Request) -
     group = _group(project, at)
     for link in request.json["instances"]:
         _, zone, _, name = link.split("/")[-4:]
-        if name.startswith(_EMPTY):
+        if name.startswith(EMPTY):
             group.told["targetSize"] -= 1
             continue
         machine = project.machine(zone, name)
