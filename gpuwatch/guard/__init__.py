@@ -126,7 +126,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "warm_up": (_LET_GO, activity.warm_up),
     "low_coverage": (_LET_GO | _MOVES, activity.low_coverage),
     "mass_idleness": (_LET_GO | _MOVES, activity.mass_idleness),
-    "cooling_down": (_LET_GO | ADDITIONS, rate_limits.cooling_down),
+    "cooling_down": (_LET_GO | ADDITIONS | GIVES_BACK, rate_limits.cooling_down),
     "in_flight": (_ALL, rate_limits.in_flight),
     "no_notice": (LETS_GO, consent.no_notice),
     "not_notified": (LETS_GO, consent.not_notified),

@@ -11,7 +11,7 @@ Rules, all of them:
    the same: rule 2 holds for it, and nothing more is launched with its settings (guard rule `launch_unseen`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import SETTLE_TIMEOUT, Done, Observation, OpenIntent, Reason, Status, Step, Verb
@@ -37,7 +37,8 @@ def left(observation: Observation, group: NodeGroup) -> str | None:
     """Why what a group lacks is not waited for, as a clause; None: it has all, or it is waited for."""
     if not (group.enrolled and group.seen_now) or group.short_since is None or _missing(group) == 0:
         return None
-    asked = max([done.at for done in _settled(observation, group, _GROWS)], default=None)
+    # When the call was accepted: the cloud may have refused the machines before the growth was seen settled.
+    asked = max([done.reached_at or done.at for done in _settled(observation, group, _GROWS)], default=None)
     if group.refused is not None and (asked is None or group.refused.at >= asked):
         return f"its cloud gives it no more: {group.refused.why}"
     ids = frozenset(group.node_ids)
@@ -63,15 +64,11 @@ def forgotten(entry: OpenIntent, now: datetime) -> bool:
     )
 
 
-def may_come(observation: Observation, pool: str, taken_back: Sequence[Step] = ()) -> list[str | None]:
-    """The machine type of everything that is not waited for and may come all the same; None: not known.
-
-    `taken_back` are steps that are as good as done.
-    """
+def may_come(observation: Observation, pool: str) -> list[str | None]:
+    """The machine type of everything that is not waited for and may come all the same; None: not known."""
     found: list[str | None] = []
-    done = {step.node_id: int(step.arguments["takes"]) for step in taken_back if step.verb is Verb.SHRINK}
     for group in observation.fleet.roster(pool).groups:
-        found += [group.instance_type] * (lacks(observation, group) - done.get(group.id, 0))
+        found += [group.instance_type] * lacks(observation, group)
     for entry in observation.ledger.open_intents:
         if entry.intent.pool == pool and entry.intent.verb is Verb.LAUNCH and forgotten(entry, observation.now):
             found.append(entry.intent.arguments.get("instance_type"))
