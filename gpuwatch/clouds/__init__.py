@@ -17,6 +17,7 @@ from gpuwatch.clouds.errors import (
     CloudUnavailableError,
     InsufficientCapacityError,
     NotFoundError,
+    NotSentError,
     PermitExpiredError,
     ProtectedError,
     QuotaExceededError,
@@ -46,6 +47,7 @@ __all__ = [
     "Leftover",
     "LeftoverKind",
     "NotFoundError",
+    "NotSentError",
     "PermitExpiredError",
     "ProtectedError",
     "QuotaExceededError",
@@ -204,6 +206,20 @@ class Cloud(Protocol):
         Raises:
             CloudUnavailableError: nobody knows whether it was accepted.
             CloudError: it was not accepted, for example because it is above the group's maximum.
+
+        """
+        ...
+
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """Take a group's desired size back to `size`, where it is larger; no member goes for it.
+
+        What the group has is looked at right before: more members than `size`, or one that the group could choose, is a
+        refusal. A cloud that takes places back by their names says so in `NodeGroup.gives_back_places`.
+
+        Raises:
+            ProtectedError: a member could go for it.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted, for example because it is below the group's minimum.
 
         """
         ...

@@ -42,5 +42,9 @@ class CloudUnavailableError(CloudError):
     """No usable answer: a mutation may or may not have happened."""
 
 
+class NotSentError(CloudUnavailableError):
+    """No connection could be opened, so nothing of the request was sent: a mutation has certainly not happened."""
+
+
 class PermitExpiredError(CloudError):
     """Our own refusal: the permit for the change did not hold any more. Nothing was sent."""

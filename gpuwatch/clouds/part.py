@@ -84,7 +84,8 @@ class Part:
             if self.past is None:
                 raise error
             self.groups = self.past().groups
-        return [replace(group, protected=f"its cloud gave no answer ({error})") for group in self.groups]
+        why = f"its cloud gave no answer ({error})"
+        return [replace(group, protected=why, seen_now=False) for group in self.groups]
 
     def outlook(self) -> Outlook:
         """What its newest lists rest on; without an answer from any of its places, one silence of all of it."""

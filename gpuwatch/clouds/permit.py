@@ -8,7 +8,7 @@ another controller may take the lead. So the sender checks the permit as the las
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Self
 
@@ -22,6 +22,8 @@ class Permit:
     """Allows one change until it is older than `max_age_seconds`, and while `leads` says yes.
 
     `asked_uptime` and `asked_at` are the time of the first question; the answers to all of them allow the change.
+    `checks` are its ages when it was checked: each change is checked as the last thing before it has its effect, so
+    that without a check nothing was sent.
     """
 
     clock: Clock
@@ -29,6 +31,7 @@ class Permit:
     max_age_seconds: float
     asked_uptime: float
     asked_at: datetime
+    checks: list[float] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def asked_now(cls, clock: Clock, max_age_seconds: float, leads: Callable[[], bool]) -> Self:
@@ -61,6 +64,7 @@ class Permit:
         if not self.leads():
             raise PermitExpiredError("this controller does not lead any more", code="NotLeading")
         age = self.age_seconds
+        self.checks.append(age)
         if age > self.max_age_seconds:
             raise PermitExpiredError(
                 f"its confirmation was {format_duration(age)} old when the call was about to leave, "

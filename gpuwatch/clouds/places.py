@@ -200,7 +200,8 @@ class Views(Generic[AnyPlace]):
             if self._recall is None:
                 raise error
             self._groups[place] = [group for group in self.past.groups if place.holds(group)]
-        return [replace(group, protected=f"its region gave no answer ({error})") for group in self._groups[place]]
+        why = f"its region gave no answer ({error})"
+        return [replace(group, protected=why, seen_now=False) for group in self._groups[place]]
 
     # What is known of places that have shown nothing yet.
 

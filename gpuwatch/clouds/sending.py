@@ -11,15 +11,19 @@ from contextvars import ContextVar
 from http.client import HTTPConnection
 from typing import Any
 
-from gpuwatch.clouds.errors import CloudUnavailableError, PermitExpiredError
+from gpuwatch.clouds.errors import CloudUnavailableError, NotSentError, PermitExpiredError
 from gpuwatch.clouds.permit import Permit
 
 
 class _Sending:
-    """One change under a permit. `departed` counts the attempts of which something was, or may have been, written."""
+    """One change under a permit. `departed` counts the attempts of which something was, or may have been, written.
+
+    `unopened`: a connection for it could not be opened; `written`: something of it was written to any connection.
+    """
 
     def __init__(self, permit: Permit) -> None:
         self.departed = 0
+        self.unopened = self.written = False
         self.refusal: PermitExpiredError | None = None
         self._permit = permit
         self._written = False
@@ -37,7 +41,7 @@ class _Sending:
         except PermitExpiredError:
             self.departed -= not self._written
             raise
-        self._written = True
+        self._written = self.written = True
 
     def _check(self) -> None:
         try:
@@ -57,6 +61,7 @@ def sending(call: str, permit: Permit | None) -> Iterator[None]:
     Raises:
         PermitExpiredError: it did not hold; nothing was sent.
         CloudUnavailableError: it did not hold for a further attempt; what became of an earlier one is not known.
+        NotSentError: no connection could be opened, and nothing was written to any.
 
     """
     if permit is None:
@@ -66,8 +71,11 @@ def sending(call: str, permit: Permit | None) -> Iterator[None]:
     token = _SENDING.set(current)
     try:
         yield
-    except Exception:
-        # SDKs wrap what is raised while they send; what was refused is known here.
+    except Exception as error:
+        # SDKs wrap what is raised while they send; what was refused, and what was written, is known here.
+        if current.refusal is None and current.unopened and not current.written:
+            name = type(error).__name__
+            raise NotSentError(f"{call}: no connection, so nothing was sent ({name})", code=name) from None
         if current.refusal is None:
             raise
         if current.departed:
@@ -112,6 +120,11 @@ class WatchedConnection(HTTPConnection):
         self._opening = True
         try:
             super().connect()
+        except Exception:
+            current = _SENDING.get()
+            if current is not None:
+                current.unopened = True
+            raise
         finally:
             self._opening = False
 

@@ -164,6 +164,11 @@ class SeveralClouds:
         with self._home_of_group(group_id).asking() as cloud:
             cloud.grow(group_id, size, key)
 
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """Take back what a group wants in its cloud."""
+        with self._home_of_group(group_id).asking() as cloud:
+            cloud.shrink(group_id, size, key)
+
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Set a member's protection in its cloud, or lift it."""
         with self._home(node_id).asking() as cloud:

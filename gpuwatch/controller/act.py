@@ -13,18 +13,12 @@ from decimal import Decimal
 from gpuwatch import guard, policies
 from gpuwatch.clouds import (
     STOP_AT,
-    AuthFailedError,
-    ClockSkewError,
     CloudError,
-    CloudUnavailableError,
-    InsufficientCapacityError,
     NotFoundError,
     PermitExpiredError,
-    QuotaExceededError,
-    ThrottledError,
 )
 from gpuwatch.clouds.permit import Permit, in_force
-from gpuwatch.controller import closing, cluster_calls, workload_calls
+from gpuwatch.controller import answers, closing, cluster_calls, workload_calls
 from gpuwatch.controller.context import Act, ControllerContext
 from gpuwatch.controller.offers import NextOffers
 from gpuwatch.controller.slurm import calls as slurm_calls
@@ -34,6 +28,7 @@ from gpuwatch.model.decision import (
     ADDITIONS,
     DECISION_TAG,
     FINAL,
+    GIVEN_UP,
     LAUNCHED_AT,
     LETS_GO,
     NOTIFIED_TAG,
@@ -63,20 +58,6 @@ _FRESH_INTERVALS = 3  # of its own sampling
 # What lets no machine go rests on the round's own observation: it is not sent after a longer pause of this process.
 _DECIDED_SECONDS = 60.0
 
-# What an error leaves in the ledger; any other refusal is REFUSED.
-_STATUS_OF: dict[type[CloudError], Status] = {
-    ThrottledError: Status.THROTTLED,
-    AuthFailedError: Status.DENIED,
-    ClockSkewError: Status.SKEWED,
-    CloudUnavailableError: Status.UNAVAILABLE,
-    # Another zone, another node or another hour may have it: this intent is over.
-    InsufficientCapacityError: Status.FAILED,
-    QuotaExceededError: Status.FAILED,
-}
-# A template that does not work, or a right that is missing: of an offer it says no more than no stock does.
-_OFFER_REFUSED = frozenset({Status.REFUSED, Status.DENIED})
-# After these nothing else is asked of the cloud in the same round.
-_BREAKERS = frozenset({Status.THROTTLED, Status.SKEWED, Status.UNAVAILABLE})
 # Nor after so many denied calls in a row: one denied call may be about its machine, many are about our credentials.
 _DENIED_IN_A_ROW = 3
 
@@ -114,12 +95,12 @@ def execute(
             # The API server's silence says nothing about the cloud, and a right that one kind of workload lacks nothing
             # about the others.
             denied_all = {Status.DENIED} if review.step.verb in OF_CLUSTER else set()
-            broken = outcome.status in _BREAKERS | denied_all
+            broken = outcome.status in answers.BREAKERS | denied_all
         elif of_slurm:
-            slurm_broken = outcome.status in _BREAKERS | {Status.DENIED}
+            slurm_broken = outcome.status in answers.BREAKERS | {Status.DENIED}
         else:
             denied = denied + 1 if outcome.status is Status.DENIED else 0
-        if not (of_cluster or of_slurm) and (outcome.status in _BREAKERS or denied == _DENIED_IN_A_ROW):
+        if not (of_cluster or of_slurm) and (outcome.status in answers.BREAKERS or denied == _DENIED_IN_A_ROW):
             log.warning("No further calls in this round: %s", outcome.detail)
             return
         if review.step.verb in LETS_GO | ENDS | ADDITIONS and outcome.status is not Status.CANCELLED:
@@ -161,9 +142,10 @@ def _act(
         status, detail = Status.FAILED if reached else Status.CANCELLED, f"vetoed at the last moment: {veto}"
     else:
         status, detail = _call(parts, intent, observation, permit)
-        if status in _OFFER_REFUSED and OFFER in intent.arguments and not reached:
-            status = Status.FAILED
-        if status is Status.CANCELLED and reached:
+        if status in answers.OFFER_REFUSED and OFFER in intent.arguments and not reached:
+            parts.ledger.settle(intent, status, detail, parts.clock.now())
+            status, detail = Status.FAILED, f"{GIVEN_UP}{detail}"
+        if status in {Status.CANCELLED, Status.UNSENT} and reached:
             status = Status.INTERRUPTED  # as it was before this attempt, of which nothing was sent
     outcome = parts.ledger.settle(intent, status, detail, parts.clock.now())
     level = logging.INFO if status in FINAL or status is Status.ACCEPTED else logging.WARNING
@@ -194,8 +176,8 @@ def _arguments(parts: ControllerContext, observation: Observation, review: Revie
 
 
 def _same(arguments: Mapping[str, str], move: Step) -> bool:
-    """Whether a growth is of the size, an end of the pods, a drain in Slurm of the node, that the guard has allowed."""
-    return move.verb not in {Verb.GROW, Verb.RELEASE} | OF_SLURM or dict(arguments) == dict(move.arguments)
+    """Whether a group's size, an end of pods, a drain in Slurm of the node, is the one that the guard has allowed."""
+    return move.verb not in {Verb.GROW, Verb.SHRINK, Verb.RELEASE} | OF_SLURM or dict(arguments) == dict(move.arguments)
 
 
 def _whose(parts: ControllerContext, observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
@@ -280,6 +262,7 @@ def _call(parts: ControllerContext, intent: Intent, observation: Observation, pe
     """One mutation of the cloud, and what came of it in the ledger's words."""
     try:
         permit.check()
+        permit.checks.clear()
         with in_force(permit):
             return _ask(parts, intent, observation, permit)
     except PermitExpiredError as error:
@@ -289,8 +272,7 @@ def _call(parts: ControllerContext, intent: Intent, observation: Observation, pe
         log.warning("%s of %s was not sent: %s.", intent.verb, intent.node_id, error)
         return Status.CANCELLED, f"not sent: {error}"
     except CloudError as error:
-        status = next((status for kind, status in _STATUS_OF.items() if isinstance(error, kind)), Status.REFUSED)
-        return status, str(error)
+        return answers.status_of(error, intent.verb, sent=bool(permit.checks)), str(error)
 
 
 def _ask(parts: ControllerContext, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
@@ -312,8 +294,8 @@ def _ask(parts: ControllerContext, intent: Intent, observation: Observation, per
         cloud.start(node_id, key)
     elif intent.verb is Verb.LAUNCH:
         return Status.ACCEPTED, f"{capacity.LAUNCHES}{cloud.launch(intent.arguments, key)}"
-    elif intent.verb is Verb.GROW:
-        cloud.grow(node_id, int(intent.arguments["size"]), key)
+    elif intent.verb in {Verb.GROW, Verb.SHRINK}:
+        (cloud.grow if intent.verb is Verb.GROW else cloud.shrink)(node_id, int(intent.arguments["size"]), key)
     elif intent.verb in {Verb.PROTECT, Verb.UNPROTECT}:
         cloud.protect(node_id, group or "", key, on=intent.verb is Verb.PROTECT)
     else:

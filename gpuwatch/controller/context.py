@@ -53,6 +53,7 @@ class Memory:
 
     missing: dict[str, Missing] = field(default_factory=dict)
     absent: dict[str, float] = field(default_factory=dict)  # since when lists lack an intent's machine; monotonic
+    short: dict[str, float] = field(default_factory=dict)  # since when groups lack members; monotonic
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     steps: StepCache = field(default_factory=dict)
     ended: Ended = field(default_factory=Ended)

@@ -2,7 +2,8 @@
 
 Until then it counts as capacity, for as long as its machine may live. One that does not turn into a node stops further
 launches of its pool (guard rule `launch_unseen`) until its machine is terminated or becomes a node of the pool, or
-until somebody resumes the pool.
+until somebody resumes the pool. One that the cloud has never shown counts for twenty minutes (policies/uncounted.py);
+should it be shown later, it counts again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from gpuwatch.model.decision import OpenIntent, Status
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies import capacity
+from gpuwatch.policies.uncounted import NOT_SHOWN
 
 FIND_TIMEOUT = timedelta(minutes=1)  # for which a launch that nobody answered may not be shown yet
 UNSEEN_TIMEOUT = timedelta(minutes=10)  # in which a launched machine must become a node of its pool
@@ -70,7 +72,10 @@ class Launches:
         if last.status is Status.UNSEEN:
             # A pause of everything that is lifted says nothing about this pool's launches.
             resumed = any(named == pool and at > last.at for named, at in self._orders)
-            return (Status.FAILED, f"{last.detail}; the pool was resumed without it") if resumed else None
+            if resumed:
+                return Status.FAILED, f"{last.detail}; the pool was resumed without it"
+            said = f"{last.detail.rpartition(': ')[0]}: {_why(node, pool)}"
+            return None if last.detail == said else (Status.UNSEEN, said)
         if self._parts.clock.now() - last.at <= UNSEEN_TIMEOUT:
             return None
         waited = format_duration(UNSEEN_TIMEOUT.total_seconds())
@@ -81,7 +86,7 @@ class Launches:
 def _why(node: Node | None, pool: str) -> str:
     """What keeps a machine from being a node of its pool."""
     if node is None:
-        return "the cloud does not show it"
+        return NOT_SHOWN
     if node.gpu_count == 0:
         return f"its type {node.instance_type} has no GPU"
     if not node.enrolled:

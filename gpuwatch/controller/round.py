@@ -17,6 +17,7 @@ from gpuwatch.controller.act import execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
 from gpuwatch.controller.observe.ended import ended
 from gpuwatch.controller.observe.kubernetes import with_cluster
+from gpuwatch.controller.observe.short_groups import with_short
 from gpuwatch.controller.offers_past import offers_past
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.slurm.join import shown, with_slurm
@@ -118,7 +119,8 @@ def observe(parts: ControllerContext) -> Observation:
     if ledger.snoozes:
         fleet = replace(fleet, nodes=tuple(map(ledger.kept, fleet.nodes)))
     fleet = interruptions.with_notices(replace(fleet, ended=ended(parts.cloud, fleet, ledger)), ledger, now, facts)
-    parts.memory.fleet = fleet = carried_on(parts.memory.fleet, fleet)
+    groups = with_short(fleet.groups, parts.memory.short, ledger, now, parts.clock.monotonic())
+    parts.memory.fleet = fleet = carried_on(parts.memory.fleet, replace(fleet, groups=groups))
     seen = Observation(
         now=now,
         fleet=fleet,

@@ -24,6 +24,7 @@ from gpuwatch.ledger.attempts import launched
 from gpuwatch.model.decision import (
     ADDITIONS,
     DECISION_TAG,
+    GIVEN_UP,
     NOT_DONE,
     REMOVALS,
     SETTLE_TIMEOUT,
@@ -58,7 +59,8 @@ def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
         except CloudError as error:
             log.warning("What became of the %s of %s is not known: %s", entry.intent.verb, entry.intent.node_id, error)
             continue
-        if found is not None and (entry.last is None or found[0] is not entry.last.status):
+        # What keeps a machine from being a node may change, and is said anew.
+        if found is not None and (entry.last is None or found[0] is not entry.last.status or found[0] is Status.UNSEEN):
             status, detail = found
             level = logging.WARNING if status is Status.UNSEEN else logging.INFO
             log.log(level, "%s of %s: %s (%s)", entry.intent.verb, entry.intent.node_id, status, detail)
@@ -69,8 +71,8 @@ def _became(parts: ControllerContext, entry: OpenIntent, launches: Launches) -> 
     """What became of one open intent."""
     if entry.intent.verb is Verb.LAUNCH:
         found = launches.became(entry)
-    elif entry.intent.verb is Verb.GROW:
-        found = _grown(parts, entry)
+    elif entry.intent.verb in {Verb.GROW, Verb.SHRINK}:
+        found = _resized(parts, entry)
     elif entry.intent.verb in RECORDS:
         return Status.SETTLED, "it is written down"
     elif is_workload(entry.intent.node_id):
@@ -82,7 +84,7 @@ def _became(parts: ControllerContext, entry: OpenIntent, launches: Launches) -> 
     else:
         found = _of_node(parts, entry)
     if entry.last is not None and (found is None or found[0] in NOT_DONE) and _exhausted(entry):
-        return Status.FAILED, f"given up: {entry.last.detail}"
+        return Status.FAILED, f"{GIVEN_UP}{entry.last.detail}"
     return found
 
 
@@ -200,14 +202,15 @@ _SHOWN: dict[Verb, Callable[[ControllerContext, OpenIntent, Node], Found]] = {
 }
 
 
-def _grown(parts: ControllerContext, entry: OpenIntent) -> Found:
-    """A growth is over when the group's desired size is what was asked for, or more."""
+def _resized(parts: ControllerContext, entry: OpenIntent) -> Found:
+    """A growth is over when the group's desired size is what was asked for, or more; taking back, or less."""
     size = int(entry.intent.arguments["size"])
     try:
         group = parts.cloud.group(entry.intent.node_id)
     except NotFoundError:
         return Status.FAILED, "the cloud does not know the group"
-    if group.desired >= size:
+    done = group.desired >= size if entry.intent.verb is Verb.GROW else group.desired <= size
+    if done:
         return Status.SETTLED, f"the cloud shows a desired size of {group.desired}"
     return None if entry.resumable else _not_yet(parts, entry, f"the cloud shows a desired size of {group.desired}")
 

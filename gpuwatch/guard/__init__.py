@@ -14,6 +14,7 @@ from gpuwatch.guard import (
     activity,
     bill,
     consent,
+    group_size,
     kubernetes,
     kubernetes_sick,
     launches,
@@ -43,7 +44,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.proposal import changing
-from gpuwatch.model.verbs import PREPARES
+from gpuwatch.model.verbs import GIVES_BACK, PREPARES
 
 __all__ = [
     "RULES",
@@ -78,18 +79,18 @@ _TAKEN = frozenset({Verb.EVACUATE})
 _MARKS = frozenset({Verb.MARK, Verb.UNMARK})
 _MEMBER = frozenset({Verb.PROTECT, Verb.UNPROTECT})
 # The steps that are about no node.
-_GROUPS = frozenset({Verb.GROW})
-_NO_NODE = frozenset({Verb.LAUNCH, Verb.GROW})
+_GROUPS = frozenset({Verb.GROW, Verb.SHRINK})
+_NO_NODE = _GROUPS | {Verb.LAUNCH}
 
 RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "observe_only": (_ALL, ownership.observe_only),
     "paused": (_ALL - _UNDO, ownership.paused),
     "not_enrolled": (_ALL - _UNDO, ownership.not_enrolled),
     "other_ledger": (_ALL - _NO_NODE - _UNDO, ownership.other_ledger),
-    "protected": (_LET_GO | ADDITIONS | _MOVES | _SLURM, ownership.protected),
+    "protected": (_LET_GO | ADDITIONS | GIVES_BACK | _MOVES | _SLURM, ownership.protected),
     "snoozed": (_LET_GO | _MOVES, ownership.snoozed),
-    "unknown_pool": (_LET_GO | ADDITIONS | _SICK | _SLURM | _TAKEN, ownership.unknown_pool),
-    "other_cloud": (_LET_GO | ADDITIONS | _SICK | _SLURM | _TAKEN, ownership.other_cloud),
+    "unknown_pool": (_LET_GO | ADDITIONS | GIVES_BACK | _SICK | _SLURM | _TAKEN, ownership.unknown_pool),
+    "other_cloud": (_LET_GO | ADDITIONS | GIVES_BACK | _SICK | _SLURM | _TAKEN, ownership.other_cloud),
     "residency": (ADDITIONS, launches.residency),
     "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
     "cluster_unknown": (_LET_GO | _SICK | _MARKS | _TAKEN, kubernetes.cluster_unknown),
@@ -114,6 +115,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "backtest": (_LET_GO, consent.backtest),
     "data_loss": (_LET_GO, ownership.data_loss),
     "group": (_TERMINATES | {Verb.GROW}, ownership.group_rules),
+    "group_takes_back": (GIVES_BACK, group_size.group_takes_back),
     "scale_in_protection": (_TERMINATES | {Verb.NOTICE}, ownership.scale_in_protection),
     "not_running": (_LET_GO | _MOVES | {Verb.START}, activity.state),
     "start_consent": (frozenset({Verb.START}), launches.start_consent),
@@ -125,7 +127,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "warm_up": (_LET_GO, activity.warm_up),
     "low_coverage": (_LET_GO | _MOVES, activity.low_coverage),
     "mass_idleness": (_LET_GO | _MOVES, activity.mass_idleness),
-    "cooling_down": (_LET_GO | ADDITIONS, rate_limits.cooling_down),
+    "cooling_down": (_LET_GO | ADDITIONS | GIVES_BACK, rate_limits.cooling_down),
     "in_flight": (_ALL, rate_limits.in_flight),
     "no_notice": (LETS_GO, consent.no_notice),
     "not_notified": (LETS_GO, consent.not_notified),
@@ -202,7 +204,7 @@ def review(observation: Observation, decisions: Sequence[Decision], rules: Ruleb
         others = [each for each in granted if each.verb is not Verb.GROW or each.node_id != step.node_id]
         case = case_of(step, observation, pool, rules, frozen=frozen.get(pool), granted=tuple(others))
         result = largest(case, judge)
-        if step.verb in LETS_GO | ADDITIONS | _SICK | _SLURM and result.allowed:
+        if step.verb in LETS_GO | ADDITIONS | GIVES_BACK | _SICK | _SLURM and result.allowed:
             granted[:] = [*others, result.step]
         return result
 

@@ -29,7 +29,8 @@ def launch_unseen(case: Case) -> Finding:
 
     Terminate the machine, or make it a node of the pool; the rule then passes by itself. Or correct the template or
     `pools.<name>.launch`: with another template, version, region, account or machine type a launch is possible at once,
-    but the unseen machine still counts towards `pools.<name>.max_nodes`. `gpuwatch resume --pool NAME` goes on without
+    but the unseen machine still counts towards `pools.<name>.max_nodes`. One that its cloud has never shown counts as
+    a node for twenty minutes only. `gpuwatch resume --pool NAME` goes on without
     the machine, which then no longer counts; a resume of all pools does not.
     """
     ledger, asked = case.observation.ledger, _launch(case.step.arguments)

@@ -6,6 +6,7 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import ADDITIONS, LETS_GO, Intent, Step
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
+from gpuwatch.policies.uncounted import may_come
 
 
 def min_nodes(case: Case) -> Finding:
@@ -62,6 +63,9 @@ def max_nodes(case: Case) -> Finding:
     such nodes the pool may run `pools.<name>.surge_nodes` more than its maximum. Without that setting it may run as
     many more as they are, and never more than twice its maximum.
 
+    What is no longer waited for may come all the same: the nodes that a cloud does not give a group, until the group's
+    size is taken back, and a launched machine that its cloud has never shown. They do not count as nodes, but here.
+
     Spot that takes the place of a node on demand is launched first. For that alone `pools.<name>.capacity.surge` nodes
     more may be there until that node is gone.
     """
@@ -71,11 +75,11 @@ def max_nodes(case: Case) -> Finding:
     after = capacity.now(case.observation, case.pool) + sum(map(capacity.adds, (*_adding(case), case.step)))
     if limit is None:
         return allow(f"The pool would have {after} nodes.")
+    late = len(may_come(case.observation, case.pool))
     going = len(capacity.taken(case.observation, case.pool))
     most = limit + min(going, limit if surge is None else surge)
-    sentence = f"The pool would have {after} nodes"
-    sentence += f", and {going} that its cloud is about to take." if going else "."
-    if after <= limit and after + going <= most:
+    sentence = f"The pool would have {after} nodes{_besides(late, going)}"
+    if after + late <= limit and after + late + going <= most:
         return allow(sentence)
     return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
 
@@ -89,9 +93,9 @@ def max_gpus(case: Case) -> Finding:
     a machine of the pool, or of the one that would come. Of a growth that is too large a smaller one, or another
     machine, may come in its place.
 
-    Machines that their cloud is about to take are treated as in [max_nodes](#max_nodes): the pool may have their GPUs
-    more, those of the largest `pools.<name>.surge_nodes` of them where that is set, and never more than twice its
-    maximum. For spot in the place of nodes on demand it is `pools.<name>.capacity.surge` machines of the largest offer.
+    Machines that may still come, and those that their cloud is about to take, are treated as in
+    [max_nodes](#max_nodes). For the latter the pool may have their GPUs more, those of the largest
+    `pools.<name>.surge_nodes` of them where that is set, and never more than twice its maximum. For spot in the place of nodes on demand it is `pools.<name>.capacity.surge` machines of the largest offer.
 
     Let an agent report the GPUs, name them in an offer of that type, or raise `pools.<name>.max_gpus`.
     """
@@ -100,7 +104,9 @@ def max_gpus(case: Case) -> Finding:
     if limit is None:
         return allow("The pool has no maximum in GPUs.")
     sizes = rules.sizes(fleet)
-    unsized, adding = capacity.unsized(case.observation, case.pool, sizes), (*_adding(case), case.step)
+    late = [sizes.kind(kind) for kind in may_come(case.observation, case.pool)]
+    unsized = capacity.unsized(case.observation, case.pool, sizes) + ["a machine that may still come"] * (None in late)
+    adding = (*_adding(case), case.step)
     steps = [sizes.of(fleet, step) for step in adding]
     steps += [sizes.brings(fleet, each.verb, each.node_id, each.arguments) for each in _doubtful(case, adding)]
     if unsized or None in steps:
@@ -111,9 +117,9 @@ def max_gpus(case: Case) -> Finding:
     after = capacity.now(case.observation, case.pool, sizes) + sum(size or 0 for size in steps)
     taken = sorted((sizes.node(node) or 0 for node in capacity.taken(case.observation, case.pool)), reverse=True)
     going, most = sum(taken), limit + min(sum(taken[: rules.surge_nodes]), limit)
-    sentence = f"The pool would have {after} GPUs"
-    sentence += f", and {going} that its cloud is about to take." if going else "."
-    if after <= limit and after + going <= most:
+    may = sum(size or 0 for size in late)
+    sentence = f"The pool would have {after} GPUs{_besides(may, going)}"
+    if after + may <= limit and after + may + going <= most:
         return allow(sentence)
     return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
 
@@ -129,6 +135,12 @@ def _doubtful(case: Case, adding: Sequence[Step]) -> list[Intent]:
         and entry.resumable
         and capacity.may_appear(entry, case.observation.now)
     ]
+
+
+def _besides(late: int, going: int) -> str:
+    """The rest of a sentence on a pool's size: what does not count in it."""
+    sentence = f", and {late} that may still come" if late else ""
+    return sentence + (f", and {going} that its cloud is about to take." if going else ".")
 
 
 def _adding(case: Case) -> list[Step]:

@@ -16,6 +16,7 @@ from gpuwatch.model.verbs import PREPARES
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY
+from gpuwatch.policies.uncounted import may_come
 
 _HOUR = timedelta(hours=1)
 _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
@@ -218,7 +219,7 @@ def hourly_cost_limit(case: Case) -> Finding:
     coming = [
         None if kind is None or (known := case.observation.prices.get(kind)) is None else known.usd_per_hour
         for pool in case.observation.fleet.pools
-        for kind in capacity.coming(case.observation, pool)
+        for kind in (*capacity.coming(case.observation, pool), *may_come(case.observation, pool))
     ]
     new = [usd for step in case.counts(ADDITIONS) for usd in _each(case, step.node_id, step.arguments)]
     mine = _each(case, case.step.node_id, case.step.arguments)

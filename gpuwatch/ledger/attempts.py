@@ -5,12 +5,23 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuwatch.model.cloud_notice import Interruption, notice_of
-from gpuwatch.model.decision import LAUNCHED_AT, Intent, OpenIntent, Outcome, Status, Stopped, Verb
+from gpuwatch.model.decision import (
+    GIVEN_UP,
+    LAUNCHED_AT,
+    NOT_DONE,
+    Intent,
+    OpenIntent,
+    Outcome,
+    Status,
+    Stopped,
+    Verb,
+)
 from gpuwatch.model.fleet import Node, NodeState
 
 # Attempts are outcomes that came from a call to the cloud.
 _OF_CALLS = frozenset(
-    {Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.UNAVAILABLE}
+    {Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.UNSENT}
+    | {Status.UNAVAILABLE}
 )
 _MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
 _STILL_DOWN = frozenset(
@@ -45,6 +56,13 @@ def attempts(outcomes: Iterable[tuple[Status, datetime]]) -> Attempts:
         reached=unanswered or bool(ends or looks),
         reached_at=None if unanswered else max(ends or looks, default=None),
     )
+
+
+def fault(status: Status, detail: str, before: Sequence[Status]) -> Status | None:
+    """What kept an intent that ended so from an answer that says what the cloud has; `before` came before its end."""
+    last = before[-1] if before else None
+    given_up = status is Status.FAILED and detail.startswith(GIVEN_UP)
+    return last if given_up and last in NOT_DONE | {Status.UNAVAILABLE} else None
 
 
 def opened(intent: Intent, outcomes: Sequence[Outcome]) -> OpenIntent:

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 
 from gpuwatch.ledger import active_times
-from gpuwatch.ledger.attempts import attempts, interruption_of, launched, opened
+from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launched, opened
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.indexes import BESIDE_NOTICES, ENDS_STOP
 from gpuwatch.ledger.records import Entry, read_reason
@@ -49,9 +49,9 @@ from gpuwatch.model.kubernetes import target_of
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
-from gpuwatch.model.verbs import ENDS, OF_CLUSTER, OF_SLURM, RECORDS
+from gpuwatch.model.verbs import ENDS, GIVES_BACK, OF_CLUSTER, OF_SLURM, RECORDS
 
-CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER | OF_SLURM | ENDS | RECORDS
+CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER | OF_SLURM | ENDS | RECORDS | GIVES_BACK
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
@@ -350,6 +350,7 @@ def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
                 reached_at=tried.reached_at,
                 refused=tried.given_up_as_refused(status),
                 why=read_reason(row.reason).sentence,
+                fault=fault(status, row.detail, [Status(each.status) for each in known[:-1]]),
             )
 
 

@@ -65,6 +65,7 @@ class Status(StrEnum):
     REFUSED = "refused"
     DENIED = "denied"  # our credentials do not allow it, or are gone
     SKEWED = "skewed"  # the cloud refused our clock: it was not carried out
+    UNSENT = "unsent"  # no connection to the cloud could be opened: it was not carried out
     INTERRUPTED = "interrupted"  # nobody knew; the cloud has since shown that it was not carried out
     UNAVAILABLE = "unavailable"  # no answer: it may have happened
     UNSEEN = "unseen"  # a launched machine does not appear as a node of its pool
@@ -75,7 +76,11 @@ class Status(StrEnum):
 
 FINAL = frozenset({Status.SETTLED, Status.CANCELLED, Status.FAILED})
 # After these the cloud has certainly not (yet) carried it out, so that the same intent may be tried again.
-NOT_DONE = frozenset({Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.INTERRUPTED})
+NOT_DONE = frozenset(
+    {Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.UNSENT, Status.INTERRUPTED}
+)
+# How the detail of a failure begins that is no answer of the cloud to the last attempt: this one's is repeated.
+GIVEN_UP = "given up: "
 # How long a change has to show in the cloud. For so long an unsettled one may hold up others, and only after so long is
 # a change that nobody answered known not to have been carried out.
 SETTLE_TIMEOUT = timedelta(minutes=10)
@@ -128,6 +133,8 @@ class Done:
 
     `reached` is whether it was, or may have been, carried out, and `reached_at` when the newest attempt that may have
     done so was over. `refused` is whether it was given up because the cloud kept refusing it. `why` is its reason.
+    `fault` is what of a failure is ours or the network's: the status of the last attempt (denied, throttled, a template
+    that does not work, no answer); None: the cloud itself had nothing to give, or it did not fail.
     """
 
     key: str
@@ -144,6 +151,7 @@ class Done:
     reached_at: datetime | None = None
     refused: bool = False
     why: str = ""
+    fault: Status | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,12 +221,24 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRefusal:
+    """That a cloud has no more members for a group: in its own words, and when it said so last."""
+
+    at: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
     """A group of like machines that its cloud keeps at a size (EC2: an Auto Scaling group). Sizes are in machines.
 
     `enrolled` is the administrator's consent by the group's own tag: without it the group and its members are its
     owner's alone. `serves_cluster` is that consent for a group that a Kubernetes cluster marks as its own. `suspended`
-    are the group's processes that do not run, in the cloud's words. `cloud` as for a node.
+    are the group's processes that do not run, in the cloud's words. `cloud` as for a node. `node_ids` are its members,
+    with those that come up or go. `refused`: what its cloud says of why it has fewer than it wants; None: nothing, or
+    it has them. `short_since`: since when it was seen with fewer, as the controller counts; None: it has them.
+    `gives_back_places`: its cloud takes back places without a machine by their names, so that no member can go instead.
+    `seen_now` is False where its cloud gives no answer: it is as it was seen last.
     """
 
     id: str
@@ -245,6 +257,10 @@ class NodeGroup:
     account: str | None = None
     cloud: str = ""
     node_ids: tuple[str, ...] = ()
+    refused: GroupRefusal | None = None
+    short_since: datetime | None = None
+    gives_back_places: bool = False
+    seen_now: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

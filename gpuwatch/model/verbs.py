@@ -15,6 +15,7 @@ class Verb(StrEnum):
     START = "start"  # a stopped node runs again
     LAUNCH = "launch"  # one new node from the pool's template
     GROW = "grow"  # a group's desired size is raised to `size`; never lowered
+    SHRINK = "shrink"  # a group's desired size is taken back to `size`, to what it has or more: no member goes
     PROTECT = "protect"  # the group may not choose this member for its own scale-in
     UNPROTECT = "unprotect"
     CORDON = "cordon"  # Kubernetes gives the node no new pods
@@ -42,6 +43,8 @@ LETS_GO = REMOVALS | {Verb.UNPROTECT} | PREPARES
 # What ends the work of machines or pods: after it, and after what may have been it, the limits count.
 ENDS = REMOVALS | {Verb.RELEASE}
 ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
+# What takes back what a group wants and its cloud does not give it.
+GIVES_BACK = frozenset({Verb.SHRINK})
 # What is asked of a cluster's API server, and of no cloud.
 OF_CLUSTER = PREPARES | {Verb.UNCORDON, Verb.QUARANTINE, Verb.EVACUATE, Verb.EVICT, Verb.MARK, Verb.UNMARK}
 # What is asked of Slurm, and of no cloud.

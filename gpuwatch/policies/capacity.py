@@ -1,11 +1,10 @@
 """PURE: how large a pool is or is about to be, and which steps bring it to a size; what counts how much, sizes.py says.
 
 Rules: what is on its way counts as there, so that asking again adds nothing. Stopped nodes are started first, then a
-consented group grows, then nodes are launched from the pool's template. A try that failed lately is not repeated while
-another is left. An addition that the cloud has certainly not carried out is asked for again under its own intent. A
-launched machine counts for as long as it may live, whether it is shown or not; a list that does not show what was
-settled a moment ago is late. A launch that may have happened is asked for again before anything else. A node that its
-cloud is about to take does not count; the place of a group's member is its group's to fill.
+consented group grows, then nodes are launched from the pool's template. An addition that the cloud has certainly not
+carried out is asked for again under its own intent. A launched machine counts for as long as it may live, shown or not
+(see uncounted.py); a list that does not show what was settled a moment ago is late. A launch that may have happened is
+asked again before all else. What its cloud is about to take does not count; a member's place is its group's to fill.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from gpuwatch.policies.spot.choice import chosen
 from gpuwatch.policies.spot.records import OFFER
 from gpuwatch.policies.spot.settings import Offers
 from gpuwatch.policies.starts import Startable, starts
+from gpuwatch.policies.uncounted import closed, forgotten, lacks
 
 __all__ = ["ENDED", "LAUNCHES", "SHOWN", "THERE", "LaunchRules", "additions", "adds", "adds_of", "coming"]
 __all__ += ["launched_for", "launched_id", "launching", "leaving", "may_appear", "now", "others", "same_try", "taken"]
@@ -117,8 +117,8 @@ def coming(observation: Observation, pool: str) -> list[str | None]:
     for group in roster.groups:
         if group.enrolled:
             present = sum(node.group == group.id for node in roster.nodes if node.id in there)
-            going = sum(node_id in away for node_id in group.node_ids)
-            found += [group.instance_type] * (_desired(observation, group) - going - present)
+            out = lacks(observation, group) + sum(node_id in away for node_id in group.node_ids)
+            found += [group.instance_type] * (_desired(observation, group) - out - present)
     for entry in observation.ledger.open_intents:
         if entry.intent.pool == pool and entry.intent.verb in ADDITIONS and not entry.resumable:
             found += _brought(observation, entry)
@@ -145,7 +145,7 @@ def _brought(observation: Observation, entry: OpenIntent) -> list[str | None]:
     intent = entry.intent
     if intent.verb is Verb.LAUNCH:
         made = launched_id(entry)
-        seen = any(
+        seen = forgotten(entry, observation.now) or any(
             node.enrolled and (node.id == made or node.tags.get(DECISION_TAG) == intent.key)
             for node in observation.fleet.roster(intent.pool).nodes
         )
@@ -195,14 +195,14 @@ def _removed_since(observation: Observation, done: Done, node_id: str) -> bool:
 
 
 def _desired(observation: Observation, group: NodeGroup) -> int:
-    """A group's size: what it was raised to a moment ago, unless the pool has lost a node to a termination since."""
+    """A group's size: what it was raised to a moment ago, unless a termination in the pool has lowered it since."""
     sizes = [
         int(done.arguments["size"])
         for done in _lately(observation)
         if done.verb is Verb.GROW
         and done.node_id == group.id
         and not any(
-            each.verb is Verb.TERMINATE and each.pool == group.pool and each.at >= done.at
+            each.verb in {Verb.TERMINATE, Verb.SHRINK} and each.pool == group.pool and each.at >= done.at
             for each in observation.ledger.recent
         )
     ]
@@ -377,7 +377,7 @@ def _growth(
     steps: list[Step] = []
     asked = {entry.intent.node_id: entry for entry in observation.ledger.open_intents if entry.intent.verb is Verb.GROW}
     given_up = {done.node_id for done in failed(observation, Verb.GROW)}
-    for group in groups:
+    for group in (each for each in groups if not closed(observation, each)):
         size, each = _desired(observation, group), need.sizes.kind(group.instance_type)
         room = min(need.count(each), group.max_size - size)
         if room > 0 and group.enrolled and group.protected is None and group.id not in given_up:

@@ -4,7 +4,7 @@ Rules: an offer that its cloud has refused, or the guard, counts as resting for 
 others is asked, spot/choice.py says, as in every round: so on demand comes where no spot offer is left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,6 +28,14 @@ def without(
     known = observation.offers.get(pool, OffersPast())
     rested = refused(known, name, observation.now if at is None else at, spot=spot)
     return replace(observation, offers={**observation.offers, pool: rested})
+
+
+def faults(observation: Observation, pool: str) -> Iterator[str]:
+    """A sentence on each offer of the pool that failed last for another reason than stock."""
+    for name, known in sorted(observation.offers.get(pool, OffersPast()).offers.items()):
+        if known.faults:
+            times = "once" if known.faults == 1 else f"{known.faults} times in a row"
+            yield f"The offer {name} failed {times}, and not for lack of stock: {known.fault}."
 
 
 def next_launches(

@@ -17,10 +17,12 @@ from gpuwatch.policies import (
     floors,
     kubernetes,
     kubernetes_steps,
+    next_offer,
     notices,
     replacement,
     slurm_sick,
     stuck_actions,
+    uncounted,
 )
 from gpuwatch.policies.sizes import Sizes
 from gpuwatch.policies.spot import back
@@ -56,6 +58,7 @@ _SAFEST_FIRST = (
     Verb.STOP,
     Verb.UNPROTECT,
     Verb.TERMINATE,
+    Verb.SHRINK,
     Verb.GROW,
     Verb.LAUNCH,
 )
@@ -70,6 +73,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
     clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
     clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
+    clamps += [*uncounted.told(observation, pool), *next_offer.faults(observation, pool)]
     if going := len(capacity.taken(observation, pool)):
         clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
     sizes = rules.sizes(observation.fleet)
@@ -88,10 +92,11 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         added = capacity.additions(
             observation, pool, target, rules.sources, rules.start, sizes=sizes, most=most, machines=machines
         )
-        steps = (*steps, *added)
+        counted = has + sizes.total(observation.fleet, added)
+        steps = (*steps, *uncounted.taken_back(observation, pool, target, counted, sizes), *added)
         steps = (*steps, *back.ahead(observation, pool, target, rules, steps))
         clamps += _needed(observation, target - has, added, sizes)
-        missing = target - has - sizes.total(observation.fleet, added)
+        missing = target - counted
         if missing > 0:
             unsized = capacity.unsized(observation, pool, sizes)
             groups = [each for each in observation.fleet.roster(pool).groups if each.enrolled]

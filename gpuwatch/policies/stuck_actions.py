@@ -2,7 +2,17 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.model.decision import REMOVALS, SETTLE_TIMEOUT, Advice, Done, Observation, OpenIntent, Reason, Status
+from gpuwatch.model.decision import (
+    GIVEN_UP,
+    REMOVALS,
+    SETTLE_TIMEOUT,
+    Advice,
+    Done,
+    Observation,
+    OpenIntent,
+    Reason,
+    Status,
+)
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.verbs import OF_CLUSTER, OF_SLURM
@@ -50,7 +60,7 @@ def _hangs(observation: Observation, entry: OpenIntent) -> Reason:
 
 def _refused(done: Done) -> Reason:
     """What the cloud does not allow."""
-    why = done.detail.removeprefix("given up: ")
+    why = done.detail.removeprefix(GIVEN_UP)
     sentence = (
         f"The cloud refuses its {done.verb.value} ({why}), so it is left alone for limits.refusal_cooldown. Lift what "
         "forbids it there, let its pool `terminate` where a stop is impossible, or tag it gpuwatch:protect."

@@ -22,9 +22,10 @@ from gpuwatch.clouds import (
     refuse_foreign_tags,
 )
 from gpuwatch.clouds.disks import by_id
+from gpuwatch.clouds.group_size import refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.model.decision import DECISION_TAG
-from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeGroup, NodeState
+from gpuwatch.model.fleet import DEFAULT_POOL, GroupRefusal, Node, NodeGroup, NodeState
 from gpuwatch.simulate.cloud_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines, listed
 
 __all__ = ["INCORRECT_STATE", "Change", "Faults", "LostResponseError", "SimulatedCloud"]
@@ -137,6 +138,21 @@ class SimulatedCloud(Machines):
             self._resize(group_id, size)
             self._fill(group_id)
 
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """What it lacks is taken back, if nobody can be chosen for it."""
+        del key  # taking back to the same size again changes nothing
+        with self._call("shrink", group_id):
+            check_in_force()
+            group = self._group_of(group_id)
+            if group.desired <= size:
+                return
+            self._refuse(group)
+            bare = [each for each in group.node_ids if not self._nodes[each].scale_in_protected]
+            refuse_if_chosen(group.name, bare, len(group.node_ids), size)
+            if size < group.min_size:
+                raise CloudError(f"{group.name} must have {group.min_size} machines at least", code="MinSize")
+            self._resize(group_id, size)
+
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Noted on the member."""
         del key  # saying it again changes nothing
@@ -194,7 +210,13 @@ class SimulatedCloud(Machines):
         """A group with its members."""
         if group_id not in self._groups:
             raise NotFoundError(f"the simulated cloud knows no group {group_id}", code="GroupNotFound")
-        return replace(self._groups[group_id][0], node_ids=tuple(self._serving(group_id)))
+        group, there = self._groups[group_id][0], tuple(self._serving(group_id))
+        refused = None
+        if len(there) < group.desired and group_id in self.group_room:
+            refused = GroupRefusal(
+                at=self._clock.now(), why="there is no such machine now (InsufficientInstanceCapacity)"
+            )
+        return replace(group, node_ids=there, refused=refused)
 
     def _refuse(self, group: NodeGroup, process: str | None = None) -> None:
         """As `clouds/aws/actions.py` does."""

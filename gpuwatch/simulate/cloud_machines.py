@@ -60,6 +60,7 @@ class Machines:
         self._templates: dict[str, Node] = {}
         self._launches: dict[str, tuple[str, Mapping[str, str]]] = {}  # by key: the machine, and the arguments
         self._groups: dict[str, tuple[NodeGroup, Node]] = {}
+        self.group_room: dict[str, int] = {}  # for how many members of a group there is stock; not named: for all
         self._leftovers: list[Leftover] = []
         self._numbers = count(1)
 
@@ -142,7 +143,8 @@ class Machines:
             return
         group, machine = self._groups[group_id]
         if "Launch" not in group.suspended:
-            for _ in range(group.desired - len(self._serving(group_id))):
+            there = len(self._serving(group_id))
+            for _ in range(min(group.desired, self.group_room.get(group_id, group.desired)) - there):
                 self._begin(machine, {})
 
     def _serving(self, group_id: str) -> list[str]:

@@ -54,6 +54,10 @@ class PassedOn:
         """Raise its desired size."""
         self.cloud.grow(group_id, size, key)
 
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """Take back what it lacks."""
+        self.cloud.shrink(group_id, size, key)
+
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Keep a member from its group's own scale-in, or no longer."""
         self.cloud.protect(node_id, group_id, key, on=on)

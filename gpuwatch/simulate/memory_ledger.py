@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
-from gpuwatch.ledger.attempts import attempts, interruption_of, launched, opened, runs_again
+from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launched, opened, runs_again
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import LedgerError
@@ -326,7 +326,8 @@ class InMemoryLedger:
     def _end(self, intent: Intent, outcome: Outcome) -> None:
         """A final outcome."""
         del self._opened[intent.key]
-        tried = attempts((each.status, each.at) for each in self._outcomes.pop(intent.key))
+        before_it = self._outcomes.pop(intent.key)
+        tried = attempts((each.status, each.at) for each in before_it)
         node_id, status = intent.node_id, outcome.status
         if status is Status.SETTLED and intent.verb not in BESIDE_NOTICES:
             before = self._notices.pop(node_id, None)
@@ -380,6 +381,7 @@ class InMemoryLedger:
                 reached_at=tried.reached_at,
                 refused=tried.given_up_as_refused(status),
                 why=intent.reason.sentence,
+                fault=fault(status, outcome.detail, [each.status for each in before_it]),
             )
             self._ended.append((outcome.at, int(intent.key.rpartition("-")[2]), done))
 

@@ -19,8 +19,10 @@ from gpuwatch.clouds import (
     CloudError,
     CloudUnavailableError,
     NotFoundError,
+    NotSentError,
     ThrottledError,
 )
+from gpuwatch.clouds.permit import in_force
 from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE, FaultWorld, a_fault_world, patiently
@@ -108,15 +110,35 @@ def test_a_change_without_a_usable_answer_goes_out_once_and_is_unknown(
     sent = world.server.count(call)
     world.server.plan.strike(fault, when(operation=call), times=None)
 
-    with pytest.raises(CloudUnavailableError):
+    with pytest.raises(CloudUnavailableError) as caught:
         CHANGES[verb](world, node_id)
 
+    assert not isinstance(caught.value, NotSentError), "what was sent may have happened"
     assert world.server.count(call) == sent + 1
     assert happened(world, verb, node_id) is (fault in AFTER_EFFECT)
 
     world.server.plan.clear()
     CHANGES[verb](world, node_id)
     assert happened(world, verb, node_id)
+
+
+@pytest.mark.parametrize("verb", CHANGES)
+def test_a_change_without_a_connection_is_known_not_to_have_been_sent(world: FaultWorld, verb: str) -> None:
+    """Nobody listens: what is asked before the change fails, or the change itself, of which no byte was written."""
+    node_id = ready(world, verb)
+    world.cloud = world.anew()
+    permit = a_permit(world.clock)
+
+    def refused(*_args: object, **_options: object) -> None:
+        raise ConnectionRefusedError("nobody listens there")
+
+    with pytest.MonkeyPatch.context() as patch, in_force(permit):
+        patch.setattr("urllib3.util.connection.create_connection", refused)
+        with pytest.raises(CloudUnavailableError) as caught:
+            CHANGES[verb](world, node_id)
+
+    assert isinstance(caught.value, NotSentError) or not permit.checks
+    assert not happened(world, verb, node_id)
 
 
 @pytest.mark.parametrize("fault", REFUSALS)

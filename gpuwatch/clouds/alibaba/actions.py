@@ -16,6 +16,7 @@ from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, reading
 from gpuwatch.clouds.alibaba.groups import Group, known, named
 from gpuwatch.clouds.alibaba.instances import Instance, described
 from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.group_size import refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
@@ -150,10 +151,30 @@ def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> No
     if size > group.max_size:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
     _refuse_group(group, fleet=fleet, process="ScaleOut", grows=True)
+    _adjust(place, group, size, key)
+
+
+def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
+    """Take the desired size back, where no member can go for it. Source: ScaleWithAdjustment by a negative number.
+
+    A group without a desired size lacks nothing.
+    """
+    group = known(place, place.acting, group_id)
+    if group.size <= size:
+        return
+    _refuse_group(group, fleet=fleet, process="ScaleIn", grows=True)
+    if size < group.min_size:
+        raise CloudError(f"{group.name} must have {group.min_size} machines at least, not {size}", code="MinSize")
+    bare = sorted(node_id for node_id, member in group.members.items() if not member.protected)
+    refuse_if_chosen(group.name, bare, len(group.members), size)
+    _adjust(place, group, size, key)
+
+
+def _adjust(place: Region, group: Group, size: int, key: str) -> None:
     place.acting.change(
         "ess:ScaleWithAdjustment",
         {
-            "ScalingGroupId": group_id,
+            "ScalingGroupId": group.id,
             "AdjustmentType": "QuantityChangeInCapacity",
             "AdjustmentValue": size - group.size,
             "ClientToken": token(f"{key}-{group.size}-{size}"),

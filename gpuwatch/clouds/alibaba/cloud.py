@@ -196,6 +196,10 @@ class AlibabaCloud(WithViews[Region]):
         """Raise a group's desired size."""
         actions.grow(self._home_of_group(group_id), group_id, size, key=key, fleet=self._fleet)
 
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """Take back what a group lacks."""
+        actions.shrink(self._home_of_group(group_id), group_id, size, key=key, fleet=self._fleet)
+
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Set a member's protection against its group's own scale-in, or lift it."""
         del key
@@ -299,8 +303,7 @@ class AlibabaCloud(WithViews[Region]):
         members = instances.of_ids(place, place.reading, sorted(group.members))
         types = {each["InstanceType"] for each in members} or scaling.types_of(place, group)
         zones = {each["ZoneId"] for each in members}
-        now = self._clock.now()
-        return group.as_node_group(place, fleet=self._fleet, now=now, types=types, zones=zones)
+        return group.as_node_group(place, fleet=self._fleet, now=self._clock.now(), types=types, zones=zones)
 
     def _launched(self, place: Region, key: str) -> Node | None:
         name = actions.name_of(key)

@@ -22,6 +22,7 @@ from gpuwatch.clouds import (
 from gpuwatch.clouds.aws.groups import SERVICE, Group, known
 from gpuwatch.clouds.aws.instances import described, state_of
 from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.group_size import refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
@@ -149,16 +150,37 @@ def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dic
 def grow(place: Region, group_id: str, size: int, *, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: SetDesiredCapacity without its cooldown."""
     group = known(place, place.acting, group_id)
-    if group.desired >= size:
+    if group.desired >= size and not group.weighted:
         return
+    _refuse_group(group, fleet=fleet, process="Launch", grows=True)
     if size > group.max_size:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
-    _refuse_group(group, fleet=fleet, process="Launch", grows=True)
+    _set_size(place, group, size)
+
+
+def _set_size(place: Region, group: Group, size: int) -> None:
     with place.changing("SetDesiredCapacity", permit_in_force(), service=SERVICE):
         answer = place.acting.autoscaling.set_desired_capacity(
             AutoScalingGroupName=group.name, DesiredCapacity=size, HonorCooldown=False
         )
         _from_aws(answer)
+
+
+def shrink(place: Region, group_id: str, size: int, *, fleet: str) -> None:
+    """Take the desired size back, where no member can go for it. Source: SetDesiredCapacity without its cooldown.
+
+    A group ends members of its own choice where it has more than it wants. One may come at this very moment, so all
+    others must be protected from a scale-in.
+    """
+    group = known(place, place.acting, group_id)
+    if group.desired <= size:
+        return
+    _refuse_group(group, fleet=fleet, grows=True)
+    if size < group.min_size:
+        raise CloudError(f"{group.name} must have {group.min_size} machines at least, not {size}", code="MinSize")
+    bare = sorted(node_id for node_id, member in group.members.items() if not member.protected)
+    refuse_if_chosen(group.name, bare, len(group.members), size)
+    _set_size(place, group, size)
 
 
 def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
@@ -187,6 +209,10 @@ def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows
     if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
         whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
         raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
+    if grows and group.weighted:
+        raise CloudError(
+            f"{group.name} counts in weights, and not in machines: its size is left alone", code="Weighted"
+        )
     if process in group.suspended:
         raise CloudError(f"the process {process} of {group.name} is suspended", code="ProcessSuspended")
 

@@ -1,13 +1,24 @@
 """EC2 and its Auto Scaling groups, in several accounts and regions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import boto3
 
 from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.aws import actions, images, keys, monitor, other_regions, permissions, snapshots, unused
+from gpuwatch.clouds.aws import (
+    actions,
+    group_activities,
+    images,
+    keys,
+    monitor,
+    other_regions,
+    permissions,
+    snapshots,
+    unused,
+)
 from gpuwatch.clouds.aws import groups as aws_groups
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws import quotas as aws_quotas
@@ -114,7 +125,7 @@ class AwsCloud(WithViews[Region]):
         """One group as it is now."""
         place = self._place_of_group(group_id)
         group = aws_groups.known(place, place.reading, group_id)
-        return group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
+        return self._told(place, group)
 
     def leftovers(self) -> Sequence[Leftover]:
         """Volumes, addresses, images and snapshots that no running machine uses, in every account and region."""
@@ -172,6 +183,11 @@ class AwsCloud(WithViews[Region]):
         """Raise a group's desired size."""
         del key
         actions.grow(self._place_of_group(group_id), group_id, size, fleet=self._fleet)
+
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """Take back what a group lacks."""
+        del key
+        actions.shrink(self._place_of_group(group_id), group_id, size, fleet=self._fleet)
 
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Set a member's protection against its group's own scale-in, or lift it."""
@@ -297,11 +313,16 @@ class AwsCloud(WithViews[Region]):
         nodes = list(self._translator.nodes(place, alive, groups, self._notices))
         return self._views.keep(place, nodes, [instance.id for instance in instances])
 
+    def _told(self, place: Region, group: Group) -> NodeGroup:
+        """A group in our words; of one that is ours and lacks members, with why."""
+        told = group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
+        return replace(told, refused=group_activities.refusal(place, group)) if told.enrolled else told
+
     def _groups(self, place: Region) -> list[NodeGroup]:
         groups = aws_groups.listed(place)
         self._translator.learn(place, (name for group in groups for name in group.types))
         shown = [
-            group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
+            self._told(place, group)
             for group in groups
             if group.enrolled(self._fleet) or self._translator.has_gpus(place, group.types)
         ]

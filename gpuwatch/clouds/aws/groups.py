@@ -45,6 +45,7 @@ class Group:
     members: Mapping[str, Member]
     types: frozenset[str]  # of its members and of its overrides
     template: tuple[str, str] | None  # id and version of the launch template that alone says the type
+    weighted: bool = False  # its sizes are sums of weights, and not numbers of machines
 
     @property
     def owner(self) -> str | None:
@@ -71,7 +72,7 @@ class Group:
             pool=claimed["pool"],
             min_size=self.min_size,
             max_size=self.max_size,
-            desired=self.desired,
+            desired=len(self.members) if self.weighted else self.desired,
             region=place.region,
             zones=self.zones,
             enrolled=self.enrolled(fleet),
@@ -176,4 +177,8 @@ def _group(described: "AutoScalingGroupTypeDef") -> Group:
         template=(template["LaunchTemplateId"], template.get("Version", "$Default"))
         if "LaunchTemplateId" in template and not overrides
         else None,
+        weighted=any(
+            each.get("WeightedCapacity") not in {None, "", "1"}
+            for each in (*mixed.get("Overrides", ()), *described.get("Instances", ()))
+        ),
     )

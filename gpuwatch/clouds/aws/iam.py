@@ -54,6 +54,7 @@ _OBSERVE = (
         actions=(
             "autoscaling:DescribeAutoScalingGroups",
             "autoscaling:DescribeLaunchConfigurations",
+            "autoscaling:DescribeScalingActivities",  # why a group gets no more machines
             "ec2:DescribeAddresses",
             "ec2:DescribeCapacityReservations",
             "ec2:DescribeImages",

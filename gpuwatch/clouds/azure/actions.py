@@ -4,7 +4,7 @@ A path may lead to another machine by now: a new one of the same name. So the ma
 before, and nothing is sent unless it has the id that was decided about; the permit is checked after that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from gpuwatch.clouds.azure.machines import Machine, one
 from gpuwatch.clouds.azure.operations import follow
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import name_of
+from gpuwatch.clouds.group_size import refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeState
@@ -80,9 +81,13 @@ def terminate_member(
     protected = claims(machine.tags, fleet=fleet, now=now)["protected"]
     if protected:
         raise ProtectedError(f"{machine.name}: {protected}")
+    place.change("POST", f"{group.path}/delete", permit, body={"instanceIds": [_number(machine)]})
+
+
+def _number(machine: Machine) -> str:
+    """A member's number, or its name, by which its scale set knows it."""
     number = machine.described.get("instanceId") if machine.uniform else machine.name
-    body = {"instanceIds": [str(number or name_of(machine.path))]}
-    place.change("POST", f"{group.path}/delete", permit, body=body)
+    return str(number or name_of(machine.path))
 
 
 def grow(place: Subscription, group: ScaleSet, size: int, *, fleet: str) -> None:
@@ -97,6 +102,32 @@ def grow(place: Subscription, group: ScaleSet, size: int, *, fleet: str) -> None
         return
     if group.bounds is not None and size > group.bounds.most:
         raise CloudError(f"{group.name} may have {group.bounds.most} machines at most, not {size}", code="MaxSize")
+    _set_capacity(place, group, size)
+
+
+def shrink(place: Subscription, group: ScaleSet, size: int, members: Sequence[Machine], *, fleet: str) -> None:
+    """Take the capacity back: the members that Azure had no place for, by their names, or else a smaller number.
+
+    Sources: VirtualMachineScaleSets DeleteInstances; Update of its sku, where every member is protected from a
+    scale-in. Flexible scale sets have no such protection.
+    """
+    refuse_group(group, fleet=fleet, grows=True)
+    if group.desired is None or group.desired <= size:
+        return
+    if group.bounds is not None and size < group.bounds.least:
+        raise CloudError(f"{group.name} must have {group.bounds.least} machines at least, not {size}", code="MinSize")
+    lost, takes = [each for each in members if each.never_made], group.desired - size
+    there = [each for each in members if not each.never_made and each.state not in TERMINATE_IS_DONE]
+    bare = [] if len(lost) >= takes else [each.name for each in there if not each.spared]
+    refuse_if_chosen(group.name, bare, len(there), size)
+    if len(lost) < takes:
+        _set_capacity(place, group, size)
+        return
+    body = {"instanceIds": [_number(each) for each in lost[:takes]]}
+    place.change("POST", f"{group.path}/delete", permit_in_force(), body=body)
+
+
+def _set_capacity(place: Subscription, group: ScaleSet, size: int) -> None:
     sku = {**group.described["sku"], "capacity": size}
     place.change("PATCH", group.path, permit_in_force(), body={"sku": sku}, headers=_unchanged(group.described))
 

@@ -117,12 +117,7 @@ class AzureCloud(WithViews[Subscription]):
     def group(self, group_id: str) -> NodeGroup:
         """One scale set as it is now."""
         place, group = self._group(group_id)
-        members = [
-            node.id
-            for node in self._translator.nodes(place, self._members(place, group), Surroundings())
-            if node.state is not NodeState.TERMINATING
-        ]
-        return group.as_node_group(tuple(sorted(members)), fleet=self._fleet, now=self._clock.now())
+        return self._translator.scale_set(place, group, self._members(place, group))
 
     def leftovers(self) -> Sequence[Leftover]:
         """Disks, addresses, snapshots and images that no running machine uses, in every subscription."""
@@ -188,6 +183,12 @@ class AzureCloud(WithViews[Subscription]):
         del key
         place, group = self._group(group_id)
         actions.grow(place, group, size, fleet=self._fleet)
+
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """Take back what a scale set lacks."""
+        del key
+        place, group = self._group(group_id)
+        actions.shrink(place, group, size, self._members(place, group), fleet=self._fleet)
 
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Set a member's protection against its scale set's own scale-in, or lift it."""
@@ -318,9 +319,8 @@ class AzureCloud(WithViews[Subscription]):
             if not group.uniform and flexible is None:
                 flexible = machines.listed(place)
             there = machines.members(place, group.described) if group.uniform else flexible or []
-            members = [each for each in there if each.group == group.id and each.state is not NodeState.TERMINATING]
-            ids = tuple(sorted(node.id for node in self._translator.nodes(place, members, Surroundings())))
-            shown.append(group.as_node_group(ids, fleet=self._fleet, now=self._clock.now()))
+            members = [each for each in there if each.group == group.id]
+            shown.append(self._translator.scale_set(place, group, members))
         return self._views.keep_groups(place, shown)
 
     def _members(self, place: Subscription, group: ScaleSet) -> list[Machine]:

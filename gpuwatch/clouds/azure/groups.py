@@ -4,7 +4,7 @@ Azure gives scale sets no bounds. If an autoscale setting drives one, its bounds
 sets a member's end takes its place too: Azure makes no new one by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from gpuwatch.clouds.azure.owners import managed_by
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import group_of, same, subscription_of
 from gpuwatch.clouds.tags import claims
-from gpuwatch.model.fleet import NodeGroup
+from gpuwatch.model.fleet import GroupRefusal, NodeGroup
 from gpuwatch.model.kubernetes import of_a_cluster
 
 KIND = "virtualMachineScaleSets"
@@ -94,8 +94,10 @@ class ScaleSet:
         """Likewise of a Kubernetes cluster's group: whether its nodes may be touched is the guard's to say."""
         return self.tags.get(FLEET_TAG) == fleet and (self.owner is None or of_a_cluster(self.owner))
 
-    def as_node_group(self, node_ids: tuple[str, ...], *, fleet: str, now: datetime) -> NodeGroup:
-        """The group in our words, with its GPU members."""
+    def as_node_group(
+        self, node_ids: tuple[str, ...], lost: Sequence[Machine] = (), *, fleet: str, now: datetime
+    ) -> NodeGroup:
+        """The group in our words, with its GPU members; `lost` are those that Azure had no place for."""
         claimed = claims(self.tags, fleet=fleet, now=now)
         bounds = self.bounds or Bounds(least=0, most=_MOST_MEMBERS)
         return NodeGroup(
@@ -113,6 +115,8 @@ class ScaleSet:
             instance_type=self.size,
             account=subscription_of(self.path),
             node_ids=node_ids,
+            refused=next((GroupRefusal(at=now, why=": ".join(each.failure)) for each in lost if each.failure), None),
+            gives_back_places=bool(lost) and len(lost) >= (self.desired or 0) - len(node_ids),
         )
 
 

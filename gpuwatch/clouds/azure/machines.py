@@ -142,6 +142,11 @@ class Machine:
         return isinstance(typed("", *self.failure), InsufficientCapacityError | QuotaExceededError)
 
     @property
+    def spared(self) -> bool:
+        """Whether its scale set may not choose it for a scale-in."""
+        return bool((self.properties.get("protectionPolicy") or {}).get("protectFromScaleIn"))
+
+    @property
     def keeps_its_place(self) -> bool:
         """Whether it is off and billed all the same."""
         return self.power in _KEPT

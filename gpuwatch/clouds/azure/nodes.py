@@ -1,6 +1,6 @@
 """Machines of Azure in our words."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import group_of, same
 from gpuwatch.clouds.azure.sizes import Size, Sizes
 from gpuwatch.clouds.tags import claims
-from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
 _ON = frozenset({NodeState.PENDING, NodeState.RUNNING})
@@ -67,13 +67,20 @@ class Translator:
             instance_store=_local_disks(machine, size),
             account=place.id,
             group=machine.group,
-            scale_in_protected=_protected_from_scale_in(machine),
+            scale_in_protected=machine.spared,
             cannot_stop=cannot_stop,
             cannot_terminate=around.locks.against_end(machine.path),
             still_billed=_still_billed(machine),
             tags=machine.tags,
             **claims(machine.tags, fleet=self.fleet, now=self._clock.now()),
         )
+
+    def scale_set(self, place: Subscription, group: ScaleSet, members: Sequence[Machine]) -> NodeGroup:
+        """A scale set in our words: with its GPU machines, and what is known of those that Azure had no place for."""
+        lost = [each for each in members if each.never_made]
+        there = [each for each in members if not each.never_made and each.state is not NodeState.TERMINATING]
+        ids = tuple(sorted(node.id for node in self.nodes(place, there, Surroundings())))
+        return group.as_node_group(ids, lost, fleet=self.fleet, now=self._clock.now())
 
     def has_gpus(self, place: Subscription, region: str, size: str | None) -> bool:
         """Whether a size is known to have GPUs."""
@@ -139,7 +146,3 @@ def _ephemeral(machine: Machine) -> bool:
 def _local_disks(machine: Machine, size: Size | None) -> bool:
     """Whether a deallocation empties disks: the size's temporary disk, its NVMe disks, or an ephemeral system disk."""
     return True if size is None else size.local_disks or _ephemeral(machine)
-
-
-def _protected_from_scale_in(machine: Machine) -> bool:
-    return bool((machine.properties.get("protectionPolicy") or {}).get("protectFromScaleIn"))

@@ -37,6 +37,7 @@ from gpuwatch.clouds.gcp.groups import Group, known, members
 from gpuwatch.clouds.gcp.labels import labels_of, tags_of
 from gpuwatch.clouds.gcp.machines import Instance
 from gpuwatch.clouds.gcp.operations import being_deleted, follow
+from gpuwatch.clouds.group_size import TOO_MANY_MEMBERS
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeState
@@ -192,6 +193,34 @@ def grow(client: Client, group_id: str, size: int, *, fleet: str) -> None:
         raise CloudError(f"{group.name} may have {group.bounds[1]} machines at most, not {size}", code="MaxSize")
     _refuse_group(group, fleet=fleet)
     client.change(RESIZE, permit_in_force(), query={"size": str(size)}, group=group.path)
+
+
+def shrink(client: Client, group_id: str, size: int, *, key: str, fleet: str) -> None:
+    """Take back places that have no machine, by their names. Source: instanceGroupManagers.deleteInstances.
+
+    A smaller target size would let the group choose what goes. A machine that comes at this very moment in such a place
+    is deleted before it has begun to work.
+    """
+    group = known(client, group_id)
+    if group.desired <= size:
+        return
+    if size < group.bounds[0]:
+        raise CloudError(f"{group.name} must have {group.bounds[0]} machines at least, not {size}", code="MinSize")
+    _refuse_group(group, fleet=fleet)
+    empty = [each for each in members(client, group) if each.empty]
+    takes = group.desired - size
+    if len(empty) < takes:
+        raise CloudError(f"{group.name} has {len(empty)} places without a machine, not {takes}", code=TOO_MANY_MEMBERS)
+    client.change(
+        DELETE_MEMBERS,
+        permit_in_force(),
+        query={"requestId": request_id(key, group_id, str(size))},
+        body={
+            "instances": [f"zones/{each.link.rpartition('/zones/')[2]}" for each in empty[:takes]],
+            "skipInstancesOnValidationError": False,
+        },
+        group=group.path,
+    )
 
 
 def protect(client: Client, group_id: str, *, fleet: str) -> None:

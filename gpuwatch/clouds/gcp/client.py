@@ -214,7 +214,7 @@ class Client:
             with sending(self._asked(call), permit):
                 return self._wire.ask(call.method, url, headers, sent)
         except CloudUnavailableError as error:
-            raise CloudUnavailableError(f"{self._asked(call)}: {error}", code=error.code) from None
+            raise type(error)(f"{self._asked(call)}: {error}", code=error.code) from None
 
     def _json(self, call: Call, heard: Heard) -> Json:
         """The content of a good answer; raises the typed form of any other."""

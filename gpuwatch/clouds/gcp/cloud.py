@@ -199,6 +199,10 @@ class GcpCloud:
         del key
         actions.grow(self._client_of_group(group_id), group_id, size, fleet=self._fleet)
 
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """Take back the places of a group that no machine could be made for."""
+        actions.shrink(self._client_of_group(group_id), group_id, size, key=key, fleet=self._fleet)
+
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Refuse: Google's groups know no such protection."""
         del node_id, key, on
@@ -369,10 +373,10 @@ class GcpCloud:
         return False
 
     def _node_group(self, client: Client, group: Group) -> NodeGroup:
-        ids = tuple(each.id for each in gcp_groups.members(client, group) if each.id)
+        members = gcp_groups.members(client, group)
         types = frozenset(self._templates.get(client, path).machine_type for path in group.templates)
         now = self._clock.now()
-        return gcp_groups.as_node_group(client, group, fleet=self._fleet, now=now, node_ids=ids, types=types)
+        return gcp_groups.as_node_group(client, group, fleet=self._fleet, now=now, members=members, types=types)
 
 
 def _unknown(node_id: str, listings: Sequence[Listing]) -> NotFoundError:

@@ -7,7 +7,7 @@ drives is the autoscaler's, and is left alone; one with its autoscaler switched 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,13 +18,14 @@ from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.labels import tags_of
 from gpuwatch.clouds.gcp.machine_types import gpus_among, region_of
 from gpuwatch.clouds.tags import claims
-from gpuwatch.model.fleet import NodeGroup
+from gpuwatch.model.fleet import GroupRefusal, NodeGroup
 
 MOST_MEMBERS = 2000  # of a group that has no bounds: Compute Engine's own limit
 _PATH = re.compile(
     r"projects/(?P<project>[^/]+)/(?P<group>(?:zones|regions)/(?P<place>[^/]+)/instanceGroupManagers/[^/]+)"
 )
 _OFF = "OFF"
+_MAKES = frozenset({"CREATING", "CREATING_WITHOUT_RETRIES"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +60,21 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One machine of a group; `action` is what the group does with it at this moment, NONE where it does nothing."""
+    """One place of a group; `action` is what the group does with it at this moment, NONE where it does nothing.
+
+    `id` is empty where there is no machine, and `failed` is then why the last try to make one failed.
+    """
 
     id: str
     name: str
     link: str
     action: str
+    failed: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it waits for a machine."""
+        return not self.id and self.action in _MAKES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +149,7 @@ def members(client: Client, group: Group) -> list[Member]:
             name=each["instance"].rpartition("/")[2],
             link=each["instance"],
             action=each.get("currentAction", ""),
+            failed=_failed(each),
         )
         for each in found
         if each.get("instance")
@@ -175,10 +186,11 @@ class Templates:
 
 
 def as_node_group(
-    client: Client, group: Group, *, fleet: str, now: datetime, node_ids: tuple[str, ...], types: frozenset[str]
+    client: Client, group: Group, *, fleet: str, now: datetime, members: Sequence[Member], types: frozenset[str]
 ) -> NodeGroup:
     """The group in our words; `types` are those of its templates."""
     claimed = claims(group.tags, fleet=fleet, now=now)
+    why = next((each.failed for each in members if each.empty and each.failed), None)
     return NodeGroup(
         id=group.id,
         name=group.name,
@@ -192,8 +204,17 @@ def as_node_group(
         protected=claimed["protected"],
         instance_type=next(iter(types)) if len(types) == 1 else None,
         account=client.project,
-        node_ids=tuple(sorted(node_ids)),
+        node_ids=tuple(sorted(each.id for each in members if each.id)),
+        refused=None if why is None else GroupRefusal(at=now, why=why),
+        gives_back_places=True,
     )
+
+
+def _failed(described: Json) -> str:
+    """Why the last try to make a machine failed. Source: lastAttempt of listManagedInstances."""
+    errors = described.get("lastAttempt", {}).get("errors", {}).get("errors") or ()
+    first = next(iter(errors), None)
+    return "" if first is None else f"{first.get('message', '')} ({first.get('code', '')})".strip()
 
 
 def _autoscalers(client: Client, wanted: Callable[[str], bool]) -> list[Json]:

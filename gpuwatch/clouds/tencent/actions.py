@@ -16,6 +16,7 @@ from gpuwatch.clouds import (
     NotFoundError,
     ProtectedError,
 )
+from gpuwatch.clouds.group_size import refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.tencent.errors import about_its_state
@@ -121,6 +122,21 @@ def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
     if size > group.max_size:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
     _refuse_group(group, fleet=fleet, process="Launch", grows=True)
+    place.acting.change(
+        permit_in_force(), "as", "ModifyDesiredCapacity", AutoScalingGroupId=group_id, DesiredCapacity=size
+    )
+
+
+def shrink(place: Place, group_id: str, size: int, *, fleet: str) -> None:
+    """Take the desired size back, where no member can go for it. Source: ModifyDesiredCapacity."""
+    group = known(place.acting, group_id)
+    if group.desired <= size:
+        return
+    if size < group.min_size:
+        raise CloudError(f"{group.name} must have {group.min_size} machines at least, not {size}", code="MinSize")
+    _refuse_group(group, fleet=fleet, process="Terminate", grows=True)
+    bare = sorted(node_id for node_id, member in group.members.items() if not member.protected)
+    refuse_if_chosen(group.name, bare, len(group.members), size)
     place.acting.change(
         permit_in_force(), "as", "ModifyDesiredCapacity", AutoScalingGroupId=group_id, DesiredCapacity=size
     )

@@ -163,6 +163,11 @@ class TencentCloud(WithViews[Place]):
         del key
         actions.grow(self._home_of_group(group_id), group_id, size, fleet=self._fleet)
 
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """Take back what a group lacks."""
+        del key
+        actions.shrink(self._home_of_group(group_id), group_id, size, fleet=self._fleet)
+
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Set a member's protection against its group's own scale-in, or lift it."""
         del key

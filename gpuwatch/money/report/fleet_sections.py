@@ -24,6 +24,7 @@ _DONE = {
     (Verb.START, Status.SETTLED): "started",
     (Verb.LAUNCH, Status.SETTLED): "launched",
     (Verb.GROW, Status.SETTLED): "groups grown",
+    (Verb.SHRINK, Status.SETTLED): "groups taken back to what their cloud gives",
     (Verb.NOTICE, Status.SETTLED): "notices given",
     (Verb.WITHDRAW, Status.SETTLED): "notices withdrawn",
     (Verb.CORDON, Status.SETTLED): "Kubernetes nodes cordoned",

@@ -13,7 +13,6 @@ always on demand comes before a spot machine that is larger than the rest of spo
 
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
 from math import inf
 
 from gpuwatch.model.decision import Observation
@@ -70,10 +69,13 @@ def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> l
 
 def resting_seconds(observation: Observation, known: OfferPast, own: int) -> float:
     """For how many more seconds an offer rests; 0 or less: it may be asked."""
-    if known.refused_at is None:
-        return 0.0
-    rest = max(_LEAST_REST_SECONDS, rest_seconds(known.refusals, own))
-    return (known.refused_at + timedelta(seconds=rest) - observation.now).total_seconds()
+    rests = [
+        max(_LEAST_REST_SECONDS, rest_seconds(count, nodes)) - (observation.now - at).total_seconds()
+        # A fault says nothing of stock: what nodes are there makes no difference.
+        for count, at, nodes in ((known.refusals, known.refused_at, own), (known.faults, known.fault_at, 0))
+        if at is not None
+    ]
+    return max(rests, default=0.0)
 
 
 def _waited(observation: Observation, known: OffersPast) -> float | None:

@@ -1,10 +1,12 @@
 """PURE: what the ledger's records say of a pool's offers: refusals, losses, hours up.
 
-Rules: a launch that failed is a refusal, whatever the cloud's reason: no stock, quota, a wrong template. A launch of a
-machine that ended before it was a node is a refusal and a loss. A settled launch is a success. A spot node that came
-and is gone, without a removal by gpuwatch, is a loss: most are, and one that somebody else ended costs a place in the
-order at most. A notice of the cloud for a spot node is a loss at once, whatever becomes of it. It is a refusal as well,
-so that the offer rests, where the node is in its first hour, and from the third of an offer within an hour on.
+Rules: a launch that failed for lack of stock or quota is a refusal. One that failed for another reason (a missing
+right, a broken template, too many calls, no answer) is a fault: the offer rests likewise, nothing is learnt of its
+stock, and the first success, or a word on stock, ends the count. A launch of a machine that ended before it was a node
+is a refusal and a loss. A settled launch is a success. A spot node that came and is gone, without a removal by
+gpuwatch, is a loss: most are, and one that somebody else ended costs a place in the order at most. A notice of the
+cloud for a spot node is a loss at once, whatever becomes of it. It is a refusal as well, so that the offer rests, where
+the node is in its first hour, and from the third of an offer within an hour on.
 A cancelled launch, and one that is still open, says nothing. Only records of the last three days count, so that what is
 kept is bounded by the number of offers, and a restart changes nothing.
 """
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gpuwatch.model.decision import REMOVALS, Done, Status, Verb
+from gpuwatch.model.decision import GIVEN_UP, REMOVALS, Done, Status, Verb
 from gpuwatch.model.offers import OfferPast, OffersPast
 from gpuwatch.policies.spot.offers import MEMORY_SECONDS, SHORT_LIFE_SECONDS, refusals_after
 
@@ -61,7 +63,9 @@ def past(recent: Iterable[Done], pool: str, now: datetime, *, brought: Brought, 
             continue
         node_id, ended = brought(done)
         spot = done.arguments.get(CAPACITY) == SPOT
-        if done.status is Status.FAILED:
+        if done.status is Status.FAILED and done.fault is not None:
+            known = _faulty(known, name, done, spot=spot)
+        elif done.status is Status.FAILED:
             known = refused(known, name, done.at, spot=spot)
             known = _changed(known, name, losses=1) if ended else known
         elif done.status is Status.SETTLED:
@@ -86,15 +90,25 @@ def _threats(mine: list[Done]) -> list[Done]:
 def refused(known: OffersPast, name: str, at: datetime, *, spot: bool) -> OffersPast:
     """With one more refusal of an offer."""
     before = known.offers.get(name, OfferPast())
-    after = replace(before, refusals=refusals_after(before.refusals, refused=True), refused_at=at)
+    count = refusals_after(before.refusals, refused=True)
+    after = replace(before, refusals=count, refused_at=at, faults=0)
     since = known.spot_refused_since or at if spot else known.spot_refused_since
+    return OffersPast(offers={**known.offers, name: after}, spot_refused_since=since)
+
+
+def _faulty(known: OffersPast, name: str, done: Done, *, spot: bool) -> OffersPast:
+    """With one more try that says nothing of an offer's stock. Spot was not to be had all the same."""
+    before = known.offers.get(name, OfferPast())
+    said = done.detail.removeprefix(GIVEN_UP)
+    after = replace(before, faults=before.faults + 1, fault_at=done.at, fault=said)
+    since = known.spot_refused_since or done.at if spot else known.spot_refused_since
     return OffersPast(offers={**known.offers, name: after}, spot_refused_since=since)
 
 
 def _came(known: OffersPast, name: str, *, spot: bool) -> OffersPast:
     """With one more success."""
     before = known.offers.get(name, OfferPast())
-    after = replace(before, refusals=refusals_after(before.refusals, refused=False))
+    after = replace(before, refusals=refusals_after(before.refusals, refused=False), faults=0)
     return OffersPast(
         offers={**known.offers, name: after}, spot_refused_since=None if spot else known.spot_refused_since
     )

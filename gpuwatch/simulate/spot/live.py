@@ -247,6 +247,10 @@ class Market:
         """There is no group."""
         raise self._unasked("grow", group_id, size, key)
 
+    def shrink(self, group_id: str, size: int, key: str) -> None:
+        """There is no group."""
+        raise self._unasked("shrink", group_id, size, key)
+
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """There is no group."""
         raise self._unasked("protect", node_id, group_id, key, on)

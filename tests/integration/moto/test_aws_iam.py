@@ -17,6 +17,7 @@ from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
+from tests.support.fakes import moto_groups
 from tests.support.fakes.cloud_worlds import FLEET, MINE, TEMPLATE
 from tests.support.fakes.moto_faults import REGION
 from tests.support.fakes.moto_oddities import OddFaults
@@ -78,6 +79,13 @@ def sent_for_keys() -> set[str]:
         return recorded
 
 
+def _add_odd_groups(ec2: OddFaults) -> None:
+    """An empty one, and one that wants a machine of which its cloud has none."""
+    ec2.add_group("empty", MINE, size=0)
+    moto_groups.out_of_stock(ec2.add_group("short", MINE, size=0))
+    ec2.scaling.set_desired_capacity(AutoScalingGroupName="short", DesiredCapacity=1)
+
+
 @pytest.fixture(scope="module")
 def sent() -> dict[str, set[str]]:
     """What AwsCloud sends for each role's work, as botocore names it."""
@@ -91,7 +99,7 @@ def sent() -> dict[str, set[str]]:
 
         ec2.add_template(TEMPLATE)
         group_id = ec2.add_group("train", MINE, size=2)
-        ec2.add_group("empty", MINE, size=0)
+        _add_odd_groups(ec2)
         node_id, stopped, _ = ec2.launch(MINE), ec2.launch(MINE), ec2.launch_in_block({})
         ec2.launch_spot({}, "one-time")
         ec2.add_image("old", made="2020-01-01T00:00:00.000Z")

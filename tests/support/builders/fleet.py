@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.clouds import CloudError, Leftover, NotFoundError
+from gpuwatch.clouds import CloudError, CloudUnavailableError, Leftover, NotFoundError, NotSentError
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.round import Round, step
@@ -30,8 +30,10 @@ from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.runtime.clock import Clock, ManualClock
+from tests.support.builders.fake_groups import FakeGroups
 from tests.support.builders.promise import a_promise
 
+_ADDS = frozenset({"launch", "grow", "start"})
 NOW, HOUR = datetime(2026, 3, 2, 12, 0, tzinfo=UTC), 3600.0
 IDLE = resolved(IdleRules(timeout=1800.0, grace_period=600.0), "cautious", {"timeout", "grace_period"})
 IDLE = replace(IDLE, owner_grace_period=600.0)
@@ -107,7 +109,7 @@ def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW, *
 
 
 @dataclass(slots=True)
-class FakeFleet:
+class FakeFleet(FakeGroups):
     """Cloud and signal source of a controller under test, with every fault at hand; its truth is plain fields.
 
     It is no stand-in for EC2 (moto is, in test_clouds and test_crash): it lets thousands of generated days run.
@@ -123,10 +125,13 @@ class FakeFleet:
     watch_stop: Callable[[str, str], None] = lambda _node, _key: None
     stale: Callable[[float], float] = lambda _now: 0.0  # how old an answer about machines is
     groups_: dict[str, NodeGroup] = field(default_factory=dict)
+    room_: dict[str, int] = field(default_factory=dict)  # for how many members of a group there is stock
+    mute_groups: bool = False  # groups do not say that there is no stock
     born: Callable[[Node], Node] = lambda node: node  # what a launch makes of its template
     listed: Callable[[Node], bool] = lambda _node: True  # whether the list shows a machine
     found: Callable[[Node], bool] = lambda _node: True  # whether a search by key shows it
     numbers: dict[tuple[str, str], float | None] = field(default_factory=dict)
+    made_: int = 0  # members that groups made by themselves
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     stopped_while: list[State] = field(default_factory=list)
     _until: dict[str, tuple[float, NodeState]] = field(default_factory=dict)
@@ -217,31 +222,11 @@ class FakeFleet:
         bearing = [node for node in list(self.nodes_.values()) if node.id == f"i-{key}" and self.found(node)]
         return next((shown for node in bearing if (shown := self._shown(node.id)) is not None), None)
 
-    def groups(self) -> tuple[NodeGroup, ...]:
-        """All groups."""
-        self._ask("groups", "")
-        return tuple(self.groups_.values())
-
-    def group(self, group_id: str) -> NodeGroup:
-        """One group."""
-        self._ask("group", group_id)
-        if group_id not in self.groups_:
-            raise NotFoundError(f"there is no group {group_id}")
-        return self.groups_[group_id]
-
-    def grow(self, group_id: str, size: int, key: str) -> None:
-        """Raise the desired size; the new members are there at once."""
-        self._ask("grow", group_id)
-        check_in_force()
-        self.calls.append(("grow", group_id, key))
-        group = self.groups_[group_id]
-        for number in range(group.desired, size):
-            node_id = f"{group_id}-{key}-{number}"
-            node = a_node(node_id, State.BUSY, 0.0, pool=group.pool, group=group_id)
-            self.put(replace(node, launched_at=self.clock.now()))
-            group = replace(group, node_ids=(*group.node_ids, node_id))
-        self.groups_[group_id] = replace(group, desired=max(size, group.desired))
-        self._answer("grow", group_id)
+    def _member(self, group: NodeGroup, node_id: str) -> NodeGroup:
+        """The group with one member more, which is there at once."""
+        node = a_node(node_id, State.BUSY, 0.0, pool=group.pool, group=group.id)
+        self.put(replace(node, launched_at=self.clock.now()))
+        return replace(group, node_ids=(*group.node_ids, node_id))
 
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Scale-in protection, at once."""
@@ -320,6 +305,8 @@ class FakeFleet:
 
     def _ask(self, call: str, node_id: str) -> None:
         error = self.fault(call, node_id)
+        if isinstance(error, CloudUnavailableError) and call in _ADDS and not isinstance(error, NotSentError):
+            check_in_force()  # it leaves, and has no effect
         if error is not None:
             raise error
 

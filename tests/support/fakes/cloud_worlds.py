@@ -29,6 +29,7 @@ from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.cloud import LostResponseError, SimulatedCloud
 from tests.support.components import loaded
+from tests.support.fakes import moto_groups
 from tests.support.fakes.moto_faults import REGION, MotoFaults
 from tests.support.paths import ROOT
 
@@ -82,6 +83,7 @@ class Words:
     has_processes: bool = True  # of its groups, which can be suspended one by one
     replaces_members: bool = True  # its groups replace a member that goes without its place
     protects_members: bool = True  # its groups can be told to leave a member alone
+    says_no_stock: bool = True  # its groups say why they get no more machines, where gpuwatch reads it
     always_named: bool = False  # its machines have names without the tag Name
     time: Callable[[datetime], str] = datetime.isoformat  # a tag's time as the cloud gives it back
     key_of_another_launch: str | None = "IdempotentParameterMismatch"  # None: it gives the first launch's machine
@@ -121,6 +123,10 @@ class World(Protocol):
         self, name: str, tags: Mapping[str, str], *, size: int, suspended: Collection[str] = (), **bounds: int
     ) -> str:
         """Somebody makes a group of that size, whose tags go to its members; gives its id. Bounds: MinSize, MaxSize."""
+        ...
+
+    def no_stock(self, group_id: str) -> None:
+        """The cloud has no more machines for a group than it has now."""
         ...
 
     def add_volume(self) -> str:
@@ -195,6 +201,10 @@ class SimulatedWorld:
         self.clock.advance(60)
         return group.id
 
+    def no_stock(self, group_id: str) -> None:
+        """It fills itself up no further."""
+        self.simulated.group_room[group_id] = len(self.simulated.group(group_id).node_ids)
+
     def add_volume(self) -> str:
         """The smallest that says everything."""
         kind = LeftoverKind.UNATTACHED_VOLUME
@@ -267,6 +277,10 @@ class AwsWorld:
         if suspended:
             self.ec2.scaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=list(suspended))
         return group_id
+
+    def no_stock(self, group_id: str) -> None:
+        """InsufficientInstanceCapacity, again and again."""
+        moto_groups.out_of_stock(group_id)
 
     def add_volume(self) -> str:
         """Attached to nothing."""

@@ -340,6 +340,10 @@ class MotoFaults:
             if not self.lag_describes:
                 moto_groups.forget(fields["InstanceId"])
             return answer_of(request, 200, answer)
+        if action == "SetDesiredCapacity" and moto_groups.wants(fields):
+            return answer_of(request, 200, moto_groups.RESIZED)
+        if action == "DescribeScalingActivities":
+            return answer_of(request, 200, moto_groups.activities(fields, self._clock.now()))
         if fields.get("Filter.1.Name") == "client-token":  # moto knows no such filter
             ids = self._tokens.get(fields["Filter.1.Value.1"], ({}, "", ("i-none",)))[2]
             fields |= {"Filter.1.Name": "instance-id", "Filter.1.Value.1": ids[0]}

@@ -1,6 +1,7 @@
 """Auto Scaling groups on moto: what AWS refuses and shows there, and moto does not."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from moto.autoscaling.models import autoscaling_backends
@@ -11,6 +12,11 @@ _ENDED = (
     '<TerminateInstanceInAutoScalingGroupResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/">'
     "<TerminateInstanceInAutoScalingGroupResult><Activity><ActivityId>1</ActivityId></Activity>"
     "</TerminateInstanceInAutoScalingGroupResult></TerminateInstanceInAutoScalingGroupResponse>"
+)
+
+RESIZED = (
+    '<SetDesiredCapacityResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/">'
+    "<ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></SetDesiredCapacityResponse>"
 )
 
 
@@ -56,6 +62,41 @@ def forget(node_id: str) -> None:
     if group is not None:
         group.instance_states = [each for each in group.instance_states if each is not state]
         group.set_desired_capacity(group.desired_capacity)
+
+
+def out_of_stock(group_id: str) -> None:
+    """The group gets no more machines than it has: it tries again and again."""
+    for group in all_groups():
+        if group.arn == group_id:
+            group.stock = len(group.instance_states)
+
+
+def wants(fields: Mapping[str, str]) -> bool:
+    """SetDesiredCapacity of a group without stock: it wants more, and nothing comes; True: it was one."""
+    for group in all_groups():
+        if group.name == fields["AutoScalingGroupName"] and hasattr(group, "stock"):
+            group.set_desired_capacity(min(int(fields["DesiredCapacity"]), group.stock))
+            group.desired_capacity = int(fields["DesiredCapacity"])
+            return True
+    return False
+
+
+def activities(fields: Mapping[str, str], now: datetime) -> str:
+    """DescribeScalingActivities as on AWS: the newest first; moto says of every launch that it succeeded."""
+    group = next(each for each in all_groups() if each.name == fields["AutoScalingGroupName"])
+    failed = group.desired_capacity > len(group.instance_states)
+    why = "We currently do not have sufficient g5.xlarge capacity in the Availability Zone you requested (a)."
+    entry = (
+        "<member><ActivityId>1</ActivityId><AutoScalingGroupName>g</AutoScalingGroupName>"
+        f"<Description>Launching a new EC2 instance.  Status Reason: {why}</Description><Cause>-</Cause>"
+        f"<StartTime>{now:%Y-%m-%dT%H:%M:%SZ}</StartTime><EndTime>{now:%Y-%m-%dT%H:%M:%SZ}</EndTime>"
+        f"<StatusCode>Failed</StatusCode><StatusMessage>{why} Launching EC2 instance failed.</StatusMessage></member>"
+    )
+    return (
+        '<DescribeScalingActivitiesResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/">'
+        f"<DescribeScalingActivitiesResult><Activities>{entry if failed else ''}</Activities>"
+        "</DescribeScalingActivitiesResult></DescribeScalingActivitiesResponse>"
+    )
 
 
 def _ending(fields: Mapping[str, str]) -> Refusal | None:

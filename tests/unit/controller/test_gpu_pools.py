@@ -25,7 +25,7 @@ WIDE = Limits(max_additions_per_round=30, max_additions_per_hour=200)
 
 def a_desk(floor: int, room: dict[str, int], *, limits: Limits = WIDE, **rules: object) -> tuple[Desk, SpotMarket]:
     """A pool of so many GPUs on a cloud that has so many machines of these offers, and of the others any number."""
-    desk = Desk(rules=gpu_rules(floor, offers=MIXED, **rules), limits=limits)  # type: ignore[arg-type]
+    desk = Desk(rules=gpu_rules(floor, offers=MIXED, **rules), limits=limits)
     desk.pools = {"default": desk.rules}
     desk.fleet = SpotMarket(clock=desk.clock, offers=MIXED, room=room)
     return desk, desk.fleet

@@ -16,7 +16,8 @@ ALL = sorted(set(Verb) - {Verb.HOLD})
 def refused_in_flight(verb: Verb, *entries: OpenIntent) -> bool:
     """Whether in_flight objects to that step of i-1."""
     member = {Verb.PROTECT: with_group, Verb.UNPROTECT: with_group}
-    case = {Verb.LAUNCH: a_launch, Verb.GROW: a_growth, Verb.START: a_start, **member}.get(verb, lambda c: c)(a_case())
+    sized = {Verb.GROW: a_growth, Verb.SHRINK: a_growth}
+    case = {Verb.LAUNCH: a_launch, **sized, Verb.START: a_start, **member}.get(verb, lambda c: c)(a_case())
     case = replace(case, step=replace(case.step, verb=verb))
     found = judge(with_ledger(case, open_intents=entries))
     assert "in_flight" in {answer.rule for answer in found.answers}, "the rule was not asked"
@@ -31,7 +32,7 @@ def test_another_nodes_open_removal_blocks_no_verb(verb: Verb, status: Status | 
         assert not refused_in_flight(verb, an_open("i-2", status, seconds_ago=seconds_ago))
 
 
-@pytest.mark.parametrize("verb", sorted(set(ALL) - {Verb.LAUNCH, Verb.GROW}))
+@pytest.mark.parametrize("verb", sorted(set(ALL) - {Verb.LAUNCH, Verb.GROW, Verb.SHRINK}))
 @pytest.mark.parametrize("status", [Status.ACCEPTED, Status.UNAVAILABLE, Status.ASKED, None])
 def test_an_open_removal_blocks_its_own_node_whatever_its_age(verb: Verb, status: Status | None) -> None:
     """Nothing else is done to a machine of which it is not known what becomes of it."""

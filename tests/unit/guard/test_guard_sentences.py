@@ -6,6 +6,7 @@ from gpuwatch.guard import RULES, judge
 from tests.support import paths
 from tests.support.builders.guard_cases import SPOILED, a_case
 from tests.support.builders.guard_cases_gpus import SPOILED_GPUS
+from tests.support.builders.guard_cases_groups import SPOILED_GROUPS
 from tests.support.builders.guard_cases_growth import SPOILED_GROWTH
 from tests.support.builders.guard_cases_kubernetes import SPOILED_KUBERNETES
 from tests.support.builders.guard_cases_notices import SPOILED_NOTICES
@@ -21,6 +22,7 @@ def said() -> str:
         for name, rule, spoil, _ in [
             *SPOILED,
             *SPOILED_GROWTH,
+            *SPOILED_GROUPS,
             *SPOILED_NOTICES,
             *SPOILED_KUBERNETES,
             *SPOILED_SLURM,

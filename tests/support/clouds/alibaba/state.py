@@ -122,6 +122,7 @@ class ScalingGroup:
     suspended: list[str] = field(default_factory=list)
     state: str = "Active"
     tokens: dict[str, tuple[str, int]] = field(default_factory=dict)
+    stock: int = 999  # so many machines are to be had for it
 
 
 class State:
@@ -203,7 +204,8 @@ class State:
 
     def _fill(self, group: ScalingGroup, now: datetime) -> None:
         staying = [each for each in self.members(group) if not _leaves(each)]
-        while group.desired is not None and len(staying) < group.desired and "ScaleOut" not in group.suspended:
+        wanted = 0 if group.desired is None else min(group.desired, group.stock)
+        while len(staying) < wanted and "ScaleOut" not in group.suspended:
             staying.append(self.add_member(group, now))
 
     def add_member(self, group: ScalingGroup, now: datetime) -> Machine:

@@ -48,6 +48,7 @@ CALLS = {
     "end_member": "RemoveInstances",
 }
 WORDS = Words(
+    says_no_stock=False,  # its activities are not read
     provider="alibaba",
     region=REGION,
     zone=f"{REGION}-b",
@@ -148,6 +149,11 @@ class AlibabaWorld:
         self._pass(CHANGE_SECONDS)
         group.suspended = [_PROCESSES[each] for each in suspended]
         return group.id
+
+    def no_stock(self, group_id: str) -> None:
+        """Its activities fail, and it tries again and again."""
+        group = self.fake.state.groups[group_id]
+        group.stock = len(self.fake.state.members(group))
 
     def add_volume(self) -> str:
         """Attached to nothing."""

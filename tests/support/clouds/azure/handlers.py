@@ -240,6 +240,10 @@ def add_member(state: State, group: Set, call: Call) -> Vm:
         sku={key: group.described["sku"][key] for key in ("name", "tier")} if group.uniform else None,
     )
     state.vms[path.lower()] = made
+    group.stock -= 1
+    if group.stock < 0:  # it is accepted, and left there without having been anywhere
+        made.provisioning, made.arrives_at = "Failed", None
+        made.failure = ("AllocationFailed", "Allocation failed. We do not have sufficient capacity.")
     return made
 
 

@@ -105,6 +105,7 @@ class Set:
 
     described: dict[str, Any]
     made: int = 0
+    stock: int = 999  # so many more machines are to be had for it
 
     @property
     def path(self) -> str:

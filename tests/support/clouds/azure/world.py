@@ -225,6 +225,10 @@ class AzureWorld:
             )
         return path
 
+    def no_stock(self, group_id: str) -> None:
+        """What it makes from now on fails with AllocationFailed."""
+        self.state.sets[group_id.lower()].stock = 0
+
     def add_volume(self) -> str:
         """A disk that nothing holds."""
         path = f"{COMPUTE}/disks/left"

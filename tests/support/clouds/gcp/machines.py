@@ -58,6 +58,7 @@ class Group:
     members: list[str] = field(default_factory=list)
     count: int = 0
     autoscaler: Resource | None = None
+    stock: int = 999  # so many machines are to be had for it
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
@@ -70,6 +71,9 @@ def check_labels(labels: Mapping[str, str]) -> None:
 def fingerprint(labels: Mapping[str, str]) -> str:
     """Of labels."""
     return hashlib.sha256(json.dumps(sorted(labels.items())).encode()).hexdigest()[:11] + "="
+
+
+EMPTY = "waiting-"  # how the names of places without a machine begin
 
 
 class Project:
@@ -277,16 +281,31 @@ class Project:
 
     # Groups.
 
+    def empty_places(self, group: Group) -> list[Resource]:
+        """The places of a group that no machine can be made for: it tries again and again."""
+        zone = (group.told.get("zone") or group.told["distributionPolicy"]["zones"][0]["zone"]).rpartition("/")[2]
+        message = "The zone does not have enough resources available."
+        errors = [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": message}]
+        return [
+            {
+                "instance": self.link(f"zones/{zone}/instances/{EMPTY}{number:04d}"),
+                "currentAction": "CREATING",
+                "lastAttempt": {"errors": {"errors": errors}},
+            }
+            for number in range(group.told["targetSize"] - len(group.members))
+        ]
+
     def _fill(self, group: Group) -> None:
         """As many machines as it wants, made of its template."""
-        if len(group.members) >= group.told["targetSize"]:
+        wanted = min(group.told["targetSize"], group.stock)
+        if len(group.members) >= wanted:
             return
         place = group.told.get("zone") or group.told["distributionPolicy"]["zones"][0]["zone"]
         zone = place.rpartition("/")[2]
         template = self.templates[group.told["instanceTemplate"].rpartition("/projects/")[2].partition("/")[2]]
         own = group.told.get("allInstancesConfig", {}).get("properties", {}).get("labels", {})
         made_by = f"projects/4242/{group.told['selfLink'].partition(f'/projects/{self.name}/')[2]}"
-        while len(group.members) < group.told["targetSize"]:
+        while len(group.members) < wanted:
             group.count += 1
             properties = {
                 **template["properties"],

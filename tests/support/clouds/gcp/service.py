@@ -12,6 +12,7 @@ from gpuwatch.runtime.clock import Clock
 from tests.support.clouds.faults import Asked
 from tests.support.clouds.gcp.description import Method, check_answer, check_request, method_of
 from tests.support.clouds.gcp.machines import (
+    EMPTY,
     SECONDS,
     TYPES,
     ZONES,
@@ -321,6 +322,7 @@ def _members(project: Project, at: Mapping[str, str], request: Request) -> Resou
         }
         for machine in machines
     ]
+    listed += project.empty_places(group)
     page, token = page_of(listed, request.query)
     return {"managedInstances": page, **token}
 
@@ -335,6 +337,9 @@ def _delete_members(project: Project, at: Mapping[str, str], request: Request) -
     group = _group(project, at)
     for link in request.json["instances"]:
         _, zone, _, name = link.split("/")[-4:]
+        if name.startswith(EMPTY):
+            group.told["targetSize"] -= 1
+            continue
         machine = project.machine(zone, name)
         if machine.told["id"] not in group.members:
             raise RefusedError(400, "invalid", f"{link} is not a member of {group.told['name']}")

@@ -169,6 +169,11 @@ class GcpWorld:
         self.settle("")
         return str(group.told["selfLink"]).partition("/compute/v1/")[2]
 
+    def no_stock(self, group_id: str) -> None:
+        """ZONE_RESOURCE_POOL_EXHAUSTED, again and again."""
+        group = self.project.groups[group_id.partition("/")[2].partition("/")[2]]
+        group.stock = len(group.members)
+
     def add_volume(self) -> str:
         """Attached to nothing."""
         return add_disk(self.project, "left-behind", gigabytes=8)

@@ -75,6 +75,9 @@ class Scaling:
         size = asked["DesiredCapacity"]
         if size > group.max_size:
             raise Refusal("LimitExceeded.DesiredCapacityLimitExceeded")
+        chosen = [each for each in group.members if each not in group.protected]
+        for node_id in chosen[: max(0, len(group.members) - size)]:
+            self.state.become(self.state.machines[node_id], "TERMINATING", "TerminateInstances")
         group.desired = size
         return {}
 

@@ -68,6 +68,7 @@ class ScalingGroup:
     members: dict[str, str] = field(default_factory=dict)  # id to LifeCycleState
     attached: set[str] = field(default_factory=set)
     protected: set[str] = field(default_factory=set)
+    stock: int = 999  # so many machines are to be had for it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,7 +176,7 @@ class State:
             elif machine.state in {"PENDING", "RUNNING"}:
                 group.members[node_id] = "IN_SERVICE" if machine.state == "RUNNING" else "CREATING"
         there = sum(state != "TERMINATING" for state in group.members.values())
-        for _ in range(group.desired - there if group.enabled else 0):
+        for _ in range(min(group.desired, group.stock) - there if group.enabled else 0):
             made = self.add_machine(group.region, group.type, state="PENDING", tags=dict(group.tags), zone=group.zone)
             group.members[made.id] = "CREATING"
 

@@ -44,6 +44,7 @@ REFUSALS: Mapping[type[CloudError], str] = {
     AuthFailedError: "UnauthorizedOperation.PermissionDenied",
 }
 WORDS = Words(
+    says_no_stock=False,  # its activities are not read
     provider="tencent",
     region=REGION,
     zone=f"{REGION}-3",
@@ -149,6 +150,11 @@ class TencentWorld:
         self.settle(group.id)
         group.enabled = not suspended
         return group.id
+
+    def no_stock(self, group_id: str) -> None:
+        """It tries again and again, and makes no machine."""
+        group = self.fake.state.groups[group_id]
+        group.stock = len(group.members)
 
     def add_volume(self) -> str:
         """A disk that nothing uses."""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.offers import OfferPast, OffersPast
 from gpuwatch.model.silence import Silence
 from gpuwatch.policies import capacity
+from gpuwatch.policies.next_offer import faults
+from gpuwatch.policies.spot.choice import resting_seconds
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.builders.pending_capacity import seen
 
@@ -34,6 +37,12 @@ def a_try(name: str, status: Status, *, minutes: float, detail: str = "", spot: 
 def refusal(name: str = "east-a", *, minutes: float = 2.0, spot: bool = True) -> Done:
     """No stock."""
     return a_try(name, Status.FAILED, minutes=minutes, detail="there is none now", spot=spot)
+
+
+def fault(name: str = "east-a", *, minutes: float = 2.0, kind: Status = Status.DENIED) -> Done:
+    """A launch that the cloud did not even look for stock for."""
+    found = a_try(name, Status.FAILED, minutes=minutes, detail="given up: UnauthorizedOperation")
+    return replace(found, fault=kind)
 
 
 def success(node_id: str, name: str = "east-a", *, minutes: float = 60.0, spot: bool = True) -> Done:
@@ -167,3 +176,30 @@ def test_what_is_taken_on_demand_is_no_loss_of_spot() -> None:
     on_demand = replace(threat("i-1", "sure", minutes=2.0), arguments={"offer": "sure", "capacity": "on_demand"})
     found = past(success("i-1", "sure", minutes=30.0, spot=False), on_demand).offers["sure"]
     assert (found.losses, found.refusals) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "kind", [Status.DENIED, Status.REFUSED, Status.THROTTLED, Status.SKEWED, Status.UNSENT, Status.UNAVAILABLE]
+)
+def test_a_day_of_faults_teaches_nothing_of_stock(kind: Status) -> None:
+    """The offer rests half an hour at most, the sentence names the cause, and one success ends it."""
+    day = [fault(minutes=float(minutes), kind=kind) for minutes in range(10, 1440, 20)]
+    found = past(*day)
+    known = found.offers["east-a"]
+    assert (known.refusals, known.refused_at, known.losses) == (0, None, 0)
+    assert resting_seconds(replace(seen(), offers={"default": found}), known, own=2) == 1200.0
+    (said,) = faults(replace(seen(), offers={"default": found}), "default")
+    assert (
+        said == f"The offer east-a failed {len(day)} times in a row, and not for lack of stock: UnauthorizedOperation."
+    )
+
+    again = past(*day, success("i-1", minutes=5.0), nodes=("i-1",))
+    assert again.offers["east-a"].faults == 0
+    assert not list(faults(replace(seen(), offers={"default": again}), "default"))
+
+
+def test_faults_are_beside_refusals_and_not_in_their_place() -> None:
+    """A word on stock ends the count of faults, and is one refusal; spot was not to be had all the while."""
+    found = past(fault(minutes=9.0), fault(minutes=6.0), refusal(minutes=3.0))
+    assert (found.offers["east-a"].refusals, found.offers["east-a"].faults) == (1, 0)
+    assert found.spot_refused_since == NOW - timedelta(minutes=9)

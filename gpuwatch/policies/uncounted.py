@@ -1,0 +1,132 @@
+"""PURE: what was asked for and is no longer waited for: it does not count as coming, and the pool asks elsewhere.
+
+Rules, all of them:
+
+1. A group that its cloud gives no more members is left: at once where the cloud says why, and otherwise once nothing
+   has come for LEFT_AFTER. Each member that comes begins the wait again, and so does a silence of its cloud.
+2. What a group lacks that is left may come all the same. So its desired size is taken back by as many as come from
+   elsewhere, and until that is done what it lacks counts towards the pool's maximum and towards limits in money.
+3. A group rests after its size was taken back, as an offer without stock does. Then it is asked again.
+4. A launched machine that its cloud has never shown is left SETTLE_TIMEOUT after that was written down. It may run all
+   the same: rule 2 holds for it, and nothing more is launched with its settings (guard rule `launch_unseen`).
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from gpuwatch.model.decision import SETTLE_TIMEOUT, Done, Observation, OpenIntent, Reason, Status, Step, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import NodeGroup
+from gpuwatch.model.verbs import GIVES_BACK
+from gpuwatch.policies.sizes import NODES, Sizes
+from gpuwatch.policies.spot.offers import rest_seconds
+
+# How long a group may take for its next member where its cloud does not say that there is none.
+LEFT_AFTER = SETTLE_TIMEOUT
+# How the outcome of a launch ends whose machine its cloud has never shown.
+NOT_SHOWN = "the cloud does not show it"
+_LEAST_REST_SECONDS = 180.0
+_GROWS = frozenset({Verb.GROW})
+
+
+def lacks(observation: Observation, group: NodeGroup) -> int:
+    """How many members of a group are not waited for any more."""
+    return _missing(group) if left(observation, group) else 0
+
+
+def left(observation: Observation, group: NodeGroup) -> str | None:
+    """Why what a group lacks is not waited for, as a clause; None: it has all, or it is waited for."""
+    if not (group.enrolled and group.seen_now) or group.short_since is None or _missing(group) == 0:
+        return None
+    # When the call was accepted: the cloud may have refused the machines before the growth was seen settled.
+    asked = max([done.reached_at or done.at for done in _settled(observation, group, _GROWS)], default=None)
+    if group.refused is not None and (asked is None or group.refused.at >= asked):
+        return f"its cloud gives it no more: {group.refused.why}"
+    ids = frozenset(group.node_ids)
+    came = [node.launched_at for node in observation.fleet.roster(group.pool).nodes if node.id in ids]
+    since = max([group.short_since, *filter(None, [asked, *came])])
+    waited = observation.now - since
+    return f"nothing has come for {format_duration(waited.total_seconds())}" if waited >= LEFT_AFTER else None
+
+
+def closed(observation: Observation, group: NodeGroup) -> bool:
+    """Whether a group is not to be asked for more members now: it is left, or it rests."""
+    return left(observation, group) is not None or _resting_seconds(observation, group) > 0
+
+
+def forgotten(entry: OpenIntent, now: datetime) -> bool:
+    """Whether a launch is no longer waited for: its cloud has never shown its machine."""
+    last = entry.last
+    return (
+        last is not None
+        and last.status is Status.UNSEEN
+        and last.detail.endswith(NOT_SHOWN)
+        and now - last.at >= SETTLE_TIMEOUT
+    )
+
+
+def may_come(observation: Observation, pool: str) -> list[str | None]:
+    """The machine type of everything that is not waited for and may come all the same; None: not known."""
+    found: list[str | None] = []
+    for group in observation.fleet.roster(pool).groups:
+        found += [group.instance_type] * lacks(observation, group)
+    for entry in observation.ledger.open_intents:
+        if entry.intent.pool == pool and entry.intent.verb is Verb.LAUNCH and forgotten(entry, observation.now):
+            found.append(entry.intent.arguments.get("instance_type"))
+    return found
+
+
+def taken_back(observation: Observation, pool: str, target: int, counted: int, sizes: Sizes = NODES) -> Iterator[Step]:
+    """The steps that take back the sizes of groups that are left, as far as others have their nodes (rule 2).
+
+    `counted` is how large the pool is, with what comes and is asked for now. What the groups want without us stays as
+    it is; so does the size of a group whose machines nobody knows.
+    """
+    known = [(group, sizes.kind(group.instance_type)) for group in observation.fleet.roster(pool).groups]
+    groups = [(group, each) for group, each in known if group.enrolled and each]
+    count = counted + sum(lacks(observation, group) * each for group, each in groups)
+    count -= max(target, sum(group.desired * each for group, each in groups))
+    for group, each in groups if count > 0 else ():
+        why = left(observation, group)
+        takes = 0 if why is None else min(count // each, _missing(group), group.desired - group.min_size)
+        if takes > 0 and group.protected is None:
+            count -= takes * each
+            there, size = len(group.node_ids), str(group.desired - takes)
+            sentence = f"The group wants {group.desired} nodes and has {there}; {why}. They come from elsewhere."
+            yield Step(
+                node_id=group.id,
+                verb=Verb.SHRINK,
+                reason=Reason(code="no_stock", sentence=sentence),
+                change="A member that comes.",
+                arguments={"size": size, "takes": str(takes)},
+            )
+
+
+def told(observation: Observation, pool: str) -> Iterator[str]:
+    """A sentence on each group of the pool that is left, and each launch that is no longer waited for."""
+    for group in observation.fleet.roster(pool).groups:
+        if why := left(observation, group):
+            yield f"The group {group.name} wants {group.desired} nodes and has {len(group.node_ids)}: {why}."
+    for entry in observation.ledger.open_intents:
+        if entry.intent.pool == pool and forgotten(entry, observation.now):
+            yield f"The launch {entry.intent.key} no longer counts as a node, but towards the pool's maximum."
+
+
+def _missing(group: NodeGroup) -> int:
+    """How many members fewer than it wants its cloud shows."""
+    return max(0, group.desired - len(group.node_ids))
+
+
+def _resting_seconds(observation: Observation, group: NodeGroup) -> float:
+    """For how much longer a group rests after its size was taken back."""
+    refusals = _settled(observation, group, GIVES_BACK)
+    if not refusals:
+        return 0.0
+    rest = max(_LEAST_REST_SECONDS, rest_seconds(len(refusals), own=0))
+    return (max(done.at for done in refusals) + timedelta(seconds=rest) - observation.now).total_seconds()
+
+
+def _settled(observation: Observation, group: NodeGroup, verbs: frozenset[Verb]) -> list[Done]:
+    """What was done of these verbs to a group lately."""
+    ended = observation.ledger.ended(verbs)
+    return [done for done in ended if done.node_id == group.id and done.status is Status.SETTLED]
