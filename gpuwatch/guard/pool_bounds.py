@@ -95,7 +95,8 @@ def max_gpus(case: Case) -> Finding:
 
     Machines that may still come, and those that their cloud is about to take, are treated as in
     [max_nodes](#max_nodes). For the latter the pool may have their GPUs more, those of the largest
-    `pools.<name>.surge_nodes` of them where that is set, and never more than twice its maximum. For spot in the place of nodes on demand it is `pools.<name>.capacity.surge` machines of the largest offer.
+    `pools.<name>.surge_nodes` of them where that is set, and never more than twice its maximum. For spot in the place
+    of nodes on demand it is `pools.<name>.capacity.surge` machines of the largest offer.
 
     Let an agent report the GPUs, name them in an offer of that type, or raise `pools.<name>.max_gpus`.
     """
