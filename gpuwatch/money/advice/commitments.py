@@ -139,7 +139,7 @@ class Tried:
 class Reserved:
     """What is reserved today: its use over the hours measured, and what a year of the unused hours costs.
 
-    It stays until it runs out: `more_units` are worth reserving beside it.
+    It stays until it runs out: `more_units` are worth reserving besides.
     """
 
     units: int

@@ -83,7 +83,7 @@ class StaysDocument(TypedDict):
 class ReservedDocument(TypedDict):
     """What is reserved today, how much of it is used, and what a year of its unused hours costs.
 
-    The advised plan is for when it has run out; until then `more_units` are worth reserving beside it.
+    The advised plan is for when it has run out; until then `more_units` are worth reserving besides.
     """
 
     units: int

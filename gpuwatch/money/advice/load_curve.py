@@ -25,8 +25,8 @@ class LoadError(ValueError):
 class Load:
     """Machines in use on the mean of each hour, None where nothing was metered; the newest price and its source.
 
-    The price is that of an hour on demand: what was metered on spot alone has none. Of days that are kept whole only as
-    days every hour has the day's mean: `coarse_hours` says of how many. `reserved_machines` are the most that were
+    The price is that of an hour on demand, None where only spot was metered. Of days that are kept whole only as days
+    every hour has the day's mean: `coarse_hours` says of how many. `reserved_machines` are the most that were
     reserved or prepaid at once in the last week, at work or not, as far as clouds show that of a machine.
     """
 
