@@ -194,7 +194,7 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
     today = advice.today.usd_per_year
     saved = advice.saved_usd_per_year / today if today else None
     less, change = "more" if advice.saved_usd_per_year < 0 else "less", "" if saved is None else f" ({abs(saved):.0%})"
-    then = "" if advice.reserved is None else ", once they have run out"
+    then = "" if advice.reserved is None else ", once today's reservations have run out"
     lines = [
         _reserve_words(advice),
         "That is the least that each of the last four weeks would have justified.",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from heapq import heappop, heappush
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 
 from gpuwatch.agent.activity import ActivityRules
@@ -163,10 +164,10 @@ class HistorySource:
         for place in places:
             history = self._history(nodes[place], now)
             self._said[place] = history.node
+            self._counting.discard(place)
             if history.until <= now:
                 self._counting.add(place)
-            else:
-                self._counting.discard(place)
+            elif history.until < inf:
                 heappush(self._ends, (history.until, place))
         self._asked = nodes
         return Fleet(observed_at=self.clock.now(), nodes=tuple(self._said))
