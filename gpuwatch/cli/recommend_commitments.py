@@ -75,7 +75,7 @@ def commitments(
             per_hour, source = price_of(price, instance_type)
             load, notes = csv_load(csv_path)
         else:
-            load, notes, per_hour, source = metered_load(path, instance_type, price, cloud)
+            load, notes, per_hour, source = metered_load(path, instance_type, price, cloud, committed=committed)
         try:
             offer = Terms(price_per_hour=per_hour, **terms)
         except ValueError as error:
@@ -95,9 +95,17 @@ def commitments(
 
 
 def metered_load(
-    path: Path | None, instance_type: str | None, price: Decimal | None, cloud: str | None = None
+    path: Path | None,
+    instance_type: str | None,
+    price: Decimal | None,
+    cloud: str | None = None,
+    *,
+    committed: int | None = None,
+    price_option: str = "--price",
 ) -> tuple[list[float | None], list[str], Decimal, str]:
     """Machines in use hour by hour, what is to be known of that, and the price with its source.
+
+    `committed` are those that are known to be reserved; None: that does not matter. `price_option` would give a price.
 
     Raises:
         ValueError: the load or a price is missing.
@@ -119,10 +127,13 @@ def metered_load(
             f"of {load.coarse_hours} h only the day's mean is kept (ledger.hourly_spend_retention): peaks within are "
             "not seen, so the advice may be for too many"
         )
+    if committed == 0 and load.reserved_machines:
+        at_once = f"{load.reserved_machines} machine{'s' * (load.reserved_machines > 1)} at once"
+        notes.append(f"up to {at_once} were reserved or prepaid in the last week; say with --committed how many stay")
     if price is not None:
         return list(load.hours), notes, price, "as given"
     if load.usd_per_hour is None:
-        raise ValueError(f"no price of {load.instance_type} is known; give --price")
+        raise ValueError(f"no price on demand of {load.instance_type} is metered; give {price_option}")
     return list(load.hours), notes, load.usd_per_hour, load.price_source or "as metered"
 
 
@@ -147,9 +158,22 @@ def _tried_words(tried: "Tried") -> list[str]:
     """What past weeks say of the rule; nothing where there are too few."""
     if tried.saved_ratio is None or tried.lost_ratio is None or tried.worst_ratio is None:
         return []
+    saved = f"it would have saved {tried.saved_ratio:.0%} since then"
+    if tried.moments == 1:
+        return [f"Made at the end of one past week {saved}."]
     worst = f"{'a loss' if tried.worst_ratio < 0 else 'a saving'} of {abs(tried.worst_ratio):.0%}"
-    sentence = f"Made at {tried.moments} past weeks' ends it would have saved {tried.saved_ratio:.0%} since then; "
+    sentence = f"Made at {tried.moments} past weeks' ends {saved}; "
     return [sentence + f"{tried.lost_ratio:.0%} of them lost money, the worst: {worst}."]
+
+
+def _reserve_words(advice: "Advice") -> str:
+    """What to reserve; what is reserved already stays until it runs out."""
+    plan, held = advice.advised, advice.reserved
+    words = f"{plan.three_year_units} for 3 years and {plan.one_year_units} for 1 year"
+    if held is None:
+        return f"Reserve {words}."
+    now, have = f"Reserve {held.more_units or 'no'} more now", "has" if held.units == 1 else "have"
+    return f"{now}; once today's {held.units} {have} run out, {words} in all."
 
 
 def _stays_words(advice: "Advice") -> list[str]:
@@ -170,10 +194,11 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
     today = advice.today.usd_per_year
     saved = advice.saved_usd_per_year / today if today else None
     less, change = "more" if advice.saved_usd_per_year < 0 else "less", "" if saved is None else f" ({abs(saved):.0%})"
+    then = "" if advice.reserved is None else ", once today's reservations have run out"
     lines = [
-        f"Reserve {advised.three_year_units} for 3 years and {advised.one_year_units} for 1 year.",
+        _reserve_words(advice),
         "That is the least that each of the last four weeks would have justified.",
-        f"A year costs {whole_usd(abs(advice.saved_usd_per_year))}{change} {less} than today.",
+        f"A year costs {whole_usd(abs(advice.saved_usd_per_year))}{change} {less} than today{then}.",
         *_tried_words(advice.tried),
         *_stays_words(advice),
         f"Load: {advice.mean_units:,.4g} units on average, at most {advice.peak_units:,.4g}, in {advice.hours} hours.",

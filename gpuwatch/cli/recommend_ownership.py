@@ -75,7 +75,7 @@ def ownership(
         if csv_path is not None:
             load, notes = csv_load(csv_path)
         if ledger:
-            load, notes, rented, source = metered_load(path, instance_type, rent)
+            load, notes, rented, source = metered_load(path, instance_type, rent, price_option="--rent")
         else:
             rented, source = price_of(rent, instance_type, "--rent")
         terms = Terms(

@@ -214,23 +214,23 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
         looked = slurm_calls.looked_at(parts, looked, None if seen is None else seen.slurm)
     if isinstance(looked, str):
         return looked
-    node = looked
+    node, signal = looked, looked.signal
     if node.state is not NodeState.STOPPED:
         signal = parts.signals.confirm(node)
         if (late := _late(signal, parts.rules.limits.max_confirmation_age)) is not None:
             return late
-        node = replace(node, signal=signal)
+    node = replace(node, signal=signal, cloud_notice=None if seen is None else seen.cloud_notice)
     now = parts.clock.now()
     latest = parts.past(now)  # somebody may have just paused or kept it
     node, fleet = latest.kept(node), observation.fleet
-    node = replace(node, cloud_notice=None if seen is None else seen.cloud_notice)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
     ledger = with_foreign(parts, observation.ledger, [decisions_on(node)])
     if (ledger.pauses, ledger.snoozes) != (latest.pauses, latest.snoozes):
         ledger = replace(ledger, pauses=latest.pauses, snoozes=latest.snoozes)
     fresh = replace(observation, now=now, ledger=ledger, fleet=looked_again(fleet, node, groups, now))
     rules = parts.rules.pool(node.pool)
-    proposals = policies.propose(fresh, node.pool, rules, doubt=parts.rules.doubt(node.pool), cache=parts.memory.steps)
+    steps = dict(parts.memory.steps)  # those of the round: the next question differs from them in its own node alone
+    proposals = policies.propose(fresh, node.pool, rules, doubt=parts.rules.doubt(node.pool), cache=steps)
     decision = policies.resolve(fresh, node.pool, proposals, rules)
     found = step_for(node_id, decision.steps)
     if found is None or found.verb is not review.step.verb:

@@ -41,7 +41,7 @@ def drop_unenrolled(parts: ControllerContext, observation: Observation, round_id
 def close_gone(parts: ControllerContext, observation: Observation, round_id: int) -> None:
     """Close the notices of machines that are gone, each with a record, and forget our stops of them."""
     ledger, missing = observation.ledger, parts.memory.missing
-    noticed, stopped = {each.node_id: each for each in ledger.notices}, {each.node_id for each in ledger.stopped}
+    noticed, stopped = {each.node_id: each for each in ledger.notices}, ledger.stopped_ids
     absent = {each for each in observation.fleet.missing(noticed.keys() | stopped) if not is_workload(each)}
     now = parts.clock.monotonic()
     for node_id in missing.keys() - absent:

@@ -23,7 +23,7 @@ def looked_at(parts: ControllerContext, node: Node, seen: KubernetesNode | None)
     `seen` is the node object that the decision rests on; a stopped machine has no pods to ask about.
     """
     if seen is None or node.state is NodeState.STOPPED:
-        return replace(node, kubernetes=seen)
+        return node if node.kubernetes is seen else replace(node, kubernetes=seen)
     if parts.cluster is None:
         return _NO_CLUSTER
     try:

@@ -81,7 +81,7 @@ def observe(parts: ControllerContext) -> Observation:
     nodes, groups, facts = tuple(parts.cloud.nodes()), tuple(parts.cloud.groups()), parts.memory.facts
     outlook = of_cloud(parts.cloud)
     named = tuple(sorted(parts.rules.growing))
-    pools = {*map(_POOL, nodes), *map(_POOL, groups), *named}
+    pools = {*facts.of(_POOL, nodes), *map(_POOL, groups), *named}
     rules = {pool: parts.rules.pool(pool) for pool in sorted(pools)}
     queries = [query for pool in rules for query in scaling.queries(pool, rules[pool].scaling)]
     queries += [query for pool in rules for query in demand.queries(pool, rules[pool].idle)]

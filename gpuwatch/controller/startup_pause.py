@@ -4,7 +4,7 @@
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -26,10 +26,9 @@ def begin(parts: ControllerContext) -> None:
         parts.ledger.identity.begin_paused()
 
 
-def with_foreign(parts: ControllerContext, ledger: LedgerView, borne: Iterable[Iterable[str]]) -> LedgerView:
+def with_foreign(parts: ControllerContext, ledger: LedgerView, borne: Collection[Collection[str]]) -> LedgerView:
     """The view with those decisions, of all that machines bear, that this ledger lacks."""
-    keys = set(chain.from_iterable(borne))
-    foreign = parts.ledger.identity.foreign(keys) if keys else ledger.foreign
+    foreign = parts.ledger.identity.foreign(chain.from_iterable(borne)) if any(borne) else ledger.foreign
     return ledger if foreign == ledger.foreign else replace(ledger, foreign=foreign)
 
 

@@ -156,11 +156,11 @@ def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:
     Cancelled intents changed nothing, failed ones may have. A removal that the cloud certainly did not carry out takes
     nobody's place, and one that hangs takes it for an hour.
     """
-    ledger, hour_ago = case.observation.ledger, case.observation.now - _HOUR
+    ledger, hour_ago, cancelled = case.observation.ledger, case.observation.now - _HOUR, Status.CANCELLED
     found: dict[str, Done | Intent] = {
         done.key: done
         for done in ledger.ended(verbs)
-        if done.status is not Status.CANCELLED
+        if done.status is not cancelled
         and (done.reached or done.verb not in _ANSWERED)
         and (done.at if done.reached_at is None else done.reached_at) > hour_ago
     }

@@ -1,6 +1,6 @@
 """Which ledger this is: whether it may be trusted, and which decisions on the fleet's machines are not its own."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from sqlalchemy import Connection, select
 
@@ -32,7 +32,7 @@ class Identity:
         """The pause for `doubt` is on record: from here on the ledger counts as it is."""
         self._store.begin_paused()
 
-    def foreign(self, keys: Collection[str]) -> tuple[str, ...]:
+    def foreign(self, keys: Iterable[str]) -> tuple[str, ...]:
         """Those of these decisions that are not on record here, in order."""
         sorted_keys = sorted(set(keys))
         known: set[str] = set()

@@ -1,6 +1,6 @@
 """What a controller's rounds need of a ledger, whatever keeps it. People ask `Ledger` for more: history and audit."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Protocol
@@ -42,7 +42,7 @@ class LedgerIdentity(Protocol):
         """The pause for `doubt` is on record: from here on the ledger counts as it is."""
         ...
 
-    def foreign(self, keys: Collection[str]) -> tuple[str, ...]:
+    def foreign(self, keys: Iterable[str]) -> tuple[str, ...]:
         """Those of these decisions that are not on record here, in order."""
         ...
 

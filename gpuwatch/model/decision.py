@@ -3,7 +3,7 @@
 An Intent is in the ledger before the cloud is called, Outcomes after. What comes before it is in `model/proposal.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -243,6 +243,11 @@ class LedgerView:
     def stop_of(self, node_id: str) -> Stopped | None:
         """Our own stop of a node that nobody has started since."""
         return self._stopped.get(node_id)
+
+    @property
+    def stopped_ids(self) -> KeysView[str]:
+        """The nodes with such a stop."""
+        return self._stopped.keys()
 
     def ended(self, verbs: frozenset[Verb]) -> tuple[Done, ...]:
         """Those of `recent` with these verbs: rules ask at each step."""

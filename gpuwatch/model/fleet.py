@@ -308,7 +308,8 @@ class Fleet:
 
     def find(self, node_id: str) -> Node | None:
         """The node of that id, and never of that name."""
-        return self._by_id.get(node_id)
+        place = self.place_of.get(node_id)
+        return None if place is None else self.nodes[place]
 
     @cached_property
     def enrolled(self) -> frozenset[str]:
@@ -332,11 +333,12 @@ class Fleet:
 
     def missing(self, node_ids: Iterable[str]) -> set[str]:
         """Those of these ids that no node has."""
-        return set(node_ids).difference(self._by_id)
+        return set(node_ids).difference(self.place_of)
 
     @cached_property
-    def _by_id(self) -> dict[str, Node]:
-        return {node.id: node for node in self.nodes}
+    def place_of(self) -> Mapping[str, int]:
+        """Where in `nodes` each id is; of two nodes with one id the last."""
+        return {node.id: place for place, node in enumerate(self.nodes)}
 
     @cached_property
     def gpus_of_types(self) -> dict[str, int]:

@@ -3,7 +3,7 @@
 Every round, and every removal, judges by such a fleet: that must not cost sums over all nodes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,28 +11,44 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, PoolView
 from gpuwatch.model.node_facts import changed_places
 
+_SINCE = "_since"  # in a fleet's `vars`: the nodes that it was carried on from, and the places of others
 _FEW = 4  # of so many nodes one: where more have changed, counting all of them takes no longer
 
 
 def looked_again(fleet: Fleet, node: Node, groups: tuple[NodeGroup, ...], observed_at: datetime) -> Fleet:
     """The fleet with that node in the place of the one of its id, and these groups."""
-    nodes = tuple([node if each.id == node.id else each for each in fleet.nodes])
-    return carried_on(fleet, replace(fleet, observed_at=observed_at, nodes=nodes, groups=groups))
+    nodes, place = list(fleet.nodes), fleet.place_of.get(node.id)
+    if len(fleet.place_of) < len(nodes):  # two have one id
+        places = [at for at, each in enumerate(nodes) if each.id == node.id]
+    else:
+        places = [] if place is None else [place]
+    for at in places:
+        nodes[at] = node
+    return _carried_on(fleet, replace(fleet, observed_at=observed_at, nodes=tuple(nodes), groups=groups), places)
 
 
 def carried_on(before: Fleet | None, fleet: Fleet) -> Fleet:
     """The same fleet; it holds already what it would find out about its nodes, as far as an earlier one had done so."""
     if before is None or len(before.nodes) != len(fleet.nodes):
         return fleet
-    places = changed_places(before.nodes, fleet.nodes)
+    return _carried_on(before, fleet, changed_places(before.nodes, fleet.nodes))
+
+
+def changed_since(nodes: Sequence[Node], fleet: Fleet) -> Sequence[int]:
+    """Where the fleet's nodes are other objects than these, as many ones; it knows of those it was carried on from."""
+    before, places = vars(fleet).get(_SINCE, ((), ()))
+    return places if before is nodes else changed_places(nodes, fleet.nodes)
+
+
+def _carried_on(before: Fleet, fleet: Fleet, places: Sequence[int]) -> Fleet:
+    """Likewise, with other nodes at these places alone."""
     changes = [(before.nodes[place], fleet.nodes[place]) for place in places]
     if len(places) * _FEW > len(fleet.nodes) or any((old.id, old.pool) != (new.id, new.pool) for old, new in changes):
         return fleet
     known, kept = vars(before), vars(fleet)  # where cached properties keep what they found
-    by_id: dict[str, Node] = known.get("_by_id", {})
-    if len(by_id) != len(fleet.nodes):  # nobody asked, or two have one id
+    if len(known.get("place_of", ())) != len(fleet.nodes):  # nobody asked, or two have one id
         return fleet
-    kept["_by_id"] = by_id | {new.id: new for _, new in changes}
+    kept["place_of"], kept[_SINCE] = known["place_of"], (before.nodes, places)
     if "enrolled" in known and all(old.enrolled is new.enrolled for old, new in changes):
         kept["enrolled"] = known["enrolled"]
     if "in_slurm" in known and not known["in_slurm"]:

@@ -25,6 +25,7 @@ class NodeFacts:
     """Its owner passes it on from look to look; it holds the nodes of the last one."""
 
     _known: dict[Hashable, tuple[Sequence[Node], list[Any]]] = field(default_factory=dict)
+    _compared: tuple[Sequence[Node], Sequence[Node], list[int]] = ((), (), [])  # the last two, and where they differ
 
     def of(self, make: Callable[[Node], Fact], nodes: Sequence[Node]) -> list[Fact]:
         """What `make`, a pure function of a module, says of each; not to be changed."""
@@ -33,10 +34,19 @@ class NodeFacts:
             return facts
         if len(before) == len(nodes):
             facts = facts.copy()
-            for place in changed_places(before, nodes):
+            for place in self._places(before, nodes):
                 facts[place] = make(nodes[place])
         else:
             known = dict(zip(map(id, before), facts, strict=True))
             facts = [known[id(node)] if id(node) in known else make(node) for node in nodes]
         self._known[make] = nodes, facts
         return facts
+
+    def _places(self, before: Sequence[Node], nodes: Sequence[Node]) -> list[int]:
+        """Where they differ; other facts are asked for about the same nodes."""
+        old, new, places = self._compared
+        if old is not before or new is not nodes:
+            places = changed_places(before, nodes)
+            # Old nodes are held only while most of them are the new ones.
+            self._compared = (before, nodes, places) if 2 * len(places) <= len(nodes) else ((), (), [])
+        return places

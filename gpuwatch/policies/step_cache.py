@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import compress, count
+from operator import is_not
 from typing import TypeVar
 
 from gpuwatch.model.decision import Advice, Observation, Reason, Step, Stopped, Verb, Wait
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.looked_again import changed_since
 from gpuwatch.model.node_facts import changed_places
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.proposal import Steps
@@ -95,8 +98,10 @@ def steps_of_pool(
         return NodeStep(node=node, about=of_it, at=now if timed else None, step=step, advice=advice)
 
     if len(before.made) == len(nodes):
-        place_of = _places(before, nodes)
-        places = _others(before, nodes, place_of, observation)
+        fleet = observation.fleet
+        others = changed_since(before.nodes, fleet) if nodes is fleet.nodes else changed_places(before.nodes, nodes)
+        place_of = _places(before, nodes, others)
+        places = _others(before, others, place_of, observation)
         made, steps = list(before.made), list(before.steps)
         for place in places:
             made[place] = one = decide(nodes[place], made[place])
@@ -130,24 +135,24 @@ def _numbered(nodes: tuple[Node, ...]) -> dict[str, int]:
     return {node.id: place for place, node in enumerate(nodes)}
 
 
-def _places(before: PoolSteps, nodes: tuple[Node, ...]) -> Mapping[str, int]:
+def _places(before: PoolSteps, nodes: tuple[Node, ...], others: Collection[int]) -> Mapping[str, int]:
     """Where each node is; mostly where it was."""
-    same = all(before.nodes[place].id == nodes[place].id for place in changed_places(before.nodes, nodes))
+    same = all(before.nodes[place].id == nodes[place].id for place in others)
     return before.place_of if same else _numbered(nodes)
 
 
 def _others(
-    before: PoolSteps, nodes: tuple[Node, ...], place_of: Mapping[str, int], observation: Observation
+    before: PoolSteps, changed_nodes: Collection[int], place_of: Mapping[str, int], observation: Observation
 ) -> Collection[int]:
     """The places of the nodes that must be decided about again, or looked at for that."""
-    if len(place_of) < len(nodes):  # two have one id
-        return range(len(nodes))
+    if len(place_of) < len(before.nodes):  # two have one id
+        return range(len(before.nodes))
     ledger, waits = observation.ledger, observation.waits
     changed = [each.node_id for each in _renewed(before.notices, ledger.notices)]
     changed += [each.node_id for each in _renewed(before.stopped, ledger.stopped)]
     if before.waits is not waits:
         changed += [name for name in before.waits.keys() | waits.keys() if before.waits.get(name) != waits.get(name)]
-    places = set(changed_places(before.nodes, nodes))
+    places = set(changed_nodes)
     now = observation.now
     places.update([place for place in before.timed if before.made[place].at != now])
     places.update([place_of[name] for name in changed if name in place_of])
@@ -161,6 +166,11 @@ def _renewed(before: tuple[_Of, ...], now: tuple[_Of, ...]) -> list[_Of]:
     """What is in one of them and not in the other; equal values that are not the same object count as other ones."""
     if before is now:
         return []
+    shorter = min(len(before), len(now))
+    first = next(compress(count(), map(is_not, before, now)), shorter)  # mostly one stands in the midst of hundreds
+    last = next(compress(count(), map(is_not, reversed(before), reversed(now))), shorter)
+    last = min(last, shorter - first)
+    before, now = before[first : len(before) - last], now[first : len(now) - last]
     old, new = set(map(id, before)), set(map(id, now))
     return [each for each in before if id(each) not in new] + [each for each in now if id(each) not in old]
 

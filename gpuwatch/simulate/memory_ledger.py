@@ -4,9 +4,9 @@ Rounds ask it what they ask the real one (`gpuwatch.ledger.protocol`); tests hol
 must never go back.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -39,7 +39,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import target_of
-from gpuwatch.model.node_facts import changed_places
+from gpuwatch.model.looked_again import changed_since
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stop_words import stop_words
@@ -47,7 +47,7 @@ from gpuwatch.model.verbs import RECORDS
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
 _ENDS_STOP = frozenset({Verb.STOP, Verb.START, Verb.TERMINATE})
-_when = itemgetter(0)
+_when, _number = itemgetter(0), itemgetter(1)
 _KEPT = timedelta(days=8)  # longer than any window that decisions look back over
 
 
@@ -60,7 +60,7 @@ class NoIdentity:
     def begin_paused(self) -> None:
         """There is no doubt to put on record."""
 
-    def foreign(self, keys: Collection[str]) -> tuple[str, ...]:
+    def foreign(self, keys: Iterable[str]) -> tuple[str, ...]:
         """All decisions are its own."""
         del keys
         return ()
@@ -88,6 +88,7 @@ class InMemoryLedger:
         self._grace: dict[str, float] = {}  # of each node's last notice
         self._shields: dict[str, tuple[datetime, datetime | None]] = {}  # since when, and since when it is not listed
         self._stopped: dict[str, Stopped] = {}
+        self._stop_names: list[str] = []  # of those nodes, in order
         self._interrupted: dict[str, tuple[datetime, Interruption | None]] = {}  # by node; None: it is over
         # In the order of their ends, with their intents' numbers.
         self._ended: list[tuple[datetime, int, Done]] = []
@@ -294,19 +295,20 @@ class InMemoryLedger:
         """The nodes with a stop of ours of which a round shows more than the one before."""
         if before is None or len(before.nodes) != len(fleet.nodes):
             return list(self._stopped)
-        changed = {fleet.nodes[place].id for place in changed_places(before.nodes, fleet.nodes)} | self._unseen
+        changed = {fleet.nodes[place].id for place in changed_since(before.nodes, fleet)} | self._unseen
         self._unseen.clear()
         return [node_id for node_id in changed if node_id in self._stopped]
 
     def _no_longer_stopped(self, node_id: str) -> None:
         self._unseen.discard(node_id)
         if self._stopped.pop(node_id, None) is not None:
+            del self._stop_names[bisect_left(self._stop_names, node_id)]
             self._stops_shown = None
 
     def _stops(self) -> tuple[Stopped, ...]:
         """Our stops, by node; the same tuple again while they are the same."""
         if self._stops_shown is None:
-            self._stops_shown = tuple([self._stopped[name] for name in sorted(self._stopped)])
+            self._stops_shown = tuple(map(self._stopped.__getitem__, self._stop_names))
         return self._stops_shown
 
     def _note(self, verb: str, pool: str | None, at: datetime, until: datetime | None = None) -> None:
@@ -358,6 +360,7 @@ class InMemoryLedger:
             if intent.verb is Verb.STOP:
                 self._stops_shown = None
                 self._unseen.add(node_id)
+                insort(self._stop_names, node_id)
                 self._stopped[node_id] = Stopped(
                     node_id=node_id,
                     key=intent.key,
@@ -391,7 +394,7 @@ class InMemoryLedger:
         known = self._recent
         if known is not None and known[:2] == (first, len(self._ended)):
             return known[2]
-        ended = sorted(self._ended[first:], key=lambda each: each[1])
+        ended = sorted(self._ended[first:], key=_number)
         self._recent = first, len(self._ended), tuple([done for _, _, done in ended])
         return self._recent[2]
 

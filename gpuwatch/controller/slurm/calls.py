@@ -20,7 +20,7 @@ def looked_at(parts: ControllerContext, node: Node, seen: SlurmNode | None) -> N
     `seen` is the node that the decision rests on; a stopped machine has no jobs to ask about.
     """
     if seen is None or seen.doubt is not None or node.state is NodeState.STOPPED:
-        return replace(node, slurm=seen)
+        return node if node.slurm is seen else replace(node, slurm=seen)
     if parts.slurm is None:
         return _NO_SLURM
     try:

@@ -137,11 +137,15 @@ class Tried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """What is reserved today: its use over the hours measured, and what a year of the unused hours costs."""
+    """What is reserved today: its use over the hours measured, and what a year of the unused hours costs.
+
+    It stays until it runs out: `more_units` are worth reserving besides.
+    """
 
     units: int
     used_ratio: float
     unused_usd_per_year: Decimal
+    more_units: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +179,7 @@ def advise(load: Sequence[float | None], terms: Terms, committed_units: int = 0)
     Args:
         load: units in use in each hour; holes (None) are left out.
         terms: what is on offer.
-        committed_units: reserved today, at the one-year price; the advice replaces them.
+        committed_units: reserved today, at the one-year price; the advised plan is for when they have run out.
 
     Raises:
         ValueError: no hour is known, or one is below zero.
@@ -198,7 +202,7 @@ def advise(load: Sequence[float | None], terms: Terms, committed_units: int = 0)
         if_load_stays=advised_plan(known, terms),
         tried=_tried(load, terms, steady_plan),
         tried_if_load_stays=_tried(load, terms, lambda past, offer: advised_plan(_known(past), offer)),
-        reserved=_reserved_today(today, terms) if committed_units else None,
+        reserved=_reserved_today(today, advised, terms) if committed_units else None,
         break_even_one_year=float(1 - terms.one_year),
         break_even_three_year=float(1 - terms.three_year),
         cases=tuple(
@@ -262,11 +266,16 @@ def _tried(load: Sequence[float | None], terms: Terms, rule: Callable[[Sequence[
     )
 
 
-def _reserved_today(today: Plan, terms: Terms) -> Reserved:
+def _reserved_today(today: Plan, advised: Plan, terms: Terms) -> Reserved:
     part = next(each for each in today.parts if each.units == today.one_year_units and each.used_ratio is not None)
     used = part.used_ratio or 0.0
     unused = Decimal(1 - used) * today.one_year_units * HOURS_A_YEAR * terms.one_year_price
-    return Reserved(units=today.one_year_units, used_ratio=used, unused_usd_per_year=unused.quantize(_CENT))
+    return Reserved(
+        units=today.one_year_units,
+        used_ratio=used,
+        unused_usd_per_year=unused.quantize(_CENT),
+        more_units=max(0, advised.one_year_units + advised.three_year_units - today.one_year_units),
+    )
 
 
 def cheapest(load: Sequence[float], terms: Terms, price: Decimal) -> int:

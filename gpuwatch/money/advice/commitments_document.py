@@ -81,11 +81,15 @@ class StaysDocument(TypedDict):
 
 
 class ReservedDocument(TypedDict):
-    """What is reserved today, how much of it is used, and what a year of its unused hours costs."""
+    """What is reserved today, how much of it is used, and what a year of its unused hours costs.
+
+    The advised plan is for when it has run out; until then `more_units` are worth reserving besides.
+    """
 
     units: int
     used_ratio: float
     unused_usd_per_year: Decimal
+    more_units: int
 
 
 class CommitmentsDocument(TypedDict):
@@ -145,6 +149,7 @@ def as_object(advice: Advice, source: str, warnings: list[str]) -> CommitmentsDo
             "units": advice.reserved.units,
             "used_ratio": advice.reserved.used_ratio,
             "unused_usd_per_year": advice.reserved.unused_usd_per_year,
+            "more_units": advice.reserved.more_units,
         },
         "break_even_utilization": {"one_year": advice.break_even_one_year, "three_year": advice.break_even_three_year},
         "sensitivity": [_case(case) for case in advice.cases],

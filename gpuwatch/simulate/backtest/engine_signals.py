@@ -9,7 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from heapq import heappop, heappush
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 
 from gpuwatch.agent.activity import ActivityRules
@@ -145,21 +147,28 @@ class HistorySource:
     timelines: dict[str, Timeline]
     _histories: dict[str, _NodeHistory] = field(default_factory=dict)
     _asked: Sequence[Node] = ()  # those asked about last
-    _said: list[Node] = field(default_factory=list)  # what was said of each, and
-    _until: list[float] = field(default_factory=list)  # until when the same may be said again
+    _said: list[Node] = field(default_factory=list)  # what was said of each
+    _counting: set[int] = field(default_factory=set)  # the places of those of which each round says something new
+    _ends: list[tuple[float, int]] = field(default_factory=list)  # when others' words end, the first in front
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """All nodes; those of which nothing new is to be said are the very same values as before."""
         now = self.clock.monotonic()
-        places: Iterable[int] = range(len(nodes))
+        places = set(range(len(nodes)))
         if len(self._asked) == len(nodes):  # most nodes are those of the round before, in the same place
-            over = [place for place, until in enumerate(self._until) if until <= now]
-            places = {*changed_places(self._asked, nodes), *over}
+            places = {*changed_places(self._asked, nodes), *self._counting}
+            while self._ends and self._ends[0][0] <= now:
+                places.add(heappop(self._ends)[1])
         else:
-            self._said, self._until = list(nodes), [now] * len(nodes)
+            self._said, self._counting, self._ends = list(nodes), set(), []
         for place in places:
             history = self._history(nodes[place], now)
-            self._said[place], self._until[place] = history.node, history.until
+            self._said[place] = history.node
+            self._counting.discard(place)
+            if history.until <= now:
+                self._counting.add(place)
+            elif history.until < inf:
+                heappush(self._ends, (history.until, place))
         self._asked = nodes
         return Fleet(observed_at=self.clock.now(), nodes=tuple(self._said))
 

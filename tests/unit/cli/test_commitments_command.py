@@ -54,6 +54,40 @@ def test_people_get_sentences_and_a_table(load: Path) -> None:
     assert "Discounts: 1 year 30%, 3 years 50%; take them from your own offer." in text
 
 
+@pytest.mark.parametrize(
+    ("committed", "first", "year"),
+    [
+        ("0", "Reserve 4 for 3 years and 0 for 1 year.", "less than today."),
+        ("1", "Reserve 3 more now; once today's 1 has run out, 4 for 3 years and 0 for 1 year in all.", "out."),
+        ("4", "Reserve no more now; once today's 4 have run out, 4 for 3 years and 0 for 1 year in all.", "out."),
+        ("90", "Reserve no more now; once today's 90 have run out, 4 for 3 years and 0 for 1 year in all.", "out."),
+    ],
+)
+def test_what_is_reserved_stays_until_it_runs_out(load: Path, committed: str, first: str, year: str) -> None:
+    """Nobody with enough reserved is told to reserve, and a saving is not promised before it can begin."""
+    done = run("--csv", load, "--price", "2.50", "--committed", committed)
+    lines = done.stdout.splitlines()
+    more = json.loads(run("--csv", load, "--price", "2.50", "--committed", committed, "--json").stdout)[
+        "reserved_today"
+    ]
+
+    assert lines[0] == first
+    assert lines[2].startswith("A year costs $")
+    assert lines[2].endswith(year)
+    assert (more is None) == (committed == "0")
+    assert more is None or more["more_units"] == max(0, 4 - int(committed))
+
+
+def test_one_past_week_is_told_as_one(tmp_path: Path) -> None:
+    """Eight weeks hold a single week's end with four weeks on both sides of it."""
+    path = tmp_path / "load.csv"
+    path.write_text("\n".join(f"{at * 3600},{8 if at % 24 < 12 else 4}" for at in range(8 * 168)))
+    text = run("--csv", path, "--price", "2.50").stdout
+
+    assert "Made at the end of one past week it would have saved 33% since then.\n" in text
+    assert "lost money" not in text
+
+
 def test_machines_have_their_list_price(load: Path) -> None:
     """--instance-type counts machines, priced from the built-in table, whose source is told."""
     result = json.loads(run("--csv", load, "--instance-type", "p5.48xlarge", "--json").stdout)

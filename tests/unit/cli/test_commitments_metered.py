@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -13,7 +14,8 @@ from click.testing import CliRunner, Result
 from gpuwatch.cli.main import commands
 from gpuwatch.ledger import LedgerSettings
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import Node, NodeReport
+from gpuwatch.model.fleet import CapacityType, Node, NodeReport
+from gpuwatch.model.money import price_key
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.advice.load_curve import LoadError, load_of
@@ -80,6 +82,67 @@ def test_the_load_of_one_cloud(run: Run) -> None:
     assert "nothing of the cloud cn is metered; expected --cloud with one of (not known), us" in none.stderr
     assert (none.exit_code, file.exit_code) == (2, 2)
     assert "--csv has no clouds" in file.stderr
+
+
+@pytest.fixture
+def kinds(tmp_path: Path) -> Callable[..., Path]:
+    """A ledger of four hours with a machine of each of these kinds of capacity, spot at $3 and others at $10."""
+
+    def make(*capacity: CapacityType) -> Path:
+        made = Place(LedgerSettings(path=str(tmp_path / "kinds.db")))
+        ledger = made.open()
+        rules = Metering(zone=ZoneInfo("UTC"), silent_after_seconds=7200)
+        for hour in range(5):
+            at = BEGIN + timedelta(hours=hour)
+            nodes = [
+                replace(a_busy_node(f"i-{number}", at), capacity_type=kind) for number, kind in enumerate(capacity)
+            ]
+            seen = a_round(at, *nodes)
+            cheap = replace(seen.prices["g6.xlarge"], usd_per_hour=Decimal(3), source="the spot market")
+            spot = {price_key(each).key: cheap for each in nodes if each.capacity_type is CapacityType.SPOT}
+            SpendBook(ledger).meter(replace(seen, prices={**seen.prices, **spot}), rules)
+        made.close()
+        config = tmp_path / "kinds.yaml"
+        config.write_text(f"ledger: {{path: {made.settings.path}}}\n")
+        return config
+
+    return make
+
+
+def advised(config: Path, *arguments: str) -> Result:
+    """The command on such a ledger."""
+    return CliRunner().invoke(commands, ["recommend", "commitments", *arguments, "--config", str(config)])
+
+
+def test_the_price_of_spot_is_none_on_demand(kinds: Callable[..., Path]) -> None:
+    """A discount is off the price on demand: that of a spot machine, however new, does not stand for it."""
+    mixed = json.loads(advised(kinds(CapacityType.SPOT, CapacityType.ON_DEMAND), "--json").stdout)
+
+    assert (mixed["terms"]["price_per_hour"], mixed["terms"]["price_source"]) == ("10", "a list")
+    assert mixed["load"]["mean"] == pytest.approx(2.0)
+
+
+def test_a_ledger_of_spot_alone_has_no_price_on_demand(kinds: Callable[..., Path]) -> None:
+    """The sentence says what to give: to `recommend ownership`, which has another --price, it is --rent."""
+    config = kinds(CapacityType.SPOT)
+    done = advised(config)
+    words = ["recommend", "ownership", "--ledger", "--price", "250000", "--watts", "700", "--config", str(config)]
+    owned = CliRunner().invoke(commands, words)
+
+    assert (done.exit_code, owned.exit_code) == (2, 2), owned.output
+    assert "no price on demand of g6.xlarge is metered; give --price" in done.stderr
+    assert "no price on demand of g6.xlarge is metered; give --rent" in owned.stderr
+
+
+def test_machines_in_reservations_are_told_where_none_is_given(kinds: Callable[..., Path]) -> None:
+    """The cloud says which they are, not for how long: whether they are yours for a year is yours to say."""
+    config = kinds(CapacityType.RESERVED, CapacityType.PREPAID, CapacityType.ON_DEMAND)
+    told = json.loads(advised(config, "--json").stdout)["warnings"]
+    given = json.loads(advised(config, "--committed", "2", "--json").stdout)["warnings"]
+
+    words = "up to 2 machines at once were reserved or prepaid in the last week; say with --committed how many stay"
+    assert words in told
+    assert words not in given
 
 
 def test_several_types_are_no_load_and_each_is_named(run: Run) -> None:

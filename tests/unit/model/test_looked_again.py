@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
-from gpuwatch.model.looked_again import carried_on, looked_again
+from gpuwatch.model.looked_again import carried_on, changed_since, looked_again
+from gpuwatch.model.node_facts import changed_places
 from gpuwatch.model.slurm import SlurmNode
 from tests.support.builders.fleet import NOW, a_node
 
@@ -38,6 +39,15 @@ def test_its_pools_come_to_what_they_would_if_counted_again(again: Node) -> None
     assert seen == plain
     assert seen.rosters == plain.rosters
     assert seen.find(again.id) == plain.find(again.id)
+    assert list(changed_since(fleet.nodes, seen)) == changed_places(fleet.nodes, seen.nodes)
+
+
+def test_both_nodes_of_one_id_are_looked_at_again() -> None:
+    """A fleet that has two of that id gets the new one in both places."""
+    twice = (a_node("i-1", State.IDLE, 600.0), a_node("i-2", State.BUSY, 60.0), a_node("i-1", State.BUSY, 60.0))
+    again = a_node("i-1", State.IDLE, 700.0)
+
+    assert looked_again(Fleet(observed_at=NOW, nodes=twice), again, (), NOW).nodes == (again, twice[1], again)
 
 
 BECOMES = st.sampled_from(
@@ -64,7 +74,8 @@ def test_what_is_carried_on_is_what_would_be_counted(
 ) -> None:
     """Round after round a few nodes become others, of two pools and with a group; now and then two have one id."""
     nodes = [a_node(f"i-{number}", pool="ab"[number % 3 == 0]) for number in range(10)]
-    before = Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,))
+    first = tuple(nodes)
+    before = Fleet(observed_at=NOW, nodes=first, groups=(GROUP,))
     for changes in rounds:
         asked = before.rosters, before.find("i-1"), before.enrolled
         assert asked
@@ -77,9 +88,11 @@ def test_what_is_carried_on_is_what_would_be_counted(
         for place, become in changes:
             nodes[place] = become(nodes[place])
         plain = Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,))
-        before = carried_on(before, Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,)))
+        known, before = before, carried_on(before, Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,)))
 
         assert before == plain
+        assert list(changed_since(known.nodes, before)) == changed_places(known.nodes, before.nodes)
+        assert list(changed_since(first, before)) == changed_places(first, before.nodes)
         assert before.rosters == plain.rosters
         assert [before.find(node.id) for node in nodes] == [plain.find(node.id) for node in nodes]
         assert (before.enrolled, before.in_slurm) == (plain.enrolled, plain.in_slurm)

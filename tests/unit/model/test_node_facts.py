@@ -16,6 +16,10 @@ def _word(node: Node) -> str:
     return f"{node.id} {node.pool}"
 
 
+def _pool(node: Node) -> str:
+    return node.pool
+
+
 @given(looks=LOOKS)
 def test_facts_are_those_of_the_nodes_as_they_are(looks: list[list[tuple[str, bool]]]) -> None:
     """Nodes come, go, change places, and become others, or equal ones that are not the same object."""
@@ -24,6 +28,7 @@ def test_facts_are_those_of_the_nodes_as_they_are(looks: list[list[tuple[str, bo
         nodes = tuple(replace(kept[name], pool=f"{name}-{len(look)}") if other else kept[name] for name, other in look)
 
         assert facts.of(_word, nodes) == [_word(node) for node in nodes]
+        assert facts.of(_pool, nodes) == [_pool(node) for node in nodes]
         assert facts.of(_word, nodes) == [_word(node) for node in nodes]
 
 
