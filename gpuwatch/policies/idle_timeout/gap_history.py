@@ -29,14 +29,15 @@ _DAY = 86400.0
 class Habit:
     """One node: its gaps' usual length (a logarithm), their number, the last, the part that outlast a restart.
 
+    `last_seconds` and `long_ratio` are None of a node that only an earlier version saw.
     `pace` is how often it was needed in the week to `ended_at`, as a sum that fades.
     """
 
     usual_log: float
     gaps: int
     ended_at: float
-    last_seconds: float = 0.0
-    long_ratio: float = 0.0
+    last_seconds: float | None = None
+    long_ratio: float | None = None
     returns: tuple[float, ...] = ()
     pace: float = 0.0
 
@@ -157,10 +158,10 @@ def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> 
     if habit is not None:
         found |= {
             "usual": facts.length(math.exp(habit.usual_log) / restart),
-            "last": facts.length(habit.last_seconds / restart),
-            "long": facts.ratio(habit.long_ratio),
             "spell": facts.length((gap.since - habit.ended_at) / restart),
         }
+        if habit.last_seconds is not None and habit.long_ratio is not None:
+            found |= {"last": facts.length(habit.last_seconds / restart), "long": facts.ratio(habit.long_ratio)}
     if len(moves) >= _ENOUGH and at > moves[0]:
         found["turn"] = facts.length((before + 1) * (at - moves[0]) / len(moves) / restart)
     return found
@@ -243,14 +244,14 @@ def _learned(habit: Habit | None, seconds: float, restart: float, at: float) -> 
     """A node's habit with one more gap."""
     length, outlasts = math.log(max(1.0, seconds)), float(seconds > restart)
     if habit is None:
-        habit = Habit(usual_log=length, gaps=0, ended_at=at, long_ratio=outlasts)
-    gaps = habit.gaps + 1
+        habit = Habit(usual_log=length, gaps=0, ended_at=at)
+    gaps, long = habit.gaps + 1, outlasts if habit.long_ratio is None else habit.long_ratio
     return Habit(
         usual_log=habit.usual_log + max(_USUAL, 1 / gaps) * (length - habit.usual_log),
         gaps=gaps,
         ended_at=at,
         last_seconds=seconds,
-        long_ratio=habit.long_ratio + max(_LONG, 1 / gaps) * (outlasts - habit.long_ratio),
+        long_ratio=long + max(_LONG, 1 / gaps) * (outlasts - long),
         returns=(*habit.returns, at)[-_RETURNS:],
         pace=1.0 + _pace(habit, at),
     )

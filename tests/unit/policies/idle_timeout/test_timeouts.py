@@ -306,7 +306,8 @@ def test_what_is_known_stays_of_one_size_whatever_facts_come_and_go(days: list[t
 def test_the_history_of_an_earlier_version_is_read() -> None:
     """What it saved and its nodes' usual gaps stand; its tables begin afresh, and its open gaps go on."""
     old = (
-        b'{"tables":{"all":{"reached":[1.0],"ended":[0.0]}},"habits":{"n1":{"usual_log":5.0,"gaps":9,"ended_at":50.0}},'
+        b'{"tables":{"all":{"reached":[1.0],"ended":[0.0]}},"habits":{"n1":{"usual_log":5.0,"gaps":9,"ended_at":50.0},'
+        b'"n2":{"usual_log":5.0,"gaps":9,"ended_at":50.0,"last_seconds":null,"long_ratio":null}},'
         b'"open":{"n1":{"since":100.0,"restart":600.0,"tables":["all"],"passed":7,"promised":0.0,"reclaimed":null,'
         b'"excused":0.0}},"saved":1234.0,"starts":{"seconds":[200.0],"counted":{}},"queued_since":null}'
     )
@@ -316,6 +317,7 @@ def test_the_history_of_an_earlier_version_is_read() -> None:
 
     assert answers["n1"].seconds == RESTART
     assert history.saved > 1234.0
+    assert history.habits["n2"].last_seconds is None
     assert (history.habits["n1"].gaps, history.habits["n1"].last_seconds) == (10, 400.0)
     assert history.hazard.rows
 
