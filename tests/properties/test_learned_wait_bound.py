@@ -25,7 +25,7 @@ class World:
     """Nodes whose gaps are ended by an adversary who sees every decision, and both bills, kept apart from the policy's.
 
     Between two moments it asks whenever a wait is over, and reclaims what the answer says. The adversary also says
-    whether work has just begun to wait, what the hints are, when the controller begins anew from its ledger, and for
+    whether work has just begun to wait, what the hints are, when the controller begins again from its ledger, and for
     how long a floor keeps all nodes: then what is past break-even's wait is on neither bill, as it keeps them for both.
     """
 
