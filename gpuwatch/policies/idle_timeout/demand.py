@@ -62,9 +62,9 @@ def hints_of(observation: Observation, pool: str, rules: IdleRules) -> dict[str,
     }
     if pending_pods.known(observation.fleet, pool):
         gpus = sum(pod.gpus for pod in pending_pods.waiting(observation.fleet, pool))
-        hints.setdefault(f"{HINT}kubernetes_pending", facts.count(gpus))
+        hints.setdefault(facts.PENDING_GPUS, facts.count(gpus))
     free = free_gpus(observation.fleet, pool)
-    return hints if free is None else {f"{HINT}free_gpus": facts.count(free)} | hints
+    return hints if free is None else {facts.FREE_GPUS: facts.count(free)} | hints
 
 
 def free_gpus(fleet: Fleet, pool: str) -> float | None:

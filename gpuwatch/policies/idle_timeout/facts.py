@@ -10,6 +10,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.policies.idle_timeout.hazard import CLASSES, HINT, Asked, Hazard, factors
 
 UNKNOWN = 0.0  # of a length or a part; numbers begin there
+FREE_GPUS, PENDING_GPUS = f"{HINT}free_gpus", f"{HINT}kubernetes_pending"  # what schedulers tell without settings
 _LEAST = 1 / 16
 _PER_DOUBLING = 1.5
 _LENGTHS = dict.fromkeys(("usual", "last", "long", "spell"), "its gaps") | {"turn": "the pool's pace"}
@@ -32,11 +33,6 @@ def ratio(part: float) -> float:
     return round(1 + 4 * part, 2)
 
 
-def queue(waited: float | None, restart: float) -> dict[str, float]:
-    """Whether work waits for the pool, and whether it began to within a restart; None: no work waits."""
-    return {"queue": 0.0 if waited is None else 1.0 if waited < restart else 2.0}
-
-
 def words(hazard: Hazard, asked: Asked, restart: float) -> str:
     """The factors that matter most, as clauses; empty where none does."""
     found = sorted(factors(hazard, asked).items(), key=lambda each: -abs(math.log(each[1])))
@@ -51,7 +47,7 @@ def words(hazard: Hazard, asked: Asked, restart: float) -> str:
 def _told(name: str, at: float, restart: float) -> str:
     """One fact in words, near enough."""
     number = round(2 ** (at / _PER_DOUBLING) - 1)
-    time = format_duration(round(restart * _LEAST * 2 ** (at - 1)))
+    time = format_duration(float(f"{restart * _LEAST * 2 ** (at - 1):.2g}"))
     nodes = f"{number or 'no'} node{'' if number == 1 else 's'}"
     said = {
         "usual": f"its gaps usually last about {time}",
@@ -63,8 +59,9 @@ def _told(name: str, at: float, restart: float) -> str:
         "before": f"{nodes.replace('node', 'idle node', 1)} stand{'s' if number == 1 else ''} before it",
         "idled": f"{nodes} turned idle within half a restart's time",
         "turn": f"at the pool's pace its turn comes in about {time}",
-        "queue": ("no work waits for the pool", "work has begun to wait", "work has waited for long")[min(2, int(at))],
         "window": f"a window of the schedule opens in about {time}",
+        FREE_GPUS: f"about {number} GPU{'s are' if number != 1 else ' is'} free on nodes at work",
+        PENDING_GPUS: f"pods that wait want about {number} GPU{'s' if number != 1 else ''}",
     }
     if at < 1 and name in _LENGTHS:
         return f"too little is known of {_LENGTHS[name]}"

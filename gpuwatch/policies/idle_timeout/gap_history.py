@@ -5,8 +5,7 @@ again. Times are seconds on any one axis. Nothing is known of the future: a gap 
 """
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from gpuwatch.model.measurement import Pauses
@@ -30,6 +29,7 @@ _DAY = 86400.0
 class Habit:
     """One node: its gaps' usual length (a logarithm), their number, the last, the part that outlast a restart.
 
+    `last_seconds` and `long_ratio` are None of a node that only an earlier version saw.
     `pace` is how often it was needed in the week to `ended_at`, as a sum that fades.
     """
 
@@ -64,10 +64,24 @@ class Gap:
         """The idle seconds that count."""
         return at - self.since - self.excused
 
-    def worst(self, at: float) -> float:
-        """The largest loss that it can still come to."""
+    def lost(self, at: float, *, needed: bool) -> float:
+        """What it cost, if it ends now, less 1.05 times what break-even pays."""
+        seconds, restart = self.charged(at), self.restart
         stop = None if self.reclaimed is None else self.reclaimed - self.excused
-        return worst(age=self.charged(at), restart=self.restart, reclaimed=stop, promised=self.promised)
+        paid = seconds if stop is None else stop + restart * needed
+        both = seconds > restart or (stop is not None and stop >= restart)
+        return paid - (1 + SHARE) * (restart + restart * needed if both else seconds)
+
+    def worst(self, at: float) -> float:
+        """The largest loss that it can still come to, if it is reclaimed by `promised` or by break-even's wait."""
+        age, restart = self.charged(at), self.restart
+        if self.reclaimed is None:
+            held = age if age < restart else max(age, self.promised)
+            return held - (1 + SHARE) * min(age, restart)  # needed again now; or, past the restart's cost, never
+        stop = self.reclaimed - self.excused
+        if stop < restart and age <= restart:
+            return stop + restart - (1 + SHARE) * age  # needed again now
+        return stop - (1 + SHARE) * restart  # never needed again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +89,7 @@ class GapHistory:
     """One pool's knowledge: the hazard, 2,000 nodes' habits, the gaps that are open, the pool's last moves."""
 
     hazard: Hazard = field(default_factory=Hazard)
-    habits: dict[str, Habit] = field(default_factory=dict)
+    habits: dict[str, Habit] = field(default_factory=dict)  # the node that was needed last is the last one
     open: dict[str, Gap] = field(default_factory=dict)
     idled: tuple[float, ...] = ()  # when nodes turned idle
     returned: tuple[float, ...] = ()  # when nodes were needed again
@@ -87,15 +101,7 @@ class GapHistory:
 
     def spare(self, at: float) -> float:
         """What may be lost from now on, if the open gaps all turn out as badly as they can."""
-        return self.saved - sum(
-            [
-                # Most have been reclaimed for longer than a restart's cost: `worst`, at once.
-                gap.reclaimed - gap.excused - (1 + SHARE) * gap.restart
-                if gap.reclaimed is not None and at - gap.since - gap.excused > gap.restart
-                else gap.worst(at)
-                for gap in self.open.values()
-            ]
-        )
+        return self.saved - sum([gap.worst(at) for gap in self.open.values()])
 
 
 def went_idle(history: GapHistory, node_id: str, at: float, restart: float) -> GapHistory:
@@ -106,9 +112,7 @@ def went_idle(history: GapHistory, node_id: str, at: float, restart: float) -> G
     return replace(history, open={**history.open, node_id: gap}, idled=(*history.idled, at)[-_MOVES:])
 
 
-def aged(
-    history: GapHistory, at: float, unseen: Collection[str] = (), news: Mapping[str, float] | None = None
-) -> GapHistory:
+def aged(history: GapHistory, at: float, unseen: Collection[str] = (), news: Facts | None = None) -> GapHistory:
     """Time passed: open gaps teach the bins that they left behind, and are decided about in the one they reached.
 
     Gaps of unseen nodes wait for sight. `news` is what is known of the pool besides, on scales of classes.
@@ -124,20 +128,11 @@ def aged(
     for name, reached in due.items():
         hazard = taught(hazard, gaps[name].asked, gaps[name].bin, reached, ended=False)
     history = replace(history, hazard=hazard)
-    begins = sorted([gap.since for gap in gaps.values()])
+    latest_first = sorted(gaps, key=lambda name: -gaps[name].since)
+    before = {name: place for place, name in enumerate(latest_first)}
     for name, reached in due.items():
-        gaps[name] = _decided(history, name, at, reached, _before(history.open, name, begins), news or {})
+        gaps[name] = _decided(history, name, at, reached, before[name], news or {})
     return replace(history, open=gaps)
-
-
-def _before(gaps: Mapping[str, Gap], name: str, begins: Sequence[float]) -> int:
-    """How many gaps began later, or at once and are named sooner; `begins` are the times of all of them, in order."""
-    since = gaps[name].since
-    first, after = bisect_left(begins, since), bisect_right(begins, since)
-    later = len(begins) - after
-    if after - first == 1:
-        return later
-    return later + [other for other, gap in gaps.items() if gap.since == since].index(name)
 
 
 def _decided(history: GapHistory, name: str, at: float, reached: int, before: int, news: Facts) -> Gap:
@@ -154,11 +149,11 @@ def _decided(history: GapHistory, name: str, at: float, reached: int, before: in
 def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> Facts:
     """What is known of a gap now."""
     habit, restart, moves = history.habits.get(name), gap.restart, history.returned
-    found = dict.fromkeys(("usual", "spell", "last", "long", "turn"), facts.UNKNOWN) | {
+    found = dict.fromkeys(("usual", "last", "long", "spell", "turn"), facts.UNKNOWN) | {
         "own": facts.count(0 if habit is None else sum(each > at - 6 * restart for each in habit.returns)),
+        "pace": facts.count(0.0 if habit is None else _pace(habit, at)),
         "before": facts.count(before),
         "idled": facts.count(sum(each > at - restart / 2 for each in history.idled)),
-        "pace": facts.count(0.0 if habit is None else _pace(habit, at)),
     }
     if habit is not None:
         found |= {
@@ -213,7 +208,7 @@ def reclaimed(history: GapHistory, node_id: str, at: float) -> GapHistory:
     gap = history.open.get(node_id)
     if gap is None or gap.reclaimed is not None:
         return history
-    return replace(history, open={**history.open, node_id: replace(gap, reclaimed=at - gap.since)})
+    return replace(history, open={**history.open, node_id: replace(gap, reclaimed=max(0.0, at - gap.since))})
 
 
 def needed(history: GapHistory, node_id: str, at: float) -> GapHistory:
@@ -223,9 +218,10 @@ def needed(history: GapHistory, node_id: str, at: float) -> GapHistory:
         return history
     seconds = at - gap.since
     hazard = taught(history.hazard, gap.asked, gap.bin, gap.bin_at(at), ended=True)
-    habits = {**history.habits, node_id: _learned(history.habits.get(node_id), seconds, gap.restart, at)}
+    habits = dict(history.habits)
+    habits[node_id] = _learned(habits.pop(node_id, None), seconds, gap.restart, at)
     if len(habits) > _MOST_NODES:
-        del habits[min(habits, key=lambda name: habits[name].ended_at)]
+        del habits[next(iter(habits))]
     moves = (*history.returned, at)[-_MOVES:]
     pauses = replace(history.pauses, ended=min(ENOUGH_PAUSES, history.pauses.ended + 1))
     history = replace(history, hazard=hazard, habits=habits, returned=moves, pauses=pauses)
@@ -239,51 +235,28 @@ def gone(history: GapHistory, node_id: str, at: float) -> GapHistory:
 
 def _closed(history: GapHistory, node_id: str, at: float, *, needed: bool) -> GapHistory:
     """Without the gap, and with what it lost."""
-    gap = history.open[node_id]
-    stop = None if gap.reclaimed is None else gap.reclaimed - gap.excused
-    lost = loss(seconds=gap.charged(at), restart=gap.restart, reclaimed=stop, needed=needed)
+    lost = history.open[node_id].lost(at, needed=needed)
     left = {name: each for name, each in history.open.items() if name != node_id}
     return replace(history, open=left, saved=history.saved - lost)
 
 
 def _learned(habit: Habit | None, seconds: float, restart: float, at: float) -> Habit:
     """A node's habit with one more gap."""
-    length, outlasts, gaps, pace = math.log(max(1.0, seconds)), float(seconds > restart), 1, 1.0
-    if habit is not None:
-        gaps, pace = habit.gaps + 1, 1.0 + _pace(habit, at)
-        before = outlasts if habit.long_ratio is None else habit.long_ratio
-        length = habit.usual_log + max(_USUAL, 1 / gaps) * (length - habit.usual_log)
-        outlasts = before + max(_LONG, 1 / gaps) * (outlasts - before)
-    returns = (*(() if habit is None else habit.returns), at)[-_RETURNS:]
+    length, outlasts = math.log(max(1.0, seconds)), float(seconds > restart)
+    if habit is None:
+        habit = Habit(usual_log=length, gaps=0, ended_at=at)
+    gaps, long = habit.gaps + 1, outlasts if habit.long_ratio is None else habit.long_ratio
     return Habit(
-        usual_log=length,
+        usual_log=habit.usual_log + max(_USUAL, 1 / gaps) * (length - habit.usual_log),
         gaps=gaps,
         ended_at=at,
         last_seconds=seconds,
-        long_ratio=outlasts,
-        returns=returns,
-        pace=pace,
+        long_ratio=long + max(_LONG, 1 / gaps) * (outlasts - long),
+        returns=(*habit.returns, at)[-_RETURNS:],
+        pace=1.0 + _pace(habit, at),
     )
 
 
 def _pace(habit: Habit, at: float) -> float:
     """How often the node was needed in the week to a time, what is older fading."""
     return habit.pace * math.exp(min(0.0, habit.ended_at - at) / _PACE)
-
-
-def loss(*, seconds: float, restart: float, reclaimed: float | None, needed: bool) -> float:
-    """What a gap of so many seconds cost, reclaimed after so many of them, less 1.05 times what break-even pays."""
-    paid = seconds if reclaimed is None else reclaimed + restart * needed
-    both = seconds > restart or (reclaimed is not None and reclaimed >= restart)
-    reference = restart + restart * needed if both else seconds
-    return paid - (1 + SHARE) * reference
-
-
-def worst(*, age: float, restart: float, reclaimed: float | None, promised: float) -> float:
-    """The largest loss that an open gap can come to, if it is reclaimed by `promised` or by break-even's wait."""
-    if reclaimed is None:
-        held = age if age < restart else max(age, promised)
-        return held - (1 + SHARE) * min(age, restart)  # needed again now; or, past the restart's cost, never
-    if reclaimed < restart and age <= restart:
-        return reclaimed + restart - (1 + SHARE) * age  # needed again now
-    return reclaimed - (1 + SHARE) * restart  # never needed again

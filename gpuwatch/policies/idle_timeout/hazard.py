@@ -10,6 +10,7 @@ Rules, all of them:
    gaps, where each class by itself needs many.
 4. Every bin that a gap passes or ends in teaches all earlier decisions of that gap, with the facts as they were then.
    Older lessons fade: of each factor about the last 1,000 count.
+5. Of so many classes, whatever facts come and go, the factors are kept: those that were taught last.
 """
 
 import math
@@ -24,11 +25,13 @@ BINS = len(EDGES) - 1
 CLASSES = 12
 HINT = "hint "  # begins the names of the facts that users and schedulers give
 NUMBERS = frozenset({"pace"})
-EVENLY = ", evenly"  # ends the names of the tables of rule 3
+MOST_ROWS = 400
 _SLOTS = BINS + 1  # one for all bins, one for each
 _AHEAD = (0, *(_SLOTS,) * 3, *(2 * _SLOTS,) * (BINS - 4))
-_CLASS = 3 * _SLOTS
+_ROW = 3 * _SLOTS
+_EMPTY = (0.0,) * 2 * _ROW
 _KEEP = 1 - 1 / 1000
+_ROUNDING = 1e-6  # in restarts
 _STRENGTH = 8.0  # gaps' worth of a hazard of one over the age, under which break-even's wait is the best
 _RATE, _STEADY, _SHRINK = (
     0.15,
@@ -51,17 +54,19 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard:
-    """Counts of each bin, faded; of each fact the logarithms of its factors, and how much was learned about each."""
+    """Counts of each bin, faded, and for each class of a fact the logarithms of its factors.
+
+    A row has those first, then how much was learned about each. The row taught last is the last one.
+    """
 
     reached: tuple[float, ...] = (0.0,) * BINS
     ended: tuple[float, ...] = (0.0,) * BINS
-    weights: dict[str, list[float]] = field(default_factory=dict)
-    learned: dict[str, list[float]] = field(default_factory=dict)
+    rows: dict[str, list[float]] = field(default_factory=dict)
 
 
 def bin_of(restarts: float) -> int:
     """The bin of an age in restarts; BINS: past all of them."""
-    return bisect_right(EDGES, restarts) - 1
+    return bisect_right(EDGES, restarts + _ROUNDING) - 1
 
 
 def taught(hazard: Hazard, asked: Sequence[Asked], first: int, last: int, *, ended: bool) -> Hazard:
@@ -69,59 +74,63 @@ def taught(hazard: Hazard, asked: Sequence[Asked], first: int, last: int, *, end
     stop = min(BINS, last + 1 if ended else last)
     if stop <= first:
         return hazard
-    reached, ends = list(hazard.reached), list(hazard.ended)
-    tables = {table for each in asked for name, at in each.facts.items() for table, _, _ in _terms(name, at)}
-    weights = hazard.weights | {table: list(hazard.weights.get(table) or _empty(table)) for table in tables}
-    learned = hazard.learned | {table: list(hazard.learned.get(table) or _empty(table)) for table in tables}
+    reached, ends, rows = list(hazard.reached), list(hazard.ended), dict(hazard.rows)
+    terms = [(each.bin, _terms_of(each.facts)) for each in asked]
+    touched = dict.fromkeys(row for _, each in terms for row, _ in each)
+    rows |= {row: list(rows.pop(row, _EMPTY)) for row in touched}
+    decisions = [(begin, [(rows[row], part) for row, part in each]) for begin, each in terms]
     for number in range(first, stop):
         end = ended and number == last
         base = _base(reached, ends, number)
-        for each in asked:
-            if each.bin <= number:
-                _teach(weights, learned, each, number, base, end)
+        for begin, facts in decisions:
+            if begin <= number:
+                _teach(facts, _AHEAD[number - begin], number, base, end)
         reached[number] = reached[number] * _KEEP + 1
         ends[number] = ends[number] * _KEEP + end
-    return Hazard(reached=tuple(reached), ended=tuple(ends), weights=weights, learned=learned)
+    for row in list(rows)[: max(0, len(rows) - MOST_ROWS)]:
+        del rows[row]
+    return Hazard(reached=tuple(reached), ended=tuple(ends), rows=rows)
 
 
 def chances(hazard: Hazard, asked: Asked) -> list[float]:
     """For each bin from that of the decision on, the chance that a gap that reached it ends in it."""
-    bins = range(asked.bin, BINS)
-    odds = [_base(hazard.reached, hazard.ended, number) for number in bins]
-    for name, at in asked.facts.items():
-        for table, place, part in _terms(name, at):
-            if (known := hazard.weights.get(table)) is not None:
-                for ahead, number in enumerate(bins):
-                    slot = place + _AHEAD[ahead]
-                    odds[ahead] += part * (known[slot] + known[slot + 1 + number])
-    return [1 / (1 + math.exp(-each)) for each in odds]
+    known = [(row, part) for name, part in _terms_of(asked.facts) if (row := hazard.rows.get(name)) is not None]
+    found = []
+    for number in range(asked.bin, BINS):
+        odds, slot = _base(hazard.reached, hazard.ended, number), _AHEAD[number - asked.bin]
+        own = slot + 1 + number
+        for row, part in known:
+            odds += part * (row[slot] + row[own])
+        found.append(1 / (1 + math.exp(-odds)))
+    return found
 
 
 def factors(hazard: Hazard, asked: Asked) -> dict[str, float]:
     """By what each fact multiplies the odds of a return in the bin after the decision's."""
     ahead = min(1, BINS - 1 - asked.bin)
-    own, found = 1 + asked.bin + ahead, {}
+    slot = _AHEAD[ahead]
+    own = slot + 1 + asked.bin + ahead
+    rows, found = hazard.rows, {}
     for name, at in asked.facts.items():
-        if name in hazard.weights:
-            slots = [(hazard.weights[table], place + _AHEAD[ahead], part) for table, place, part in _terms(name, at)]
-            found[name] = math.exp(sum(part * (known[slot] + known[slot + own]) for known, slot, part in slots))
+        odds = [part * (rows[row][slot] + rows[row][own]) for row, part in _terms(name, at) if row in rows]
+        found[name] = math.exp(sum(odds))
     return found
 
 
-def _empty(table: str) -> list[float]:
-    """Weights of a fact's classes, or those of rule 3."""
-    return [0.0] * (_CLASS if table.endswith(EVENLY) else CLASSES * _CLASS)
+def _terms_of(known: Facts) -> list[tuple[str, float]]:
+    """The rows of all facts, and the part of each."""
+    return [term for name, at in known.items() for term in _terms(name, at)]
 
 
-@lru_cache(maxsize=8192)
-def _terms(name: str, at: float) -> tuple[tuple[str, int, float], ...]:
-    """The tables of weights that a fact uses, where in each its weights begin, and its part in them."""
+@lru_cache(maxsize=16384)
+def _terms(name: str, at: float) -> tuple[tuple[str, float], ...]:
+    """The rows that a fact uses: those of the classes next to it, and that of rule 3."""
     lower, upper = int(at), at % 1
-    terms = [(name, lower * _CLASS, 1 - upper)]
+    terms = [(f"{lower} {name}", 1 - upper)]
     if upper:
-        terms.append((name, (lower + 1) * _CLASS, upper))
+        terms.append((f"{lower + 1} {name}", upper))
     if name in NUMBERS or name.startswith(HINT):
-        terms.append((name + EVENLY, 0, _STEEPEST * (at - _MIDDLE)))
+        terms.append((f"- {name}", _STEEPEST * (at - _MIDDLE)))
     return tuple(terms)
 
 
@@ -132,28 +141,18 @@ def _base(reached: Sequence[float], ended: Sequence[float], number: int) -> floa
     return math.log(chance / (1 - chance))
 
 
-def _teach(
-    weights: dict[str, list[float]],
-    learned: dict[str, list[float]],
-    asked: Asked,
-    number: int,
-    base: float,
-    ended: bool,
-) -> None:
+def _teach(facts: Sequence[tuple[list[float], float]], slot: int, number: int, base: float, ended: bool) -> None:
     """One bin's outcome into the factors of one decision: a diagonal Newton step of logistic regression."""
-    ahead, own, terms = _AHEAD[number - asked.bin], 1 + number, []
-    for name, at in asked.facts.items():
-        for table, begin, part in _terms(name, at):
-            known, place = weights[table], begin + ahead
-            base += part * (known[place] + known[place + own])
-            terms.append((known, learned[table], place, part))
+    own = slot + 1 + number
+    for row, part in facts:
+        base += part * (row[slot] + row[own])
     chance = 1 / (1 + math.exp(-base))
     missed, spread = chance - ended, chance * (1 - chance)
-    for known, sure, place, part in terms:
+    for row, part in facts:
         slope, more = part * missed, part * part * spread
-        for slot in (place, place + own):
-            steady = sure[slot] = sure[slot] * _KEEP + more
-            known[slot] -= _RATE * (slope + _SHRINK * known[slot]) / (_STEADY + steady)
+        for place in (slot, own):
+            steady = row[_ROW + place] = row[_ROW + place] * _KEEP + more
+            row[place] -= _RATE * (slope + _SHRINK * row[place]) / (_STEADY + steady)
 
 
 def best_stop(chances: Sequence[float], age: float, margin: float) -> float:

@@ -20,6 +20,7 @@ from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.hazard import BINS, EDGES
 
 _WORTH = 0.01  # of a restart: a shorter extension is none
+_NOW_SECONDS = 1e-3  # what is nearer is now: else rounding would let a wait be over that was not paid for
 _SOON = "nodes like it are often needed again soon"
 _SELDOM = "nodes like it are seldom needed again soon"
 _QUEUED = "work waits for the pool"
@@ -44,13 +45,14 @@ def waits(
         gap, age = gaps[name], at - since
         wish = LONGEST * gap.restart if queued else gap.restart if gap.wish is None else gap.wish
         soon, seldom = _QUEUED if queued else _with(_SOON, gap.why), _with(_SELDOM, gap.why)
-        if age < min(wish, gap.restart):
+        if age + _NOW_SECONDS < min(wish, gap.restart):
             found[name] = Wait(seconds=min(wish, gap.restart), why=soon)
             continue
         spare = history.spare(at) if spare is None else spare
         if age < gap.restart:
-            found[name] = Wait(seconds=gap.restart, why=_POOR)
-            if spare >= gap.restart:
+            early = wish <= age + _NOW_SECONDS
+            found[name] = Wait(seconds=max(gap.restart, age + _NOW_SECONDS), why=_POOR if early else soon)
+            if early and spare >= gap.restart:
                 found[name] = Wait(seconds=age, why=seldom)
                 spare -= gap.restart
             continue

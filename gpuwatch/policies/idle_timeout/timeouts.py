@@ -2,8 +2,8 @@
 
 Rules of what a round teaches, all of them:
 
-1. A node that is seen idle has a gap since its agent says so. Idle for less long than its open gap, it was needed in
-   between.
+1. A node that is seen idle has a gap since its agent says so, by the node's own clock. Idle for less long than its open
+   gap, it was needed in between.
 2. A node that works, or that runs again after it was reclaimed, was needed.
 3. Of a node that is not known, nothing is learned; its gap waits for sight of it.
 4. A gap is lost if its node is not seen at all, or was stopped by somebody else.
@@ -63,7 +63,7 @@ def timed(observation: Observation, pool: str, rules: PoolRules, history: GapHis
     since = since if demand is None else None if not demand else at if since is None else min(at, since)
     queued = at - since if demand and since is not None else None
     history = replace(history, starts=starts, queued_since=since)
-    waits, history = _waits(replace(observation, restarts={pool: restarts}), pool, rules, history, (demand, queued))
+    waits, history = _waits(replace(observation, restarts={pool: restarts}), pool, rules, history, queued)
     waiting = rules.idle.fresh_seconds is not None and not gaps.known(history)
     fresh = history.pauses if waiting else None
     return Timed(restarts=restarts, queued=queued, fresh=fresh, waits=waits, history=history)
@@ -79,7 +79,7 @@ def _failed(observation: Observation, pool: str) -> int:
 
 
 def _waits(
-    observation: Observation, pool: str, rules: PoolRules, history: GapHistory, queue: tuple[bool | None, float | None]
+    observation: Observation, pool: str, rules: PoolRules, history: GapHistory, queued: float | None
 ) -> tuple[Mapping[str, Wait], GapHistory]:
     """The waits of a pool's idle nodes, and its history after this round; no waits in a pool that does not learn them.
 
@@ -93,10 +93,7 @@ def _waits(
     restart = idle.restart_of(observation, pool, rules.idle, cheapest)
     if restart is None:
         return {}, history
-    at, (demand, queued) = observation.now.timestamp(), queue
-    news = _news(observation, pool, rules, restart.seconds)
-    if demand is not None:
-        news |= facts.queue(queued, restart.seconds)
+    at, news = observation.now.timestamp(), _news(observation, pool, rules, restart.seconds)
     history = gaps.looked_at(followed(history, observation, pool, restart.seconds, news), at)
     fixed = rules.idle.fresh_seconds is not None and not gaps.known(history)
     sizes = rules.sizes(observation.fleet)
@@ -174,6 +171,8 @@ def followed(
 def _idle(history: GapHistory, name: str, at: float, idle_seconds: float, restart: float) -> GapHistory:
     """A node that is idle: its gap goes on, unless it was needed since that began."""
     since, gap = at - idle_seconds, history.open.get(name)
+    if gap is not None and gap.reclaimed is None and since < gap.since - _SLACK_SECONDS:  # our clock was set back
+        return replace(history, open={**history.open, name: replace(gap, since=since)})
     if gap is not None and (gap.reclaimed is not None or since > gap.since + _SLACK_SECONDS):
         history = gaps.needed(history, name, max(since, gap.since + (gap.reclaimed or 0.0)))
     return gaps.went_idle(history, name, since, restart)

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
@@ -121,9 +120,7 @@ def learned_waits(
         queue = None if queued is None else queued(gap.node_id, at)
         if what == _BEGINS:
             history = gaps.went_idle(history, gap.node_id, at, restart)
-        news = {} if hints is None else dict(hints(gap.node_id, at))
-        if queued is not None:
-            news |= facts.queue(queue, restart)
+        news = {} if hints is None else hints(gap.node_id, at)
         history = gaps.aged(history, at, history.open.keys() - {gap.node_id} if news or what == _BEGINS else (), news)
         asks = [when for edge in EDGES if (when := gap.begin + edge * restart) > at]
         if math.isinf(waited[number]):

@@ -8,6 +8,7 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import Verb, Wait
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.measurement import Pauses
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
@@ -44,7 +45,29 @@ def test_a_pool_learns_that_its_machines_are_soon_needed_again() -> None:
     short_gaps(desk, 20)
 
     assert desk.fleet.stops() == []
-    assert desk.ledger.gaps()["default"].hazard.weights, "nothing was learnt"
+    assert desk.ledger.gaps()["default"].hazard.rows, "nothing was learnt"
+
+
+def test_a_pool_that_was_only_observed_for_a_week_is_known_when_enforcement_begins() -> None:
+    """Pauses and days count while nothing is touched; the fixed wait of a fresh pool is then over."""
+    rules = replace(RULES, warm_up=0.0, idle=replace(LEARNED, fresh_timeout=1800.0))
+    desk = Desk(rules=rules, limits=FREE, enforce=False)
+    desk.fleet.put(a_node("i-0", State.BUSY))
+    waited = []
+    for _ in range(8):
+        for _ in range(3):
+            desk.fleet.show("i-0", State.IDLE, 1500.0)
+            waited.append(desk.round(seconds=8 * 3600.0 - 1.0).observation)
+            desk.fleet.show("i-0", State.BUSY, 0.0)
+            desk.round(seconds=1.0)
+    desk.enforce = True
+    desk.fleet.show("i-0", State.IDLE, 0.0)
+    found = desk.round().observation
+
+    assert waited[0].fresh["default"] == Pauses()
+    assert waited[0].waits == {}
+    assert found.fresh == {}
+    assert found.waits.keys() == {"i-0"}
 
 
 def test_what_was_learnt_survives_a_restart_of_the_controller(tmp_path: Path) -> None:
