@@ -218,6 +218,20 @@ def test_a_container_runtime_works_for_somebody_when_it_works_much(
     assert life.says(300) == {says}
 
 
+@pytest.mark.parametrize(("cores", "rate", "says"), [(0.3, 1e5, State.IDLE), (1.0, 1e5, State.BUSY)])
+def test_a_packages_server_works_for_somebody_when_it_works_much(
+    life: Life, cores: float, rate: float, says: State
+) -> None:
+    """A database that builds an index has no client; one that cleans up is no work."""
+    unit = life.host.roots.usr / "lib/systemd/system/postgresql.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\n")
+    group = "/system.slice/postgresql.service"
+    life.put(900, "postgres", executable="/usr/bin/postgres", cgroup=group, uid=115, parent=1, cores=cores, rate=rate)
+    life.play(130)
+    assert life.says(300) == {says}
+
+
 def test_a_viewer_is_never_work(life: Life) -> None:
     """Nvtop uses some CPU for ever."""
     life.put(3000, "nvtop", cores=0.3, rate=300e3, tty=34816)
