@@ -241,6 +241,10 @@ def _word(activity: Activity) -> str:
         return _WORDS[activity.state]
     one, several = _OWNED[activity.state]
     if len(found) == 1:
+        notes = (each.note for each in activity.evidence if each.says is activity.state and each.owner == found[0])
+        nobody = found[0] is None or (found[0].pid is None and found[0].process is None)
+        if (note := next(notes, None)) is not None and nobody:
+            return f"{activity.state.value} ({note})"  # a queue or a unit: nothing of it is alive
         return f"{activity.state.value} ({_owner_word(found[0])}, {one})"
     return f"{activity.state.value} ({_owner_word(found[0])}, and {len(found) - 1} more: {several})"
 

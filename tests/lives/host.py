@@ -102,8 +102,8 @@ class MadeHost:
         self.at.put(f"{folder}/mountinfo", self._standing.mountinfo)
         if actor.exe and actor.state != "Z":
             self.at.link(f"{folder}/exe", actor.exe)
-            self.at.link(f"{folder}/root", "/")
-            self.at.link(f"{folder}/cwd", "/")
+            self.at.link(f"{folder}/root", self._root_of(process))
+            self.at.link(f"{folder}/cwd", actor.cwd)
         for name, target in proc_files.namespaces(process).items():
             self.at.link(f"{folder}/ns/{name}", target)
         self.at.folder(f"{folder}/fd")
@@ -116,6 +116,11 @@ class MadeHost:
             self.at.link(f"{folder}/net", "../net")
         self.at.folder(f"{folder}/task/{process.pid}")
         self.at.give(folder, member.uid)
+
+    def _root_of(self, process: Process) -> str:
+        """What it sees as the root: a container has files of its own."""
+        name = process.member.actor.place.rpartition(" ")[2].replace("/", "_")
+        return str(self.at.root / "containers" / name) if process.member.contained else "/"
 
     def _kin(self, process: Process, moment: float) -> Kin:
         member = process.member

@@ -54,7 +54,10 @@ class StandingFiles:
         self.show(0.0)
 
     def show(self, moment: float) -> None:
-        """The counters of RDMA cards."""
+        """The counters of RDMA cards, and of packets that are passed on."""
+        passed = round(self._life.forwards.total(-UPTIME_SECONDS, moment))
+        self._at.put("/proc/net/snmp", f"Ip: Forwarding DefaultTTL ForwDatagrams\nIp: {2 - bool(passed)} 64 {passed}\n")
+        self._at.put("/proc/net/snmp6", "Ip6OutForwDatagrams             \t0\n")
         for name, (got, sent) in self._rdma.items():
             since = (-UPTIME_SECONDS, moment)
             base = f"/sys/class/infiniband/{name}/ports/1"

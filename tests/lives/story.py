@@ -57,6 +57,7 @@ class Actor:
     comm: str
     exe: str = ""
     cmdline: str = ""
+    cwd: str = "/"
     user: str = "root"
     place: str = "unit unknown.service"
     parent: str | None = None
@@ -128,8 +129,8 @@ class Life:
     cast: tuple[Actor, ...]
     rdma: Mapping[str, Any]
     web: tuple[Mapping[str, Any], ...]
-    docker: Mapping[str, Any]
     settings: Mapping[str, Any]
+    forwards: Rate
 
 
 def load(path: Path) -> Life:
@@ -147,7 +148,7 @@ def load(path: Path) -> Life:
 
 
 _KEYS = {"title", "truth", "who", "ends", "gpus", "instance_store", "agent", "users", "units", "files", "links",
-    "commands", "logins", "terminals", "cast", "rdma", "web", "docker", "base", "settings", "tmux"}  # fmt: skip
+    "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "base", "settings", "tmux"}  # fmt: skip
 
 
 def _life(code: str, told: Mapping[str, Any]) -> Life:
@@ -189,8 +190,8 @@ def _life(code: str, told: Mapping[str, Any]) -> Life:
         cast=with_keepers(cast),
         rdma=told.get("rdma", {}),
         web=tuple(told.get("web", ())),
-        docker=told.get("docker", {}),
         settings=told.get("settings", {}),
+        forwards=rate(told.get("forwards")),
     )
 
 
@@ -259,8 +260,8 @@ def login_cast(login: Login) -> list[Actor]:
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ACTOR_RATES = ("cores", "read", "write", "rchar", "wchar", "faults", "net", "send", "util")
-_ACTOR_KEYS = {"as", "comm", "exe", "cmdline", "user", "in", "parent", "tty", "state", "threads", "copies", "pid",
-    "start", "end", "every", "for", "card", "gpu", "gpu_memory", "gpu_kind", "listed", "listens", "connected",
+_ACTOR_KEYS = {"as", "comm", "exe", "cmdline", "cwd", "user", "in", "parent", "tty", "state", "threads", "copies",
+    "pid", "start", "end", "every", "for", "card", "gpu", "gpu_memory", "gpu_kind", "listed", "listens", "connected",
     "own_network", "note", *_ACTOR_RATES}  # fmt: skip
 
 
@@ -278,6 +279,7 @@ def _actors(told: Mapping[str, Any], until: float) -> list[Actor]:
         comm=comm[:15],
         exe="" if told.get("in") == "kernel" else exe,
         cmdline="" if told.get("in") == "kernel" else told.get("cmdline", exe),
+        cwd=told.get("cwd", "/"),
         user=told.get("user", "root"),
         place=told["in"],
         parent=told.get("parent"),

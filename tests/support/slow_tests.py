@@ -16,6 +16,7 @@ SLOW = frozenset(
         "agent/devices/test_record",
         "agent/evidence/test_connection_bytes",
         "agent/evidence/test_jupyter",
+        "agent/evidence/test_found_servers",
         "agent/evidence/test_model_servers",
         "agent/evidence/test_pods",
         "agent/evidence/test_pods_in_verdict",

@@ -3,16 +3,23 @@
 A process that waits for its peers, serves somebody, or asks a server elsewhere may use little CPU, disk and network.
 Only connections of people's programs count, not the machine's own: logs, monitoring, SSH.
 
-A server without a program of people (the kernel's for files and disks, a package's) occupies the node while machines
-elsewhere are connected, and for four hours after. NFS clients (version 3) close a connection that they did not use for
-five minutes, and open it again (xs_idle timeout, net/sunrpc/xprtsock.c); pools of database clients do likewise.
+A server without a program of people (the kernel's for files and disks, a package's) shows by its clients:
+
+- Machines that have mounted from the kernel's hang when it stops: busy while one is connected, occupied for four hours
+  after. NFS clients (version 3) close a connection that they did not use for five minutes, and open it again (xs_idle
+  timeout, net/sunrpc/xprtsock.c).
+- A package's occupies the node while other machines may connect: a client may come and go between two looks.
+
+Use of a server may be too little for the limit. So a minute that stands out from what its connections move by
+themselves is busy, too (`hum`). So is an SSH session through which somebody reaches another machine.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.evidence.hum import Hum
 from gpuwatch.agent.evidence.net_namespaces import Namespace, namespaces
 from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
@@ -26,6 +33,9 @@ from gpuwatch.runtime.printable import legible
 
 _SPAN_SECONDS = 60.0
 _SETTING = "agent.evidence.connections.busy_bytes_per_second"
+_SWITCH = "agent.evidence.connections.enabled"
+_LASTING_SECONDS = 60.0  # scanners and probes come and go; a client that stays is one
+_CARRIED_BYTES_PER_SECOND = 2000 / 60  # a line that is typed; keep-alives each 15 s are less
 _HOST = "the host's own network"  # beside the names of namespaces
 _SERVED_SECONDS = 4 * 3600.0
 # Servers in the kernel: the port that they listen on, and how the names of their threads begin. No process holds their
@@ -36,7 +46,7 @@ _KERNEL_SERVERS = {2049: ("nfsd",), 445: ("ksmbd",), 3260: ("iscsi_np",), 4420: 
 class Connections:
     """Busy while people's programs move more than the limit, mean of a minute; or, unmeasured, while they serve.
 
-    Occupied while a server that no program of people shows has clients elsewhere, however silent.
+    Also while a server's clients do more than usual or mount from here; occupied while a package's may be asked.
     """
 
     name = "connections"
@@ -51,6 +61,12 @@ class Connections:
         self._namespaces: Mapping[str, Namespace] = {}
         self._most: WorkOwner | None = None  # who moved most, when something was moved last
         self._served: tuple[float, WorkOwner, int] | None = None  # when clients were seen last, of whom, how many
+        self._since: dict[int, float] = {}  # when a client's connection was seen first, by cookie
+        self._hum = Hum()
+        self._carried = Rate(_CARRIED_BYTES_PER_SECOND, span_seconds=_SPAN_SECONDS)
+        self._carried_moved = 0
+        # The ports of model servers whose own counters show no request, at a moment of the monotonic clock.
+        self.quiet_ports: Callable[[float], Collection[int]] = lambda _: ()
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all connections and containers."""
@@ -62,11 +78,15 @@ class Connections:
             self._rate.forget()
             self._grown.forget()
             raise
-        holders = self._owners.whose(found.leaving, view, now.monotonic_seconds)
+        open_ones = [each for each in found.listeners if not each.is_local]
+        holders = self._owners.whose((*found.leaving, *open_ones), view, now.monotonic_seconds)
         theirs = [each for each in found.leaving if each.cookie in holders and _is_peoples(each, holders, view)]
         grown = self._grown.since(found.leaving) if found.bytes_known else {}
         self._note_most(theirs, holders, grown, containers)
         self._note_served(found, theirs, holders, now)
+        # What reads the page of a model server that nobody asks, and probes it, is monitoring.
+        quiet = self.quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
+        theirs = [each for each in theirs if not (found.accepted(each) and each.local[1] in quiet)]
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
         self._namespaces = containers
         counted = {_HOST: self._moved} | {name: each.moved for name, each in containers.items()}
@@ -76,19 +96,66 @@ class Connections:
             return (self._serves(serving, holders),)
         if judged.says is State.BUSY:
             return (replace(judged, note=self._busy_note(found, theirs), owner=self._most, setting=_SETTING),)
+        used = self._use(found, theirs, holders, grown, now)
         if judged.says is State.IDLE:
-            return (self._silent(judged, theirs, now),)
+            return (used or self._silent(judged, found, theirs, holders, now),)
         return (judged,)
 
-    def _silent(self, judged: Evidence, theirs: Sequence[Sock], now: Moment) -> Evidence:
-        """Idle, or occupied while a server has, or lately had, clients."""
-        if self._served is None or now.monotonic_seconds - self._served[0] > _SERVED_SECONDS:
-            return replace(judged, note=_silent_note(theirs, self._namespaces))
-        since, owner, clients = self._served
-        ago = now.monotonic_seconds - since
-        when = f", {format_duration(ago)} ago" if ago else ""
-        note = f"serves {_count(clients, 'client')}{when}, silent"
-        return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
+    def _use(
+        self,
+        found: Sockets,
+        theirs: Sequence[Sock],
+        holders: Mapping[int, Holders],
+        grown: Mapping[int, int],
+        now: Moment,
+    ) -> Evidence | None:
+        """Busy evidence below the limit: clients that do more than usual, mounts, what SSH carries on."""
+        at = now.monotonic_seconds
+        clients = [each for each in theirs if found.accepted(each)]
+        self._since = {each.cookie: self._since.get(each.cookie, at) for each in clients}
+        lasting = [each for each in clients if at - self._since[each.cookie] >= _LASTING_SECONDS]
+        stands_out = self._hum.stands_out(sum(grown.get(each.cookie, 0) for each in lasting), at)
+        onward = [each for each in found.leaving if not found.accepted(each) and _of_ssh(holders.get(each.cookie))]
+        self._carried_moved += sum(grown.get(each.cookie, 0) for each in onward)
+        carried = self._carried.judge(self, {_HOST: self._carried_moved}, now)
+        mounted = [each for each in clients if _kernel_server(each.local[1], now.processes) is not None]
+        if mounted:
+            owner = _owner(mounted[0], holders[mounted[0].cookie].processes)
+            return self._busy(f"serves {_count(len(mounted), 'client')}, which would hang", owner, len(mounted))
+        if stands_out and lasting:
+            most = max(lasting, key=lambda each: grown.get(each.cookie, 0))
+            note = f"serves {_count(len(clients), 'client')}, which asked for more than usual"
+            return self._busy(note, _owner(most, holders[most.cookie].processes), len(clients))
+        if carried.says is State.BUSY and onward:
+            owner = _owner(onward[0], holders[onward[0].cookie].processes)
+            return self._busy("somebody reaches another machine through SSH here", owner, len(onward))
+        return None
+
+    def _busy(self, note: str, owner: WorkOwner, connections: int) -> Evidence:
+        unit = "connections"
+        return say(self, State.BUSY, note, observed=connections, limit=1, unit=unit, owner=owner, setting=_SWITCH)
+
+    def _silent(
+        self,
+        judged: Evidence,
+        found: Sockets,
+        theirs: Sequence[Sock],
+        holders: Mapping[int, Holders],
+        now: Moment,
+    ) -> Evidence:
+        """Idle, or occupied while a server has, lately had, or may get clients."""
+        if self._served is not None and now.monotonic_seconds - self._served[0] <= _SERVED_SECONDS:
+            since, owner, clients = self._served
+            ago = now.monotonic_seconds - since
+            when = f", {format_duration(ago)} ago" if ago else ""
+            note = f"serves {_count(clients, 'client')}{when}, silent"
+            return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
+        for each in found.listeners:
+            if each.cookie in holders and _is_packaged(holders[each.cookie]):
+                owner = _owner(each, holders[each.cookie].processes)
+                note = f"{owner.process or 'a server'} waits for other machines on port {each.local[1]}"
+                return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
+        return replace(judged, note=_silent_note(theirs, self._namespaces))
 
     def _note_served(self, found: Sockets, theirs: Sequence[Sock], holders: Mapping[int, Holders], now: Moment) -> None:
         """Remember the clients of servers; a program of people occupies the node by itself."""
@@ -165,6 +232,13 @@ def _is_peoples(each: Sock, holders: Mapping[int, Holders], view: ProcessView | 
     """People's; or of a server that serves people elsewhere: a package's that no list names, or one of the kernel's."""
     held = holders[each.cookie]
     return held.kind is Kind.PEOPLE or _is_packaged(held) or _kernel_server(each.local[1], view) is not None
+
+
+def _of_ssh(held: Holders | None) -> bool:
+    """Whether a login's SSH daemon holds it: what it forwards for somebody."""
+    if held is None or held.kind is not Kind.SESSION:
+        return False
+    return any(process.name.startswith("sshd") for process in held.processes)
 
 
 def _is_packaged(held: Holders) -> bool:

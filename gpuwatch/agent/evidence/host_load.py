@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from gpuwatch.agent.evidence import forwarding
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.rate import Rate
@@ -24,6 +25,7 @@ _PROCESSOR = re.compile(r"^cpu\d+ ", re.ASCII | re.MULTILINE)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CPU_SPAN_SECONDS = 60.0  # a cron job's few seconds are no work; a program's minute is
 _ALWAYS_WORK = 10.0
+_NETWORK_SWITCH = "agent.evidence.network.enabled"
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentation/admin-guide/iostats.rst)
 
 
@@ -110,13 +112,14 @@ class Disk:
 
 
 class Network:
-    """Busy while the real network cards together receive and send more than the limit."""
+    """Busy while the real network cards together receive and send more than the limit, or the machine is a gateway."""
 
     name = "network"
-    source = "/proc/net/dev, real network cards"
+    source = "/proc/net/dev, real network cards; /proc/net/snmp"
 
     def __init__(self, settings: NetworkSettings, roots: Roots) -> None:
         self._rate = Rate(settings.busy_bytes_per_second)
+        self._forwards = Rate(forwarding.LIMIT_PER_SECOND, "packets per second", forwarding.SPAN_SECONDS)
         self._roots = roots
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
@@ -126,7 +129,12 @@ class Network:
         except (OSError, UnseenError):
             self._rate.forget()
             raise
-        return (_weighed(self._rate.judge(self, moved, now), now),)
+        found = _weighed(self._rate.judge(self, moved, now), now)
+        packets = forwarding.forwarded(self._roots)
+        passed = None if packets is None else self._forwards.judge(self, {"packets": packets}, now)
+        if found.says is State.IDLE and passed is not None and passed.says is State.BUSY and forwarding.for_others(now):
+            return (replace(passed, note="forwards packets between other machines", setting=_NETWORK_SWITCH),)
+        return (found,)
 
     def _moved(self, real: frozenset[str]) -> dict[str, int]:
         """Bytes in and out by card, since the boot."""

@@ -1,13 +1,16 @@
-"""Model servers that the administrator named: busy while they answer requests, or did lately.
+"""Model servers that the administrator named, or that were found: busy while they answer requests, or did lately.
 
 A loaded model says nothing about use: its memory is held and its engine may spin. The servers' own pages count
-requests.
+requests. One that was found says nothing else: it may hide its page. The ports of one that nobody asks are known to
+`connections`: what goes on there is monitoring.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.evidence.found_servers import FoundServers
 from gpuwatch.agent.evidence.loopback import Page, fetch, parse
 from gpuwatch.agent.evidence.server_pages import Requests, requests_on
 from gpuwatch.agent.evidence.settings import ModelServerSettings
@@ -17,6 +20,11 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.printable import legible
 
 _SETTING = "agent.evidence.model_servers.silent_after"
+_FOUND_TIMEOUT_SECONDS = 0.5  # a server that hangs must not hang the signal
+_MOST_FOUND = 6  # in one look
+_ASK_AGAIN_SECONDS = 600.0  # a port without a page
+_QUIET_SECONDS = 120.0  # for so long a look counts
+_LOCALHOST = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +58,19 @@ class ModelServers:
         self._timeout_seconds = deadline_seconds / (len(self._pages) + 1)
         self._roots = roots
         self._known: dict[str, _Known] = {}
+        self._found = FoundServers(roots) if settings.discover else None
+        self._no_page: dict[int, float] = {}  # when a port was asked for one
+        self._quiet: tuple[float, frozenset[int]] = (-inf, frozenset())
+
+    def quiet_ports(self, at: float) -> frozenset[int]:
+        """The ports of the servers that nobody has asked for `silent_after`, by a look that is not too old."""
+        since, ports = self._quiet
+        return ports if 0 <= at - since <= _QUIET_SECONDS else frozenset()
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
-        """One finding over all servers."""
-        words = {name: self._look_at(name, page, now) for name, page in self._pages.items()}
+        """One finding over all servers; of those that were found only what is asked counts."""
+        words = {name: self._look_at(name, page, now, self._timeout_seconds) for name, page in self._pages.items()}
+        words |= self._of_found(now)
         for state in (State.BUSY, State.UNKNOWN, State.IDLE):
             notes = [f"{legible(name, 40)}: {word.note}" for name, word in words.items() if word.says is state]
             if not notes:
@@ -74,11 +91,39 @@ class ModelServers:
             )
         return ()
 
-    def _look_at(self, name: str, page: Page, now: Moment) -> _Word:
+    def _of_found(self, now: Moment) -> dict[str, _Word]:
+        """Look at the servers that were found; what the busy ones say."""
+        ports_of = {} if self._found is None else self._found.ports(now)
+        at, words, quiet, asked = now.monotonic_seconds, dict[str, _Word](), set[int](), 0
+        self._no_page = {port: since for port, since in self._no_page.items() if at - since < _ASK_AGAIN_SECONDS}
+        for pid, ports in ports_of.items():
+            for port in sorted(ports):
+                if port in self._no_page or asked >= _MOST_FOUND:
+                    continue
+                asked += 1
+                page = Page(addresses=_LOCALHOST, port=port, target="/metrics")
+                word = self._look_at(f"port {port}", page, now, _FOUND_TIMEOUT_SECONDS)
+                if not word.server:
+                    self._no_page[port] = at
+                elif word.says is State.BUSY:
+                    words[f"port {port}"] = word
+                elif word.says is State.IDLE and (word.silent_seconds or 0.0) >= self._silent_after:
+                    # A program that only began one may do more on other ports.
+                    quiet |= ports if self._found is not None and pid in self._found.named else {port}
+        open_ports = {port for ports in ports_of.values() for port in ports}
+        self._known = {
+            name: known
+            for name, known in self._known.items()
+            if name in self._pages or int(name.removeprefix("port ")) in open_ports
+        }
+        self._quiet = (at, frozenset(quiet))
+        return words
+
+    def _look_at(self, name: str, page: Page, now: Moment, timeout_seconds: float) -> _Word:
         """One server. One that was expected and cannot be understood is unknown, one that does not run is idle."""
         before, at = self._known.get(name), now.monotonic_seconds
         try:
-            requests = requests_on(fetch(page, self._timeout_seconds))
+            requests = requests_on(fetch(page, timeout_seconds))
         except ConnectionRefusedError:
             self._known[name] = _Known(page=None, silent_from=at)
             return _Word(says=State.IDLE, note="it does not run", server="")
@@ -111,7 +156,7 @@ class ModelServers:
 
     def _owner(self, name: str, server: str) -> WorkOwner:
         """The user of the program that listens there; nobody for a port that is passed on to a container."""
-        port = self._pages[name].port
+        port = self._pages[name].port if name in self._pages else int(name.removeprefix("port "))
         try:
             uids = {each.uid for each in sockets(self._roots.proc) if each.state == LISTEN and each.local[1] == port}
         except (OSError, UnseenError):

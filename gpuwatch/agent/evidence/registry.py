@@ -107,6 +107,9 @@ class HostSignals:
             of_processes.pods = lambda: tuple(gpu_pods() or ())
             if isinstance(scheduled := self._signals.get("scheduled"), Scheduled):
                 of_processes.on_look = scheduled.runs.note
+        asked, connected = self._signals.get("model_servers"), self._signals.get("connections")
+        if isinstance(asked, ModelServers) and isinstance(connected, Connections):
+            connected.quiet_ports = asked.quiet_ports
         self._pods: Watched | None = None
         if settings.enabled and settings.pods.enabled and own_processes and isinstance(of_processes, Processes):
             pods, interval = Pods(settings, roots or Roots(), gpu_pods), settings.pods.interval

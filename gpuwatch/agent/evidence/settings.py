@@ -114,10 +114,16 @@ class ModelServerSettings:
         dict[str, _Text],
         MaxLen(16),
         Setting(
-            "Their pages by a name of your choice: http://127.0.0.1:8000/metrics, of Ollama /api/ps. "
-            "Loopback alone; none: off."
+            "Their pages by a name of your choice: http://127.0.0.1:8000/metrics, of Ollama /api/ps. Loopback alone."
         ),
     ] = field(default_factory=dict)
+    discover: Annotated[
+        bool,
+        Setting(
+            "Ask people's vLLM, SGLang, TGI, Triton and llama.cpp on this host's network for /metrics, too: "
+            "monitoring of one that nobody asks is no use."
+        ),
+    ] = True
     interval: Annotated[
         Seconds, Ge(0.1), Le(300), Setting("From look to look; not looked at for three of them, it is unknown.")
     ] = 30.0
@@ -127,8 +133,8 @@ class ModelServerSettings:
 
     @property
     def enabled(self) -> bool:
-        """Whether a server is configured."""
-        return bool(self.endpoints)
+        """Whether a server is configured, or may be found."""
+        return bool(self.endpoints) or self.discover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +179,12 @@ class ScheduledSettings(EvidenceSourceSettings):
         Seconds, Ge(0.1), Le(300), Setting("From look to look; not looked at for three of them, it is unknown.")
     ] = 60.0
     sources: Annotated[
-        tuple[Literal["at", "cron", "timers", "user_timers"], ...],
-        Setting("What is looked at: at and batch jobs, crontabs, the system's timers, users' own timers."),
-    ] = ("at", "cron", "timers", "user_timers")
+        tuple[Literal["at", "cron", "timers", "user_timers", "events"], ...],
+        Setting(
+            "What is looked at: at and batch jobs, crontabs, the system's timers, users' own timers; what starts at an "
+            "event: path and socket units, incron."
+        ),
+    ] = ("at", "cron", "timers", "user_timers", "events")
     horizon: Annotated[
         Seconds, Ge(0), Le(604800), Setting("Recurring work keeps the node from this long before it is due.")
     ] = 93600.0

@@ -51,6 +51,12 @@ class Sock:
     cgroup: int | None = None
 
     @property
+    def is_local(self) -> bool:
+        """Whether it listens on loopback alone."""
+        here = self.local[0]
+        return here.startswith(_LOOPBACK[len(here)])
+
+    @property
     def leaves(self) -> bool:
         """Whether its other end is on another machine, or in another network namespace."""
         there = self.remote[0]
@@ -59,11 +65,15 @@ class Sock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sockets:
-    """The connections that leave this host, and the ports on which programs listen; `bytes_known` as in `Sock`."""
+    """The connections that leave this host, and the ports on which programs listen; `bytes_known` as in `Sock`.
+
+    `listeners` are the sockets on which they do.
+    """
 
     leaving: tuple[Sock, ...]
     listening: frozenset[int]
     bytes_known: bool
+    listeners: tuple[Sock, ...] = ()
 
     def accepted(self, each: Sock) -> bool:
         """Whether the other end has asked for the connection."""
@@ -88,6 +98,7 @@ def read_sockets(roots: Roots) -> Sockets:
         ),
         listening=frozenset(row.local[1] for state, row in rows if state == _STATE_LISTEN),
         bytes_known=known,
+        listeners=tuple(row for state, row in rows if state == _STATE_LISTEN),
     )
 
 

@@ -8,7 +8,7 @@ Rules, all of them:
    or more (`sleep 6h; python train.py`), until its time is over.
 3. What a login leaves alive (a shell, sshd, tmux) is no work, but its own CPU time and traffic above a higher limit
    are: a tunnel, a transfer. What viewers (top, watch, tail) use never counts. A container runtime that pulls or
-   builds an image works for somebody.
+   builds an image works for somebody; so does a package's program that no list names: a database builds an index.
 4. Occupied: somebody's program is alive and does none of this. Idle: nobody's program is alive.
 5. The machine's own programs that install software are doubt for their first hour: a stop leaves half of it.
 6. A job of root's cron counts as doubt for its first ten minutes, and as people's work from then on.
@@ -25,7 +25,7 @@ from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
 from gpuwatch.agent.evidence.settings import WorkSettings
-from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, installs, pulls_images
+from gpuwatch.agent.processes.kinds import CRON_JOB, PACKAGED, VIEWER, installs, pulls_images
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.agent.processes.table import ProcessTable, TableError
 from gpuwatch.model.activity import Evidence, State
@@ -105,7 +105,8 @@ class Processes:
         runtime = {
             process.pid: process
             for process in view.processes.values()
-            if process.kind is Kind.SERVICE and pulls_images((process.name, process.executable or ""))
+            if process.kind is Kind.SERVICE
+            and (process.rule == PACKAGED or pulls_images((process.name, process.executable or "")))
         }
         before = self._remember(now, {**counted, **session, **runtime})
         begun = self._new_programs(people, view)

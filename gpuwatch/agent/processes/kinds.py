@@ -40,11 +40,15 @@ class Facts:
 
     `script` is whether a shell runs a script or a command and not a person's input, or `watch` does more than look.
     `own_script` is the name of a script that lies in no folder of the system: people name theirs as they like, so it is
-    never compared with the names of what belongs to a machine or to a login.
+    compared only with names that nobody gives a program by chance. `own_file` is whether its program's file lies in no
+    such folder: an everyday word says nothing of it then. `own_work` is whether either of them, or what another tool
+    interprets, does: no package brought that.
     """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
     own_script: str | None = None
+    own_file: bool = False
+    own_work: bool = False
     uid: int
     user: str
     placement: Placement
@@ -56,8 +60,14 @@ class Facts:
 
     @property
     def system_names(self) -> tuple[str, ...]:
-        """Its names without that of somebody's own script."""
-        return tuple(name for name in self.names if name != self.own_script)
+        """Its names without that of somebody's own script, and without everyday words for somebody's own program."""
+        names = (name for name in self.names if name != self.own_script)
+        return tuple(name for name in names if not (self.own_file and _matches(name, known.EVERYDAY_NAMES)))
+
+    @property
+    def viewer(self) -> bool:
+        """Whether it only looks; people install some viewers for themselves."""
+        return _one_of(self.system_names, known.VIEWERS) or _one_of(self.names, known.INSTALLED_VIEWERS)
 
     def names_by(self, by: str) -> tuple[str, ...]:
         """What a pattern of this kind is compared with."""
@@ -81,7 +91,7 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     if placement.slurm_job is not None:
         return Kind.PEOPLE, "Slurm job"
     if placement.container_id is not None or placement.pod_uid is not None or _is_system_container(facts.slice):
-        if placement.pod_uid is None and _one_of(facts.names, known.ANYBODYS_NAMES):
+        if _one_of(facts.names, known.GUEST_NAMES if placement.pod_uid else known.ANYBODYS_NAMES):
             return Kind.PEOPLE, "container"
         own = _one_of(facts.system_names, known.SERVICE_PROGRAMS) and not is_shell(facts.names)
         return (Kind.SERVICE, "program of the machine's own") if own else (Kind.PEOPLE, "container")
@@ -119,7 +129,7 @@ def may_use_gpu_unseen(names: tuple[str, ...], uid: int, *, contained: bool, com
 
 def _of_login(facts: Facts) -> tuple[Kind, str]:
     """A process below user.slice."""
-    if _one_of(facts.system_names, known.VIEWERS) and not facts.script:
+    if facts.viewer and not facts.script:
         return Kind.SESSION, VIEWER
     if is_shell(facts.names):
         return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, "shell")
@@ -144,7 +154,7 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
     if unit is not None and _matches(unit, known.JOB_UNITS):
         own = facts.uid == 0 or _one_of(facts.system_names, known.SERVICE_PROGRAMS)
         return (Kind.SERVICE, "batch system") if own else (Kind.PEOPLE, "batch job")
-    if unit is not None and (_matches(unit, known.SERVICE_UNITS) or _exports(unit, facts)):
+    if unit is not None and (_is_of_the_machine(unit, facts) or _exports(unit, facts)):
         return Kind.SERVICE, "unit of the machine's own"
     if _is_person(facts.uid):
         return _of_login(facts) if unit is None else (Kind.PEOPLE, "user's program")
@@ -153,10 +163,19 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
     if _one_of(facts.system_names, known.SCREEN_PROGRAMS):
         return Kind.SESSION, "session"
     if unit is not None and facts.origin is UnitOrigin.SHIPPED:
-        return Kind.SERVICE, PACKAGED
+        return (Kind.PEOPLE, "own program in a package's unit") if facts.own_work else (Kind.SERVICE, PACKAGED)
     if unit is None and facts.tty:
         return _of_login(facts)
     return Kind.PEOPLE, "not attributed" if unit is None else f"{facts.origin.value} unit"
+
+
+def _is_of_the_machine(unit: str, facts: Facts) -> bool:
+    """Whether a unit's name says so; an administrator may call the unit of an own program `vector.service`, too."""
+    if not _matches(unit, known.SERVICE_UNITS):
+        return False
+    made_here = facts.origin in {UnitOrigin.ADMINISTRATOR, UnitOrigin.TRANSIENT}
+    telling = tuple(name for name in facts.names if not _matches(name, known.EVERYDAY_NAMES))
+    return not (made_here and facts.own_work) or _one_of(telling, known.SERVICE_PROGRAMS)
 
 
 def _exports(unit: str, facts: Facts) -> bool:
@@ -177,6 +196,21 @@ def _named_work(facts: Facts) -> bool:
 def is_interpreter(names: tuple[str, ...]) -> bool:
     """Whether a program of this name runs scripts."""
     return _one_of(names, known.INTERPRETERS)
+
+
+def is_machines_unit(unit: str) -> bool:
+    """Whether a unit of this name is the machine's own, wherever its file lies."""
+    return _matches(unit, known.SERVICE_UNITS) or _matches(f"{unit.rpartition('.')[0]}.service", known.SERVICE_UNITS)
+
+
+def is_model_server(names: tuple[str, ...]) -> bool:
+    """Whether a program of this name serves a model and counts its requests on a page."""
+    return _one_of(names, known.MODEL_SERVERS)
+
+
+def is_tool(names: tuple[str, ...]) -> bool:
+    """Whether a program of this name does what its arguments say."""
+    return _one_of(names, known.TOOLS)
 
 
 def pulls_images(names: tuple[str, ...]) -> bool:

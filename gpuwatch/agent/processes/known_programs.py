@@ -74,12 +74,24 @@ SERVICE_PROGRAMS: tuple[str, ...] = _words("""
     google_osconfig* google_metadata* waagent tat_agent sgagent barad_agent YDService YDLive AliYunDun*
     AliSecGuard aliyun-service CmsGoAgent* gpuwatch* sshd sshd-session sshd-auth cloud-init cloud-init-*
     google_startup_* tailscaled k3s rke2 containerd-stress cri-dockerd aliyun_assist* assist_daemon salt-minion
-    WALinuxAgent* networkd-dispatcher fail2ban-server
+    WALinuxAgent* networkd-dispatcher fail2ban-server supervisord circusd incrond fcron teleport xrdp xrdp-sesman
+    dropbear
 """)
 
-# Of these, names that people give their programs, too; in a container without a pod they tell nothing.
-ANYBODYS_NAMES: tuple[str, ...] = _words("""
-    trace-agent process-agent system-probe security-agent agent-data-plane init login
+# Of these, what makes a container a machine or a scheduler of somebody's.
+GUEST_NAMES: tuple[str, ...] = _words("""
+    systemd cron crond anacron atd fcron incrond supervisord circusd sshd sshd-session dropbear dockerd containerd xrdp
+    teleport tailscaled
+""")
+# And names that people give their programs, too; in a container without a pod they tell nothing.
+ANYBODYS_NAMES: tuple[str, ...] = (
+    *GUEST_NAMES,
+    *_words("trace-agent process-agent system-probe security-agent agent-data-plane init login"),
+)
+# Words of the language, here and below: of a program outside of the system's folders they tell nothing.
+EVERYDAY_NAMES: tuple[str, ...] = _words("""
+    screen SCREEN watch top ps w who free less more man tail clear vector alloy init login pause collectd telegraf
+    fluentd nhc su localsearch-* at-spi* X
 """)
 
 # Programs of the machine's own that may hold a GPU: they neither park it nor make it busy, if root or a system user
@@ -113,6 +125,10 @@ SESSION_PROGRAMS: tuple[str, ...] = (
     fuse-overlayfs gpuwatch*
 """),
 )
+# Viewers that people install for themselves (pip, conda), whose names are no words.
+INSTALLED_VIEWERS: tuple[str, ...] = _words("""
+    nvitop gpustat nvtop htop btop glances
+""")
 # Programs that only look at what others do; nothing of theirs counts. Nor do those that `watch` runs to look.
 VIEWERS: tuple[str, ...] = _words("""
     watch nvidia-smi nvtop nvitop gpustat htop top btop atop iotop iftop glances dstat vmstat iostat free tail
@@ -131,11 +147,12 @@ LOGIN_UNITS: tuple[str, ...] = _words("""
     amazon-ssm-agent.service snap.amazon-ssm-agent* google-guest-agent* getty@* serial-getty@* console-getty*
     dropbear* mosh* xrdp* vncserver* dcvserver* teleport* rc-local* cloud-* google-startup-scripts*
     google-shutdown-scripts* gce-* walinuxagent* waagent* aliyun* AssistDaemon* tat_agent* salt-minion*
+    supervisor* circus* incron* fcron*
     tailscaled* anacron* docker.service dockerd* containerd* crio* cri-docker* podman* kubelet* k3s* rke2*
     buildkit*
 """)
 CRON_UNITS: tuple[str, ...] = _words("""
-    cron.service crond.service cronie.service anacron.service
+    cron.service crond.service cronie.service anacron.service fcron* incron*
 """)
 
 # Never the machine's own, whatever unit or user runs them: servers and workers for people's work.
@@ -144,6 +161,10 @@ WORK_PROGRAMS: tuple[str, ...] = _words("""
     code-server rstudio* rsession rserver ray raylet gcs_server ray::* dask* torchrun mpirun mpiexec orted prted
     FahCore* fah-client boinc boinc_client
     srun Runner.Listener Runner.Worker gitlab-runner buildkite-agent qemu-system-* qemu-kvm matlab* MATLAB blender*
+""")
+# Of these, servers whose page /metrics counts requests.
+MODEL_SERVERS: tuple[str, ...] = _words("""
+    vllm* VLLM* tritonserver text-generation* text-embeddings* sglang* llama-server
 """)
 # People's, unless a package brought the unit that runs them.
 TOOLS: tuple[str, ...] = _words("""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.model.activity import WorkOwner
 
-_CRON_DAEMONS = frozenset({"cron", "crond", "CRON", "anacron"})
+_CRON_DAEMONS = frozenset({"cron", "crond", "CRON", "anacron", "fcron", "incrond"})
 _MOST_PARENTS = 32
 
 

@@ -14,24 +14,22 @@ from pathlib import Path
 
 from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
 from gpuwatch.agent.attribution.process import sees_host_pids, user_name
-from gpuwatch.agent.processes import kinds
+from gpuwatch.agent.processes import kinds, programs
 from gpuwatch.agent.processes.patterns import Pattern
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
+from gpuwatch.agent.processes.programs import read
 from gpuwatch.agent.processes.units import UnitFiles
 from gpuwatch.model.gpu import GpuProcess, ProcessKind
 from gpuwatch.runtime.printable import legible
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _MOST_PROCESSES = 1 << 18
-_MOST_BYTES = 64 * 1024
 _KERNEL_FLAG = 0x00200000  # PF_KTHREAD
 _KTHREADD = 2
 _CRON_JOB_SECONDS = 600.0  # a job of root's cron that runs for longer is somebody's work
 _WATCHED_SECONDS = 10.0  # what `watch` runs is a look at something; what goes on for longer is somebody's work
 _SPAN_SECONDS = 60.0
 _GONE = (FileNotFoundError, ProcessLookupError)
-_SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib", "/opt/", "/snap/", "/etc/", "/nix/")
-_OPTION_WITH_VALUE = frozenset({"--init-file", "--rcfile", "-O", "+O", "-o", "+o"})
 _UPTIME = re.compile(rb"(\d+\.\d+) ", re.ASCII)
 _STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)
 # Fields of /proc/<pid>/stat, counted from the one after the name (proc(5): state is field 3).
@@ -130,14 +128,14 @@ class ProcessTable:
         return frozenset(own)
 
     def _name_and_start(self, pid: int) -> tuple[str, int]:
-        head, _, tail = _read(f"{self._proc}/{pid}/stat").rpartition(b")")
+        head, _, tail = read(f"{self._proc}/{pid}/stat").rpartition(b")")
         return _short_name(head), int(tail.split()[_START])
 
     def _is_own_on_gpu(self, pid: int, name: str, *, computes: bool) -> bool:
         """By its names, user and group alone."""
         folder = f"{self._proc}/{pid}"
-        uid, text = _uid(folder), _read(f"{folder}/cgroup").decode("utf-8", "replace")
-        placement, names = parse_cgroup(text), _names(name, _executable(folder))
+        uid, text = _uid(folder), read(f"{folder}/cgroup").decode("utf-8", "replace")
+        placement, names = parse_cgroup(text), programs.names_of(name, programs.executable(folder))
         facts = kinds.Facts(names=names, uid=uid, user=user_name(uid), placement=placement, slice=_slice(text))
         chosen = kinds.by_patterns(facts, self._workloads, self._services)
         if chosen is not None:
@@ -154,7 +152,7 @@ class ProcessTable:
     def _uptime(self) -> float | None:
         """Seconds since boot, by the clock of start times; None if it cannot be read."""
         try:
-            found = _UPTIME.match(_read(self._proc / "uptime"))
+            found = _UPTIME.match(read(self._proc / "uptime"))
         except OSError:
             return None
         return None if found is None else float(found[1])
@@ -168,7 +166,7 @@ class ProcessTable:
         """
         folder = f"{self._proc}/{pid}"
         try:
-            data = _read(f"{folder}/stat")
+            data = read(f"{folder}/stat")
         except _GONE:
             return None
         head, _, tail = data.rpartition(b")")
@@ -221,22 +219,23 @@ class ProcessTable:
         except _GONE:
             return None
         try:
-            text = _read(f"{folder}/cgroup").decode("utf-8", "replace")
+            text = read(f"{folder}/cgroup").decode("utf-8", "replace")
         except OSError:
             text = ""
         placement = parse_cgroup(text)
-        executable = None if kernel else _executable(folder)
-        names = _names(name, executable)
-        scripts, installed = _script_name(folder, names)
+        program = programs.Program(name) if kernel else programs.of(folder, name)
+        executable = program.executable
         facts = kinds.Facts(
-            names=(*names, *scripts),
-            own_script=None if installed else next(iter(scripts), None),
+            names=program.names,
+            own_script=program.own_script,
+            own_file=program.own_file,
+            own_work=program.own_work,
             uid=uid,
             user=user_name(uid),
             placement=placement,
             slice=_slice(text),
             kernel=kernel,
-            script=not kernel and _runs_script(folder, names, tty=tty),
+            script=not kernel and programs.runs_script(folder, (name, executable or name), tty=tty),
             tty=tty,
             origin=self._units.origin(placement.systemd_unit),
         )
@@ -310,23 +309,10 @@ def _short_name(head: bytes) -> str:
     return legible(head.partition(b"(")[2].decode("utf-8", "replace"), 64)
 
 
-def _names(name: str, executable: str | None) -> tuple[str, ...]:
-    return (name,) if executable is None or executable == name else (name, executable)
-
-
-def _executable(folder: str) -> str | None:
-    """The base name of its program's file; None if it may not be read."""
-    try:
-        path = Path(f"{folder}/exe").readlink()
-    except OSError:
-        return None
-    return legible(path.name.removesuffix(" (deleted)"), 64) or None
-
-
 def _uid(folder: str) -> int:
     """Its effective user. The owner of its folder is root where a program must not be looked into."""
     try:
-        found = _STATUS_UID.search(_read(f"{folder}/status"))
+        found = _STATUS_UID.search(read(f"{folder}/status"))
     except OSError:  # if it has ended, its folder is gone, too
         found = None
     return Path(folder).stat().st_uid if found is None else int(found[1])
@@ -339,59 +325,3 @@ def _slice(text: str) -> str:
         if controllers in {"", "name=systemd"}:
             return next((part for part in path.split("/") if part not in {"", ".."}), "")
     return ""
-
-
-def _arguments(folder: str) -> list[str] | None:
-    """Its arguments, which decide and go nowhere else; None without any, and if they may not be read."""
-    try:
-        words = _read(f"{folder}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
-    except OSError:
-        return None
-    return None if words == [""] else words[1:]
-
-
-def _runs_script(folder: str, names: tuple[str, ...], *, tty: bool) -> bool:
-    """Whether a shell was given a script or a command, or `watch` does more than look."""
-    if names[0] == "watch":
-        return kinds.watch_works(_arguments(folder) or [])
-    if not kinds.is_shell(names):
-        return False
-    words = _arguments(folder)
-    if words is None:
-        return not tty
-    rest = iter(words)
-    for word in rest:
-        if word in _OPTION_WITH_VALUE:
-            next(rest, None)
-        elif word.startswith("--") or word in {"-", "+"}:
-            continue
-        elif word.startswith(("-", "+")):
-            if "c" in word:
-                return True
-        else:
-            return True
-    return False
-
-
-def _script_name(folder: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """The base name of the script that an interpreter runs, and whether it lies in a folder of the system.
-
-    Services in Python have only that name of their own.
-    """
-    if not kinds.is_interpreter(names):
-        return (), False
-    for word in _arguments(folder) or ():
-        if word in {"-c", "-m", "-e"}:
-            break
-        if not word.startswith("-"):
-            return (legible(word.rpartition("/")[2], 64),), word.startswith(_SYSTEM_FOLDERS)
-    return (), False
-
-
-def _read(path: str | Path) -> bytes:
-    """The beginning of a file, which is small."""
-    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(opened, _MOST_BYTES)
-    finally:
-        os.close(opened)

@@ -36,11 +36,11 @@ def the_step(observation: Observation, rules: IdleRules = BALANCED) -> Step:
     return idle.propose(observation, "default", rules).steps[0]
 
 
-def owned(state: State, *owners: WorkOwner | None, held: float = 17 * HOUR) -> Node:
+def owned(state: State, *owners: WorkOwner | None, held: float = 17 * HOUR, note: str | None = None) -> Node:
     """A node that is so because of these processes."""
     verdict = a_verdict(state=state, held=held)
     evidence = tuple(
-        Evidence(name="processes", says=state, observed=1.0, limit=None, unit="", source="/proc", owner=owner)
+        Evidence(name="x", says=state, observed=1.0, limit=None, unit="", source="/proc", owner=owner, note=note)
         for owner in owners
     )
     return a_node(signal=NodeReport(verdict=replace(verdict, activity=replace(verdict.activity, evidence=evidence))))
@@ -173,3 +173,11 @@ def test_the_reason_names_the_owner(state: State, owners: tuple[WorkOwner | None
     step = the_step(an_observation(owned(state, *owners), now=NOW))
 
     assert step.reason.sentence.startswith(f"It has been {words} for 17h")
+
+
+def test_the_reason_names_what_waits_where_nothing_is_alive() -> None:
+    """A queue or a unit is no process: its own words say what it is."""
+    node = owned(State.OCCUPIED, WorkOwner(user="carol"), note="carol's incron table waits for an event")
+    step = the_step(an_observation(node, now=NOW))
+
+    assert step.reason.sentence.startswith("It has been occupied (carol's incron table waits for an event) for 17h")

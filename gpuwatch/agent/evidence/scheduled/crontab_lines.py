@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpuwatch.agent.evidence.scheduled.housekeeping import tidies
 from gpuwatch.agent.evidence.scheduled.recurrence import Recurrence
 
 _ASSIGNMENT = re.compile(r"""\s*(["']?)([A-Za-z_][^=\s"']*)\1\s*=\s*(.*)""")
@@ -24,6 +25,7 @@ _NICKNAMES = {
 _MONTHS = {name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905  a table
 _WEEKDAYS = {name: number for number, name in enumerate("sun mon tue wed thu fri sat".split())}  # noqa: SIM905  a table
 _FIELDS = 5
+_FCRON_OPTIONS = re.compile(r"^\s*&\S*\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class CronLine:
     recurrence: Recurrence
     user: str | None
     zone: str | None
+    tidies: bool = False  # it only keeps the machine tidy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,14 @@ def parse(text: str, *, with_user: bool) -> Iterator[CronLine | BadLine]:
         if len(rest) < (2 if with_user else 1):
             yield BadLine(number=number, user=user)
             continue
-        yield CronLine(number=number, recurrence=recurrence, user=user, zone=zone)
+        tidy = tidies(" ".join(rest[1:] if with_user else rest))
+        yield CronLine(number=number, recurrence=recurrence, user=user, zone=zone, tidies=tidy)
+
+
+def as_crontab(text: str) -> str:
+    """A table of fcron in the words of a crontab, line by line: without options (`&bootrun(true) 0 2 * * * run.sh`)."""
+    lines = ("" if line.lstrip().startswith("!") else _FCRON_OPTIONS.sub("", line) for line in text.split("\n"))
+    return "\n".join(lines)
 
 
 def parse_times(timing: str) -> Recurrence:

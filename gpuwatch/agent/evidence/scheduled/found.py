@@ -5,6 +5,7 @@ import re
 import zoneinfo
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from io import BytesIO
 from pathlib import Path
@@ -23,11 +24,21 @@ _MOST_CACHED = 4096
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Work that starts at an event, at no known time; `what` is for people, without a command."""
+
+    what: str
+    user: str | None = None
+    unit: str | None = None
+
+
 class Found:
     """The queued work that was seen, and why there may be more."""
 
     def __init__(self) -> None:
         self.planned: list[Planned] = []
+        self.standing: list[Standing] = []
         self.doubts: list[str] = []
 
     @contextmanager

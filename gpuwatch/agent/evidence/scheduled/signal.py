@@ -2,8 +2,10 @@
 
 from gpuwatch.agent.evidence.base import Moment, Roots, say, several
 from gpuwatch.agent.evidence.scheduled.at_jobs import AtJobs
+from gpuwatch.agent.evidence.scheduled.contained import ContainedCrontabs
 from gpuwatch.agent.evidence.scheduled.crontabs import Crontabs
-from gpuwatch.agent.evidence.scheduled.found import Found, Users, Zones
+from gpuwatch.agent.evidence.scheduled.events import Events
+from gpuwatch.agent.evidence.scheduled.found import Found, Standing, Users, Zones
 from gpuwatch.agent.evidence.scheduled.gpu_runs import GpuRuns
 from gpuwatch.agent.evidence.scheduled.planned import Horizons, Keeps, Planned
 from gpuwatch.agent.evidence.scheduled.timers import Timers, UserTimers
@@ -12,7 +14,13 @@ from gpuwatch.model.activity import Evidence, State, WorkOwner
 
 _SETTING = "agent.evidence.scheduled"
 _SHARE_OF_DEADLINE = 0.5  # systemctl's, so that the files can still be read when it did not answer
-_CALLED = {"at": "at jobs", "cron": "crontabs", "timers": "systemd timers", "user_timers": "users' timers"}
+_CALLED = {
+    "at": "at jobs",
+    "cron": "crontabs",
+    "timers": "systemd timers",
+    "user_timers": "users' timers",
+    "events": "event units",
+}
 
 
 class Scheduled:
@@ -22,7 +30,7 @@ class Scheduled:
     """
 
     name = "scheduled"
-    source = "at jobs, crontabs and systemd timers"
+    source = "at jobs, crontabs, systemd timers and event units"
 
     def __init__(
         self, settings: ScheduledSettings, roots: Roots, deadline_seconds: float, systemctl: str | None = None
@@ -38,8 +46,10 @@ class Scheduled:
         self.runs = GpuRuns(users.name)
         self._at = AtJobs(roots, users)
         self._cron = Crontabs(roots, users, zones)
+        self._contained = ContainedCrontabs(roots)
         self._timers = Timers(roots, zones, settings.ignored, _SHARE_OF_DEADLINE * deadline_seconds, systemctl)
         self._user_timers = UserTimers(roots, users, zones, settings.ignored)
+        self._events = Events(roots, settings.ignored)
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all queued work, by the wall clock of this look."""
@@ -48,10 +58,13 @@ class Scheduled:
             self._at.read(found)
         if "cron" in self._sources:
             self._cron.read(found, now.at)
+            self._contained.read(found, now)
         if "timers" in self._sources:
             self._timers.read(found, now)
         if "user_timers" in self._sources:
             self._user_timers.read(found, now)
+        if "events" in self._sources:
+            self._events.read(found)
         kept = sorted(
             (each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.NODE),
             key=lambda each: (each.due is not None, each.due and each.due.timestamp(), each.what),
@@ -70,10 +83,17 @@ class Scheduled:
         own = [each for each in often if each.persons]
         if own:
             return (self._recurs(State.OCCUPIED, own, ""),)
+        if found.standing:
+            return (self._waits(found.standing),)
         new = [each for each in often if self.runs.unknown(each, now.monotonic_seconds)]
         if new:
             return (self._recurs(State.OCCUPIED, new, "; what its runs do was not seen yet"),)
         return (say(self, State.IDLE, self._nothing(found.planned, now)),)
+
+    def _waits(self, standing: list[Standing]) -> Evidence:
+        owner = WorkOwner(user=standing[0].user, unit=standing[0].unit)
+        note = f"{several([each.what for each in standing])} waits for an event"
+        return say(self, State.OCCUPIED, note, owner=owner, setting=f"{_SETTING}.sources")
 
     def _recurs(self, says: State, often: list[Planned], why: str) -> Evidence:
         owner = WorkOwner(user=often[0].user, unit=often[0].unit)

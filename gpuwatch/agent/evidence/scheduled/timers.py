@@ -16,11 +16,12 @@ from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
 from gpuwatch.agent.evidence.files import listed, read_small
-from gpuwatch.agent.evidence.scheduled.found import FIRST_PERSON_UID, Found, Users, Zones, is_folder
+from gpuwatch.agent.evidence.scheduled.found import FIRST_PERSON_UID, Found, Standing, Users, Zones, is_folder
 from gpuwatch.agent.evidence.scheduled.manager import ManagerTimer, ask, planned_by_manager
 from gpuwatch.agent.evidence.scheduled.timer_units import TimerFile, parse_timer, planned, with_drop_ins
 from gpuwatch.runtime.printable import legible
 
+EVENT_UNITS = (".path", ".socket")  # they start something at an event
 _ASK_AGAIN_SECONDS = 300.0
 _SHIPPED = (
     "/usr/lib/systemd/",
@@ -127,6 +128,9 @@ class UserTimers:
                     for name in enabled(units):
                         if made_here(units / name) and not _matches(name, self._ignored):
                             _add(units / name, "timer", user, found, now.at, self._zones, boot=boot)
+                    for name in enabled(units, EVENT_UNITS):
+                        if made_here(units / name) and not _matches(name, self._ignored):
+                            found.standing.append(Standing(what=f"{user}'s unit {legible(name, 80)}", user=user))
 
     def _homes(self, found: Found) -> list[Path]:
         """Every home; a folder of homes may be a home itself, as /root, and is then not always open."""
@@ -179,15 +183,15 @@ def transient(folder: Path) -> list[Path]:
         return []
 
 
-def enabled(units: Path) -> list[str]:
-    """The timers that are started with a target: their names in its `.wants` folder."""
+def enabled(units: Path, kinds: tuple[str, ...] = (".timer",)) -> list[str]:
+    """The timers, or units of other kinds, that are started with a target: their names in its `.wants` folder."""
     names: dict[str, None] = {}
     try:
         folders = [path for path in listed(units) if path.name.endswith((".wants", ".requires"))]
     except FileNotFoundError:
         return []
     for folder in folders:
-        names.update({path.name: None for path in listed(folder) if path.name.endswith(".timer")})
+        names.update({path.name: None for path in listed(folder) if path.name.endswith(kinds)})
     return list(names)
 
 

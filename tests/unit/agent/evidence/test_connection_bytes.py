@@ -139,7 +139,7 @@ def test_the_kernels_nfs_server_serves_people(
         assert found.owner.process == "nfsd"
 
 
-def test_a_silent_client_of_a_server_occupies_the_node_and_is_remembered(
+def test_a_silent_client_of_the_kernels_server_keeps_the_node_and_is_remembered(
     host: ConnectedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has mounted from here hangs when the node stops; a client that has gone may come back for four hours."""
@@ -151,8 +151,8 @@ def test_a_silent_client_of_a_server_occupies_the_node_and_is_remembered(
     tells(monkeypatch)
     gone, forgotten = host.look(4 * 3600.0), host.look(1)
 
-    assert [each.says for each in (silent, gone, forgotten)] == [State.OCCUPIED, State.OCCUPIED, State.IDLE]
-    assert (silent.note, gone.note) == ("serves 1 client, silent", "serves 1 client, 4h ago, silent")
+    assert [each.says for each in (silent, gone, forgotten)] == [State.BUSY, State.OCCUPIED, State.IDLE]
+    assert (silent.note, gone.note) == ("serves 1 client, which would hang", "serves 1 client, 4h ago, silent")
     assert silent.owner is not None
     assert silent.owner.process == "nfsd"
 
@@ -160,11 +160,11 @@ def test_a_silent_client_of_a_server_occupies_the_node_and_is_remembered(
 @pytest.mark.parametrize(
     ("thread", "port", "says"),
     [
-        ("nfsd", 2049, State.OCCUPIED),
-        ("ksmbd:12", 445, State.OCCUPIED),
-        ("iscsi_np", 3260, State.OCCUPIED),
-        ("nvmet_tcp_wq", 4420, State.OCCUPIED),
-        ("kworker/R-nvmet", 4420, State.OCCUPIED),
+        ("nfsd", 2049, State.BUSY),
+        ("ksmbd:12", 445, State.BUSY),
+        ("iscsi_np", 3260, State.BUSY),
+        ("nvmet_tcp_wq", 4420, State.BUSY),
+        ("kworker/R-nvmet", 4420, State.BUSY),
         ("nfsd", 445, State.IDLE),
         ("kworker/0:1", 3260, State.IDLE),
         (None, 5432, State.OCCUPIED),
@@ -187,6 +187,55 @@ def test_servers_of_files_disks_and_packages_have_clients(
     host.look()
 
     assert host.look(60).says is says
+
+
+def test_a_packages_server_that_others_may_ask_occupies(host: ConnectedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clients may come and go between two looks. One on loopback, or of the machine's own, does not occupy."""
+
+    def listening(address: bytes, *, packaged: bool) -> State:
+        host.runs(7, Kind.SERVICE, 501, name="postgres")
+        host.running[7] = replace(host.running[7], rule=PACKAGED if packaged else "program of the machine's own")
+        row = Sock(cookie=1, inode=501, uid=0, local=(address, 5432), remote=(b"\0\0\0\0", 0))
+        listeners = () if row.is_local else (row,)
+        found = Sockets(leaving=(), listening=frozenset({5432}), bytes_known=True, listeners=listeners)
+        monkeypatch.setattr("gpuwatch.agent.evidence.connections.read_sockets", lambda _: found)
+        host.look()
+        return host.look(60).says
+
+    assert listening(b"\0\0\0\0", packaged=True) is State.OCCUPIED
+    assert listening(b"\x7f\0\0\1", packaged=True) is State.IDLE
+    host.look(61)
+    assert listening(b"\0\0\0\0", packaged=False) is State.IDLE
+
+
+@pytest.mark.parametrize("rule", [PACKAGED, "user's program"])
+def test_a_query_that_stands_out_from_keep_alives_is_use(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    """A small question to a database, a licence that is checked out: far below the limit, and more than usual."""
+    host.runs(7, Kind.SERVICE if rule == PACKAGED else Kind.PEOPLE, 501, name="server")
+    host.running[7] = replace(host.running[7], rule=rule)
+    moved, said = 0, []
+    for minute in range(12):
+        moved += 3000 if minute == 10 else 120
+        tells(monkeypatch, connection(1, 501, moved))
+        said.append(host.look(60).says)
+
+    assert State.BUSY not in said[:10]
+    assert said[10:] == [State.BUSY, State.OCCUPIED if rule == PACKAGED else State.IDLE]
+
+
+@pytest.mark.parametrize(("each", "says"), [(700, State.IDLE), (6000, State.BUSY)])
+def test_whoever_types_through_this_machine_keeps_it(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, each: int, says: State
+) -> None:
+    """`ssh -J`: the login's sshd holds the connection onward. Keep-alives through it are nobody."""
+    host.runs(7, Kind.SESSION, 501, name="sshd")
+    for minute in range(3):
+        tells(monkeypatch, connection(1, 501, minute * each, port=51414))
+        found = host.look(60)
+
+    assert found.says is says
 
 
 def test_a_packages_program_that_asks_elsewhere_does_not_occupy(

@@ -4,8 +4,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,68 +18,14 @@ from gpuwatch.config.yaml_file import ConfigError
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.host import FolderHost
+from tests.support.fakes.page_server import HEAD, PageServer, page
 from tests.support.real.certificates import Authority
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n\r\n"
-
-
-def page(requests: int = 0, running: int = 0) -> bytes:
-    """What a vLLM server shows."""
-    return f'vllm:request_success_total{{m="a"}} {requests}\nvllm:num_requests_running {running}\n'.encode()
-
-
-class Server:
-    """A real server on loopback that answers every request with the bytes it is told to, and hangs up."""
-
-    def __init__(self, port: int = 0) -> None:
-        """On that port; 0: on any free one."""
-        self.raw: bytes | Callable[[socket.socket], None] = HEAD + page()
-        self.asked: list[bytes] = []
-        self.listens_first = True
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self.port = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        """Its page."""
-        return f"http://127.0.0.1:{self.port}/metrics"
-
-    def shows(self, requests: int = 0, running: int = 0) -> None:
-        """What its page says from now on."""
-        self.raw = HEAD + page(requests, running)
-
-    def stop(self) -> None:
-        """Listen no more."""
-        if self._thread.is_alive():
-            self._listener.shutdown(socket.SHUT_RDWR)
-            self._thread.join()
-            self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with closing(connection):
-                connection.settimeout(5)
-                if self.listens_first:
-                    self.asked.append(connection.recv(65536))
-                try:
-                    if callable(self.raw):
-                        self.raw(connection)
-                    else:
-                        connection.sendall(self.raw)
-                except OSError:
-                    continue  # the other end has had enough
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server() -> Iterator[PageServer]:
     """A server that runs."""
-    made = Server()
+    made = PageServer()
     yield made
     made.stop()
 
@@ -102,7 +47,7 @@ def after(host: FolderHost, signal: ModelServers, seconds: float) -> Evidence:
     return host.tells(signal)
 
 
-def test_a_server_that_is_asked_is_busy_for_half_an_hour(host: FolderHost, server: Server) -> None:
+def test_a_server_that_is_asked_is_busy_for_half_an_hour(host: FolderHost, server: PageServer) -> None:
     """And then silent, and says since when; the first look knows nothing of what was before."""
     servers = signal(host, llama=server.url)
     server.shows(requests=7)
@@ -120,7 +65,7 @@ def test_a_server_that_is_asked_is_busy_for_half_an_hour(host: FolderHost, serve
     assert lately.setting == "agent.evidence.model_servers.silent_after"
 
 
-def test_busy_evidence_names_who_listens_there(host: FolderHost, server: Server) -> None:
+def test_busy_evidence_names_who_listens_there(host: FolderHost, server: PageServer) -> None:
     """The user by the kernel's tables, and the kind of server."""
     server.shows(running=1)
     found = host.tells(signal(host, a=server.url))
@@ -130,7 +75,7 @@ def test_busy_evidence_names_who_listens_there(host: FolderHost, server: Server)
 
 
 @pytest.mark.parametrize("running", [1, 40])
-def test_a_request_that_runs_is_busy_at_once(host: FolderHost, server: Server, running: int) -> None:
+def test_a_request_that_runs_is_busy_at_once(host: FolderHost, server: PageServer, running: int) -> None:
     """Also at the first look, and however long it takes."""
     server.shows(running=running)
     servers = signal(host, a=server.url)
@@ -139,12 +84,12 @@ def test_a_request_that_runs_is_busy_at_once(host: FolderHost, server: Server, r
     assert after(host, servers, 7200).says is State.BUSY
 
 
-def test_a_server_that_does_not_run_is_idle_and_its_start_is_use(host: FolderHost, server: Server) -> None:
+def test_a_server_that_does_not_run_is_idle_and_its_start_is_use(host: FolderHost, server: PageServer) -> None:
     """Only where nobody listens; whoever starts it wants something."""
     servers = signal(host, a=server.url)
     server.stop()
     gone = host.tells(servers)
-    again = Server(server.port)
+    again = PageServer(server.port)
     try:
         found = after(host, servers, 30)
     finally:
@@ -154,7 +99,7 @@ def test_a_server_that_does_not_run_is_idle_and_its_start_is_use(host: FolderHos
     assert found.says is State.BUSY
 
 
-def test_a_gap_in_the_answers_hides_no_request(host: FolderHost, server: Server) -> None:
+def test_a_gap_in_the_answers_hides_no_request(host: FolderHost, server: PageServer) -> None:
     """What was asked while it did not answer counts when it does again."""
     servers = signal(host, a=server.url)
     host.tells(servers)
@@ -166,9 +111,9 @@ def test_a_gap_in_the_answers_hides_no_request(host: FolderHost, server: Server)
     assert after(host, servers, 30).says is State.BUSY
 
 
-def test_of_several_servers_a_busy_one_wins_and_then_a_doubt(host: FolderHost, server: Server) -> None:
+def test_of_several_servers_a_busy_one_wins_and_then_a_doubt(host: FolderHost, server: PageServer) -> None:
     """Each is told of by its name."""
-    other = Server()
+    other = PageServer()
     try:
         servers = signal(host, a=server.url, b=other.url)
         host.tells(servers)
@@ -199,7 +144,7 @@ def test_of_several_servers_a_busy_one_wins_and_then_a_doubt(host: FolderHost, s
     ],
     ids=["empty", "ssh", "tls", "redirect", "forbidden", "html", "huge", "headers", "bad chunks", "cut off"],
 )
-def test_an_answer_that_is_no_page_is_unknown(host: FolderHost, server: Server, raw: bytes, note: str) -> None:
+def test_an_answer_that_is_no_page_is_unknown(host: FolderHost, server: PageServer, raw: bytes, note: str) -> None:
     """It was expected; nothing of it is repeated, and no redirect is followed."""
     server.raw = raw
     found = host.tells(signal(host, a=server.url))
@@ -209,7 +154,7 @@ def test_an_answer_that_is_no_page_is_unknown(host: FolderHost, server: Server, 
 
 
 @pytest.mark.parametrize("drip", [b"", b"H", HEAD + page()], ids=["silence", "a letter", "no end"])
-def test_a_server_that_does_not_end_is_given_up(host: FolderHost, server: Server, drip: bytes) -> None:
+def test_a_server_that_does_not_end_is_given_up(host: FolderHost, server: PageServer, drip: bytes) -> None:
     """The time is that of the whole answer: a byte now and then does not extend it."""
     ended = threading.Event()
 
@@ -228,7 +173,7 @@ def test_a_server_that_does_not_end_is_given_up(host: FolderHost, server: Server
     assert took < 3
 
 
-def test_a_chunked_page_is_read(host: FolderHost, server: Server) -> None:
+def test_a_chunked_page_is_read(host: FolderHost, server: PageServer) -> None:
     """As uvicorn sends it, under vLLM and SGLang."""
     body = page(running=1)
     chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
@@ -239,7 +184,7 @@ def test_a_chunked_page_is_read(host: FolderHost, server: Server) -> None:
 
 @pytest.mark.parametrize("speaks", ["https", "http"])
 def test_a_server_behind_tls_is_asked_whatever_its_certificate_says(
-    host: FolderHost, server: Server, tmp_path: Path, speaks: str
+    host: FolderHost, server: PageServer, tmp_path: Path, speaks: str
 ) -> None:
     """On loopback it names nobody, and nothing secret is sent. One that does not speak TLS is unknown."""
     issued = Authority(tmp_path / "ca").issue("server", "vllm.example.com")
@@ -258,7 +203,7 @@ def test_a_server_behind_tls_is_asked_whatever_its_certificate_says(
     assert found.says is (State.UNKNOWN if speaks == "http" else State.BUSY)
 
 
-def test_localhost_is_both_of_its_addresses(host: FolderHost, server: Server) -> None:
+def test_localhost_is_both_of_its_addresses(host: FolderHost, server: PageServer) -> None:
     """Whatever a resolver says, and over IPv6 where nobody listens on the other."""
     url = server.url.replace("127.0.0.1", "localhost")
     server.shows(running=1)

@@ -160,15 +160,15 @@ def test_every_signal_has_its_section() -> None:
 
 
 def test_a_signal_that_is_off_says_nothing() -> None:
-    """One, or all; the command and model servers are off until there is one."""
+    """One, or all; the command is off until there is one."""
     clock = ManualClock()
     some = HostSignals(EvidenceSettings(snooze=SnoozeSettings(enabled=False)), clock)
     none = HostSignals(EvidenceSettings(enabled=False), clock)
     simulated = HostSignals(EvidenceSettings(), clock, own_processes=False)
 
-    assert {each.name for each in some.evidence(0)} == set(SIGNALS) - {"snooze", "model_servers", "command"}
+    assert {each.name for each in some.evidence(0)} == set(SIGNALS) - {"snooze", "command"}
     assert {each.name for each in simulated.evidence(0)} == set(SIGNALS) - {
-        *("processes", "gpu_process_cpu", "cpu", "connections", "scheduled", "model_servers", "command")
+        *("processes", "gpu_process_cpu", "cpu", "connections", "scheduled", "command")
     }
     assert none.evidence(0) == ()
 

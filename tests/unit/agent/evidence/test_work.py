@@ -208,12 +208,16 @@ def test_a_tunnel_through_a_login_is_work(life: Life) -> None:
     assert life.says(300) == {State.BUSY}
 
 
-@pytest.mark.parametrize(("cores", "rate", "says"), [(0.3, 1e5, State.IDLE), (0.4, 40e6, State.BUSY)])
-def test_a_container_runtime_works_for_somebody_when_it_works_much(
-    life: Life, cores: float, rate: float, says: State
+@pytest.mark.parametrize("name", ["containerd", "postgres"])
+@pytest.mark.parametrize(
+    ("cores", "rate", "says"), [(0.3, 1e5, State.IDLE), (0.4, 40e6, State.BUSY), (1.0, 0, State.BUSY)]
+)
+def test_a_runtime_and_a_packages_server_work_for_somebody_when_they_work_much(
+    life: Life, name: str, cores: float, rate: float, says: State
 ) -> None:
-    """F15: sidecars at 0.3 core; B26: a pod whose image is pulled, before it is anybody's process."""
-    life.put(900, "containerd", cgroup="/system.slice/containerd.service", uid=0, parent=1, cores=cores, rate=rate)
+    """F15: sidecars at 0.3 core; B26: a pod's image is pulled; B78: a database builds an index."""
+    life.host.write(f"usr/lib/systemd/system/{name}.service", "[Service]\n")
+    life.put(900, name, cgroup=f"/system.slice/{name}.service", uid=0, parent=1, cores=cores, rate=rate)
     life.play(130)
     assert life.says(300) == {says}
 

@@ -77,6 +77,26 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
     ("security-agent", CONTAINER, 0, "/app/security-agent", (), 0, PEOPLE),  # an agent of a language model
     ("python3", "/lxc.payload.c1/system.slice/dbus.service", 1000000, "/usr/bin/python3.11", (), 0, PEOPLE),
     ("bash", "/lxc.payload.c1/user.slice/user-0.slice/session-1.scope", 1000000, "/usr/bin/bash", (), 34816, PEOPLE),
+    ("screen", TMUX, 1000, "/home/a/dock/build/screen", ("./screen",), 34817, PEOPLE),  # a virtual screening
+    ("ps", TMUX, 1000, "/home/a/fed/ps", ("./ps",), 34817, PEOPLE),  # a parameter server
+    ("vector", CONTAINER, 0, "/app/vector", (), 0, PEOPLE),  # an index
+    ("vector", unit("vector.service"), 995, "/srv/index/vector", (), 0, PEOPLE),
+    ("python3", unit("vector.service"), 995, "/usr/bin/python3.11", ("python3", "/srv/index/build.py"), 0, PEOPLE),
+    # a daemon from a package that runs what people wrote
+    ("celery", unit("supervisor.service"), 0, "/usr/bin/python3.11", ("python3", "/srv/a/bin/celery"), 0, PEOPLE),
+    ("ffmpeg", unit("supervisor.service"), 33, "/usr/bin/ffmpeg", ("ffmpeg", "-i", "rtsp://cam"), 0, PEOPLE),
+    ("sh", unit("incron.service"), 0, "/usr/bin/dash", ("sh", "/root/score.sh"), 0, PEOPLE),
+    ("python3", unit("shipped.service"), 33, "/usr/bin/python3.11", ("python3", "/srv/app/main.py"), 0, PEOPLE),
+    ("python3", unit("shipped.service"), 33, "/usr/bin/python3.11", ("python3", "-m", "app"), 0, PEOPLE),
+    ("app", unit("shipped.service"), 33, "/srv/app/app", (), 0, PEOPLE),
+    ("node", unit("shipped.service"), 33, "/usr/bin/node", ("node", "/srv/app/server.js"), 0, PEOPLE),
+    ("java", unit("shipped.service"), 33, "/usr/bin/java", ("java", "-Xmx4g", "-jar", "/srv/a.jar"), 0, PEOPLE),
+    # a container that is a machine or a scheduler of somebody's
+    ("cron", CONTAINER, 0, "/usr/sbin/cron", (), 0, PEOPLE),
+    ("crond", CONTAINER, 0, "/bin/busybox", (), 0, PEOPLE),
+    ("systemd", CONTAINER, 0, "/usr/lib/systemd/systemd", (), 0, PEOPLE),
+    ("sshd", f"{POD}/cri-containerd-{'cd' * 32}.scope", 0, "/usr/sbin/sshd", (), 0, PEOPLE),
+    ("dockerd", f"{POD}/cri-containerd-{'cd' * 32}.scope", 0, "/usr/bin/dockerd", (), 0, PEOPLE),
     # batch systems start jobs in their own unit
     ("condor_exec.exe", unit("condor.service"), 65534, "/var/lib/condor/execute/condor_exec.exe", (), 0, PEOPLE),
     ("python3", unit("slurmd.service"), 1001, "/usr/bin/python3.11", ("python3", "t.py"), 0, PEOPLE),
@@ -93,7 +113,16 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
     ("bash", unit("amazon-ssm-agent.service"), 1001, "/usr/bin/bash", ("bash",), 34816, SESSION),
     ("su", USER_SESSION, 0, "/usr/bin/su", ("su", "-", "bob"), 34816, SESSION),
     ("watch", TMUX, 1000, "/usr/bin/watch", ("watch", "-d", "ls", "-g"), 34817, SESSION),  # -g is an option of ls
+    ("nvitop", TMUX, 1000, "/usr/bin/python3.11", ("python3", "/home/a/.local/bin/nvitop"), 34817, SESSION),
+    ("htop", TMUX, 1000, "/home/a/miniconda3/bin/htop", (), 34817, SESSION),
     # the machine's own
+    ("supervisord", unit("supervisor.service"), 0, "/usr/bin/python3.11", ("python3", "/bin/supervisord"), 0, SERVICE),
+    ("incrond", unit("incron.service"), 0, "/usr/sbin/incrond", (), 0, SERVICE),
+    ("teleport", unit("teleport.service"), 0, "/usr/local/bin/teleport", (), 0, SERVICE),
+    ("xrdp", unit("xrdp.service"), 118, "/usr/sbin/xrdp", (), 0, SERVICE),
+    ("node_exporter", unit("node_exporter.service"), 0, "/srv/mon/node_exporter", (), 0, SERVICE),
+    ("python3", unit("shipped.service"), 33, "/usr/bin/python3.11", ("python3", "/usr/bin/glances"), 0, SERVICE),
+    ("java", unit("shipped.service"), 33, "/usr/bin/java", ("java", "-jar", "/usr/share/x.jar"), 0, SERVICE),
     ("condor_startd", unit("condor.service"), 64, "/usr/sbin/condor_startd", (), 0, SERVICE),
     ("nhc", unit("slurmd.service"), 0, "/usr/bin/bash", ("/bin/bash", "/usr/sbin/nhc"), 0, SERVICE),
     ("acme_exporter", unit("acme_exporter.service"), 1003, "/opt/acme_exporter", (), 0, SERVICE),
@@ -117,8 +146,9 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
 @pytest.fixture
 def table(tmp_path: Path) -> ProcessTable:
     """A host with one unit of a package, and one that an administrator made."""
-    for file in ("usr/lib/systemd/system/shipped.service", "etc/systemd/system/train.service"):
-        (tmp_path / file).parent.mkdir(parents=True)
+    files = ("usr/lib/systemd/system/shipped.service", "etc/systemd/system/train.service")
+    for file in (*files, "etc/systemd/system/vector.service"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("[Service]\n")
     (tmp_path / "proc/self/ns").mkdir(parents=True)
     return ProcessTable(tmp_path / "proc", tmp_path / "etc", tmp_path / "usr", tmp_path / "run")
@@ -133,6 +163,16 @@ def test_whose_work_a_process_is(
     put_process(tmp_path / "proc", 77, name, cgroup=cgroup, uid=uid, executable=file, arguments=arguments, tty=tty)
     found = table.look(1.0).processes[77]
     assert (found.kind, found.rule) == (expected, found.rule)
+
+
+def test_azures_agent_runs_itself_from_where_it_keeps_its_updates(table: ProcessTable, tmp_path: Path) -> None:
+    """Its script is named from the folder that it works in; an extension of the same name elsewhere is people's."""
+    script = ("python3", "-u", "bin/WALinuxAgent-2.11.1.4-py3.9.egg", "-run-exthandlers")
+    for pid, folder in ((77, "/var/lib/waagent"), (78, "/srv/x")):
+        put_process(tmp_path / "proc", pid, "python3", cgroup=unit("walinuxagent.service"), uid=0, arguments=script)
+        (tmp_path / f"proc/{pid}/cwd").symlink_to(folder)
+    found = table.look(1.0).processes
+    assert (found[77].kind, found[78].kind) == (SERVICE, PEOPLE)
 
 
 def test_a_job_of_roots_cron_is_the_machines_own_for_ten_minutes(table: ProcessTable, tmp_path: Path) -> None:

@@ -154,7 +154,8 @@ def test_idle_says_what_was_looked_at(tmp_path: Path) -> None:
     host.clock.advance(3600.0)
 
     assert host.tells(signal).note == (
-        "nothing is due soon: at jobs, crontabs, systemd timers, users' timers (1 due later, 1 repeats often)"
+        "nothing is due soon: at jobs, crontabs, systemd timers, users' timers, event units "
+        "(1 due later, 1 repeats often)"
     )
 
 

@@ -1,0 +1,56 @@
+"""What starts at an event: path and socket units that an administrator made, and tables of incron.
+
+Between two events nothing of it is alive, and nobody knows when the next one comes: it occupies the node. Units of
+packages, and those of the machine's own services (docker.socket), do not count.
+"""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.scheduled.found import Found, Standing, is_folder
+from gpuwatch.agent.evidence.scheduled.sight import REMEDY, may_run
+from gpuwatch.agent.evidence.scheduled.timers import EVENT_UNITS, enabled, made_here
+from gpuwatch.agent.processes.kinds import is_machines_unit
+from gpuwatch.runtime.printable import legible
+
+_TABLE = re.compile(r"(?!\.)(?!.*~\Z)[^/]+")
+
+
+class Events:
+    """The standing orders of the host."""
+
+    def __init__(self, roots: Roots, ignored: Sequence[str]) -> None:
+        """`ignored`: units, by names with `*`, that are the machine's own."""
+        self._roots = roots
+        self._ignored = tuple(ignored)
+
+    def read(self, found: Found) -> None:
+        """Add what waits for an event."""
+        units = self._roots.etc / "systemd/system"
+        with found.doubting(str(units)):
+            for name in enabled(units, EVENT_UNITS):
+                ignored = any(fnmatchcase(name, pattern) for pattern in self._ignored)
+                if made_here(units / name) and not ignored and not is_machines_unit(name):
+                    found.standing.append(Standing(what=f"unit {legible(name, 80)}", unit=legible(name, 80)))
+        for folder in (self._roots.var / "spool/incron", self._roots.etc / "incron.d"):
+            self._tables(folder, found)
+
+    def _tables(self, folder: Path, found: Found) -> None:
+        try:
+            paths = [path for path in listed(folder, _TABLE) if not is_folder(path)]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except PermissionError:
+            if may_run(self._roots, "incrond"):
+                found.doubts.append(f"{folder} may not be listed, and incron may run its jobs; {REMEDY}")
+            return
+        for path in paths:
+            with found.doubting(str(path)):
+                lines = (line.strip() for line in read_small(path).text.splitlines())
+                if any(line and not line.startswith("#") for line in lines):
+                    user = legible(path.name, 32)
+                    found.standing.append(Standing(what=f"{user}'s incron table", user=user))

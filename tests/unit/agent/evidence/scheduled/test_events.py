@@ -1,0 +1,125 @@
+"""agent/evidence/scheduled: what starts at an event, tables of fcron, and crontabs that only tidy up."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.agent.evidence.scheduled.housekeeping import tidies
+from gpuwatch.model.activity import State
+from tests.support.fakes.queued_work import QueueHost
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> QueueHost:
+    """A host on which nothing is queued."""
+    return QueueHost(tmp_path)
+
+
+def enable(host: QueueHost, name: str, target: str, *, link: str | None = None) -> None:
+    """A unit of the administrator's, or a link to a package's."""
+    host.write("run/systemd/system/.keep", "")
+    path = host.root / "etc/systemd/system" / name
+    if link is None:
+        host.write(f"etc/systemd/system/{name}", "[Install]\n")
+    wants = host.root / f"etc/systemd/system/{target}.wants"
+    wants.mkdir(parents=True, exist_ok=True)
+    (wants / name).symlink_to(link or path)
+
+
+@pytest.mark.parametrize(("name", "target"), [("train.path", "multi-user.target"), ("llm.socket", "sockets.target")])
+def test_a_unit_that_waits_for_an_event_occupies(host: QueueHost, name: str, target: str) -> None:
+    """Nothing of it is alive, and nobody knows when the event comes."""
+    enable(host, name, target)
+    found = host.scheduled()
+
+    assert (found.says, found.note) == (State.OCCUPIED, f"unit {name} waits for an event")
+    assert host.scheduled(sources=("cron",)).says is State.IDLE
+
+
+def test_a_users_own_unit_occupies_while_that_users_manager_runs(host: QueueHost) -> None:
+    """A login, or lingering."""
+    folder = "home/alice/.config/systemd/user"
+    host.write(f"{folder}/train.path", "[Path]\n")
+    host.write(f"{folder}/default.target.wants/.keep", "")
+    (host.root / f"{folder}/default.target.wants/train.path").symlink_to(host.root / f"{folder}/train.path")
+    gone = host.scheduled().says
+    host.logged_in()
+    found = host.scheduled()
+
+    assert (gone, found.says, found.note) == (State.IDLE, State.OCCUPIED, "alice's unit train.path waits for an event")
+
+
+@pytest.mark.parametrize("name", ["docker.socket", "rpcbind.socket", "acpid.path", "snap.lxd.daemon.unix.socket"])
+def test_sockets_of_the_machines_own_do_not(host: QueueHost, name: str) -> None:
+    """Those of daemons that are the machine's own, and of snaps."""
+    enable(host, name, "sockets.target")
+    assert host.scheduled().says is State.IDLE
+
+
+def test_units_of_packages_do_not(host: QueueHost) -> None:
+    """A link in /etc leads to the package's file."""
+    enable(host, "cups.path", "multi-user.target", link="/usr/lib/systemd/system/cups.path")
+    assert host.scheduled().says is State.IDLE
+
+
+@pytest.mark.parametrize(("text", "says"), [("/srv/in IN_CREATE x\n", State.OCCUPIED), ("# none\n\n", State.IDLE)])
+def test_a_table_of_incron_occupies(host: QueueHost, text: str, says: State) -> None:
+    """With its user, without its command."""
+    host.write("var/spool/incron/alice", text)
+    found = host.scheduled()
+
+    assert found.says is says
+    assert says is State.IDLE or found.note == "alice's incron table waits for an event"
+
+
+@pytest.mark.parametrize("line", ["0 2 * * * train", "&bootrun(true),mail(no) 0 2 * * * train"])
+def test_a_table_of_fcron_is_a_crontab(host: QueueHost, line: str) -> None:
+    """Options of a line do not count."""
+    host.write("var/spool/fcron/alice.orig", f"!reset\n{line}\n")
+    host.write("var/spool/fcron/systab.orig", "0 3 * * * run-parts /etc/cron.daily\n")
+    found = host.scheduled()
+
+    assert found.says is State.BUSY
+    assert (found.note or "").startswith("alice's cron job")
+
+
+def test_fcrons_own_kinds_of_times_are_not_read(host: QueueHost) -> None:
+    """They would be due at an unknown time."""
+    host.write("usr/local/var/spool/fcron/alice.orig", "@ 7h train\n")
+    assert host.scheduled().says is State.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("command", "tidy"),
+    [
+        ("/usr/sbin/logrotate /root/rotate.conf", True),
+        ("certbot renew --quiet > /dev/null 2>&1", True),
+        ("find /tmp -mtime +7 -delete >>/var/log/tidy.log 2>&1", True),
+        ("apt-get update -q", True),
+        ("docker system prune -af", True),
+        ("run-parts --report /etc/cron.daily", True),
+        ("run-parts /home/a/nightly.d", False),
+        ("find /data -name x -exec /home/a/train.py {} +", False),
+        ("certbot renew --deploy-hook /home/a/train.sh", False),
+        ("logrotate x && /home/a/train.sh", False),
+        ("rm -rf /tmp/x; python train.py", False),
+        ("rm $(/home/a/train.sh)", False),
+        ("docker start trainer", False),
+        ("apt-get install -y x", False),
+        ("/home/a/tidy.sh", False),
+        ("find /data -newer x", False),
+        ("", False),
+    ],
+)
+def test_a_command_that_only_tidies(command: str, *, tidy: bool) -> None:
+    """Nothing else may come with it."""
+    assert tidies(command) is tidy
+
+
+def test_a_crontab_that_only_tidies_keeps_nothing(host: QueueHost) -> None:
+    """Its other lines do."""
+    host.crontab("0 3 * * * /usr/sbin/logrotate /root/x\n12 5,17 * * * certbot renew --quiet\n", "root")
+    tidy = host.scheduled().says
+    host.crontab("0 3 * * * /usr/sbin/logrotate /root/x\n12 5 * * * /root/train.sh\n", "root")
+
+    assert (tidy, host.scheduled().says) == (State.IDLE, State.BUSY)

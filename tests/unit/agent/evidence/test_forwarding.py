@@ -1,0 +1,70 @@
+"""agent/evidence/forwarding.py: a gateway works for others, though no process and no connection shows it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.agent.attribution.cgroup import Placement
+from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.evidence.forwarding import forwarded
+from gpuwatch.agent.evidence.host_load import Network
+from gpuwatch.agent.evidence.settings import NetworkSettings
+from gpuwatch.agent.processes.process import Kind
+from gpuwatch.model.activity import Evidence, State
+from tests.support.fakes.connected_host import ConnectedHost
+
+
+class Gateway:
+    """A host with a card, whose kernel forwards so many packets."""
+
+    def __init__(self, root: Path) -> None:
+        self.host = ConnectedHost(root)
+        (root / "sys/class/net/ens5/device").mkdir(parents=True)
+        self.host.write("proc/net/dev", "a\nb\n ens5: 0 0 0 0 0 0 0 0 0 0\n")
+        self.network = Network(NetworkSettings(), self.host.roots)
+
+    def after(self, packets: int, of_ipv6: int = 0) -> Evidence:
+        """What it says a minute later."""
+        self.host.write("proc/net/snmp", f"Ip: Forwarding ForwDatagrams InDiscards\nIp: 1 {packets} 0\nIcmp: x\n")
+        self.host.write("proc/net/snmp6", f"Ip6InReceives 7\nIp6OutForwDatagrams \t{of_ipv6}\n")
+        self.host.pass_time(60)
+        (found,) = self.network.look(replace(self.host.moment(), processes=self.host.view()))
+        return found
+
+
+@pytest.mark.parametrize(
+    ("packets", "of_ipv6", "says"), [(240, 0, State.IDLE), (1200, 0, State.BUSY), (0, 1200, State.BUSY)]
+)
+def test_a_gateway_keeps_its_machine(tmp_path: Path, packets: int, of_ipv6: int, says: State) -> None:
+    """Above five packets a second, mean of a minute."""
+    gateway = Gateway(tmp_path)
+    gateway.after(9)
+    found = gateway.after(9 + packets, of_ipv6)
+
+    assert found.says is says
+    assert says is State.IDLE or found.note == "forwards packets between other machines"
+
+
+def test_what_containers_send_is_forwarded_too(tmp_path: Path) -> None:
+    """So nothing follows from it where one runs, whosever it is; their own traffic counts elsewhere."""
+    gateway = Gateway(tmp_path)
+    gateway.host.runs(42, Kind.SERVICE, name="coredns")
+    gateway.host.running[42] = replace(gateway.host.running[42], placement=Placement(pod_uid="0a"))
+    gateway.after(0)
+
+    assert gateway.after(100_000).says is State.IDLE
+
+
+@pytest.mark.parametrize("text", ["", "Ip: x\n", "Ip: ForwDatagrams\nIp: -1\n", "Ip: ForwDatagrams\nIp:\n", "\0"])
+def test_what_the_kernel_does_not_say_is_not_known(tmp_path: Path, text: str) -> None:
+    """Not zero."""
+    (tmp_path / "proc/net").mkdir(parents=True)
+    (tmp_path / "proc/net/snmp").write_text(text)
+
+    assert forwarded(Roots(proc=tmp_path / "proc")) is None
+
+
+def test_this_machine() -> None:
+    """Linux says it."""
+    assert forwarded(Roots()) is not None
