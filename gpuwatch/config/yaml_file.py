@@ -23,7 +23,7 @@ _SECRET = re.compile(
     r"secret|pas+w|passphrase|pwd|auth(?!or)|token|credential|private|access_?key|api_?key", re.IGNORECASE
 )
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@|[?&]password=")
-_URL_WITH_PATH = re.compile(r"(\w+://[^/\s?#]+)[/?#]\S+")  # a webhook's path is its password
+_URL_WITH_PATH = re.compile(r"\b(\w+://[^/\s?#]+)[/?#]\S+")  # a webhook's path is its password
 _LOOKS_RANDOM = re.compile(r"(?=\S*[0-9])(?=\S*[a-z])(?=\S*[A-Z])[\w+/=.-]{20,}")
 
 
