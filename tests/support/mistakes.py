@@ -36,6 +36,7 @@ FILES: dict[str, bytes] = {
     "last.csv": b"9999-12-31T00:00Z,1\n",
     "bill-nan.csv": b"node,start,cost\ni-1,2026-03-20T00:00:00Z,NaN\n",
     "bill-huge.csv": b"node,start,cost\ni-1,2026-03-20T00:00:00Z,1e400\n",
+    "bill-small.csv": b"node,start,cost\ni-1,2026-03-20T00:00:00Z,1E-99999999\n",
     "bill-last.csv": b"node,start,cost\ni-1,9999-12-31T00:00:00Z,1\n",
     "latin.csv": "zeit,wert\nMärz,1\n".encode("latin-1"),
     "milliseconds.csv": b"node,busy_from_s,busy_to_s\na,1767225600000,1767229200000\n",

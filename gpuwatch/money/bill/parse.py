@@ -12,6 +12,7 @@ from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 
 from gpuwatch.model.duration import in_calendar
+from gpuwatch.model.typed_numbers import is_amount
 from gpuwatch.runtime.printable import legible
 
 _MACHINE_TIME = ("BoxUsage", "SpotUsage", "DedicatedUsage", "HostBoxUsage", "Reservation:")
@@ -34,7 +35,6 @@ KINDS = (*dict.fromkeys(kind for _, kind in _KINDS), OTHER)
 _PLAIN = frozenset({"", "Usage"})
 _HOUR = timedelta(hours=1)
 _LONGEST = timedelta(hours=25)
-_LARGEST = Decimal(10) ** 15
 _WIDE = "($)"
 _SHOWN = 6  # columns of an unknown bill
 
@@ -220,7 +220,7 @@ def _number(text: str | None, column: str, line: int) -> Decimal:
         number = Decimal((text or "0").strip().replace(",", "").removeprefix("$") or "0")
     except InvalidOperation:
         raise BillError(f"line {line}: {column} is {text!r}, which is no number") from None
-    if not number.is_finite() or abs(number) > _LARGEST:
+    if not is_amount(number):
         raise BillError(f"line {line}: {column} is {text!r}, which is no amount")
     return number
 

@@ -28,6 +28,7 @@ FILES = mistakes(
             f"cost reconcile --bill bill-{name}.csv --column node=node --column start=start --column cost=cost": words
             for name, words in {
                 "nan": ("line 2", "cost is 'NaN'", "no amount"),
+                "small": ("line 2", "cost is '1E-99999999'", "no amount"),
                 "huge": ("line 2", "cost is '1e400'", "no amount"),
                 "last": ("line 2", "start is '9999-12-31T00:00:00Z'", "no time"),
             }.items()

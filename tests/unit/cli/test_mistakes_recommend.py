@@ -38,6 +38,11 @@ MISTAKES = mistakes(
         "recommend commitments --csv semicolons.csv --price 2": ("line 1", "semicolons", "write time,value"),
         "recommend commitments --csv comma.csv --price 2": ("line 2", "'3,5'", "write 3.5"),
         "recommend commitments --csv below.csv --price 2": ("below.csv", "-3 units", "never below 0"),
+        "recommend commitments --csv series.csv --price 1e28": ("'--price'", "'1e28'", "too large"),
+        "recommend ownership --price 1e28 --rent 3": ("'--price'", "'1e28'", "too large"),
+        "recommend ownership --price 9000 --rent 1E-99999999": ("'--rent'", "'1E-99999999'", "too small"),
+        "recommend ownership --price 9000 --rent 3 --years 1E-99999999": ("'--years'", "too small"),
+        "recommend ownership --price 9000 --rent 3 --staff 1E-99999999": ("'--staff'", "too small"),
         "recommend commitments --csv series.csv --price 2,50": ("'--price'", "'2,50'", "write 2.50"),
         "recommend commitments --csv series.csv --price 2 --one-year 30": (
             "'--one-year'",
