@@ -3,8 +3,8 @@
 Of Jobs it is more, for one that has no failure left makes no other pod for an evicted one.
 
 A kind that may not be read leaves its objects unknown, and that is said on their pods; it is no trouble of the whole.
-So does a kind that is there no more, or may be read no more: whoever makes a pod names what owns it as they like, and
-anybody may take a kind of their own away.
+So does a kind that is there no more, or may be read no more: people name the owner of a pod at will, and take kinds
+of their own away.
 """
 
 import re

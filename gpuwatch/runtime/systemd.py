@@ -29,7 +29,7 @@ def notify(state: str) -> None:
 def notify_reloading(clock: Clock) -> None:
     """Announce a reload, which READY=1 ends; the time lets systemd match it to its signal.
 
-    It is a sign of life, too: a busy machine takes seconds to begin anew, in which the work gives none.
+    It is a sign of life, too: a busy machine takes seconds to begin again, in which the work gives none.
     """
     notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() / _MICRO)}\nWATCHDOG=1")
 

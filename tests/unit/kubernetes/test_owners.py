@@ -1,4 +1,4 @@
-"""Kinds that own pods: whoever makes a pod names its owner as they like, and takes nothing from others with that."""
+"""Kinds that own pods: people name the owner of a pod at will, and take nothing from others with that."""
 
 import threading
 from collections.abc import Iterator, Mapping
