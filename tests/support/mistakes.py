@@ -1,5 +1,6 @@
 """What people type by mistake, and what an answer to it must be: for the tables of mistakes in tests/unit/cli/."""
 
+import gzip
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ FILES: dict[str, bytes] = {
     "bill-small.csv": b"node,start,cost\ni-1,2026-03-20T00:00:00Z,1E-99999999\n",
     "bill-last.csv": b"node,start,cost\ni-1,9999-12-31T00:00:00Z,1\n",
     "latin.csv": "zeit,wert\nMärz,1\n".encode("latin-1"),
+    "long.csv": b"a" * 200_000,
+    "broken.csv.gz": gzip.compress(b"a")[:10] + b"\xff" * 30,
     "milliseconds.csv": b"node,busy_from_s,busy_to_s\na,1767225600000,1767229200000\n",
     "load.csv": b"node,busy_from_s,busy_to_s\na,0,900\na,7200,9000\n",
     "overlap.csv": b"node,busy_from_s,busy_to_s\na,0,900\na,800,1000\n",

@@ -23,6 +23,7 @@ FILES = mistakes(
         "cost reconcile --bill empty.csv": ("empty.csv", "no columns", "it has none"),
         "cost reconcile --bill binary.csv": ("binary.csv", "byte 0x80", "UTF-8"),
         "cost reconcile --bill cut.csv.gz": ("cut.csv.gz", "not a CSV file, or not a whole one"),
+        "cost reconcile --bill broken.csv.gz": ("broken.csv.gz", "not a CSV file, or not a whole one"),
         "cost reconcile --bill bill.csv --column node": ("--column 'node'", "node=Instance"),
         **{
             f"cost reconcile --bill bill-{name}.csv --column node=node --column start=start --column cost=cost": words

@@ -80,6 +80,7 @@ MISTAKES = mistakes(
         "recommend spot --csv spot.csv --base 9": ("--base", "9 on demand", "the 4 of --nodes"),
         "recommend spot --csv spot.csv --spot-price-ratio 40": ("'--spot-price-ratio'", "write 0.4 for 40 %"),
         "recommend spot --csv spot.csv --work 12h --by 6h": ("6h", "12h14m"),
+        "recommend vendors --scores long.csv": ("long.csv", "cannot be read as CSV"),
         "recommend vendors --scores empty.csv": ("empty.csv is empty", "vendor,sla"),
         "recommend vendors --scores series.csv": ("series.csv:1", "vendor,sla"),
         "recommend restarts --trace empty.csv": ("empty.csv: is empty", "time_s,node"),
