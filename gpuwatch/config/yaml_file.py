@@ -181,7 +181,7 @@ class _Document:
 
 
 def _no_name(name: str) -> str | None:
-    """Why a name could not be read, typed or told from another one; None: it could."""
+    """Why nobody could read or type a name; None: people can."""
     if not name or name != name.strip():
         return "is empty or has blanks around it"
     return None if name.isprintable() else "has a character that cannot be seen"
