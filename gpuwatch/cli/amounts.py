@@ -5,7 +5,7 @@ from decimal import Decimal, InvalidOperation
 import click
 
 from gpuwatch.model.similar_names import nearest
-from gpuwatch.model.typed_numbers import as_share, right_way
+from gpuwatch.model.typed_numbers import as_share, is_amount, right_way
 
 _EXAMPLE = "0.35"
 
@@ -19,6 +19,9 @@ def amount(context: click.Context, param: click.Parameter, value: str | None) ->
     if number is not None and not number.is_finite():
         right = right_way(str(value), _EXAMPLE)
         raise click.BadParameter(f"{value!r} is not a number; {right}", ctx=context, param=param)
+    if number is not None and not is_amount(number):
+        size = "large" if abs(number) > 1 else "small"
+        raise click.BadParameter(f"{value!r} is too {size}; write for example {_EXAMPLE}", ctx=context, param=param)
     return number
 
 

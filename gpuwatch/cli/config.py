@@ -1,5 +1,6 @@
 """`gpuwatch config`: write a first one, check it, show what holds in each pool, or print the schema."""
 
+import errno
 import json
 import os
 import sys
@@ -39,14 +40,15 @@ def init(file: Path) -> None:
     if file == Path("-"):
         say(text, nl=False)
         return
-    if file.exists():
-        say(f"{file} exists already and was not changed. To compare: gpuwatch config init - | diff {file} -", err=True)
-        sys.exit(2)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as new:
             new.write(text)
     except OSError as error:
+        if error.errno == errno.EEXIST and file.exists():
+            compare = f"gpuwatch config init - | diff {file} -"
+            say(f"{file} exists already and was not changed. To compare: {compare}", err=True)
+            sys.exit(2)
         say(f"{error.filename or file} cannot be written: {error.strerror or error}", err=True)
         sys.exit(2)
     say(f"Wrote {file}. Edit the lines with CHANGE, then run: gpuwatch config check --config {file}")

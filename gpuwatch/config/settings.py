@@ -41,6 +41,7 @@ from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.policies.schedule import with_dates
 from gpuwatch.runtime import secrets
 from gpuwatch.runtime.http import access
+from gpuwatch.runtime.http.address import is_web_address, shown_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,12 +233,15 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
             right=f"a limits.max_verdict_age above {slow}",
         )
     urls = named.urls(settings.named_clouds)
-    urls[("signals", "promql", "url")] = signals.promql.url or "http://"
+    if signals.promql.url is not None:
+        urls[("signals", "promql", "url")] = signals.promql.url
     urls |= {("signals", "targets", name): url for name, url in signals.targets.items()}
     for path, url in urls.items():
-        if not url.startswith(("http://", "https://")):
+        if not is_web_address(url):
             yield Contradiction(
-                keys=(path,), wrong=f"{url!r} is not a valid URL", right="a URL such as http://10.0.0.7:9460"
+                keys=(path,),
+                wrong=f"{shown_address(url)!r} is not a valid URL",
+                right="a URL such as http://10.0.0.7:9460",
             )
 
 

@@ -7,13 +7,15 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from pathlib import Path as File
 from typing import Any
 
 import yaml
 
 from gpuwatch.config import keys
-from gpuwatch.config.keys import GROUPS, NUMERIC, Key, Path
+from gpuwatch.config.keys import GROUPS, NUMERIC, Key, Kind, Path
+from gpuwatch.model.typed_numbers import is_amount
 from gpuwatch.runtime.printable import not_utf8
 
 _LOOKS_LIKE = "lines such as `mode: observe`, indented with spaces"
@@ -23,7 +25,7 @@ _SECRET = re.compile(
     r"secret|pas+w|passphrase|pwd|auth(?!or)|token|credential|private|access_?key|api_?key", re.IGNORECASE
 )
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@|[?&]password=")
-_URL_WITH_PATH = re.compile(r"(\w+://[^/\s?#]+)[/?#]\S+")  # a webhook's path is its password
+_URL_WITH_PATH = re.compile(r"\b(\w+://[^/\s?#]+)[/?#]\S+")  # a webhook's path is its password
 _LOOKS_RANDOM = re.compile(r"(?=\S*[0-9])(?=\S*[a-z])(?=\S*[A-Z])[\w+/=.-]{20,}")
 
 
@@ -146,12 +148,16 @@ class _Document:
             return {}  # a section with nothing in it, or with comments only
         if isinstance(value, bool) and key is not None and key.kind in NUMERIC:
             self.origin.add(path, f"{show(value, path)} is not {key.kind.value}", key.expected)
+        elif key is not None and key.kind in NUMERIC and _is_astronomic(value):
+            self.origin.add(path, f"{show(value, path)} is too large or too small to be counted", key.expected)
         return value
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         values: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         first: dict[str, int] = {}
+        key = self.origin.key(path)
+        names = key is not None and key.kind is Kind.NAMES
         for name_node, value_node in node.value:
             line = name_node.start_mark.line + 1
             if name_node.tag == f"{_TAG}merge":
@@ -168,8 +174,26 @@ class _Document:
             if name in first:
                 self.origin.add(here, f"is written twice, first in line {first[name]}", "one of the two")
             first[name] = line
+            if names and (wrong := _no_name(name)) is not None:
+                self.origin.add(here, f"the name {name!r} {wrong}", "a word")
             values[name] = self.value(value_node, here)
         return {**merged, **values}
+
+
+def _no_name(name: str) -> str | None:
+    """Why nobody could read or type a name; None: people can."""
+    if not name or name != name.strip():
+        return "is empty or has blanks around it"
+    return None if name.isprintable() else "has a character that cannot be seen"
+
+
+def _is_astronomic(value: object) -> bool:
+    """Whether sums of it would take for ever, as of `1E-99999999`."""
+    try:
+        number = Decimal(str(value))
+    except (InvalidOperation, ValueError):
+        return False
+    return number.is_finite() and not is_amount(number)
 
 
 def read(file: File, origin: Origin) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Owners and namespaces asked one by one, each once: for the last question before a change."""
 
 from collections.abc import Callable, Iterable, Mapping
+from urllib.parse import quote
 
 from gpuwatch.clouds.errors import AuthFailedError, NotFoundError
 from gpuwatch.kubernetes.calls import NAMESPACES
@@ -47,7 +48,7 @@ class AskedNow:
             if path is None:
                 return f"{what} cannot be read: {reference.api_version} has no {reference.kind} with a namespace"
             base, _, plural = path.rpartition("/")
-            its = f"{base}/namespaces/{namespace}/{plural}/{reference.name}"
+            its = f"{base}/namespaces/{namespace}/{plural}/{quote(reference.name, safe='')}"
             if (reference.api_version, reference.kind) == JOB:
                 found = job_facts(self._api.get(its, JobObject))
             else:

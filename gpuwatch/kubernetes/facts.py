@@ -258,9 +258,9 @@ def time_of(text: str | None) -> datetime | None:
     """A time of RFC 3339; None: it is missing, or cannot be read."""
     try:
         time = None if text is None else datetime.fromisoformat(text)
-    except ValueError:
+        return None if time is None or time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):  # anybody may annotate 9999-12-31T23:59:59-14:00, which no calendar has in UTC
         return None
-    return None if time is None or time.tzinfo is None else time.astimezone(UTC)
 
 
 def _phase(text: str) -> PodPhase:

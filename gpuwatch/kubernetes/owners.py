@@ -3,8 +3,11 @@
 Of Jobs it is more, for one that has no failure left makes no other pod for an evicted one.
 
 A kind that may not be read leaves its objects unknown, and that is said on their pods; it is no trouble of the whole.
+So does a kind that is there no more, or may be read no more: people name the owner of a pod at will, and take kinds
+of their own away.
 """
 
+import re
 import threading
 from collections.abc import Iterable
 
@@ -12,6 +15,7 @@ import msgspec
 
 from gpuwatch.clouds.errors import AuthFailedError, CloudError, NotFoundError
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, PLAIN, Api
+from gpuwatch.kubernetes.errors import UNAUTHORIZED
 from gpuwatch.kubernetes.facts import OwnerFacts, job_facts, owner_facts
 from gpuwatch.kubernetes.objects import ApiResources, Described, JobObject, OwnerReference
 from gpuwatch.kubernetes.watch import Watch
@@ -20,7 +24,11 @@ from gpuwatch.runtime.clock import Clock
 _DESCRIBED = msgspec.json.Decoder(Described)
 _JOB = msgspec.json.Decoder(JobObject)
 _LEFT_ALONE = frozenset({"DaemonSet", "Node"})  # a drain leaves their pods, so that nothing is asked of them
+_NEVER_READ = frozenset({("v1", "Secret"), ("v1", "ConfigMap")})  # whatever our rights are, and whoever names one
+_API_VERSION = re.compile(r"(?:[a-z0-9][a-z0-9.-]*/)?[a-z][a-z0-9-]*")  # the API server takes any text in an owner's
 _MOST_KINDS = 32
+_OF_US = frozenset({"Unauthorized", str(UNAUTHORIZED)})  # our token, and not this kind
+_LONGEST_SHOWN = 60
 _AGAIN_SECONDS = 300.0  # until a kind that was refused is looked up again
 
 Kind = tuple[str, str]  # API version and kind
@@ -46,6 +54,7 @@ class Owners:
 
     def follow(self, references: Iterable[OwnerReference | None], wait_seconds: float) -> None:
         """Follow the kinds of these owners, and of those above them, and wait for their first lists."""
+        self._let_go()
         wanted = {(each.api_version, each.kind) for each in references if each is not None}
         until = self._clock.monotonic() + wait_seconds
         while True:
@@ -79,6 +88,23 @@ class Owners:
         """Follow nothing any more."""
         for watch in self.watches:
             watch.close()
+
+    def _let_go(self) -> None:
+        """Follow no kind any more that the API server has refused for longer than its silence may last."""
+        with self._lock:
+            over = {kind: watch for kind, watch in self._watches.items() if self._is_over(watch)}
+            for kind, watch in over.items():
+                del self._watches[kind]
+                self._paths.pop(kind, None)
+                self._refused[kind] = (str(watch.failure), self._clock.monotonic() + _AGAIN_SECONDS)
+        for watch in over.values():
+            watch.close()
+
+    def _is_over(self, watch: Watch[OwnerFacts]) -> bool:
+        why = watch.failure
+        if not isinstance(why, AuthFailedError | NotFoundError) or why.code in _OF_US:
+            return False
+        return not watch.listed or watch.silent_seconds > self._silence
 
     def _begin(self, kind: Kind) -> Watch[OwnerFacts] | None:
         """Follow a kind; None: it is followed already, or cannot be."""
@@ -122,6 +148,8 @@ class Owners:
         if kind in self._paths:
             return self._paths[kind]
         version, name = kind
+        if kind in _NEVER_READ or _API_VERSION.fullmatch(version) is None:
+            raise AuthFailedError(f"gpuwatch asks for no {name} of {version[:_LONGEST_SHOWN]!r}", code="NotAsked")
         base = f"/apis/{version}" if "/" in version else f"/api/{version}"
         for resource in self._api.get(base, ApiResources).resources or ():
             if resource.kind == name and resource.namespaced and "/" not in resource.name:

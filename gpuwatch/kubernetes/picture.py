@@ -303,7 +303,7 @@ def _seconds(text: str) -> float:
         found = duration_with_unit(text)
     except ValueError:
         return LONGEST_SECONDS
-    return float(found) if isinstance(found, int | float) and found >= 0 else LONGEST_SECONDS
+    return float(found) if isinstance(found, int | float) and 0 <= found <= LONGEST_SECONDS else LONGEST_SECONDS
 
 
 def _nearest(levels: Iterable[Mapping[str, str]], key: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import Generic
 
 import msgspec
 
-from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError, NotFoundError
+from gpuwatch.clouds.errors import CloudError, CloudUnavailableError
 from gpuwatch.kubernetes.client import Api
 from gpuwatch.kubernetes.errors import GONE, GoneError, Status, refusal
 from gpuwatch.kubernetes.kept import F, Kept
@@ -75,11 +75,6 @@ class Watch(Generic[F]):
     def listed(self) -> bool:
         """Whether a list was ever whole."""
         return self._listed.is_set()
-
-    @property
-    def refused(self) -> bool:
-        """Whether the API server refuses to show this kind, or does not know it."""
-        return not self.listed and isinstance(self.failure, AuthFailedError | NotFoundError)
 
     @property
     def silent_seconds(self) -> float:

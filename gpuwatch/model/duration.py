@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$"
+_FIRST_YEAR, _LAST_YEAR = 2, 9998
 LONGEST_SECONDS = 36_525 * 86_400.0  # a century: what is longer is a slip, and leaves the calendar
 _MOST_DOUBLINGS = 30  # a float would overflow after a thousand
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
@@ -109,6 +110,11 @@ def format_time(at: datetime | float, *, seconds: bool = False) -> str:
     """A time (a number is seconds since 1970) for people, in UTC, such as `2026-03-28 07:15 UTC`."""
     at = at.astimezone(UTC) if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC)
     return f"{at:{'%Y-%m-%d %H:%M:%S' if seconds else '%Y-%m-%d %H:%M'}} UTC"
+
+
+def in_calendar(at: datetime) -> bool:
+    """Whether a time, whatever its offset, is in the calendar as UTC, where it is shown and compared."""
+    return _FIRST_YEAR <= at.year <= _LAST_YEAR
 
 
 def backoff_seconds(failures: int, *, first: float, longest: float) -> float:

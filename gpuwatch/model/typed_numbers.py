@@ -16,6 +16,7 @@ _NUMBER = re.compile(r"[-+]?\d[\d.,_' \u00a0\u202f]*")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 _POINTS = re.compile(r"[-+]?\d{1,3}(\.\d{3})+,\d+")  # 1.250,50
 _LONGEST = 100
+_MOST_DIGITS = 15  # before the point, and zeros after it
 
 
 def readable(text: str) -> str | None:
@@ -37,6 +38,14 @@ def readable(text: str) -> str | None:
     if text[found.end() :].lstrip().startswith("%"):
         number /= 100
     return f"{number:f}"
+
+
+def is_amount(number: Decimal) -> bool:
+    """Whether a number is one that something can cost or measure: finite, and neither astronomic nor microscopic.
+
+    Exact sums of others take as long as their exponents are large: 1E-99999999 takes minutes and gigabytes.
+    """
+    return number.is_finite() and (not number or -_MOST_DIGITS <= number.adjusted() <= _MOST_DIGITS)
 
 
 def as_share(number: Decimal) -> str | None:

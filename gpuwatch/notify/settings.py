@@ -14,6 +14,7 @@ from gpuwatch.notify.transports import registry
 from gpuwatch.notify.transports.base import LOOPBACK
 from gpuwatch.notify.transports.mail import ADDRESS
 from gpuwatch.notify.transports.registry import NotificationTransports, ReportTransports
+from gpuwatch.runtime.http.address import shown_address
 
 EventName = Literal["notice", "withdrawn", "done", "interruption"]
 EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done", "interruption")
@@ -150,7 +151,7 @@ def contradictions(
 def _of_links(settings: NotifySettings) -> Iterator[Contradiction]:
     base = None if settings.url is None else _BASE.fullmatch(settings.url)
     if settings.url is not None and base is None:
-        wrong = f"notify.url {settings.url!r} is not a valid URL of a page"
+        wrong = f"notify.url {shown_address(settings.url)!r} is not a valid URL of a page"
         right = "a URL such as https://gpuwatch.example.com, without user, query and fragment"
         yield Contradiction(keys=(("notify", "url"),), wrong=wrong, right=right)
     if settings.link_key_file is not None and base is not None and base[1] == "http" and base[2] not in LOOPBACK:

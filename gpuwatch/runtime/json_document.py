@@ -1,13 +1,15 @@
-"""JSON documents for programs: an object that begins with its schema, and times in UTC that end in Z."""
+"""JSON documents for programs: an object that begins with its schema, and times in UTC that end in Z; others' JSON."""
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+_HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 VERSION = 1  # of a document's schema; it grows when a field changes its meaning or goes, never for a new field
 
 
@@ -24,6 +26,31 @@ def document(kind: str, body: object) -> dict[str, Any]:
 def json_text(kind: str, body: object) -> str:
     """The document on one line, in ASCII, so that a terminal shows it and no control character has an effect."""
     return json.dumps(document(kind, body), allow_nan=False)
+
+
+def read_json(text: str | bytes) -> Any:  # noqa: ANN401  JSON
+    """What somebody else's JSON says, in texts that can be stored and sent: half a character is a question mark.
+
+    JSON may have halves of a surrogate pair, which Python reads, and no database or file takes.
+
+    Raises:
+        ValueError: it is no JSON.
+
+    """
+    whole = text.decode("utf-8-sig", errors="replace") if isinstance(text, bytes) else text
+    found = json.loads(whole)
+    return _whole(found) if _HALVES.search(whole) else found
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401  JSON
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case dict():
+            return {_whole(name): _whole(each) for name, each in value.items()}
+        case list():
+            return [_whole(each) for each in value]
+    return value
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  JSON

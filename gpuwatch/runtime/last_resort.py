@@ -13,7 +13,10 @@ VARIABLE = "GPUWATCH_TRACEBACK"  # set to anything: commands print the traceback
 COULD_NOT = 2
 _DAEMON_FAILED = 1  # the service manager starts a daemon again; 2 is for settings that a person must correct first
 _DAEMONS = ("agent", "probe", "controller")
-_OF_THE_MACHINE = {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
+_OF_THE_MACHINE = {
+    *(errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.ENFILE),
+    *(errno.EIO, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ETXTBSY),
+}
 _LONGEST = 300  # characters of an error's own words
 
 

@@ -1,5 +1,6 @@
 """What people type by mistake, and what an answer to it must be: for the tables of mistakes in tests/unit/cli/."""
 
+import gzip
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +32,17 @@ FILES: dict[str, bytes] = {
     "cut.csv.gz": b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
     "days.csv": b"2026-30-01T00:00Z,1\n",
     "empty.csv": b"",
+    "far.csv": b"2026-01-01T00:00Z,1\n2206-01-02T00:00Z,1\n",
+    "huge.csv": b"2026-01-01T00:00Z,1e308\n",
+    "last.csv": b"9999-12-31T00:00Z,1\n",
+    "bill-nan.csv": b"node,start,cost\ni-1,2026-03-20T00:00:00Z,NaN\n",
+    "bill-huge.csv": b"node,start,cost\ni-1,2026-03-20T00:00:00Z,1e400\n",
+    "bill-small.csv": b"node,start,cost\ni-1,2026-03-20T00:00:00Z,1E-99999999\n",
+    "bill-last.csv": b"node,start,cost\ni-1,9999-12-31T00:00:00Z,1\n",
     "latin.csv": "zeit,wert\nMärz,1\n".encode("latin-1"),
+    "long.csv": b"a" * 200_000,
+    "broken.csv.gz": gzip.compress(b"a")[:10] + b"\xff" * 30,
+    "milliseconds.csv": b"node,busy_from_s,busy_to_s\na,1767225600000,1767229200000\n",
     "load.csv": b"node,busy_from_s,busy_to_s\na,0,900\na,7200,9000\n",
     "overlap.csv": b"node,busy_from_s,busy_to_s\na,0,900\na,800,1000\n",
     "reversed.csv": b"node,busy_from_s,busy_to_s\na,900,0\n",

@@ -5,7 +5,6 @@ of a running controller its models cost 35 MB and 0.35 s, the signer with the ch
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +23,7 @@ from gpuwatch.clouds.alibaba.wire import Reply, Wire
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.json_document import read_json
 
 _SIGNED = "ACS3-HMAC-SHA256"
 _EMPTY = hashlib.sha256(b"").hexdigest()  # of the body: all parameters are in the query
@@ -169,7 +169,7 @@ class Client:
         """
         asked = self.asked(call)
         try:
-            answer = json.loads(reply.body)
+            answer = read_json(reply.body)
         except ValueError:
             answer = None
         if not isinstance(answer, dict) or ("RequestId" not in answer and "Code" not in answer):

@@ -5,7 +5,6 @@ to whatever host it names, and register resource providers by themselves; more t
 services. Its models are what the tests check every request and answer against.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.requests_sending import watched
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.json_document import read_json
 
 # Half of what a new subscription's bucket refills for one principal (page "Understand how Azure Resource Manager
 # throttles requests"): 25 reads and 10 changes a second, buckets of 250 and 200.
@@ -227,7 +227,7 @@ def _decoded(asked: str, text: str) -> Any:  # noqa: ANN401  JSON
     if not text:
         return None
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError:
         raise CloudUnavailableError(f"{asked}: no usable answer (no JSON)", code="NoJson") from None
 

@@ -18,6 +18,7 @@ from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.sending import sending
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.json_document import read_json
 
 # Well below Compute Engine's own limits for a project in a region, which are 25 reads and 20 changes a second.
 _READS_PER_SECOND, _READS_AT_ONCE = 10.0, 50
@@ -219,7 +220,7 @@ class Client:
     def _json(self, call: Call, heard: Heard) -> Json:
         """The content of a good answer; raises the typed form of any other."""
         try:
-            answer = json.loads(heard.body or b"null")
+            answer = read_json(heard.body or b"null")
         except ValueError:
             answer = None
         if heard.status not in _GOOD:

@@ -104,7 +104,7 @@ def _escaped(tag: str, text: str) -> str:
 def _character(each: str) -> str:
     if re.fullmatch(r"[a-z0-9-]", each):
         return each
-    return "".join(f"_{byte:02x}" for byte in each.encode(errors="surrogatepass"))
+    return "".join(f"_{byte:02x}" for byte in each.encode(errors="replace"))
 
 
 def _unescaped(value: str) -> str:
@@ -115,7 +115,7 @@ def _unescaped(value: str) -> str:
         return value
     octets = b"".join(bytes.fromhex(match[1]) if match[1] else match[2].encode() for match in found)
     try:
-        text = octets.decode(errors="surrogatepass")
+        text = octets.decode()
     except UnicodeDecodeError:
         return value
     return text

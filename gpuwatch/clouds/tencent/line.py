@@ -5,7 +5,6 @@ code generated from the same description that the tests hold every request and a
 (tests/support/clouds/tencent/description.py), and take 20 MB more.
 """
 
-import json
 import logging
 import threading
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from gpuwatch.clouds.sending import sending
 from gpuwatch.clouds.tencent.credentials import Signer
 from gpuwatch.clouds.tencent.errors import NO_ANSWER, THROTTLED, asking
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.json_document import read_json
 
 # The products and the versions of their APIs.
 VERSIONS = {
@@ -167,7 +167,7 @@ class Line:
         self.pace.wait()  # before the request is signed, since a signature holds for minutes only
         try:
             with asking(self.asked(action)):
-                answer: Mapping[str, Any] = json.loads(self._client(service).call(action, dict(parameters)))["Response"]
+                answer: Mapping[str, Any] = read_json(self._client(service).call(action, dict(parameters)))["Response"]
                 _ = answer["RequestId"]
                 error = answer.get("Error")
                 if error is not None:

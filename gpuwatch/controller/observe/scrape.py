@@ -9,7 +9,7 @@ import logging
 import math
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -22,8 +22,8 @@ from gpuwatch.controller.observe.pool_metrics import evaluated, of_verdicts
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT
-from gpuwatch.model.activity import State
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.activity import Activity, State
+from gpuwatch.model.duration import LONGEST_SECONDS, format_duration, in_calendar
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
@@ -170,10 +170,43 @@ class ScrapeSource:
             return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
 
-def _times(verdict: NodeVerdict) -> tuple[datetime | None, ...]:
-    """The times that are compared with others, or shown with their zone."""
-    began = None if verdict.tally is None else verdict.tally.since
-    return (verdict.at, verdict.activity.since, began, *(each.at for each in verdict.last_busy))
+def _times(verdict: NodeVerdict) -> Iterator[datetime]:
+    """Every time of an answer: each is compared with others, or shown in UTC, by rounds that are for all nodes."""
+    told: list[datetime | None] = [verdict.at, None if verdict.tally is None else verdict.tally.since]
+    told += [each.since for each in _activities(verdict)]
+    told += [gpu.health.since for gpu in verdict.gpus if gpu.health is not None]
+    told += [each.at for each in verdict.last_busy]
+    for notice in verdict.cloud_notices or ():
+        told += (notice.deadline, notice.seen_at, notice.checkpoint_at)
+    return (each for each in told if each is not None)
+
+
+def _activities(verdict: NodeVerdict) -> Iterator[Activity]:
+    """Of the node, its GPUs and its pods."""
+    yield verdict.activity
+    yield from (gpu.activity for gpu in verdict.gpus)
+    yield from (pod.activity for pod in verdict.pods)
+
+
+def _impossible(verdict: NodeVerdict) -> str | None:
+    """Why no machine can be as the answer says: a round that counted with it would fail, and all nodes with it."""
+    for at in _times(verdict):
+        if at.tzinfo is None:
+            return "a time of the answer has no zone"
+        if not in_calendar(at):
+            return f"a time of the answer is of the year {at.year}"
+    durations = [verdict.age_seconds, verdict.interval_seconds]
+    durations += [each.held_seconds for each in _activities(verdict)]
+    durations += [each.ago_seconds for each in verdict.last_busy]
+    if min(durations) < 0:
+        return "the answer holds a negative duration"
+    if max(durations) > LONGEST_SECONDS:
+        return "the answer holds a duration of more than a century"
+    if len(verdict.last_busy) > _MOST_BUSY:
+        return f"the answer holds more than {_MOST_BUSY} signals that were busy last"
+    if len({gpu.uuid for gpu in verdict.gpus}) != len(verdict.gpus):
+        return "the answer lists a GPU twice"
+    return None
 
 
 def _of_one(node: Node, signal: NodeReport, sharing: int) -> NodeReport:
@@ -215,15 +248,8 @@ def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) 
         )
     if verdict.node_id not in {node.id, node.name}:
         return NodeReport(failure=f"the answer is from {verdict.node_id!r}, another node than was asked")
-    if any(at is not None and at.tzinfo is None for at in _times(verdict)):
-        return NodeReport(failure="a time of the answer has no zone")
-    durations = (verdict.age_seconds, verdict.interval_seconds, verdict.activity.held_seconds)
-    if min(*durations, *(each.ago_seconds for each in verdict.last_busy)) < 0:
-        return NodeReport(failure="the answer holds a negative duration")
-    if len(verdict.last_busy) > _MOST_BUSY:
-        return NodeReport(failure=f"the answer holds more than {_MOST_BUSY} signals that were busy last")
-    if len({gpu.uuid for gpu in verdict.gpus}) != len(verdict.gpus):
-        return NodeReport(failure="the answer lists a GPU twice")
+    if (wrong := _impossible(verdict)) is not None:
+        return NodeReport(failure=wrong)
     skew = (now - verdict.at).total_seconds()
     if verdict.age_seconds > max_age_seconds or abs(skew) > max_age_seconds:
         ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by our clock"

@@ -9,7 +9,7 @@ from functools import cache
 from gpuwatch.controller.observe.exporters import RULE_STRETCH, STRETCH, Dialect, Sign, enough, stretches
 from gpuwatch.controller.observe.settings import PromqlSettings
 from gpuwatch.model.activity import Activity, Evidence, State
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.duration import LONGEST_SECONDS, format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, GpuVerdict, Node, NodeReport, NodeVerdict
 
 _MOST_GPUS = 1024  # of one machine: more is no count of GPUs
@@ -67,7 +67,7 @@ def agents_signal(node: Node, target: Target, moment: Moment) -> NodeReport:
         return _signal(node, target, moment, activity, age, STRETCH / samples)
     if state is State.IDLE:
         held, of = values.get("idle", math.nan), values.get("idle_at", math.nan)
-        if not (_usable(held, of) and abs(of - scraped_at) <= _SAME_SCRAPE_SECONDS):
+        if not (_lasting(held) and _usable(of) and abs(of - scraped_at) <= _SAME_SCRAPE_SECONDS):
             return _doubt("its state and its idle time are not of one scrape")
     evidence = Evidence(
         name="node_activity", says=state, observed=held, limit=None, unit="seconds", source="gpuwatch_node_activity"
@@ -203,7 +203,7 @@ def _gpus(target: Target, activity: Activity) -> tuple[GpuVerdict, ...]:
             continue
         alike = activity
         if state is not activity.state:
-            held = idle if state is State.IDLE and _usable(idle) else 0.0
+            held = idle if state is State.IDLE and _lasting(idle) else 0.0
             doubt = "which of its GPUs works is not known" if state is State.UNKNOWN else None
             alike = Activity(state=state, since=None, held_seconds=held, doubt=doubt)
         made += [
@@ -216,6 +216,11 @@ def _gpus(target: Target, activity: Activity) -> tuple[GpuVerdict, ...]:
 def _usable(*values: float) -> bool:
     """Whether they are numbers that can be true of a duration or a count."""
     return all(math.isfinite(value) and value >= 0 for value in values)
+
+
+def _lasting(seconds: float) -> bool:
+    """Whether a machine can have been in a state for so long."""
+    return _usable(seconds) and seconds <= LONGEST_SECONDS
 
 
 def _doubt(why: str) -> NodeReport:

@@ -62,6 +62,13 @@ class Place:
     unknown: tuple[str, ...]
 
 
+def _rows(text: str, name: str) -> list[tuple[int, list[str]]]:
+    try:
+        return [(number, row) for number, row in enumerate(csv.reader(io.StringIO(text)), start=1) if any(row)]
+    except csv.Error as error:
+        raise ValueError(f"{name} cannot be read as CSV: {error}") from error
+
+
 def read(text: str, name: str) -> Sheet:
     """A CSV table: criteria as columns, the rows `weight`, `best`, `worst` (optional), then one row a vendor.
 
@@ -69,7 +76,7 @@ def read(text: str, name: str) -> Sheet:
         ValueError: with the line, what is wrong with it, and what is expected.
 
     """
-    rows = [(number, row) for number, row in enumerate(csv.reader(io.StringIO(text)), start=1) if any(row)]
+    rows = _rows(text, name)
     if not rows:
         raise ValueError(f"{name} is empty; {_TITLES}")
     if rows[0][1][0].strip() != "vendor" or not rows[0][1][1:]:

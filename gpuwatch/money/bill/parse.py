@@ -5,11 +5,14 @@ has a row for each day and a column for each resource, such as `i-0abc($)`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 
+from gpuwatch.model.duration import in_calendar
+from gpuwatch.model.typed_numbers import is_amount
 from gpuwatch.runtime.printable import legible
 
 _MACHINE_TIME = ("BoxUsage", "SpotUsage", "DedicatedUsage", "HostBoxUsage", "Reservation:")
@@ -214,14 +217,18 @@ def _cell(row: Mapping[str, str], column: str | None) -> str:
 
 def _number(text: str | None, column: str, line: int) -> Decimal:
     try:
-        return Decimal((text or "0").strip().replace(",", "").removeprefix("$") or "0")
+        number = Decimal((text or "0").strip().replace(",", "").removeprefix("$") or "0")
     except InvalidOperation:
         raise BillError(f"line {line}: {column} is {text!r}, which is no number") from None
+    if not is_amount(number):
+        raise BillError(f"line {line}: {column} is {text!r}, which is no amount")
+    return number
 
 
 def _time(text: str | None, column: str, line: int) -> datetime:
-    try:
+    at: datetime | None = None
+    with suppress(ValueError):
         at = datetime.fromisoformat((text or "").strip())
-    except ValueError:
-        raise BillError(f"line {line}: {column} is {text!r}, which is no time such as 2026-03-01T00:00:00Z") from None
+    if at is None or not in_calendar(at):
+        raise BillError(f"line {line}: {column} is {text!r}, which is no time such as 2026-03-01T00:00:00Z")
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

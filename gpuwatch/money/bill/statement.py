@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -236,5 +237,5 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
         raise BillError(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
         raise BillError(f"{path} {not_utf8(error)}") from error
-    except (EOFError, csv.Error) as error:
+    except (EOFError, zlib.error, csv.Error) as error:
         raise BillError(f"{path} is not a CSV file, or not a whole one: {error}") from error

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpuwatch.model.duration import LONGEST_SECONDS, in_calendar
 from gpuwatch.model.typed_numbers import readable, semicolons
 from gpuwatch.money.forecast.series import Sample
 from gpuwatch.runtime.printable import not_utf8
 
 _NO_VALUE = frozenset({"", "na", "nan", "null", "none", "-"})
 _COLUMNS = ("time", "value")
+_LARGEST = 1e15  # sums of a century of such hours are still exact enough
 
 
 class SeriesError(ValueError):
@@ -44,7 +46,20 @@ def read_samples(path: Path) -> list[Sample]:
         raise SeriesError(f"{path}: cannot be read as CSV: {error}") from error
     if not samples:
         raise SeriesError(f"{path}: holds no value; lines like 2026-11-01T00:00:00Z,42.5 are read")
+    refuse_ages(str(path), *(pick(each.time for each in samples) for pick in (min, max)))
     return samples
+
+
+def refuse_ages(path: str, first: datetime, last: datetime) -> None:
+    """Refuse times that are more than a century apart: each step between them would be kept.
+
+    Raises:
+        SeriesError: they are.
+
+    """
+    if (last - first).total_seconds() > LONGEST_SECONDS:
+        span = f"from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+        raise SeriesError(f"{path}: its times go {span}, which is more than a century; is one of them mistyped?")
 
 
 def _samples(path: Path, lines: Iterable[str]) -> Iterator[Sample]:
@@ -93,15 +108,22 @@ def time_of(cell: str, where: str) -> datetime:
         pass
     else:
         try:
-            return datetime.fromtimestamp(seconds, UTC)
+            return _possible(datetime.fromtimestamp(seconds, UTC))
         except (ValueError, OverflowError, OSError) as error:
             raise SeriesError(f"{where}: time {text!r} are not seconds since 1970 of a year that exists") from error
     try:
-        time = datetime.fromisoformat(text)
+        time = _possible(datetime.fromisoformat(text))
     except ValueError as error:
         right = "write 2026-11-01T00:00:00Z or seconds since 1970"
         raise SeriesError(f"{where}: time {text!r} is not a time; {right}") from error
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
+def _possible(time: datetime) -> datetime:
+    """The time, unless it leaves the calendar in some zone or at the next step."""
+    if not in_calendar(time):
+        raise ValueError
+    return time
 
 
 def _value(cell: str, where: str) -> float | None:
@@ -116,4 +138,6 @@ def _value(cell: str, where: str) -> float | None:
         raise SeriesError(f"{where}: value {text!r} is no number; {right}") from error
     if not math.isfinite(value):
         raise SeriesError(f"{where}: value {text!r} is not finite; leave it empty where nothing was measured")
+    if abs(value) > _LARGEST:
+        raise SeriesError(f"{where}: value {text!r} is beyond every measurement; expected {_LARGEST:g} at most")
     return value

@@ -190,11 +190,11 @@ def _moment(text: str) -> datetime | None:
     """A day at midnight UTC, or a time with its offset; None: it is neither."""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        if len(text) == len("2026-01-01"):
+            return moment.replace(tzinfo=UTC)
+        return None if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    if len(text) == len("2026-01-01"):
-        return moment.replace(tzinfo=UTC)
-    return None if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

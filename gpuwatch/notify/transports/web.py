@@ -21,6 +21,7 @@ from gpuwatch.notify.transports.base import (
     one_without_other,
     secret,
 )
+from gpuwatch.runtime.http.address import is_web_address, shown_address
 from gpuwatch.runtime.http.client import opener
 
 _TIMEOUT_SECONDS = 30.0
@@ -51,8 +52,8 @@ class WebTransport(Transport):
         if self.tls_ca is not None and not urls:
             yield one_without_other(path, "tls_ca", self.target)
         for url in urls:
-            if not url.startswith(("http://", "https://")):
-                wrong = f"{where}.{self.target} {url!r} is not a valid URL"
+            if not is_web_address(url):
+                wrong = f"{where}.{self.target} {shown_address(url)!r} is not a valid URL"
                 right = "a URL such as https://example.com/in"
                 yield Contradiction(keys=((*path, self.target),), wrong=wrong, right=right)
         if self.bearer_file is not None and not (urls and all(url.startswith("https://") for url in urls)):

@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge
 
 from gpuwatch.model.batch import BatchPast
-from gpuwatch.model.duration import Seconds
+from gpuwatch.model.duration import Seconds, in_calendar
 from gpuwatch.model.setting import STRICT, Setting
 from gpuwatch.policies.spot.deadline import Job, Place, place
 from gpuwatch.policies.spot.mix import MixRules
@@ -98,6 +98,8 @@ def moment(text: str | None) -> datetime:
     found = datetime.fromisoformat(text or "")
     if found.tzinfo is None:
         raise ValueError(f"{text} names no offset from UTC")
+    if not in_calendar(found):
+        raise ValueError(f"{text} leaves the calendar")
     return found
 
 

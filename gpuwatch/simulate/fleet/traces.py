@@ -37,6 +37,7 @@ _MEMORY_COLUMN = "memory_bytes"
 _INTERVAL_COLUMNS = ("node", "busy_from_s", "busy_to_s")
 _FORMS = f"{','.join(_SAMPLE_COLUMNS)}[,{_MEMORY_COLUMN}] or {','.join(_INTERVAL_COLUMNS)}"
 _LONE_ROW_SECONDS = 60.0  # the sampling interval where no node has two rows
+_LAST_SECOND = 253_402_300_800.0  # since 1970, of the year 9999: who writes more means milliseconds
 _GZIP = b"\x1f\x8b"
 
 # The machine that a recorded node would be: the smallest with at least so many GPUs.
@@ -156,7 +157,7 @@ def _is_intervals(path: Path, header: Sequence[str]) -> bool:
 
 
 def _take_sample(recording: Recording, row: dict[str, str]) -> None:
-    node, seconds = _name(row), _number(row, "time_s")
+    node, seconds = _name(row), _seconds(row, "time_s")
     if not (row["gpu"].isascii() and row["gpu"].isdigit()):
         raise _broken(f"gpu is {row['gpu']!r}", "a whole number from 0 on")
     ratio = _number(row, "utilization_ratio")
@@ -175,7 +176,7 @@ def _take_sample(recording: Recording, row: dict[str, str]) -> None:
 
 
 def _take_interval(recording: Recording, row: dict[str, str]) -> None:
-    node, begin, end = _name(row), _number(row, "busy_from_s"), _number(row, "busy_to_s")
+    node, begin, end = _name(row), _seconds(row, "busy_from_s"), _seconds(row, "busy_to_s")
     if end <= begin:
         raise _broken(f"busy_to_s is {end:g} and busy_from_s is {begin:g}", "an end after its begin")
     spans = recording.intervals.setdefault(node, [])
@@ -201,6 +202,14 @@ def _number(row: dict[str, str], column: str) -> float:
     if not (0 <= number < math.inf):
         raise _broken(f"{column} is {row[column]!r}", "a finite number, not negative")
     return number
+
+
+def _seconds(row: dict[str, str], column: str) -> float:
+    """A time in seconds, from whatever beginning: since 1970, say."""
+    seconds = _number(row, column)
+    if seconds > _LAST_SECOND:
+        raise _broken(f"{column} is {row[column]}", "seconds (milliseconds divided by 1000)")
+    return seconds
 
 
 def _sampling(nodes: Iterable[dict[int, list[Row]]]) -> float:

@@ -23,7 +23,25 @@ FILES = mistakes(
         "cost reconcile --bill empty.csv": ("empty.csv", "no columns", "it has none"),
         "cost reconcile --bill binary.csv": ("binary.csv", "byte 0x80", "UTF-8"),
         "cost reconcile --bill cut.csv.gz": ("cut.csv.gz", "not a CSV file, or not a whole one"),
+        "cost reconcile --bill broken.csv.gz": ("broken.csv.gz", "not a CSV file, or not a whole one"),
         "cost reconcile --bill bill.csv --column node": ("--column 'node'", "node=Instance"),
+        **{
+            f"cost reconcile --bill bill-{name}.csv --column node=node --column start=start --column cost=cost": words
+            for name, words in {
+                "nan": ("line 2", "cost is 'NaN'", "no amount"),
+                "small": ("line 2", "cost is '1E-99999999'", "no amount"),
+                "huge": ("line 2", "cost is '1e400'", "no amount"),
+                "last": ("line 2", "start is '9999-12-31T00:00:00Z'", "no time"),
+            }.items()
+        },
+        "forecast --csv far.csv": ("far.csv", "from 2026-01-01 to 2206-01-02", "a century"),
+        "forecast --csv huge.csv": ("huge.csv: line 1", "'1e308'", "1e+15 at most"),
+        "forecast --csv last.csv": ("last.csv", "'9999-12-31T00:00Z' is not a time"),
+        "recommend commitments --csv far.csv --price 3": ("far.csv", "a century"),
+        "recommend ownership --csv huge.csv --price 9 --rent 3": ("huge.csv: line 1", "1e+15 at most"),
+        "backtest --trace milliseconds.csv": ("milliseconds.csv:2", "busy_from_s is 1767225600000", "divided by 1000"),
+        f"config init {'x' * 300}": "File name too long",
+        f"export alerts {'x' * 300}": "File name too long",
         "forecast --csv no.csv": ("'--csv'", "'no.csv' does not exist"),
         "forecast --csv words.csv": ("words.csv", "line 1", "'many'"),
         "forecast --csv days.csv": ("days.csv", "line 1", "'2026-30-01T00:00Z' is not a time", "2026-11-01T00:00:00Z"),

@@ -119,6 +119,36 @@ REFUSED = {
         ),
         "one of url_file",
     ),
+    "a webhook with a misspelt scheme": (
+        "notify: {receivers: {ops: {webhook: {url: 'htps://hooks.example/services/T0/hush'}}}}",
+        "FILE:1: notify.receivers.ops.webhook.url 'htps://hooks.example/(hidden)' is not a valid URL",
+        "a URL such as https://example.com/in",
+    ),
+    "a webhook without a host": (
+        "notify: {receivers: {ops: {webhook: {url: 'https://'}}}}",
+        "FILE:1: notify.receivers.ops.webhook.url 'https://' is not a valid URL",
+        "a URL such as https://example.com/in",
+    ),
+    "a password in an address of agents": (
+        "signals: {targets: {a: 'htp://me:hush@10.0.0.7:9460'}}",
+        "FILE:1: signals.targets.a: 'htp://(hidden)@10.0.0.7:9460' is not a valid URL",
+        "a URL such as http://10.0.0.7:9460",
+    ),
+    "a name without letters": (
+        "budgets: {'': {usd_per_month: 5}}",
+        "FILE:1: budgets.: the name '' is empty or has blanks around it",
+        "a word",
+    ),
+    "a name of two lines": (
+        'pools: {"a\\nb": {}}',
+        "FILE:1: pools.a\nb: the name 'a\\nb' has a character that cannot be seen",
+        "a word",
+    ),
+    "an amount without end": (
+        "budgets: {m: {usd_per_month: '1E-99999999'}}",
+        'FILE:1: budgets.m.usd_per_month: "1E-99999999" is too large or too small to be counted',
+        "a number above 0",
+    ),
     "misspelt password": (
         "ledger: {pasword: hush}",
         "FILE:1: ledger.pasword: is not a key of the configuration (its value is (hidden))",

@@ -65,7 +65,7 @@ def test_a_variable_sets_one_clouds_key(tmp_path: Path) -> None:
         ("clouds: {bj: {provider: awz}}", ["FILE:1: clouds.bj.provider: no cloud is named 'awz'", "aws"]),
         ("clouds: {bj: {regions: [us-east-11]}}", ["clouds.bj.regions: 'us-east-11' is no region", "us-east-1"]),
         ("clouds: {Bei Jing: {}}", ["clouds.Bei Jing: 'Bei Jing' is no name of a cloud", "1 to 32 of a-z"]),
-        ("clouds: {'': {}}", ["'' is no name of a cloud"]),
+        ("clouds: {'': {}}", ["clouds.: the name '' is empty"]),
         ("clouds: {a-b: {}, ab: {}}", ["'ab' and 'a-b' differ in punctuation only"]),
         ("clouds: {bj: {endpoint_url: here}}", ["clouds.bj.endpoint_url: 'here' is not a valid URL"]),
         (

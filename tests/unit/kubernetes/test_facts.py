@@ -256,7 +256,10 @@ def test_a_slip_of_a_key_is_kept() -> None:
     assert facts_of(pod).annotations == {"gpuwatch.io/protekt": "true"}
 
 
-@pytest.mark.parametrize("text", [None, "", "yesterday", "2026-11-23T12:00:00"])
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "yesterday", "2026-11-23T12:00:00", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"],
+)
 def test_what_is_no_time_is_none(text: str | None) -> None:
-    """One without a zone neither."""
+    """One without a zone neither, nor one that no calendar has in UTC: anybody in the cluster may annotate it."""
     assert time_of(text) is None

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 
 import pytest
 from hypothesis import given
@@ -288,11 +289,15 @@ def test_the_latest_snooze_counts_wherever_it_stands() -> None:
     assert seen(a_pod(refers("job")), an_owner("job")).workload.snoozed_until is None
 
 
-@pytest.mark.parametrize(("value", "hours"), [("8h", 8.0), ("2h", 4.0), ("90", None), ("long", None), ("-1h", None)])
+@pytest.mark.parametrize(
+    ("value", "hours"),
+    [("8h", 8.0), ("2h", 4.0), ("90", None), ("long", None), ("-1h", None), ("inf", None), ("1e400", None)],
+)
 def test_the_longest_wait_counts_that_somebody_asks_for(value: str, hours: float | None) -> None:
     """The namespace asks for four hours; what cannot be read is longer than any wait."""
     asked, team = {IDLE_TIMEOUT: value}, {IDLE_TIMEOUT: "4h"}
     pod = seen(a_pod(refers("job")), an_owner("job", None, **asked), namespace=an_owner("team", None, **team))
 
     assert pod.workload.idle_timeout is not None
+    assert isfinite(pod.workload.idle_timeout)
     assert pod.workload.idle_timeout == hours * 3600 if hours else pod.workload.idle_timeout > 365 * 86400

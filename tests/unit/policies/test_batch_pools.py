@@ -163,6 +163,7 @@ def test_after_the_work_the_pool_has_its_own_shares() -> None:
         (replace(POOL, batch=replace(JOB, since=None)), "batch.since"),
         (replace(POOL, batch=replace(JOB, by="2026-11-04")), "batch.by"),
         (replace(POOL, batch=replace(JOB, by=JOB.since)), "batch.by"),
+        (replace(POOL, batch=replace(JOB, by="9999-12-31T23:59:59-14:00")), "batch.by"),
     ],
     ids=[
         "no work",
@@ -175,6 +176,7 @@ def test_after_the_work_the_pool_has_its_own_shares() -> None:
         "no begin",
         "a date",
         "by before since",
+        "by beyond the calendar",
     ],
 )
 def test_what_is_wrong_together_is_named(rules: PoolRules, key: str) -> None:

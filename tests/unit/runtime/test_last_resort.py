@@ -64,6 +64,12 @@ def test_a_full_disk_is_no_bug() -> None:
     assert "bug" not in said
 
 
+@pytest.mark.parametrize("code", [errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EIO])
+def test_a_path_that_cannot_be_is_no_bug(code: int) -> None:
+    """Whoever typed it is told what is wrong with it."""
+    assert "bug" not in sentence(OSError(code, "cannot be", "x" * 5000), "gpuwatch config")
+
+
 def test_long_words_are_cut() -> None:
     """A dump of a whole answer helps nobody."""
     assert len(sentence(ValueError("x" * 100_000), "gpuwatch status")) < 600

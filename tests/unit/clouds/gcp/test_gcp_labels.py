@@ -52,6 +52,12 @@ def test_a_time_in_another_form_is_the_same_moment_or_up_to_a_second_later(momen
     assert timedelta(0) <= read - moment < timedelta(seconds=1)
 
 
+@pytest.mark.parametrize("value", ["x--_ed_a0_bd", "x--a_ed_bf_bf"])
+def test_a_label_that_is_half_a_character_is_somebody_s_own(value: str) -> None:
+    """Whoever may label a machine could end each round with it: no database takes such a text."""
+    assert text_of(OWNER_TAG, value) == value
+
+
 @given(key=KEYS, value=st.from_regex(r"[a-z0-9_-]{0,19}", fullmatch=True))
 def test_whatever_people_write_as_a_label_is_read_and_means_itself_again(key: str, value: str) -> None:
     """Reading and writing a label gives a label that is read as the same."""

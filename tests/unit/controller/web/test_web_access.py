@@ -189,6 +189,7 @@ def test_who_is_no_operator_reads_only(site: Site) -> None:
         {"Origin": "https://evil.example"},
         {"Origin": "http://127.0.0.1:1"},
         {"Origin": "null"},
+        {"Origin": "http://["},
     ],
     ids=str,
 )

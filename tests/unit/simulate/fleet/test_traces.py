@@ -116,6 +116,7 @@ def test_a_broken_sample_is_refused_by_line_reason_and_remedy(tmp_path: Path, ro
         ("n,19,40", "it begins at 19, and the interval before of n ends at 20"),
         ("n,5,8", "expected intervals of a node in order, without overlap"),
         ("n,30,nan", "busy_to_s is 'nan'"),
+        ("n,30,1767225600000", "busy_to_s is 1767225600000; expected seconds (milliseconds divided by 1000)"),
     ],
 )
 def test_a_broken_interval_is_refused_by_line_reason_and_remedy(tmp_path: Path, row: str, reason: str) -> None:

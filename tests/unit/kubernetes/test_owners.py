@@ -1,0 +1,140 @@
+"""Kinds that own pods: people name the owner of a pod at will, and take nothing from others with that."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from gpuwatch.clouds.errors import AuthFailedError, NotFoundError
+from gpuwatch.kubernetes.asked import AskedNow
+from gpuwatch.kubernetes.client import Api
+from gpuwatch.kubernetes.objects import ApiResource, ApiResources, ListMeta, OwnerReference, Page
+from gpuwatch.kubernetes.owners import Owners
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.fleet import NOW
+
+SILENCE = 30.0
+
+
+@dataclass(slots=True)
+class Server:
+    """An API server that knows some kinds of one group; `refused` ones may not be listed, `gone` ones are no more."""
+
+    kinds: tuple[str, ...]
+    server: str = "https://one"
+    refused: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+
+    def get(self, path: str, kind: object, *_: object, **__: object) -> object:
+        """The resources of a version."""
+        del kind
+        self.asked.append(path)
+        left = [name for name in self.kinds if name not in self.gone]
+        return ApiResources(resources=[ApiResource(name=f"{name.lower()}s", kind=name) for name in left])
+
+    def pages(self, path: str, *_: object) -> Iterator[Page]:
+        """One object of each kind, named as its kind."""
+        name = self._may(path)
+        item = msgspec.json.encode({"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"}})
+        yield Page(metadata=ListMeta(resource_version="7"), items=[msgspec.Raw(item)], kind="List")
+
+    @contextmanager
+    def watch(self, path: str, query: Mapping[str, str], *_: object) -> Iterator[Any]:
+        """It is refused, or ends soon without a word."""
+        del query
+        self._may(path)
+        raise NotFoundError("HTTP 404: the page was not found", code="404")
+        yield  # unreachable: what makes this a generator
+
+    def _may(self, path: str) -> str:
+        name = next(each for each in self.kinds if path.endswith(f"/{each.lower()}s"))
+        self.asked.append(path)
+        if name in self.refused:
+            raise AuthFailedError(f"you may not list {name}", code="Forbidden")
+        return name
+
+
+def owners(server: Server, clock: ManualClock) -> Owners:
+    """What follows them."""
+    return Owners(cast("Api", server), clock, SILENCE)
+
+
+def of(kind: str, version: str = "x.io/v1", name: str = "own") -> OwnerReference:
+    """What a pod says of its owner."""
+    return OwnerReference(api_version=version, kind=kind, name=name, uid=f"uid-{kind}", controller=True)
+
+
+def test_kinds_that_may_not_be_read_leave_room_for_the_others() -> None:
+    """Pods that claim to be of forty kinds which nobody lets us read do not hide who owns the rest."""
+    kinds = tuple(f"Kind{letter}{number}" for letter in "abcd" for number in range(10))
+    server, clock = Server(kinds=(*kinds, "Real"), refused=set(kinds)), ManualClock(wall=NOW)
+    found = owners(server, clock)
+    for _ in range(3):
+        found.follow([of(kind) for kind in kinds], 10.0)
+    found.follow([of("Real")], 10.0)
+
+    assert not isinstance(found.of(of("Real"), "team"), str)
+    assert "may not list" in str(found.of(of("Kinda0"), "team"))
+    found.close()
+
+
+def test_a_kind_that_is_taken_away_is_no_trouble_of_the_whole() -> None:
+    """Its definition was deleted: its pods' owners cannot be read, and the cluster is known as before."""
+    server, clock = Server(kinds=("Notebook",)), ManualClock(wall=NOW)
+    found = owners(server, clock)
+    found.follow([of("Notebook")], 10.0)
+    (watch,) = found.watches
+    while watch.failure is None:
+        threading.Event().wait(0.01)
+    clock.advance(SILENCE + 1)
+    server.gone.add("Notebook")
+    found.follow([of("Notebook")], 0.0)
+
+    assert found.watches == []
+    assert "cannot be read" in str(found.of(of("Notebook"), "team"))
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("v1", "Secret"),
+        ("v1", "ConfigMap"),
+        ("../version", "Secret"),
+        ("v1?x=", "Real"),
+        ("v1\r\nX-Evil: 1", "Real"),
+        ("%2e%2e/api", "Real"),
+        ("", "Real"),
+    ],
+)
+def test_an_owner_s_words_make_no_question_of_their_own(version: str, kind: str) -> None:
+    """The API server takes any text as the version of an owner; no Secret is listed, whatever our rights are."""
+    server = Server(kinds=("Secret", "ConfigMap", "Real"))
+    found = owners(server, ManualClock(wall=NOW))
+    found.follow([of(kind, version)], 0.0)
+
+    assert server.asked == []
+    assert "gpuwatch asks for no" in str(found.of(of(kind, version), "team"))
+
+
+def test_an_owner_s_name_is_one_part_of_the_path() -> None:
+    """A name with slashes leads nowhere else."""
+    asked: list[str] = []
+
+    def path(_: object) -> str:
+        return "/apis/x.io/v1/reals"
+
+    def get(path: str, *_: object, **__: object) -> object:
+        asked.append(path)
+        raise NotFoundError("none", code="404")
+
+    found = AskedNow(cast("Api", SimpleNamespace(get=get)), path).owner(of("Real", name="../../secrets/x"), "team")
+
+    assert found is None
+    assert asked == ["/apis/x.io/v1/namespaces/team/reals/..%2F..%2Fsecrets%2Fx"]
