@@ -16,13 +16,11 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.model.offers import OfferPast, OffersPast
 from gpuwatch.policies.spot.mix import Has, goal
-from gpuwatch.policies.spot.offers import OfferRecord, ranked, rest_seconds
+from gpuwatch.policies.spot.offers import LEAST_REST_SECONDS, OfferRecord, ranked, rest_seconds
 from gpuwatch.policies.spot.records import SPOT
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 
 _RUNS = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
-# The guard does not try the same launch again before (the default of limits.capacity_cooldown).
-_LEAST_REST_SECONDS = 180.0
 
 
 def chosen(
@@ -52,7 +50,7 @@ def chosen(
         plan = goal(wanted, Has(spot_working=spot, spot_coming=0, on_demand=firm, missing_seconds=seconds), mix)
         if plan.spot_missing and order:
             name, spot = order[0], spot + 1
-        elif firm < plan.on_demand and (other := _firm(observation, offers, known, own)) is not None:
+        elif firm < plan.on_demand and (other := _firm(observation, offers, known)) is not None:
             name, firm = other, firm + 1
         else:
             break
@@ -65,7 +63,7 @@ def resting_seconds(observation: Observation, known: OfferPast, own: int) -> flo
     """For how many more seconds an offer rests; 0 or less: it may be asked."""
     if known.refused_at is None:
         return 0.0
-    rest = max(_LEAST_REST_SECONDS, rest_seconds(known.refusals, own))
+    rest = max(LEAST_REST_SECONDS, rest_seconds(known.refusals, own))
     return (known.refused_at + timedelta(seconds=rest) - observation.now).total_seconds()
 
 
@@ -105,10 +103,13 @@ def _usd(observation: Observation, offer: OfferRules) -> float | None:
     return None if price is None or not price.exact else float(price.usd_per_hour) / offer.gpus
 
 
-def _firm(observation: Observation, offers: Offers, known: OffersPast, own: Counter[str]) -> str | None:
-    """The first of the other offers that may be asked; reserved capacity is paid for already."""
+def _firm(observation: Observation, offers: Offers, known: OffersPast) -> str | None:
+    """The first of the other offers that may be asked; reserved capacity is paid for already.
+
+    Own nodes there make no rest longer: nothing stands in for it.
+    """
     here = offers.of(spot=False)
     for name in sorted(here, key=lambda each: here[each].capacity != "reserved"):
-        if resting_seconds(observation, known.offers.get(name, OfferPast()), own[name]) <= 0:
+        if resting_seconds(observation, known.offers.get(name, OfferPast()), 0) <= 0:
             return name
     return None
