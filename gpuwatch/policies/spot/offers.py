@@ -1,7 +1,8 @@
 """PURE: which spot offer to ask next, from what each did to the pool before.
 
-Rules: an offer that has no stock, or takes a node back, rests for a growing time. Of the others the cheapest come first, in steps of price; within a step those that take nodes back least often, and of those the ones
-where the pool has fewest nodes. An offer that is dearer than the rules allow is not asked at all.
+Rules: an offer that has no stock, or takes a node back, rests for a growing time. Of the others the cheapest come
+first, in steps of price; within a step those that take nodes back least often, and of those the ones where the pool has
+fewest nodes. An offer that is dearer than the rules allow is not asked at all.
 
 An offer without a record is not preferred for ever and not avoided either: it counts as half a loss in one hour.
 docs/policies/spot.md has the measurements.
