@@ -25,7 +25,6 @@ from gpuwatch.policies.spot.offers import rest_seconds
 LEFT_AFTER = SETTLE_TIMEOUT
 # How the outcome of a launch ends whose machine its cloud has never shown.
 NOT_SHOWN = "the cloud does not show it"
-_LEAST_REST_SECONDS = 180.0
 _GROWS = frozenset({Verb.GROW})
 
 
@@ -122,8 +121,8 @@ def _resting_seconds(observation: Observation, group: NodeGroup) -> float:
     refusals = _settled(observation, group, GIVES_BACK)
     if not refusals:
         return 0.0
-    rest = max(_LEAST_REST_SECONDS, rest_seconds(len(refusals), own=0))
-    return (max(done.at for done in refusals) + timedelta(seconds=rest) - observation.now).total_seconds()
+    rest = timedelta(seconds=rest_seconds(len(refusals), own=0))
+    return (max(done.at for done in refusals) + rest - observation.now).total_seconds()
 
 
 def _settled(observation: Observation, group: NodeGroup, verbs: frozenset[Verb]) -> list[Done]:

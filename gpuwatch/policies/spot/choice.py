@@ -20,13 +20,11 @@ from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.model.offers import OfferPast, OffersPast
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.mix import Has, goal, shares
-from gpuwatch.policies.spot.offers import OfferRecord, ranked, rest_seconds
+from gpuwatch.policies.spot.offers import LEAST_REST_SECONDS, OfferRecord, ranked, rest_seconds
 from gpuwatch.policies.spot.records import SPOT
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 
 _RUNS = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
-# The guard does not try the same launch again before (the default of limits.capacity_cooldown).
-_LEAST_REST_SECONDS = 180.0
 
 
 def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> list[str]:
@@ -56,7 +54,7 @@ def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> l
         if plan.spot_missing and able:
             name = able[0]
             spot += offers.size(name, sizes)
-        elif firm < plan.on_demand and (other := _firm(observation, offers, known, own, need)) is not None:
+        elif firm < plan.on_demand and (other := _firm(observation, offers, known, need)) is not None:
             name = other
             firm += offers.size(name, sizes)
         else:
@@ -70,7 +68,7 @@ def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> l
 def resting_seconds(observation: Observation, known: OfferPast, own: int) -> float:
     """For how many more seconds an offer rests; 0 or less: it may be asked."""
     rests = [
-        max(_LEAST_REST_SECONDS, rest_seconds(count, nodes)) - (observation.now - at).total_seconds()
+        max(LEAST_REST_SECONDS, rest_seconds(count, nodes)) - (observation.now - at).total_seconds()
         # A fault says nothing of stock: what nodes are there makes no difference.
         for count, at, nodes in ((known.refusals, known.refused_at, own), (known.faults, known.fault_at, 0))
         if at is not None
@@ -124,12 +122,15 @@ def _usd(observation: Observation, offer: OfferRules, sizes: Sizes) -> float | N
     return None if price is None or not price.exact else float(price.usd_per_hour) / gpus
 
 
-def _firm(observation: Observation, offers: Offers, known: OffersPast, own: Counter[str], need: Need) -> str | None:
-    """The first of the other offers that may be asked; reserved capacity is paid for already."""
+def _firm(observation: Observation, offers: Offers, known: OffersPast, need: Need) -> str | None:
+    """The first of the other offers that may be asked; reserved capacity is paid for already.
+
+    Own nodes there make no rest longer: nothing stands in for it.
+    """
     here = offers.of(spot=False)
     excess = {name: max(0, offers.size(name, need.sizes) - need.missing) for name in here}
     for name in sorted(here, key=lambda each: (here[each].capacity != "reserved", excess[each])):
-        rests = resting_seconds(observation, known.offers.get(name, OfferPast()), own[name]) > 0
+        rests = resting_seconds(observation, known.offers.get(name, OfferPast()), 0) > 0
         if not rests and need.fits(offers.size(name, need.sizes)):
             return name
     return None

@@ -1,9 +1,9 @@
 """PURE: which spot offer to ask next, from what each did to the pool before.
 
-Rules: an offer that has no stock, or that takes a node back within the hour, rests for a growing time. Of the others
-the cheapest come first, in steps of price; within a step the largest machines, where the pool counts GPUs; of these
-those that take nodes back least often, and of those the ones where the pool has fewest nodes. An offer that is dearer
-than the rules allow is not asked at all.
+Rules: an offer that has no stock, or takes a node back, rests for a growing time. Of the others the cheapest come
+first, in steps of price; within a step the largest machines, where the pool counts GPUs; of these those that take nodes
+back least often, and of those the ones where the pool has fewest nodes. An offer that is dearer than the rules allow is
+not asked at all.
 
 An offer without a record is not preferred for ever and not avoided either: it counts as half a loss in one hour.
 docs/policies/spot.md has the measurements.
@@ -18,10 +18,15 @@ from gpuwatch.model.duration import backoff_seconds
 
 # How far back losses and hours count. Older ones say little: a zone that was scarce last week may be empty now.
 MEMORY_SECONDS = 3 * 86_400.0
-# A node that is taken back sooner paid for its boot and did little: the offer has no stock to speak of.
-SHORT_LIFE_SECONDS = 3600.0
-FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 120.0, 1800.0
-LONGEST_REST_WITH_NODES_SECONDS = 3600.0  # what gives nodes and has no more is probably at its end
+FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 120.0, 2400.0
+# The guard does not try the same launch again before (the default of limits.capacity_cooldown).
+LEAST_REST_SECONDS = 180.0
+# What gives nodes and has no more is probably at its end: there a rest is so many times longer, up to four hours.
+_WITH_NODES, _LONGEST_WITH_NODES_SECONDS = 8.0, 4 * 3600.0
+# A count above that of the longest rest would only make an offer rest on after it has stock again.
+_MOST_REFUSALS = 6
+# With these, about one try in five succeeds, whether an offer comes back often or seldom.
+_TAKEN_BY_SUCCESS = 4
 
 # What orders offers of one price: how often they take nodes back and how many are there; the latter alone; nothing.
 Spread = Literal["capacity", "zones", "lowest_price"]
@@ -67,20 +72,22 @@ def ranked(
 
 
 def rest_seconds(refusals: int, own: int) -> float:
-    """How long an offer rests after so many refusals: 2 minutes, doubled with each, 30 minutes at most.
+    """How long an offer rests after so many refusals: 3, 4, 8, 16, 32, 40 minutes.
 
-    With nodes of the pool there (`own`) an hour at most.
+    With nodes of the pool there now (`own`) eight times 2, 4 … minutes, four hours at most.
     """
-    longest = LONGEST_REST_WITH_NODES_SECONDS if own else LONGEST_REST_SECONDS
-    return 0.0 if refusals <= 0 else backoff_seconds(refusals, first=FIRST_REST_SECONDS, longest=longest)
+    if refusals <= 0:
+        return 0.0
+    rest = backoff_seconds(refusals, first=FIRST_REST_SECONDS, longest=LONGEST_REST_SECONDS)
+    return max(LEAST_REST_SECONDS, min(rest * _WITH_NODES, _LONGEST_WITH_NODES_SECONDS) if own else rest)
 
 
 def refusals_after(refusals: int, *, refused: bool) -> int:
-    """The count of refusals after one more try. A success takes one away and not all.
+    """The count of refusals after one more try. It is bounded, and a success takes most of it away, not all.
 
-    An offer with one free node would otherwise be asked for a second every two minutes.
+    So an offer that comes back often is asked often, and one that seldom does, seldom.
     """
-    return refusals + 1 if refused else max(0, refusals - 1)
+    return min(_MOST_REFUSALS, refusals + 1) if refused else max(0, refusals - _TAKEN_BY_SUCCESS)
 
 
 def _order(record: OfferRecord, cheapest: float, spread: Spread) -> tuple[float, int, float]:

@@ -5,8 +5,8 @@ right, a broken template, too many calls, no answer) is a fault: the offer rests
 stock, and the first success, or a word on stock, ends the count. A launch of a machine that ended before it was a node
 is a refusal and a loss. A settled launch is a success. A spot node that came and is gone, without a removal by
 gpuwatch, is a loss: most are, and one that somebody else ended costs a place in the order at most. A notice of the
-cloud for a spot node is a loss at once, whatever becomes of it. It is a refusal as well, so that the offer rests, where
-the node is in its first hour, and from the third of an offer within an hour on.
+cloud for a spot node is a loss at once, whatever becomes of it. It is a refusal as well, so that the offer rests: what
+takes nodes back has none to give. Notices of one minute are one refusal.
 A cancelled launch, and one that is still open, says nothing. Only records of the last three days count, so that what is
 kept is bounded by the number of offers, and a restart changes nothing.
 """
@@ -17,15 +17,14 @@ from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import GIVEN_UP, REMOVALS, Done, Status, Verb
 from gpuwatch.model.offers import OfferPast, OffersPast
-from gpuwatch.policies.spot.offers import MEMORY_SECONDS, SHORT_LIFE_SECONDS, refusals_after
+from gpuwatch.policies.spot.offers import MEMORY_SECONDS, refusals_after
 
 # The arguments of a launch that name its offer and how that is paid for.
 OFFER, CAPACITY = "offer", "capacity"
 SPOT = "spot"
 
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
-_HOUR = timedelta(hours=1)
-_STORM = 3  # notices of one offer within an hour
+_AT_ONCE = timedelta(minutes=1)
 
 # The machine that a finished launch brought, and whether that machine ended before it was a node.
 Brought = Callable[[Done], tuple[str | None, bool]]
@@ -44,20 +43,16 @@ def past(recent: Iterable[Done], pool: str, now: datetime, *, brought: Brought, 
     spared = {done.node_id: done.at for done in mine if done.verb is Verb.SPARED}
     noticed = {each.node_id: each.at for each in threats if spared.get(each.node_id, each.at) <= each.at}
     ends = noticed | removed
-    came = {node_id: done.at for done in mine if done.verb is Verb.LAUNCH and (node_id := brought(done)[0]) is not None}
-    first, lately = {each.key for each in threats}, dict[str, list[datetime]]()
+    first, lately = {each.key for each in threats}, dict[str, datetime]()
     known = OffersPast()
     for done in mine:
         name = done.arguments.get(OFFER)
         if name is None:
             continue
         if done.key in first:
-            earlier = [at for at in lately.get(name, []) if done.at - at < _HOUR]
-            lately[name] = [*earlier, done.at]
             known = _changed(known, name, losses=1)
-            born = came.get(done.node_id)
-            short = born is not None and (done.at - born).total_seconds() < SHORT_LIFE_SECONDS
-            if short or len(lately[name]) >= _STORM:
+            if name not in lately or done.at - lately[name] >= _AT_ONCE:
+                lately[name] = done.at
                 known = refused(known, name, done.at, spot=False)
         if done.verb is not Verb.LAUNCH:
             continue

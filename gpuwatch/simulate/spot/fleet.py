@@ -13,7 +13,6 @@ from math import ceil
 from gpuwatch.policies.spot.mix import Has, MixRules, goal
 from gpuwatch.policies.spot.offers import (
     MEMORY_SECONDS,
-    SHORT_LIFE_SECONDS,
     OfferRecord,
     ranked,
     refusals_after,
@@ -25,7 +24,6 @@ from gpuwatch.simulate.spot.sums import Played, Sums, Terms, on_demand_cost
 __all__ = ["Played", "Terms", "bound", "on_demand_cost", "play"]
 
 _MEMORY = int(MEMORY_SECONDS // STEP_SECONDS)
-_SHORT_LIFE = int(SHORT_LIFE_SECONDS // STEP_SECONDS)
 _MINUTES_PER_HOUR = 60.0
 
 
@@ -47,7 +45,7 @@ class _Offer:
     up: deque[int] = field(default_factory=deque)
     up_minutes: int = 0
     refusals: int = 0
-    rests_until: int = 0
+    refused_at: int = 0
 
     @property
     def own(self) -> int:
@@ -67,8 +65,8 @@ class _Offer:
         for node in kept[: max(0, len(kept) - room)]:
             node.ends = minute + notice
             self.losses.append(minute)
-            if minute - node.launched < _SHORT_LIFE:
-                self.tried(minute, refused=True)
+        if len(kept) > room:
+            self.tried(minute, refused=True)
         return before - len(self.nodes)
 
     def launch(self, minute: int) -> bool:
@@ -82,10 +80,12 @@ class _Offer:
     def tried(self, minute: int, *, refused: bool) -> None:
         """Note the answer of a try."""
         self.refusals = refusals_after(self.refusals, refused=refused)
-        if refused:
-            self.rests_until = max(
-                self.rests_until, minute + ceil(rest_seconds(self.refusals, self.own) / STEP_SECONDS)
-            )
+        self.refused_at = minute if refused else self.refused_at
+
+    @property
+    def rests_until(self) -> int:
+        """The minute from which on it may be asked; nodes that it holds, or has lost, change it."""
+        return self.refused_at + ceil(rest_seconds(self.refusals, self.own) / STEP_SECONDS)
 
     def remember(self) -> None:
         """Count a minute of its nodes, and forget what is too old."""

@@ -2,7 +2,8 @@
 
 Nothing is decided here. Each minute the cloud gives notices, takes nodes and lets others come up; then the controller
 makes one round of its own. All nodes always work, and their people consent to interruptions. Where the recording has
-fewer nodes than the pool holds, the oldest get an interruption notice so long before. On demand is always to be had.
+fewer nodes than the pool holds, the oldest get an interruption notice so long before. The cloud's list shows it, as
+those of AWS and Alibaba Cloud do, also of a machine that boots. On demand is always to be had.
 """
 
 from collections.abc import Mapping, Sequence
@@ -299,8 +300,9 @@ class Market:
         return self.minute - self._launched[node_id] >= self.terms.boot_minutes
 
     def _shown(self, node_id: str) -> Node:
-        node = self._nodes[node_id]
-        return replace(node, state=NodeState.RUNNING) if self._booted(node_id) else node
+        node, ends = self._nodes[node_id], self._ends.get(node_id)
+        state = NodeState.RUNNING if self._booted(node_id) else node.state
+        return replace(node, state=state, announced=() if ends is None else (self._notice(ends),))
 
     def _end(self, node_id: str) -> None:
         self._ends.pop(node_id, None)

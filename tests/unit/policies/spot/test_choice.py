@@ -93,13 +93,13 @@ def test_on_demand_waits_for_fallback_after() -> None:
     (1, 3.1, 0, False),
     (3, 7.9, 0, True),
     (3, 8.1, 0, False),
-    (9, 29.0, 0, True),
-    (9, 31.0, 0, False),
-    (9, 31.0, 1, True),
-    (9, 61.0, 1, False),
+    (6, 39.0, 0, True),
+    (6, 41.0, 0, False),
+    (6, 239.0, 1, True),
+    (6, 241.0, 1, False),
 ])  # fmt: skip
 def test_a_refused_offer_rests_for_a_growing_time(times: int, minutes: float, own: int, *, rests: bool) -> None:
-    """Three minutes at least, thirty at most; an hour where it holds nodes of the pool."""
+    """Three minutes at least, forty at most; four hours where it holds nodes of the pool."""
     nodes = [a_node_of(SPOT_A, f"i-{number}") for number in range(own)]
     found = asked(1, *nodes, past={"spot-a": refused(times, minutes=minutes)}, offers={"spot-a": SPOT_A})
 

@@ -74,17 +74,19 @@ def test_the_setting_says_what_decides(spread: str, first: str) -> None:
     assert names(*offers, spread=spread)[0] == first
 
 
-def test_refusals_rest_an_offer_twice_as_long_each_time_up_to_half_an_hour() -> None:
-    """An hour where it has given nodes: it is probably at its end."""
-    assert [rest_seconds(count, 0) / 60 for count in range(7)] == [0, 2, 4, 8, 16, 30, 30]
-    assert [rest_seconds(count, 3) / 60 for count in (5, 6, 7)] == [32, 60, 60]
+def test_refusals_rest_an_offer_twice_as_long_each_time_up_to_forty_minutes() -> None:
+    """Eight times as long where it has given nodes: it is probably at its end."""
+    assert [rest_seconds(count, 0) / 60 for count in range(8)] == [0, 3, 4, 8, 16, 32, 40, 40]
+    assert [rest_seconds(count, 3) / 60 for count in (0, 1, 2, 3, 4, 5, 6)] == [0, 16, 32, 64, 128, 240, 240]
 
 
-def test_a_success_takes_one_refusal_away_and_not_all() -> None:
-    """An offer with a single free node is not asked for a second one every two minutes."""
+@given(tries=st.lists(st.booleans(), max_size=40))
+def test_what_was_refused_for_long_is_soon_asked_again_once_it_gives(tries: list[bool]) -> None:
+    """Two successes in a row forget all refusals, however many there were; one does not forget the most."""
     count = 0
-    for refused in (True, True, True, False):
+    for refused in tries:
         count = refusals_after(count, refused=refused)
 
-    assert count == 2
-    assert refusals_after(0, refused=False) == 0
+    assert 0 <= count <= 6
+    assert refusals_after(refusals_after(count, refused=False), refused=False) == 0
+    assert refusals_after(6, refused=False) == 2

@@ -55,10 +55,11 @@ def past(*recent: Done, nodes: tuple[str, ...] = (), now: datetime = NOW) -> Off
     return capacity.offers_past(recent, seen(*map(a_node, nodes)).fleet, "default", now)
 
 
-def test_each_failed_launch_is_a_refusal_and_each_success_takes_one_away() -> None:
+def test_each_failed_launch_is_a_refusal_and_a_success_takes_four_away() -> None:
     """The newest refusal is known with its time; a cancelled launch says nothing."""
     cancelled = a_try("east-a", Status.CANCELLED, minutes=1.0)
-    found = past(refusal(minutes=9.0), refusal(minutes=6.0), success("i-1", minutes=3.0), cancelled, nodes=("i-1",))
+    refusals = [refusal(minutes=minutes) for minutes in (90.0, 60.0, 30.0, 9.0, 6.0)]
+    found = past(*refusals, success("i-1", minutes=3.0), cancelled, nodes=("i-1",))
 
     assert found.offers["east-a"].refusals == 1
     assert found.offers["east-a"].refused_at == NOW - timedelta(minutes=6)
@@ -143,7 +144,7 @@ def test_a_notice_is_a_loss_at_once_and_once() -> None:
     moved = [threat("i-1", minutes=minutes) for minutes in (60.0, 59.0, 58.0)]
     for nodes in (("i-1",), ()):
         found = past(came, *moved, nodes=nodes).offers["east-a"]
-        assert (found.losses, found.hours_up, found.refusals) == (1, 2.0, 0)
+        assert (found.losses, found.hours_up, found.refusals) == (1, 2.0, 1)
 
 
 def test_a_second_notice_after_the_first_was_over_is_another_loss() -> None:
@@ -155,20 +156,20 @@ def test_a_second_notice_after_the_first_was_over_is_another_loss() -> None:
     assert past(success("i-1", minutes=180.0), *again, nodes=("i-1",)).offers["east-a"].losses == 2
 
 
-def test_a_node_that_is_taken_in_its_first_hour_is_a_refusal() -> None:
-    """The offer has no stock to speak of."""
-    found = past(success("i-1", minutes=30.0), threat("i-1", minutes=2.0)).offers["east-a"]
+def test_a_node_that_is_taken_is_a_refusal() -> None:
+    """What takes nodes back has none to give; how long the node was up says nothing of that."""
+    found = past(success("i-1", minutes=600.0), threat("i-1", minutes=2.0)).offers["east-a"]
     assert (found.losses, found.refusals, found.refused_at) == (1, 1, NOW - timedelta(minutes=2))
 
 
-def test_the_third_notice_of_an_offer_within_an_hour_is_a_refusal() -> None:
-    """A storm: the offer rests. It says nothing of another one, nor of how long spot has been refused."""
+def test_notices_of_one_minute_are_one_refusal() -> None:
+    """Sixteen nodes taken at once rest an offer as one does. It says nothing of how long spot has been refused."""
     came = [success(f"i-{number}", minutes=600.0 + number) for number in range(3)]
-    found = past(*came, *(threat(f"i-{number}", minutes=50.0 - 20.0 * number) for number in range(3)))
-    assert (found.offers["east-a"].refusals, found.offers["east-a"].losses) == (1, 3)
-    assert found.spot_refused_since is None
-    calm = past(*came, *(threat(f"i-{number}", minutes=140.0 - 61.0 * number) for number in range(3)))
-    assert calm.offers["east-a"].refusals == 0
+    at_once = past(*came, *(threat(f"i-{number}", minutes=50.0 - 0.3 * number) for number in range(3)))
+    assert (at_once.offers["east-a"].refusals, at_once.offers["east-a"].losses) == (1, 3)
+    assert at_once.spot_refused_since is None
+    apart = past(*came, *(threat(f"i-{number}", minutes=50.0 - 2.0 * number) for number in range(3)))
+    assert apart.offers["east-a"].refusals == 3
 
 
 def test_what_is_taken_on_demand_is_no_loss_of_spot() -> None:

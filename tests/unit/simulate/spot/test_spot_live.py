@@ -36,6 +36,15 @@ def test_one_loss_by_hand() -> None:
     assert found.working_ratio == pytest.approx((60 - 4 - 2) / 60)
 
 
+def test_a_notice_for_a_node_that_boots_is_seen_in_the_cloud_s_list() -> None:
+    """Its agent says nothing yet. Its place is filled at the notice, as the rules alone fill it."""
+    short = a_recording(a=[1] * 5 + [0] * 55)
+    found, alone = (each(short, 1, RULES, TERMS, "x") for each in (play_live, play))
+
+    assert found.on_demand_node_hours == alone.on_demand_node_hours == pytest.approx(57 / 60)
+    assert found.working_ratio == alone.working_ratio
+
+
 def test_on_demand_goes_once_spot_works_again() -> None:
     """Make before break: with an hour without spot no minute is without a node after its boot."""
     found = play_live(a_recording(a=[1] * 100 + [0] * 60 + [1] * 140), 1, RULES, TERMS, "x")
