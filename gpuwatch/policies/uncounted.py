@@ -79,7 +79,7 @@ def taken_back(observation: Observation, pool: str, target: int, counted: int, s
     """The steps that take back the sizes of groups that are left, as far as others have their nodes (rule 2).
 
     `counted` is how large the pool is, with what comes and is asked for now. What the groups want without us stays as
-    it is; so does the size of a group whose machines nobody knows.
+    it is; so does the size of a group of an unknown machine type.
     """
     known = [(group, sizes.kind(group.instance_type)) for group in observation.fleet.roster(pool).groups]
     groups = [(group, each) for group, each in known if group.enrolled and each]

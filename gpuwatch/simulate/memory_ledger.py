@@ -340,14 +340,12 @@ class InMemoryLedger:
             if intent.verb is Verb.NOTICE:
                 self._number += 1
                 self._pools[intent.key] = intent.pool
-                promise = promise_of(intent.pool, intent.arguments)
-                why = intent.reason.sentence
                 notice = Notice(
                     node_id=node_id,
                     key=intent.key,
                     at=outcome.at,
-                    promise=promise,
-                    why=why,
+                    promise=promise_of(intent.pool, intent.arguments),
+                    why=intent.reason.sentence,
                     target=target_of(intent.arguments),
                 )
                 self._notices[node_id] = (self._number, notice)

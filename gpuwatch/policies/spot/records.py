@@ -6,7 +6,7 @@ stock, and the first success, or a word on stock, ends the count. A launch of a 
 is a refusal and a loss. A settled launch is a success. A spot node that came and is gone, without a removal by
 gpuwatch, is a loss: most are, and one that somebody else ended costs a place in the order at most. A notice of the
 cloud for a spot node is a loss at once, whatever becomes of it. It is a refusal as well, so that the offer rests: what
-takes nodes back has none to give. Notices of one minute are one refusal.
+takes nodes back is out of stock. Notices of one minute are one refusal.
 A cancelled launch, and one that is still open, says nothing. Only records of the last three days count, so that what is
 kept is bounded by the number of offers, and a restart changes nothing.
 """

@@ -183,12 +183,12 @@ def test_what_is_taken_on_demand_is_no_loss_of_spot() -> None:
     "kind", [Status.DENIED, Status.REFUSED, Status.THROTTLED, Status.SKEWED, Status.UNSENT, Status.UNAVAILABLE]
 )
 def test_a_day_of_faults_teaches_nothing_of_stock(kind: Status) -> None:
-    """The offer rests half an hour at most, the sentence names the cause, and one success ends it."""
+    """The offer rests 40 minutes at most, the sentence names the cause, and one success ends it."""
     day = [fault(minutes=float(minutes), kind=kind) for minutes in range(10, 1440, 20)]
     found = past(*day)
     known = found.offers["east-a"]
     assert (known.refusals, known.refused_at, known.losses) == (0, None, 0)
-    assert resting_seconds(replace(seen(), offers={"default": found}), known, own=2) == 1200.0
+    assert resting_seconds(replace(seen(), offers={"default": found}), known, own=2) == 1800.0
     (said,) = faults(replace(seen(), offers={"default": found}), "default")
     assert (
         said == f"The offer east-a failed {len(day)} times in a row, and not for lack of stock: UnauthorizedOperation."

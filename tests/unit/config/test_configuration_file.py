@@ -1,0 +1,44 @@
+"""The configuration's file: what is no readable file of settings is refused."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.config import ConfigError, load
+from tests.support.builders.configurations import mistakes
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """A named file must exist: defaults in its place would be a surprise."""
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file or directory"):
+        load(tmp_path / "none.yaml", {})
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """A folder in the file's place is told."""
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(tmp_path, {})
+
+
+def test_a_pipe_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    """What is named and cannot be read twice must not quietly mean "all defaults"."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(ConfigError, match="cannot be read: not a regular file"):
+        load(tmp_path / "pipe", {})
+
+
+def test_a_file_of_bytes_is_told(file: Path) -> None:
+    """What is no UTF-8 is no configuration."""
+    file.write_bytes(b"fleet: \xff")
+
+    with pytest.raises(ConfigError, match=r"is not UTF-8 text .byte 0xff"):
+        load(file, {})
+
+
+def test_a_bomb_of_aliases_is_refused(file: Path) -> None:
+    """A small file that unfolds to millions of values is refused before it is unfolded."""
+    lines = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
+
+    assert "aliases repeat or contain each other without end" in mistakes(file, "\n".join(lines))
