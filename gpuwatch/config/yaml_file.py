@@ -184,7 +184,9 @@ def _no_name(name: str) -> str | None:
     """Why nobody could read or type a name; None: people can."""
     if not name or name != name.strip():
         return "is empty or has blanks around it"
-    return None if name.isprintable() else "has a character that cannot be seen"
+    if not name.isprintable():
+        return "has a character that cannot be seen"
+    return None
 
 
 def _is_astronomic(value: object) -> bool:

@@ -46,7 +46,7 @@ def _carried_on(before: Fleet, fleet: Fleet, places: Sequence[int]) -> Fleet:
     if len(places) * _FEW > len(fleet.nodes) or any((old.id, old.pool) != (new.id, new.pool) for old, new in changes):
         return fleet
     known, kept = vars(before), vars(fleet)  # where cached properties keep what they found
-    if len(known.get("place_of", ())) != len(fleet.nodes):  # nobody asked, or two have one id
+    if "place_of" not in known or len(known["place_of"]) != len(fleet.nodes):  # nobody asked, or two have one id
         return fleet
     kept["place_of"], kept[_SINCE] = known["place_of"], (before.nodes, places)
     if "enrolled" in known and all(old.enrolled is new.enrolled for old, new in changes):

@@ -173,9 +173,10 @@ def _is_of_the_machine(unit: str, facts: Facts) -> bool:
     """Whether a unit's name says so; an administrator may call the unit of an own program `vector.service`, too."""
     if not _matches(unit, known.SERVICE_UNITS):
         return False
+    everyday = _matches(unit.partition(".")[0], known.EVERYDAY_NAMES)
     made_here = facts.origin in {UnitOrigin.ADMINISTRATOR, UnitOrigin.TRANSIENT}
     telling = tuple(name for name in facts.names if not _matches(name, known.EVERYDAY_NAMES))
-    return not (made_here and facts.own_work) or _one_of(telling, known.SERVICE_PROGRAMS)
+    return not (everyday and made_here and facts.own_work) or _one_of(telling, known.SERVICE_PROGRAMS)
 
 
 def _exports(unit: str, facts: Facts) -> bool:

@@ -109,13 +109,19 @@ def controller_pages(accept: str) -> list[str]:
         done = one_round(parts, seen)
         assert done is not None
         told = with_a_slurm_job(with_a_replacement(with_a_silent_region(with_a_wish(with_an_interruption(done)))))
-        told = with_progress(told)
+        told = with_progress(with_gpus_wanted(told))
         metrics._state.last = with_a_workload(told)
         of_interruptions.count(metrics._state, INTERRUPTED)
         of_kubernetes.count(metrics._state, metrics._state.last)
         pages.append(metrics.page(accept).body.decode())
         desk.rest(60.0)
     return pages
+
+
+def with_gpus_wanted(done: Round) -> Round:
+    """One of its pools counts GPUs."""
+    first, *others = done.decisions
+    return replace(done, decisions=(first, replace(first, pool="inference", unit="gpus", target=24), *others))
 
 
 def with_a_silent_region(done: Round) -> Round:

@@ -94,7 +94,7 @@ def test_the_groups_of_a_silent_cloud_are_protected() -> None:
     assert (first.cloud, second.cloud) == ("bj", "us")
     assert clouds.all.groups() == (
         first,
-        replace(second, protected="its cloud gave no answer (cloud us: no answer)"),
+        replace(second, protected="its cloud gave no answer (cloud us: no answer)", seen_now=False),
     )
 
 

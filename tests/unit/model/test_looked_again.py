@@ -110,3 +110,10 @@ def test_a_fleet_with_few_changes_is_not_counted_again() -> None:
     nodes[3] = a_node("i-3", State.BUSY)
 
     assert "rosters" in vars(carried_on(before, Fleet(observed_at=NOW, nodes=tuple(nodes))))
+
+
+def test_a_fleet_without_nodes_is_carried_on() -> None:
+    """Nobody may have asked the one before for a node."""
+    empty = Fleet(observed_at=NOW, nodes=())
+
+    assert carried_on(empty, replace(empty)).find("i-1") is None

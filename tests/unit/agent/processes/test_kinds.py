@@ -140,6 +140,9 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
     ("falcon-sensor-b", unit("falcon-sensor.service"), 0, "/opt/CrowdStrike/falcon-sensor-bpf", (), 0, SERVICE),
     ("somed", unit("shipped.service"), 0, "/usr/sbin/somed", (), 0, SERVICE),  # a package's unit
     ("sshd", unit("ssh.service"), 0, "/usr/sbin/sshd", (), 0, SERVICE),
+    # what an administrator installed by hand, as the page on systemd says
+    ("python3", unit("gpuwatch-agent.service"), 990, "/srv/bin/python3.11", ("python3", "-m", "gpuwatch"), 0, SERVICE),
+    ("python3", unit("gpuwatch-agent.service"), 990, "/usr/bin/python3.11", ("python3", "/srv/gpuwatch"), 0, SERVICE),
 ]  # fmt: skip
 
 
@@ -147,7 +150,7 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
 def table(tmp_path: Path) -> ProcessTable:
     """A host with one unit of a package, and one that an administrator made."""
     files = ("usr/lib/systemd/system/shipped.service", "etc/systemd/system/train.service")
-    for file in (*files, "etc/systemd/system/vector.service"):
+    for file in (*files, "etc/systemd/system/vector.service", "etc/systemd/system/gpuwatch-agent.service"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("[Service]\n")
     (tmp_path / "proc/self/ns").mkdir(parents=True)
