@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
+from botocore.parsers import ResponseParserError
 from moto.server import ThreadedMotoServer
 
 from gpuwatch.clouds import FLEET_TAG
@@ -20,6 +21,7 @@ from tests.support.real.agents import RunningAgent
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 REGION = "us-east-1"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": REGION}
@@ -115,13 +117,19 @@ class Site:
 
     def state(self, node_id: str) -> str:
         """What EC2 says of a machine."""
-        (reservation,) = self.ec2.describe_instances(InstanceIds=[node_id])["Reservations"]
-        return str(reservation["Instances"][0]["State"]["Name"])
+        return self._instance(node_id)["State"]["Name"]
 
     def tags(self, node_id: str) -> dict[str, str]:
         """A machine's tags."""
-        (reservation,) = self.ec2.describe_instances(InstanceIds=[node_id])["Reservations"]
-        return {tag["Key"]: tag["Value"] for tag in reservation["Instances"][0]["Tags"]}
+        return {tag["Key"]: tag["Value"] for tag in self._instance(node_id)["Tags"]}
+
+    def _instance(self, node_id: str) -> "InstanceTypeDef":
+        """Asked once more where moto answers with a page of an error, as it does if two calls meet in it."""
+        try:
+            (reservation,) = self.ec2.describe_instances(InstanceIds=[node_id])["Reservations"]
+        except ResponseParserError:
+            (reservation,) = self.ec2.describe_instances(InstanceIds=[node_id])["Reservations"]
+        return reservation["Instances"][0]
 
     def settled_stops(self, node_id: str) -> int:
         """How many stops the ledger holds as done."""
