@@ -10,20 +10,17 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from gpuwatch import guard
-from gpuwatch.clouds import CloudError, CloudUnavailableError, ThrottledError
-from gpuwatch.controller.context import Memory
 from gpuwatch.guard import Limits, Rulebook
-from gpuwatch.model.activity import State
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Review, Verb
-from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.offers import OffersPast
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.fleet import LIVES, Desk, lived
 from tests.support.builders.gpu_pools import GPUS, MIXED, decided, gpu_rules, of_gpus
+from tests.support.builders.market_life import MarketLife
 from tests.support.builders.offers import refused
 from tests.support.builders.pending_capacity import seen
 from tests.support.fakes.spot_market import SpotMarket
@@ -35,8 +32,10 @@ NAMES, SPOT = sorted(MIXED), [name for name in MIXED if name.startswith("spot-")
 LARGEST = 8
 
 
-class GpuPools(RuleBasedStateMachine):
+class GpuPools(MarketLife):
     """Lives of one pool."""
+
+    names = NAMES
 
     @initialize(
         surge=st.integers(0, 2),
@@ -53,26 +52,14 @@ class GpuPools(RuleBasedStateMachine):
         """Half of its maximum is wanted."""
         self.desk = Desk(limits=LIMITS)
         self.surge, self.replaced, self.most, self.machines = surge, replaced, most, machines
-        self.tagged, self.old, self.most_wanted = tagged, 0.0, 0
+        self.most_wanted = 0
         mix = MixRules(surge=surge, give_back_notice=60.0, fallback_after=wait, on_demand_base=base)
         self.pool = gpu_rules(
             offers=MIXED, capacity=mix, max_gpus=most, max_nodes=machines, surge_nodes=replaced, warm_up=120.0
         )
-        self.market = SpotMarket(
-            clock=self.desk.clock, tags={INTERRUPTIBLE_TAG: "true"} if tagged else {}, offers=MIXED
-        )
-        self.market.stale = lambda _now: self.old
-        self.market.watch_stop = self._before_a_stop
-        self.desk.fleet = self.market
+        market = SpotMarket(clock=self.desk.clock, tags={INTERRUPTIBLE_TAG: "true"} if tagged else {}, offers=MIXED)
+        self.opened(market, tagged=tagged)
         self.the_wish_changes(most // 2)
-
-    def _before_a_stop(self, node_id: str, key: str) -> None:
-        """G2, at the call itself."""
-        del key
-        node = self.market.nodes_[node_id]
-        if node.activity.state is not State.IDLE:
-            assert self.tagged, "G2"
-            assert node.capacity_type is CapacityType.ON_DEMAND, "G2"
 
     @rule(count=st.integers(0, 24))
     def the_wish_changes(self, count: int) -> None:
@@ -82,86 +69,10 @@ class GpuPools(RuleBasedStateMachine):
         window = {"always": Window(min_gpus=count)} if count else {}
         self.desk.pools = {"default": replace(self.pool, schedule=window)}
 
-    @rule(name=st.sampled_from(NAMES), room=st.integers(0, 4))
-    def room_changes(self, name: str, room: int) -> None:
-        """An offer has more or less."""
-        self.market.room[name] = room
-
-    @rule(name=st.sampled_from(NAMES))
-    def an_offer_lies(self, name: str) -> None:
-        """What it gives ends at once; or no longer does so."""
-        self.market.lies ^= {name}
-
-    @rule(name=st.sampled_from(NAMES))
-    def a_quota_is_used_up(self, name: str) -> None:
-        """Or raised."""
-        self.market.quota ^= {name}
-
-    @rule(name=st.sampled_from(NAMES))
-    def a_machine_is_taken_back(self, name: str) -> None:
-        """Without a word."""
-        self.market.take(name)
-
-    @rule(number=st.integers(0, 5), minutes=st.sampled_from([0.5, 2.0, 45.0]))
-    def a_notice_comes(self, number: int, minutes: float) -> None:
-        """Or its deadline moves."""
-        alive = self.market.alive()
-        if alive:
-            self.market.announce(alive[number % len(alive)], minutes=minutes)
-
-    @rule(taken=st.booleans())
-    def notices_end(self, *, taken: bool) -> None:
-        """What is due is taken; or all of them are taken back."""
-        if taken:
-            self.market.carry_out()
-        else:
-            self.market.notices.clear()
-
-    @rule(number=st.integers(0, 5))
-    def an_agent_falls_silent(self, number: int) -> None:
-        """Or all answer again."""
-        alive = self.market.alive()
-        self.market.mute = {alive[number]} if number < len(alive) else set()
-
     @rule(untold=st.booleans())
     def the_cloud_tells_no_gpus(self, *, untold: bool) -> None:
         """Of the machines that come from now on; or it does."""
         self.market.untold = untold
-
-    @rule(pick=st.integers(0, 9), state=st.sampled_from([State.IDLE, State.BUSY, State.UNKNOWN]))
-    def work_comes_and_goes(self, pick: int, state: State) -> None:
-        """On one machine."""
-        alive = self.market.alive()
-        if alive:
-            self.market.show(alive[pick % len(alive)], state)
-
-    @rule(name=st.none() | st.sampled_from(NAMES), lost=st.booleans())
-    def calls_fail(self, name: str | None, *, lost: bool) -> None:
-        """Launches from an offer are throttled, or not answered; or the cloud answers again."""
-        error: CloudError = CloudUnavailableError("no answer") if lost else ThrottledError("too many calls")
-        self.market.fault = lambda call, target: error if (call, target) == ("launch", name) else None
-
-    @rule(name=st.none() | st.sampled_from(NAMES))
-    def answers_are_lost(self, name: str | None) -> None:
-        """A machine comes, and nobody says so."""
-        error = CloudUnavailableError("no answer")
-        self.market.lose = lambda call, target: error if (call, target) == ("launch", name) else None
-
-    @rule(seconds=st.sampled_from([0.0, 60.0, 240.0]))
-    def lists_are_old(self, seconds: float) -> None:
-        """By so much, or no longer."""
-        self.old = seconds
-
-    @rule()
-    def the_controller_is_restarted(self) -> None:
-        """It keeps nothing but its ledger."""
-        self.desk.memory = Memory()
-
-    @rule(rounds=st.sampled_from([1, 1, 2, 5, 20]))
-    def time_passes(self, rounds: int) -> None:
-        """Rounds."""
-        for _ in range(rounds):
-            self.desk.round()
 
     @invariant()
     def never_above_the_maximum_and_the_surges(self) -> None:
@@ -178,7 +89,7 @@ class GpuPools(RuleBasedStateMachine):
         """G3, and what was lived."""
         if not hasattr(self, "desk"):
             return
-        self._the_cloud_is_honest_again()
+        self.the_cloud_is_honest_again()
         for _ in range(70):
             self.desk.round()
         full = self.machines is not None and len(self.market.alive()) >= self.machines
@@ -188,14 +99,6 @@ class GpuPools(RuleBasedStateMachine):
             self.desk.round()
         assert sum(self.market.made.values()) == made, "G3: it goes on buying"
         lived(self.desk)
-
-    def _the_cloud_is_honest_again(self) -> None:
-        self.market.room, self.market.lies, self.market.quota = {}, set(), set()
-        self.market.notices.clear()
-        self.market.mute, self.old = set(), 0.0
-        self.market.fault = self.market.lose = lambda _call, _target: None
-        for node_id in self.market.alive():
-            self.market.show(node_id, State.BUSY)
 
 
 TestGpuPools = GpuPools.TestCase

@@ -84,7 +84,7 @@ class Connections:
         grown = self._grown.since(found.leaving) if found.bytes_known else {}
         self._note_most(theirs, holders, grown, containers)
         self._note_served(found, theirs, holders, now)
-        # What reads the page of a model server that nobody asks, and probes it, is monitoring.
+        # Connections to a model server that gets no requests are scrapes and health checks.
         quiet = self.quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
         theirs = [each for each in theirs if not (found.accepted(each) and each.local[1] in quiet)]
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)

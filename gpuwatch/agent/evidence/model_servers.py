@@ -1,8 +1,8 @@
 """Model servers that the administrator named, or that were found: busy while they answer requests, or did lately.
 
 A loaded model says nothing about use: its memory is held and its engine may spin. The servers' own pages count
-requests. One that was found says nothing else: it may hide its page. The ports of one that nobody asks are known to
-`connections`: what goes on there is monitoring.
+requests. A server that was found and hides its page gives no evidence. `connections` gets the ports of those without
+requests: what goes on there is monitoring.
 """
 
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class ModelServers:
         self._quiet: tuple[float, frozenset[int]] = (-inf, frozenset())
 
     def quiet_ports(self, at: float) -> frozenset[int]:
-        """The ports of the servers that nobody has asked for `silent_after`, by a look that is not too old."""
+        """The ports of the servers without a request for `silent_after`, by a look that is not too old."""
         since, ports = self._quiet
         return ports if 0 <= at - since <= _QUIET_SECONDS else frozenset()
 

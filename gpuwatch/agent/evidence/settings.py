@@ -120,8 +120,8 @@ class ModelServerSettings:
     discover: Annotated[
         bool,
         Setting(
-            "Ask people's vLLM, SGLang, TGI, Triton and llama.cpp on this host's network for /metrics, too: "
-            "monitoring of one that nobody asks is no use."
+            "Also read /metrics of people's vLLM, SGLang, TGI, TEI, Triton and llama.cpp on this host's network. "
+            "Connections to a server that gets no requests are then monitoring, not use."
         ),
     ] = True
     interval: Annotated[

@@ -40,7 +40,7 @@ class Facts:
 
     `script` is whether a shell runs a script or a command and not a person's input, or `watch` does more than look.
     `own_script` is the name of a script that lies in no folder of the system: people name theirs as they like, so it is
-    compared only with names that nobody gives a program by chance. `own_file` is whether its program's file lies in no
+    compared only with names that no program has by chance. `own_file` is whether its program's file lies in no
     such folder: an everyday word says nothing of it then. `own_work` is whether either of them, or what another tool
     interprets, does: no package brought that.
     """

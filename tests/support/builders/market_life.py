@@ -1,0 +1,130 @@
+"""One pool on a played spot market: everything that may happen to it, for lives of several kinds of pools."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from gpuwatch.clouds import CloudError, CloudUnavailableError, ThrottledError
+from gpuwatch.controller.context import Memory
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import CapacityType
+from tests.support.builders.fleet import Desk
+from tests.support.fakes.spot_market import SpotMarket
+
+_ANY = st.integers(0, 59)  # picks an offer
+
+
+class MarketLife(RuleBasedStateMachine):
+    """A subclass begins with a desk whose fleet is the market, and says what is promised."""
+
+    names: ClassVar[Sequence[str]]  # of the offers
+    desk: Desk
+    market: SpotMarket
+    tagged: bool  # whether the machines consent to an interruption
+    old: float = 0.0  # seconds by which the lists are late
+
+    def opened(self, market: SpotMarket, *, tagged: bool) -> None:
+        """The market as the desk's fleet."""
+        self.market, self.tagged, self.old = market, tagged, 0.0
+        self.market.stale = lambda _now: self.old
+        self.market.watch_stop = self._before_a_stop
+        self.desk.fleet = self.market
+
+    def _before_a_stop(self, node_id: str, key: str) -> None:
+        """M2 and G2, at the call itself: no machine that works goes without both consents, nor one on spot."""
+        del key
+        node = self.market.nodes_[node_id]
+        if node.activity.state is not State.IDLE:
+            assert self.tagged, "a machine that works went without consent"
+            assert node.capacity_type is CapacityType.ON_DEMAND, "a spot machine that works was given back"
+
+    def _name(self, number: int) -> str:
+        return self.names[number % len(self.names)]
+
+    @rule(offer=_ANY, room=st.integers(0, 4))
+    def room_changes(self, offer: int, room: int) -> None:
+        """An offer has more or less."""
+        self.market.room[self._name(offer)] = room
+
+    @rule(offer=_ANY)
+    def an_offer_lies(self, offer: int) -> None:
+        """What it gives ends at once; or no longer does so."""
+        self.market.lies ^= {self._name(offer)}
+
+    @rule(offer=_ANY)
+    def a_quota_is_used_up(self, offer: int) -> None:
+        """Or raised."""
+        self.market.quota ^= {self._name(offer)}
+
+    @rule(offer=_ANY)
+    def a_machine_is_taken_back(self, offer: int) -> None:
+        """Without a word."""
+        self.market.take(self._name(offer))
+
+    @rule(number=st.integers(0, 5), minutes=st.sampled_from([0.5, 2.0, 45.0]))
+    def a_notice_comes(self, number: int, minutes: float) -> None:
+        """Or its deadline moves."""
+        alive = self.market.alive()
+        if alive:
+            self.market.announce(alive[number % len(alive)], minutes=minutes)
+
+    @rule(taken=st.booleans())
+    def notices_end(self, *, taken: bool) -> None:
+        """What is due is taken; or all of them are taken back."""
+        if taken:
+            self.market.carry_out()
+        else:
+            self.market.notices.clear()
+
+    @rule(number=st.integers(0, 5))
+    def an_agent_falls_silent(self, number: int) -> None:
+        """Or all answer again."""
+        alive = self.market.alive()
+        self.market.mute = {alive[number]} if number < len(alive) else set()
+
+    @rule(pick=st.integers(0, 9), state=st.sampled_from([State.IDLE, State.BUSY, State.UNKNOWN]))
+    def work_comes_and_goes(self, pick: int, state: State) -> None:
+        """On one machine."""
+        alive = self.market.alive()
+        if alive:
+            self.market.show(alive[pick % len(alive)], state)
+
+    @rule(offer=st.none() | _ANY, lost=st.booleans())
+    def calls_fail(self, offer: int | None, *, lost: bool) -> None:
+        """Launches from an offer are throttled, or not answered; or the cloud answers again."""
+        error: CloudError = CloudUnavailableError("no answer") if lost else ThrottledError("too many calls")
+        name = None if offer is None else self._name(offer)
+        self.market.fault = lambda call, target: error if (call, target) == ("launch", name) else None
+
+    @rule(offer=st.none() | _ANY)
+    def answers_are_lost(self, offer: int | None) -> None:
+        """A machine comes, and no answer says so."""
+        error, name = CloudUnavailableError("no answer"), None if offer is None else self._name(offer)
+        self.market.lose = lambda call, target: error if (call, target) == ("launch", name) else None
+
+    @rule(seconds=st.sampled_from([0.0, 60.0, 240.0]))
+    def lists_are_old(self, seconds: float) -> None:
+        """By so much, or no longer."""
+        self.old = seconds
+
+    @rule()
+    def the_controller_is_restarted(self) -> None:
+        """It keeps nothing but its ledger."""
+        self.desk.memory = Memory()
+
+    @rule(rounds=st.sampled_from([1, 1, 2, 5, 20]))
+    def time_passes(self, rounds: int) -> None:
+        """Rounds."""
+        for _ in range(rounds):
+            self.desk.round()
+
+    def the_cloud_is_honest_again(self) -> None:
+        """It has everything, and all nodes work; the controller acts."""
+        self.market.room, self.market.lies, self.market.quota = {}, set(), set()
+        self.market.notices.clear()
+        self.market.mute, self.old, self.desk.enforce = set(), 0.0, True
+        self.market.fault = self.market.lose = lambda _call, _target: None
+        for node_id in self.market.alive():
+            self.market.show(node_id, State.BUSY)
