@@ -42,13 +42,15 @@ class Facts:
     `own_script` is the name of a script that lies in no folder of the system: people name theirs as they like, so it is
     compared only with names that no program has by chance. `own_file` is whether its program's file lies in no
     such folder: an everyday word says nothing of it then. `own_work` is whether either of them, or what another tool
-    interprets, does: no package brought that.
+    interprets, does: no package brought that. `by_hand` is whether no distribution's package did: it lies in /opt or
+    /usr/local, for example, or is a command.
     """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
     own_script: str | None = None
     own_file: bool = False
     own_work: bool = False
+    by_hand: bool = False
     uid: int
     user: str
     placement: Placement
@@ -170,13 +172,16 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
 
 
 def _is_of_the_machine(unit: str, facts: Facts) -> bool:
-    """Whether a unit's name says so; an administrator may call the unit of an own program `vector.service`, too."""
-    if not _matches(unit, known.SERVICE_UNITS):
+    """Whether a unit's name says so. Whoever makes a unit may call it `rpc-server`: its program decides then."""
+    if _matches(unit, known.GPU_MONITORING_UNITS):
+        return True
+    system = _matches(unit, known.SYSTEM_UNITS)
+    if not system and not _matches(unit, known.VENDOR_UNITS):
         return False
-    everyday = _matches(unit.partition(".")[0], known.EVERYDAY_NAMES)
-    made_here = facts.origin in {UnitOrigin.ADMINISTRATOR, UnitOrigin.TRANSIENT}
+    if facts.origin is UnitOrigin.SHIPPED or not (facts.by_hand if system else facts.own_work):
+        return True
     telling = tuple(name for name in facts.names if not _matches(name, known.EVERYDAY_NAMES))
-    return not (everyday and made_here and facts.own_work) or _one_of(telling, known.SERVICE_PROGRAMS)
+    return _one_of(telling, known.SERVICE_PROGRAMS)
 
 
 def _exports(unit: str, facts: Facts) -> bool:
@@ -190,7 +195,7 @@ def _named_work(facts: Facts) -> bool:
     if _one_of(facts.names, known.WORK_PROGRAMS):
         return True
     unit = facts.placement.systemd_unit
-    shipped = facts.origin is UnitOrigin.SHIPPED or (unit is not None and _matches(unit, known.SERVICE_UNITS))
+    shipped = facts.origin is UnitOrigin.SHIPPED or (unit is not None and _is_of_the_machine(unit, facts))
     return not shipped and _one_of(facts.names, known.TOOLS)
 
 
@@ -199,9 +204,12 @@ def is_interpreter(names: tuple[str, ...]) -> bool:
     return _one_of(names, known.INTERPRETERS)
 
 
-def is_machines_unit(unit: str) -> bool:
-    """Whether a unit of this name is the machine's own, wherever its file lies."""
-    return _matches(unit, known.SERVICE_UNITS) or _matches(f"{unit.rpartition('.')[0]}.service", known.SERVICE_UNITS)
+def is_vendors_unit(unit: str) -> bool:
+    """Whether a unit of this name comes from a vendor's installer, or monitors GPUs, wherever its file lies."""
+    return any(
+        _matches(name, (*known.VENDOR_UNITS, *known.GPU_MONITORING_UNITS))
+        for name in (unit, f"{unit.rpartition('.')[0]}.service")
+    )
 
 
 def is_model_server(names: tuple[str, ...]) -> bool:

@@ -9,9 +9,9 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# Units whose programs are the machine's own, wherever their unit file lies.
-SERVICE_UNITS: tuple[str, ...] = (
-    *_words("""
+# Units whose programs are the machine's own. An administrator may call a unit so, too: then its program decides.
+# Of distributions, whose packages put programs into /usr and nowhere else:
+SYSTEM_UNITS: tuple[str, ...] = _words("""
     systemd-* dbus* polkit* accounts-daemon* rsyslog* syslog* auditd* chrony* ntp.service ntpd* ntpsec* ntpdate*
     irqbalance* udisks2*
     upower* ModemManager* NetworkManager* networkd-* networking* resolvconf* dhclient* dhcpcd* avahi-*
@@ -22,28 +22,35 @@ SERVICE_UNITS: tuple[str, ...] = (
     postfix* exim4* getty@* serial-getty@* console-getty* gdm* lightdm* sddm* display-manager* rtkit-daemon*
     colord* switcheroo-control* power-profiles-daemon* bluetooth* cups.* cups-browsed* kerneloops*
     tuned.service tuned-ppd* ksm.service ksmtuned* openipmi* ipmi*
-    mcelog* rasdaemon* edac.service lldpd* sysstat* atop* pmcd* pmlogger* acct.service hibagent* ec2-instance-connect*
-    hv-*-daemon* qemu-guest-agent* vmtoolsd* open-vm-tools* aegis* cloudmonitor* argusagent* YDService* sgagent*
+    mcelog* rasdaemon* edac.service lldpd* sysstat* atop* pmcd* pmlogger* acct.service hibagent*
+    qemu-guest-agent* vmtoolsd* open-vm-tools* hv-*-daemon*
+""")
+# Of vendors and of clusters, whose installers write into /opt, /usr/local and /etc:
+VENDOR_UNITS: tuple[str, ...] = _words("""
+    ec2-instance-connect* aegis* cloudmonitor* argusagent* YDService* sgagent*
     barad_agent* hosteye* bcm-agent*
 
     amazon-cloudwatch-agent* awslogs* xray.service datadog* telegraf* collectd* netdata* zabbix* nagios* nrpe* icinga*
-    check_mk* newrelic* prometheus-* *node[-_]exporter* nvidia-dcgm* dcgm.service
-    *dcgm[-_]exporter* *gpu[-_]exporter* otelcol* opentelemetry* grafana-agent* alloy.service promtail* fluent-bit*
+    check_mk* newrelic* prometheus-* nvidia-dcgm* dcgm.service
+    otelcol* opentelemetry* grafana-agent* alloy.service promtail* fluent-bit*
     fluentd* td-agent*
     fluentbit* vector.service filebeat* metricbeat* auditbeat* packetbeat* heartbeat-elastic* elastic-agent*
     splunk* logstash* rsyslogd* sumologic* osqueryd* falcon-sensor* sentinelone* sentinelagent* cbagentd*
     cbdefense* mdatp* microsoft-* clamav* clamd* wazuh* ossec* qualys* nessus* rapid7* ir_agent* tanium* traps_pmd*
     ds_agent* lacework* sysdig* falco.service falco-bpf* falco-kmod* falco-modern-bpf* falco-custom*
     falcoctl* zerotier* wireguard* openvpn* puppet* chef-client* cfengine* landscape-client*
-    rhsm* insights-client* gpuwatch-*
+    rhsm* insights-client*
 
     kube-proxy* etcd* munge* opensmd* openibd* mlnx* efa.service efa-nv-peermem* lnet.service lustre* nv_peer_mem*
     nvsm* docker.socket
     nvidia-persistenced* nvidia-fabricmanager* nvidia-powerd* nvidia-suspend* nvidia-resume*
     nvidia-hibernate* nvidia-imex* nvidia-cdi* nvidia-peermem* nvidia-mig* nvidia-gridd* nvidia-cuda-mps*
-    nvidia_gpu* google-osconfig* google-oslogin*
-"""),
-)
+    google-osconfig* google-oslogin*
+""")
+# Of GPU monitoring, whatever runs in them and wherever it lies:
+GPU_MONITORING_UNITS: tuple[str, ...] = _words("""
+    gpuwatch-* *node[-_]exporter* *dcgm[-_]exporter* *gpu[-_]exporter*
+""")
 
 # Prometheus exporters of any name; not one that an interpreter runs, which may export models or data instead.
 EXPORTER_UNITS: tuple[str, ...] = _words("""

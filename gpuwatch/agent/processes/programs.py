@@ -12,6 +12,7 @@ from gpuwatch.runtime.printable import legible
 
 _MOST_BYTES = 64 * 1024
 _SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib", "/opt/", "/snap/", "/etc/", "/nix/")
+_PACKAGES_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib", "/snap/", "/nix/")
 _AGENTS_FOLDERS = (
     "/var/lib/waagent/",
     "/var/ossec/",
@@ -31,6 +32,7 @@ class Program:
     own_script: str | None = None
     own_file: bool = False
     own_work: bool = False
+    by_hand: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,8 +53,15 @@ def of(folder: str, name: str) -> Program:
         base = None if script is None else legible(script.rpartition("/")[2], 64)
         # A package's daemon is a script in a folder of packages; /usr/local is the administrator's.
         packaged = installed and script is not None and not script.startswith("/usr/local/")
-        return Program(name, executable, base, None if installed else base, own_file, own_file or not packaged)
-    return Program(name, executable, own_file=own_file, own_work=own_file or _interprets_own(folder, names))
+        own_script = None if installed else base
+        by_hand = _is_by_hand(path) or _is_by_hand(script or "")
+        return Program(name, executable, base, own_script, own_file, own_file or not packaged, by_hand)
+    own_work, by_hand = own_file, _is_by_hand(path)
+    if kinds.is_shell(names) or kinds.is_tool(names):
+        interpreted = _interpreted(folder)
+        own_work = own_work or _is_own(interpreted)
+        by_hand = by_hand or _is_by_hand(interpreted)
+    return Program(name, executable, own_file=own_file, own_work=own_work, by_hand=by_hand)
 
 
 def executable(folder: str) -> str | None:
@@ -148,17 +157,20 @@ def _from_its_folder(folder: str, word: str) -> str:
         return word
 
 
-def _interprets_own(folder: str, names: tuple[str, ...]) -> bool:
-    """Whether node, java or a shell was given a file that lies in no folder of packages."""
-    if not (kinds.is_shell(names) or kinds.is_tool(names)):
-        return False
+def _interpreted(folder: str) -> str:
+    """The file that node, java or a shell was given; or what else comes first, a command for example."""
     rest = iter(_arguments(folder) or ())
     for word in rest:
         if word in _PROGRAM_OPTIONS:
-            return _is_own(next(rest, ""))
+            return next(rest, "")
         if not word.startswith(("-", "+")):
-            return _is_own(word)
-    return False
+            return word
+    return ""
+
+
+def _is_by_hand(path: str | None) -> bool:
+    """Whether no distribution's package puts a file there; a file that may not be read says nothing."""
+    return path is not None and (path.startswith("/usr/local/") or not path.startswith(_PACKAGES_FOLDERS))
 
 
 def _is_own(word: str) -> bool:

@@ -230,6 +230,7 @@ class ProcessTable:
             own_script=program.own_script,
             own_file=program.own_file,
             own_work=program.own_work,
+            by_hand=program.by_hand,
             uid=uid,
             user=user_name(uid),
             placement=placement,

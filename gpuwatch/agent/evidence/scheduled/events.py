@@ -1,7 +1,7 @@
 """What starts at an event: path and socket units that an administrator made, and tables of incron.
 
 Between two events nothing of it is alive, and nobody knows when the next one comes: it occupies the node. Units of
-packages, and those of the machine's own services (docker.socket), do not count.
+packages, and those of vendors (docker.socket), do not count.
 """
 
 import re
@@ -13,8 +13,8 @@ from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.scheduled.found import Found, Standing, is_folder
 from gpuwatch.agent.evidence.scheduled.sight import REMEDY, may_run
-from gpuwatch.agent.evidence.scheduled.timers import EVENT_UNITS, enabled, made_here
-from gpuwatch.agent.processes.kinds import is_machines_unit
+from gpuwatch.agent.evidence.scheduled.timers import EVENT_UNITS, made_here
+from gpuwatch.agent.processes.kinds import is_vendors_unit
 from gpuwatch.runtime.printable import legible
 
 _TABLE = re.compile(r"(?!\.)(?!.*~\Z)[^/]+")
@@ -32,9 +32,10 @@ class Events:
         """Add what waits for an event."""
         units = self._roots.etc / "systemd/system"
         with found.doubting(str(units)):
-            for name in enabled(units, EVENT_UNITS):
+            for path in made_here(units, EVENT_UNITS):
+                name = path.name
                 ignored = any(fnmatchcase(name, pattern) for pattern in self._ignored)
-                if made_here(units / name) and not ignored and not is_machines_unit(name):
+                if not ignored and not is_vendors_unit(name):
                     found.standing.append(Standing(what=f"unit {legible(name, 80)}", unit=legible(name, 80)))
         for folder in (self._roots.var / "spool/incron", self._roots.etc / "incron.d"):
             self._tables(folder, found)

@@ -8,6 +8,7 @@ the folders with its units.
 
 import fnmatch
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,11 +24,8 @@ from gpuwatch.runtime.printable import legible
 
 EVENT_UNITS = (".path", ".socket")  # they start something at an event
 _ASK_AGAIN_SECONDS = 300.0
-_SHIPPED = (
-    "/usr/lib/systemd/",
-    "/lib/systemd/",
-    "/dev/null",
-)  # what a link in /etc may lead to without saying anything
+# What a link in /etc may lead to without saying anything; not /usr/local/lib/systemd.
+_SHIPPED = re.compile(r".*(?<!/local)/lib/systemd/(system|user)/[^/]+|/dev/null")
 _WATCHED = ("systemd/system", "systemd/system/timers.target.wants")
 
 
@@ -83,9 +81,9 @@ class Timers:
                 if not _matches(path.name, self._ignored):
                     _add(path, "systemd-run", None, found, now.at, self._zones, boot=boot, once=True)
         with found.doubting(str(system)):
-            for name in enabled(system):
-                if not _matches(name, self._ignored) and made_here(system / name):
-                    _add(system / name, "timer", None, found, now.at, self._zones, boot=boot)
+            for path in made_here(system):
+                if not _matches(path.name, self._ignored):
+                    _add(path, "timer", None, found, now.at, self._zones, boot=boot)
 
 
 class UserTimers:
@@ -125,12 +123,12 @@ class UserTimers:
                 user = legible(self._users.name(uid), 32)
                 units = home / ".config/systemd/user"
                 with found.doubting(f"{user}'s timers"):
-                    for name in enabled(units):
-                        if made_here(units / name) and not _matches(name, self._ignored):
-                            _add(units / name, "timer", user, found, now.at, self._zones, boot=boot)
-                    for name in enabled(units, EVENT_UNITS):
-                        if made_here(units / name) and not _matches(name, self._ignored):
-                            found.standing.append(Standing(what=f"{user}'s unit {legible(name, 80)}", user=user))
+                    for path in made_here(units):
+                        if not _matches(path.name, self._ignored):
+                            _add(path, "timer", user, found, now.at, self._zones, boot=boot)
+                    for path in made_here(units, EVENT_UNITS):
+                        if not _matches(path.name, self._ignored):
+                            found.standing.append(Standing(what=f"{user}'s unit {legible(path.name, 80)}", user=user))
 
     def _homes(self, found: Found) -> list[Path]:
         """Every home; a folder of homes may be a home itself, as /root, and is then not always open."""
@@ -183,24 +181,30 @@ def transient(folder: Path) -> list[Path]:
         return []
 
 
-def enabled(units: Path, kinds: tuple[str, ...] = (".timer",)) -> list[str]:
-    """The timers, or units of other kinds, that are started with a target: their names in its `.wants` folder."""
-    names: dict[str, None] = {}
+def made_here(units: Path, kinds: tuple[str, ...] = (".timer",)) -> list[Path]:
+    """The files of the units of these kinds that are started with a target, without those that packages ship.
+
+    A link in the target's folder names them: most lead to a package's file, and then no file lies in `units`.
+    """
+    found: dict[str, Path] = {}
     try:
         folders = [path for path in listed(units) if path.name.endswith((".wants", ".requires"))]
     except FileNotFoundError:
         return []
     for folder in folders:
-        names.update({path.name: None for path in listed(folder) if path.name.endswith(kinds)})
-    return list(names)
+        for link in listed(folder):
+            if link.name.endswith(kinds):
+                file = units / link.name
+                found[link.name] = file if os.path.lexists(file) else link
+    return [path for path in found.values() if not _is_shipped(path)]
 
 
-def made_here(path: Path) -> bool:
-    """Whether the unit is an administrator's or a user's own file, not one that a package ships."""
+def _is_shipped(path: Path) -> bool:
+    """Whether it is a link to a package's file; a relative one leads from its folder."""
     try:
-        return not path.is_symlink() or not str(path.readlink()).startswith(_SHIPPED)
+        return _SHIPPED.fullmatch(os.path.normpath(path.parent / path.readlink())) is not None
     except OSError:
-        return True
+        return False
 
 
 def uptime(roots: Roots) -> float:

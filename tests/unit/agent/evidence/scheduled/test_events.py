@@ -49,17 +49,38 @@ def test_a_users_own_unit_occupies_while_that_users_manager_runs(host: QueueHost
     assert (gone, found.says, found.note) == (State.IDLE, State.OCCUPIED, "alice's unit train.path waits for an event")
 
 
-@pytest.mark.parametrize("name", ["docker.socket", "rpcbind.socket", "acpid.path", "snap.lxd.daemon.unix.socket"])
+@pytest.mark.parametrize("name", ["docker.socket", "gpuwatch-agent.path", "snap.lxd.daemon.unix.socket"])
 def test_sockets_of_the_machines_own_do_not(host: QueueHost, name: str) -> None:
     """Those of daemons that are the machine's own, and of snaps."""
     enable(host, name, "sockets.target")
     assert host.scheduled().says is State.IDLE
 
 
-def test_units_of_packages_do_not(host: QueueHost) -> None:
-    """A link in /etc leads to the package's file."""
-    enable(host, "cups.path", "multi-user.target", link="/usr/lib/systemd/system/cups.path")
+SHIPPED = (
+    "/usr/lib/systemd/system/cups.path", "/lib/systemd/system/uuidd.socket", "/usr/lib/systemd/system/dm-event.socket",
+    "../../../../usr/lib/systemd/system/pcscd.socket", "/lib/systemd/system/ssh.socket", "/dev/null",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("link", SHIPPED)
+def test_units_of_packages_do_not(host: QueueHost, link: str) -> None:
+    """A link in the target's folder leads to the package's file, and no file of the unit lies in /etc."""
+    name = "x.socket" if link == "/dev/null" else link.rpartition("/")[2]
+    enable(host, name, "multi-user.target", link=link)
     assert host.scheduled().says is State.IDLE
+
+
+@pytest.mark.parametrize("name", ["rpc-train.socket", "apt-daily-eval.path", "snapd-lab.socket", "ssh.socket"])
+def test_a_unit_that_is_called_like_the_machines_occupies(host: QueueHost, name: str) -> None:
+    """A file of its own in /etc, or in /usr/local/lib, is an administrator's, whatever its name."""
+    enable(host, name, "sockets.target")
+    assert host.scheduled().says is State.OCCUPIED
+
+
+def test_a_unit_below_usr_local_occupies(host: QueueHost) -> None:
+    """The link alone lies in /etc."""
+    enable(host, "train.path", "multi-user.target", link="/usr/local/lib/systemd/system/train.path")
+    assert host.scheduled().says is State.OCCUPIED
 
 
 @pytest.mark.parametrize(("text", "says"), [("/srv/in IN_CREATE x\n", State.OCCUPIED), ("# none\n\n", State.IDLE)])
