@@ -172,7 +172,7 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
 
 
 def _is_of_the_machine(unit: str, facts: Facts) -> bool:
-    """Whether a unit's name says so. Whoever makes a unit may call it `rpc-server`: its program decides then."""
+    """Whether a unit's name says so. An administrator may call a unit `rpc-server`: its program decides then."""
     if _matches(unit, known.GPU_MONITORING_UNITS):
         return True
     system = _matches(unit, known.SYSTEM_UNITS)
