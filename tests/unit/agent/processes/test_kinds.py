@@ -156,37 +156,13 @@ CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
 HAND_MADE = (
     "vector", "gpuwatch-agent", "gpu_exporter", "elastic-agent", "cloudmonitor", "chrony", "postfix", "dnf-makecache",
 )  # fmt: skip
-# Units of an administrator that begin like one of the machine's: what they run decides.
-NAMED_LIKE_THE_MACHINES = (
-    "rpc-server", "rpc-inference", "networking-model", "chrony-forecast", "dnf-eval", "yum-train", "postfix-llm",
-    "hv-llm-daemon", "systemd-train", "snapd-train", "bluetooth-lab", "apt-daily-train", "sysstat-model", "atop2",
-)  # fmt: skip
-# And of a vendor: only a program outside of the folders for software is somebody's.
-NAMED_LIKE_A_VENDORS = ("datadog-train", "prometheus-llm", "microsoft-phi", "efa-bench", "etcd-train", "telegraf-eval")
-# The program's file and its arguments.
-OWN_WORK: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("/srv/app/serve", ()),
-    ("/home/ann/venv/bin/python3", ("python3", "/home/ann/train.py")),
-    ("/usr/bin/python3.11", ("python3", "-m", "train")),
-    ("/usr/bin/python3.11", ("python3", "/data/train.py")),
-    ("/usr/bin/java", ("java", "-jar", "/srv/app.jar")),
-)
-ADDED_WORK: tuple[tuple[str, tuple[str, ...]], ...] = (
-    *OWN_WORK,
-    ("/opt/llama.cpp/rpc-server", ()),
-    ("/usr/local/bin/serve", ()),
-    ("/usr/bin/java", ("java", "-jar", "app.jar")),
-    ("/usr/bin/rsync", ("rsync", "-a", "/data", "nas:/data")),
-    ("/usr/bin/bash", ("bash", "-c", "while :; do ./step; sleep 5; done")),
-)
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> ProcessTable:
     """A host with one unit of a package, and one that an administrator made."""
     files = ("usr/lib/systemd/system/shipped.service", "etc/systemd/system/train.service")
-    own = (*HAND_MADE, *NAMED_LIKE_THE_MACHINES, *NAMED_LIKE_A_VENDORS)
-    for file in (*files, *(f"etc/systemd/system/{name}.service" for name in own)):
+    for file in (*files, *(f"etc/systemd/system/{name}.service" for name in HAND_MADE)):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("[Service]\n")
     (tmp_path / "proc/self/ns").mkdir(parents=True)
@@ -202,31 +178,6 @@ def test_whose_work_a_process_is(
     put_process(tmp_path / "proc", 77, name, cgroup=cgroup, uid=uid, executable=file, arguments=arguments, tty=tty)
     found = table.look(1.0).processes[77]
     assert (found.kind, found.rule) == (expected, found.rule)
-
-
-@pytest.mark.parametrize("uid", [0, 995])
-def test_what_an_administrator_calls_like_the_machines_is_somebodys(
-    table: ProcessTable, tmp_path: Path, uid: int
-) -> None:
-    """llama.cpp's `rpc-server.service` is no part of Linux: what no distribution's package can have brought is work."""
-    cases = [(name, work) for name in NAMED_LIKE_THE_MACHINES for work in ADDED_WORK]
-    cases += [(name, work) for name in NAMED_LIKE_A_VENDORS for work in OWN_WORK]
-    for pid, (name, (file, arguments)) in enumerate(cases, start=100):
-        put_process(
-            tmp_path / "proc", pid, file.rpartition("/")[2], cgroup=unit(f"{name}.service"), uid=uid, executable=file,
-            arguments=arguments,
-        )  # fmt: skip
-    found = table.look(1.0).processes
-    assert [(case, found[pid].rule) for pid, case in enumerate(cases, start=100) if found[pid].kind is not PEOPLE] == []
-
-
-def test_a_unit_of_a_package_that_is_called_like_the_machines_is_the_machines(
-    table: ProcessTable, tmp_path: Path
-) -> None:
-    """A package may bring its unit with a program in /opt."""
-    (tmp_path / "usr/lib/systemd/system/ipmi-tools.service").write_text("[Service]\n")
-    put_process(tmp_path / "proc", 77, "x", cgroup=unit("ipmi-tools.service"), uid=0, executable="/opt/ipmi/x")
-    assert table.look(1.0).processes[77].kind is SERVICE
 
 
 def test_azures_agent_runs_itself_from_where_it_keeps_its_updates(table: ProcessTable, tmp_path: Path) -> None:
