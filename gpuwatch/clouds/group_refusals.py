@@ -48,7 +48,7 @@ def time_of(text: str) -> datetime:
     """A time as clouds write it, in UTC.
 
     Raises:
-        ValueError: it is no time, has no zone, or is none that UTC has.
+        ValueError: it is no time, has no zone, or does not exist in UTC.
 
     """
     found = datetime.fromisoformat(text)

@@ -29,7 +29,7 @@ def attempts(place: Region, group_id: str) -> list[Attempt]:
 
 
 def _attempt(described: Mapping[str, Any]) -> Iterator[Attempt]:
-    """The activity as a try to launch; nothing where it was none, or goes on."""
+    """The activity as a try to launch; nothing where it tried nothing, or goes on."""
     status = described["StatusCode"]
     refused = _refused(described) if status in _FAILED else None
     made = status in _SUCCEEDED and any(described.get(name) for name in _MADE)
