@@ -13,10 +13,9 @@ _CALL = "DescribeAutoScalingActivities"
 _LAUNCHES = "SCALE_OUT"
 _LOOKED_BACK = timedelta(hours=1)  # nobody waits longer for a group
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
-_FAILED = frozenset({"FAILED", "PARTIALLY_SUCCESSFUL", "CANCELLED"})
-_DECIDES = frozenset(
-    {"FAILED", "PARTIALLY_SUCCESSFUL", "SUCCESSFUL"}
-)  # whatever it says; a cancelled one tried nothing
+_FAILED = frozenset({"FAILED", "PARTIALLY_SUCCESSFUL", "CANCELLED"})  # not at all, in part, not begun
+# These tried, whatever they say. A cancelled one, such as during the cooldown, tried nothing where it names no reason.
+_TRIED = frozenset({"FAILED", "PARTIALLY_SUCCESSFUL", "SUCCESSFUL"})
 # Messages name CVM's own code, as in: LatestOperationCode: `ResourceInsufficient`.
 _NAMED = re.compile(r"Code\W{1,3}([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)*)")
 
@@ -44,7 +43,7 @@ def _attempt(described: Mapping[str, Any]) -> Iterator[Attempt]:
     """The activity as a try to launch; nothing where it tried nothing, or goes on."""
     status = described["StatusCode"]
     refused = _refused(described) if status in _FAILED else None
-    if refused is not None or status in _DECIDES:
+    if refused is not None or status in _TRIED:
         began = time_of(described["StartTime"])
         yield Attempt(began=began, ended=time_of(described.get("EndTime") or described["StartTime"]), refused=refused)
 
