@@ -47,8 +47,9 @@ def refused(world: AlibabaWorld, group_id: str) -> GroupRefusal | None:
 def test_the_refusal_is_in_the_clouds_words_and_not_from_before_the_growth(world: AlibabaWorld) -> None:
     """ESS writes no seconds: a try that fails in the growth's own minute counts as one after it."""
     world.clock.advance(17.0)
-    asked = world.clock.now()
     group_id = short(world)
+    asked = world.clock.now()
+    world.clock.advance(5.0)
 
     found = refused(world, group_id)
 

@@ -61,8 +61,8 @@ def detail(code: str, message: str) -> dict[str, Any]:
 
 def test_the_refusal_is_in_the_clouds_words_and_from_after_the_growth(world: TencentWorld) -> None:
     """The code of CVM, which the message names, comes first."""
-    asked = world.clock.now()
     group_id = short(world)
+    asked = world.clock.now()
 
     found = refused(world, group_id)
 
