@@ -39,7 +39,7 @@ def weighted(ec2: MotoFaults, *, machines: int, units: int, least: int = 0) -> t
 def desired_of(ec2: MotoFaults) -> int:
     """What the group wants, in units."""
     described = ec2.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=["train"])
-    return described["AutoScalingGroups"][0]["DesiredCapacity"]
+    return int(described["AutoScalingGroups"][0]["DesiredCapacity"])
 
 
 def test_a_weighted_group_is_never_short_and_its_size_is_left_alone(ec2: MotoFaults) -> None:
