@@ -4,11 +4,16 @@ The rest of the contract of `test_clouds.py`; the policy is in `gpuwatch/policie
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from gpuwatch.clouds import CloudError, ProtectedError
+from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.policies import uncounted
+from tests.support.builders.fleet import an_observation
+from tests.support.builders.past_steps import a_done
 from tests.support.fakes.cloud_worlds import MINE, WORLDS, World, a_world, seen
 
 
@@ -42,12 +47,31 @@ def test_a_group_without_stock_is_seen_short(world: World) -> None:
     (listed,) = world.cloud.groups()
     for group in (listed, world.cloud.group(group_id)):
         assert (group.desired, len(group.node_ids)) == (4, 2)
-        assert (group.refused is not None) is world.words.says_no_stock
-        assert group.refused is None or group.refused.why
+        assert group.refused is not None
+        assert group.refused.why
+        assert group.refused.at <= world.clock.now()
+
+
+def test_a_group_without_stock_is_left_at_once(world: World) -> None:
+    """In the minute of its growth, and by every cloud's own word: nobody waits ten minutes for it."""
+    group_id = world.add_group("trainers", MINE, size=2, MinSize=1, MaxSize=6)
+    world.cloud.nodes()
+    world.no_stock(group_id)
+    world.clock.advance(17.0)
+    asked = world.clock.now()
+    world.cloud.grow(group_id, 4, "key-1")
+    world.clock.advance(31.0)
+
+    (group,) = world.cloud.groups()
+    group = replace(group, short_since=asked)
+    growth = replace(a_done(group_id), at=asked, reached_at=asked, verb=Verb.GROW, arguments={"size": "4"})
+    observation = replace(an_observation(recent=(growth,)), now=world.clock.now())
+    observation = replace(observation, fleet=replace(observation.fleet, groups=(group,)))
+    assert (uncounted.left(observation, group) or "").startswith("its cloud gives it no more: ")
 
 
 def test_a_group_with_all_its_members_says_nothing(world: World) -> None:
-    """A refusal of yesterday is none of today."""
+    """Nothing is missing."""
     group_id = world.add_group("trainers", MINE, size=2, MinSize=1, MaxSize=6)
     assert world.cloud.group(group_id).refused is None
 

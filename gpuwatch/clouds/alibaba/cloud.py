@@ -20,6 +20,7 @@ from gpuwatch.clouds.alibaba import groups as scaling
 from gpuwatch.clouds.alibaba import keys as access_keys
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, NO_INSTANCE
+from gpuwatch.clouds.alibaba.group_activities import attempts
 from gpuwatch.clouds.alibaba.groups import Group
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
 from gpuwatch.clouds.alibaba.regions import Region, Regions
@@ -28,6 +29,7 @@ from gpuwatch.clouds.alibaba.settings import AccountSettings
 from gpuwatch.clouds.alibaba.types import MachineTypes
 from gpuwatch.clouds.alibaba.wire import Wire
 from gpuwatch.clouds.disks import by_id, in_use
+from gpuwatch.clouds.group_refusals import Refusals
 from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
@@ -36,7 +38,6 @@ from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
-_NO_SUCH = "InvalidInstanceId"  # and not, for example, a region that is not found
 _ENDS_A_ROUND = 50  # machines that a list leaves out and that are asked about one by one
 
 
@@ -65,6 +66,7 @@ class AlibabaCloud(WithViews[Region]):
         self._fleet, self._clock, self._page_size = fleet, clock, page_size
         self._translator, self._types = Translator(fleet=fleet), MachineTypes()
         self._seen = Seen(clock)
+        self._refusals = Refusals(clock)
         self._views: Views[Region] = Views(clock, cloud="ECS")
         self._group_homes: dict[str, Region] = {}
         self._places = Regions(
@@ -282,7 +284,7 @@ class AlibabaCloud(WithViews[Region]):
         groups = {name: group for group in scaling.listed(place) for name in group.members}
         shown = [self._instance(each) for each in found]
         nodes = self._translator.nodes(place, shown, groups, self._clock.now())
-        gone = [name for name in ended if _denied(place.reading, name)]
+        gone = [name for name in ended if instances.denied(place.reading, name)]
         return self._views.keep(place, nodes, [*there, *gone])
 
     def _groups(self, place: Region) -> list[NodeGroup]:
@@ -299,11 +301,12 @@ class AlibabaCloud(WithViews[Region]):
         return self._types.has_gpus(place, types)
 
     def _told(self, place: Region, group: Group) -> NodeGroup:
-        """A group with the types and zones of its members, or the types of what it would launch."""
+        """A group with its members' types and zones, or what it would launch, and with why it lacks members."""
         members = instances.of_ids(place, place.reading, sorted(group.members))
         types = {each["InstanceType"] for each in members} or scaling.types_of(place, group)
         zones = {each["ZoneId"] for each in members}
-        return group.as_node_group(place, fleet=self._fleet, now=self._clock.now(), types=types, zones=zones)
+        told = group.as_node_group(place, fleet=self._fleet, now=self._clock.now(), types=types, zones=zones)
+        return self._refusals.added(told, place.name, lambda: attempts(place, group.id))
 
     def _launched(self, place: Region, key: str) -> Node | None:
         name = actions.name_of(key)
@@ -320,7 +323,7 @@ class AlibabaCloud(WithViews[Region]):
         if found:
             return self._node_of(place, line, found[0])
         last = self._seen.gone(node_id)
-        return last if last is not None and _denied(line, node_id) else None
+        return last if last is not None and instances.denied(line, node_id) else None
 
     def _node_of(self, place: Region, line: Client, described: Mapping[str, Any]) -> Node:
         instance = self._instance(described)
@@ -376,15 +379,6 @@ class AlibabaCloud(WithViews[Region]):
             else:
                 raise NotFoundError(f"there is no scaling group {group_id} in {self._places}", code=scaling.NO_GROUP)
         return self._group_homes[group_id]
-
-
-def _denied(line: Client, node_id: str) -> bool:
-    """Whether ECS says of a machine that it does not exist. Source: DescribeInstanceAttribute."""
-    try:
-        line.ask("ecs:DescribeInstanceAttribute", {"InstanceId": node_id})
-    except CloudError as error:
-        return error.code.startswith(_NO_SUCH)
-    return False
 
 
 def _asked(arguments: Mapping[str, str]) -> str | None:

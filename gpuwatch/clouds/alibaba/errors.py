@@ -76,6 +76,12 @@ def refusal(asked: str, status: int, code: str, message: str) -> CloudError:
     return kind(f"{asked}: {text} ({code})", code=code)
 
 
+def no_machine(code: str) -> bool:
+    """Whether a code means that there is no stock, or no quota."""
+    kind = next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), CloudError)
+    return kind in {InsufficientCapacityError, QuotaExceededError}
+
+
 @contextmanager
 def reading(asked: str) -> Iterator[None]:
     """Take an answer that lacks its parts, such as a gateway's page, for no answer: never an empty list or a yes."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gpuwatch.clouds import NotFoundError
+from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.alibaba import billing
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import NO_INSTANCE, reading
@@ -21,6 +21,7 @@ from gpuwatch.model.fleet import Node, NodeState
 DESCRIBE = List(call="ecs:DescribeInstances", path=("Instances", "Instance"), identity="InstanceId")
 PAGE_SIZE = 100  # the largest that DescribeInstances takes
 _IDS_A_CALL = 100
+_NO_SUCH = "InvalidInstanceId"  # and not, for example, a region that is not found
 
 _STATES = {
     "Pending": NodeState.PENDING,
@@ -117,6 +118,15 @@ def described(place: Region, line: Client, node_id: str) -> Mapping[str, Any]:
     if not found:
         raise NotFoundError(f"ECS knows no instance {node_id} in {place.name}", code=NO_INSTANCE)
     return found[0]
+
+
+def denied(line: Client, node_id: str) -> bool:
+    """Whether ECS says of a machine that it does not exist. Source: DescribeInstanceAttribute."""
+    try:
+        line.ask("ecs:DescribeInstanceAttribute", {"InstanceId": node_id})
+    except CloudError as error:
+        return error.code.startswith(_NO_SUCH)
+    return False
 
 
 def gpu_count(described: Mapping[str, Any]) -> int | None:

@@ -35,6 +35,7 @@ _READS: Mapping[str, Mapping[str, object]] = {
     "ess:DescribeScalingGroups": {"PageSize": 1},
     "ess:DescribeScalingInstances": {"PageSize": 1},
     "ess:DescribeScalingConfigurations": {"PageSize": 1},
+    "ess:DescribeScalingActivities": {"ScalingGroupId": "asg-gpuwatch-doctor", "PageSize": 1},
 }
 _ACTS: Mapping[str, Mapping[str, object]] = {
     "ecs:StopInstance": {"StoppedMode": STOP_CHARGING, "ForceStop": False},

@@ -49,6 +49,7 @@ _OBSERVE = (
             "ecs:DescribeLaunchTemplates",
             "ecs:DescribeRegions",
             "ecs:DescribeSnapshots",
+            "ess:DescribeScalingActivities",
             "ess:DescribeScalingConfigurations",
             "ess:DescribeScalingGroups",
             "ess:DescribeScalingInstances",

@@ -67,18 +67,16 @@ def terminate_member(place: Region, node_id: str, group_id: str, permit: Permit,
     instance = described(place, place.acting, node_id)
     group = known(place, place.acting, group_id)
     member = group.members.get(node_id)
-    if state_of(instance) in TERMINATE_IS_DONE or (member and member.state.startswith("Terminating")):
+    if state_of(instance) in TERMINATE_IS_DONE or (member and member.ending):
         return
     if member is None:
         raise CloudError(f"{node_id} is no member of {group.name} any more: it is left alone", code="NotAMember")
     if member.state != _IN_SERVICE:
         raise CloudError(f"{node_id} is {member.state} in {group.name}: it is left alone", code=_INCORRECT_STATE)
     _refuse_group(group, fleet=fleet, process="Terminate")
-    if group.desired - 1 < group.min_size:
-        raise CloudError(
-            f"{group.name} would fall below its minimum: it wants {group.desired} machines, at least {group.min_size}",
-            code="MinSize",
-        )
+    if group.desired - member.weight < group.min_size:
+        wants = f"it wants {group.desired} {'units' if group.weighted else 'machines'}, at least {group.min_size}"
+        raise CloudError(f"{group.name} would fall below its minimum: {wants}", code="MinSize")
     protected = claims(instance.tags, fleet=fleet, now=now)["protected"]
     if protected or _api_termination_disabled(place, node_id):
         raise ProtectedError(f"{node_id}: {protected or 'it is protected against termination'}")

@@ -1,7 +1,6 @@
 """EC2 and its Auto Scaling groups, in several accounts and regions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from gpuwatch.clouds.aws.notices import Notices
 from gpuwatch.clouds.aws.regions import Region, Regions
 from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.clouds.disks import by_id, in_use
+from gpuwatch.clouds.group_refusals import Refusals
 from gpuwatch.clouds.keys import Credentials, DiskKey
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
@@ -70,6 +70,7 @@ class AwsCloud(WithViews[Region]):
         self._page_size = page_size
         self._translator = Translator(fleet=fleet, clock=clock)
         self._notices = Notices(clock)
+        self._refusals = Refusals(clock)
         self._homes: dict[str, Region] = {}  # by the id of a node
         self._views: Views[Region] = Views(clock, cloud="EC2")
         with asking("credentials"):
@@ -316,7 +317,7 @@ class AwsCloud(WithViews[Region]):
     def _told(self, place: Region, group: Group) -> NodeGroup:
         """A group in our words; of one that is ours and lacks members, with why."""
         told = group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
-        return replace(told, refused=group_activities.refusal(place, group)) if told.enrolled else told
+        return self._refusals.added(told, place.name, lambda: group_activities.attempts(place, group))
 
     def _groups(self, place: Region) -> list[NodeGroup]:
         groups = aws_groups.listed(place)

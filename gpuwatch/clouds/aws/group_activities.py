@@ -1,32 +1,33 @@
-"""Why an Auto Scaling group gets no more instances, by its own record of what it tried."""
+"""What an Auto Scaling group tried to launch, by its own record."""
 
 from gpuwatch.clouds.aws.groups import SERVICE, Group
 from gpuwatch.clouds.aws.regions import Region
-from gpuwatch.clouds.errors import CloudError
-from gpuwatch.model.fleet import GroupRefusal
+from gpuwatch.clouds.group_refusals import Attempt
 
 _NEWEST = 20  # activities; the newest come first
 _LAUNCHES = "Launching a new EC2 instance"  # how the description of a launch begins
 _FAILED = frozenset({"Failed", "Cancelled"})
-_LONGEST = 300  # characters of a message
+_ENDED = _FAILED | {"Successful"}
 
 
-def refusal(place: Region, group: Group) -> GroupRefusal | None:
-    """What became of the group's newest try to launch, where it failed; None: it did not, or nobody may tell.
+def attempts(place: Region, group: Group) -> list[Attempt]:
+    """The newest that have ended. A group's record has no codes, so each failure is a refusal.
 
-    Only a group that lacks members is asked about. A role without the right to ask is no trouble: then the wait is
-    longer. Source: DescribeScalingActivities.
+    Source: DescribeScalingActivities.
+
+    Raises:
+        CloudError: no answer, or no right to ask.
+
     """
-    if group.desired <= len(group.members):
-        return None
-    try:
-        with place.asking("DescribeScalingActivities", service=SERVICE):
-            auto_scaling = place.reading.autoscaling
-            found = auto_scaling.describe_scaling_activities(AutoScalingGroupName=group.name, MaxRecords=_NEWEST)
-            tried = [each for each in found["Activities"] if each.get("Description", "").startswith(_LAUNCHES)]
-            if not tried or tried[0]["StatusCode"] not in _FAILED:
-                return None
-            at, why = tried[0].get("EndTime") or tried[0]["StartTime"], tried[0].get("StatusMessage") or "it failed"
-    except CloudError:
-        return None
-    return GroupRefusal(at=at, why=why.partition("\n")[0].strip().removesuffix(".")[:_LONGEST])
+    with place.asking("DescribeScalingActivities", service=SERVICE):
+        auto_scaling = place.reading.autoscaling
+        found = auto_scaling.describe_scaling_activities(AutoScalingGroupName=group.name, MaxRecords=_NEWEST)
+        return [
+            Attempt(
+                began=each["StartTime"],
+                ended=each.get("EndTime") or each["StartTime"],
+                refused=each.get("StatusMessage") or "it failed" if each["StatusCode"] in _FAILED else None,
+            )
+            for each in found["Activities"]
+            if each.get("Description", "").startswith(_LAUNCHES) and each["StatusCode"] in _ENDED
+        ]

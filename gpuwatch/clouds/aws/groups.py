@@ -23,11 +23,20 @@ _NAME_IN_ARN = ":autoScalingGroupName/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One instance of a group; `state` is its lifecycle state, such as InService or Terminating:Wait."""
+    """One instance of a group; `state` is its lifecycle state, such as InService or Terminating:Wait.
+
+    `weight`: what it counts in the group's sizes.
+    """
 
     state: str
     protected: bool
     instance_type: str
+    weight: int = 1
+
+    @property
+    def ending(self) -> bool:
+        """Whether the group is ending it: then it counts no more."""
+        return self.state.startswith("Terminating")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,24 @@ class Group:
     types: frozenset[str]  # of its members and of its overrides
     template: tuple[str, str] | None  # id and version of the launch template that alone says the type
     weighted: bool = False  # its sizes are sums of weights, and not numbers of machines
+
+    @property
+    def machines(self) -> int:
+        """How many machines it has that stay."""
+        return sum(not member.ending for member in self.members.values())
+
+    @property
+    def least(self) -> int:
+        """Its minimum in machines. With weights that many must stay, whichever go: the heaviest could."""
+        if not self.weighted:
+            return self.min_size
+        spare, staying = self.desired - self.min_size, self.machines
+        for weight in sorted((each.weight for each in self.members.values() if not each.ending), reverse=True):
+            spare -= weight
+            if spare < 0:
+                break
+            staying -= 1
+        return staying
 
     @property
     def owner(self) -> str | None:
@@ -70,9 +97,9 @@ class Group:
             id=self.id,
             name=self.name,
             pool=claimed["pool"],
-            min_size=self.min_size,
-            max_size=self.max_size,
-            desired=len(self.members) if self.weighted else self.desired,
+            min_size=self.least,
+            max_size=self.machines if self.weighted else self.max_size,  # nobody can ask it for one machine more
+            desired=self.machines if self.weighted else self.desired,
             region=place.region,
             zones=self.zones,
             enrolled=self.enrolled(fleet),
@@ -154,12 +181,14 @@ def template_type(place: Region, group: Group) -> str | None:
 def _group(described: "AutoScalingGroupTypeDef") -> Group:
     mixed = described.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
     template = mixed.get("LaunchTemplateSpecification") or described.get("LaunchTemplate") or {}
-    overrides = [each.get("InstanceType", "") for each in mixed.get("Overrides", ())]
+    weights = {each.get("InstanceType", ""): each.get("WeightedCapacity") for each in mixed.get("Overrides", ())}
+    overrides = list(weights)
     members = {
         each["InstanceId"]: Member(
             state=each["LifecycleState"],
             protected=each["ProtectedFromScaleIn"],
             instance_type=each.get("InstanceType", ""),
+            weight=int(each.get("WeightedCapacity") or weights.get(each.get("InstanceType", "")) or 1),
         )
         for each in described.get("Instances", ())
     }

@@ -51,12 +51,12 @@ def reads(place: Region) -> Iterator[Permission]:
     """What every role needs."""
     for call, ask in _READS.items():
         yield _tried(place, call, partial(ask, place.reading.ec2))
-    yield _tried(
-        place,
-        "DescribeAutoScalingGroups",
-        lambda: place.reading.autoscaling.describe_auto_scaling_groups(MaxRecords=1),
-        service="Auto Scaling",
-    )
+    auto_scaling = place.reading.autoscaling
+    for call, ask_groups in (
+        ("DescribeAutoScalingGroups", auto_scaling.describe_auto_scaling_groups),
+        ("DescribeScalingActivities", auto_scaling.describe_scaling_activities),
+    ):
+        yield _tried(place, call, partial(ask_groups, MaxRecords=1), service="Auto Scaling")
 
 
 def acts(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Permission]:

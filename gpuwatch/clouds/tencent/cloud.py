@@ -6,6 +6,7 @@ from datetime import timedelta
 from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.clouds import refuse_foreign_tags as refuse_foreign
 from gpuwatch.clouds.disks import by_id, in_use
+from gpuwatch.clouds.group_refusals import Refusals
 from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
@@ -14,6 +15,8 @@ from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.clouds.tencent import actions, images, keys, launches, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.tencent import groups as scaling
 from gpuwatch.clouds.tencent import instances as machines
+from gpuwatch.clouds.tencent.group_activities import attempts
+from gpuwatch.clouds.tencent.groups import Group
 from gpuwatch.clouds.tencent.history import History
 from gpuwatch.clouds.tencent.instances import UNKNOWN_ID, Instance, Translator
 from gpuwatch.clouds.tencent.line import TIMEOUTS
@@ -50,6 +53,7 @@ class TencentCloud(WithViews[Place]):
         self._fleet, self._clock = fleet, clock
         self._translator = Translator(fleet=fleet, clock=clock)
         self._history = History(clock)
+        self._refusals = Refusals(clock)
         self._views: Views[Place] = Views(clock, cloud="Tencent Cloud")
         self._homes: dict[str, Place] = {}  # by the id of a node
         self._group_homes: dict[str, Place] = {}
@@ -113,8 +117,7 @@ class TencentCloud(WithViews[Place]):
     def group(self, group_id: str) -> NodeGroup:
         """One group as it is now."""
         place = self._home_of_group(group_id)
-        group = scaling.known(place.reading, group_id)
-        return group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
+        return self._told(place, scaling.known(place.reading, group_id))
 
     def leftovers(self) -> Sequence[Leftover]:
         """Disks, addresses and images that no running machine uses, in every account and region."""
@@ -263,11 +266,17 @@ class TencentCloud(WithViews[Place]):
     def _groups(self, place: Place) -> list[NodeGroup]:
         groups = scaling.listed(place, scaling.members(place))
         shown = [
-            group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
+            self._told(place, group)
             for group in groups
             if group.enrolled(self._fleet) or self._translator.types.has_gpus(place, group.types)
         ]
         return self._views.keep_groups(place, shown)
+
+    def _told(self, place: Place, group: Group) -> NodeGroup:
+        """A group in our words, with why it lacks members."""
+        now = self._clock.now()
+        told = group.as_node_group(place, fleet=self._fleet, now=now)
+        return self._refusals.added(told, place.name, lambda: attempts(place, group.id, now))
 
     def _launched(self, place: Place, key: str) -> Node | None:
         named = machines.listed(place.reading, Filters=[{"Name": "instance-name", "Values": [key]}])

@@ -42,7 +42,7 @@ _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("ResourceInsufficient.AutoScalingGroup*Size", CloudError),  # the group's own bounds
     ("ResourceInsufficient.InServiceInstance*Size", CloudError),
     ("ResourceInsufficient*", InsufficientCapacityError),
-    ("ResourcesSoldOut*", InsufficientCapacityError),
+    ("*SoldOut*", InsufficientCapacityError),
     ("ResourceUnavailable.InstanceType", InsufficientCapacityError),
     ("ResourceUnavailable.ZoneUnavailable", InsufficientCapacityError),
     ("ResourceNotFound.InvalidZoneInstanceType", InsufficientCapacityError),  # the zone does not have the type
@@ -91,7 +91,7 @@ def asking(asked: str) -> Iterator[None]:
         yield
     except TencentCloudSDKException as error:
         raise _refusal(asked, str(error.code), str(error.message)) from None
-    except (RequestException, KeyError, TypeError, ValueError) as error:
+    except (RequestException, KeyError, TypeError, ValueError, AttributeError) as error:
         name = type(error).__name__
         raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
 
@@ -100,11 +100,20 @@ def _refusal(asked: str, code: str, message: str) -> CloudError:
     """The typed form of Tencent Cloud's answer."""
     if code in _OF_THE_SDK:
         return CloudUnavailableError(f"{asked}: no usable answer ({code})", code=code)
-    kind = next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), CloudError)
+    kind = _kind(code)
     text = message.partition("\n")[0].strip()
     if kind is ClockSkewError:
         text = f"{text}; {ADVICE}"
     return kind(f"{asked}: {text} ({code})", code=code)
+
+
+def no_machine(code: str) -> bool:
+    """Whether a code means that there is no stock, or no quota."""
+    return _kind(code) in {InsufficientCapacityError, QuotaExceededError}
+
+
+def _kind(code: str) -> type[CloudError]:
+    return next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), CloudError)
 
 
 def about_its_state(code: str) -> bool:

@@ -32,6 +32,7 @@ class Statement:
 _OBSERVE = (
     Statement(
         actions=(
+            "as:DescribeAutoScalingActivities",
             "as:DescribeAutoScalingGroups",
             "as:DescribeAutoScalingInstances",
             "as:DescribeLaunchConfigurations",

@@ -157,7 +157,7 @@ class Line:
         while True:
             page = self.ask(service, action, **parameters, Offset=len(found), Limit=PAGE_SIZE)
             with asking(self.asked(action)):
-                new, total = list(page[items]), int(page["TotalCount"])
+                new, total = [dict(each) for each in page[items]], int(page["TotalCount"])
             found += new
             totals.add(total)
             if not new or len(found) >= total:

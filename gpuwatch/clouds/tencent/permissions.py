@@ -21,6 +21,7 @@ _READS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "DescribeAutoScalingGroups": ("as", {"Limit": 1}),
     "DescribeAutoScalingInstances": ("as", {"Limit": 1}),
     "DescribeLaunchConfigurations": ("as", {"Limit": 1}),
+    "DescribeAutoScalingActivities": ("as", {"Limit": 1}),
     "DescribeDisks": ("cbs", {"Limit": 1}),
     "DescribeSnapshots": ("cbs", {"Limit": 1}),
     "DescribeAddresses": ("vpc", {"Limit": 1}),

@@ -83,7 +83,6 @@ class Words:
     has_processes: bool = True  # of its groups, which can be suspended one by one
     replaces_members: bool = True  # its groups replace a member that goes without its place
     protects_members: bool = True  # its groups can be told to leave a member alone
-    says_no_stock: bool = True  # its groups say why they get no more machines, where gpuwatch reads it
     always_named: bool = False  # its machines have names without the tag Name
     time: Callable[[datetime], str] = datetime.isoformat  # a tag's time as the cloud gives it back
     key_of_another_launch: str | None = "IdempotentParameterMismatch"  # None: it gives the first launch's machine

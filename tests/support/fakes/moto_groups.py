@@ -83,8 +83,8 @@ def wants(fields: Mapping[str, str]) -> bool:
 
 def activities(fields: Mapping[str, str], now: datetime) -> str:
     """DescribeScalingActivities as on AWS: the newest first; moto says of every launch that it succeeded."""
-    group = next(each for each in all_groups() if each.name == fields["AutoScalingGroupName"])
-    failed = group.desired_capacity > len(group.instance_states)
+    groups = [each for each in all_groups() if each.name == fields.get("AutoScalingGroupName", each.name)]
+    failed = any(group.desired_capacity > len(group.instance_states) for group in groups)
     why = "We currently do not have sufficient g5.xlarge capacity in the Availability Zone you requested (a)."
     entry = (
         "<member><ActivityId>1</ActivityId><AutoScalingGroupName>g</AutoScalingGroupName>"

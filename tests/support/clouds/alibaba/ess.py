@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.clouds.alibaba.errors import Refusal
 from tests.support.clouds.alibaba.pages import page_of, values
-from tests.support.clouds.alibaba.state import ScalingGroup, State
+from tests.support.clouds.alibaba.state import Activity, ScalingGroup, State
 
 
 def describe_groups(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
@@ -77,6 +77,42 @@ def describe_configurations(state: State, query: Mapping[str, str], now: datetim
     ]
     page, told = page_of(found, query, largest=50)
     return {"ScalingConfigurations": page, **told}
+
+
+def describe_activities(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeScalingActivities of a group: the newest first, with times to the minute."""
+    del now
+    group = _group(state, query)
+    found = [
+        _activity(group, each)
+        for each in reversed(group.activities)
+        if query.get("StatusCode", each.status) == each.status
+    ]
+    page, told = page_of(found, query, largest=50)
+    return {"ScalingActivities": page, **told}
+
+
+def _activity(group: ScalingGroup, activity: Activity) -> dict[str, Any]:
+    at = activity.began.strftime("%Y-%m-%dT%H:%MZ")
+    told: dict[str, Any] = {
+        "ScalingActivityId": activity.id,
+        "ScalingGroupId": group.id,
+        "StatusCode": activity.status,
+        "StartTime": at,
+        "EndTime": at,
+        "Progress": 100,
+        "Description": 'Add "1" ECS instance',
+        "CreatedCapacity": len(activity.made),
+        "CreatedInstances": activity.made,
+        "TriggerSourceType": "Ess",
+    }
+    if activity.error is not None:
+        code, message = activity.error
+        why = {"Code": code, "Message": message, "Description": "Fail to create instances into scaling group."}
+        told["ErrorMessages"] = [why]
+        if activity.status == "Failed":
+            told |= {"ErrorCode": code, "ErrorMessage": message}
+    return {**told, **activity.changes}
 
 
 def remove(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
@@ -153,6 +189,7 @@ HANDLERS: dict[str, Callable[[State, Mapping[str, str], datetime], dict[str, Any
     "DescribeScalingGroups": describe_groups,
     "DescribeScalingInstances": describe_members,
     "DescribeScalingConfigurations": describe_configurations,
+    "DescribeScalingActivities": describe_activities,
     "RemoveInstances": remove,
     "ScaleWithAdjustment": scale,
     "SetInstancesProtection": protect,

@@ -108,6 +108,18 @@ class Image:
 
 
 @dataclass(slots=True, kw_only=True)
+class Activity:
+    """One activity of a group; `changes` are members of its description as they come."""
+
+    id: str
+    status: str
+    began: datetime
+    made: list[str] = field(default_factory=list)
+    error: tuple[str, str] | None = None
+    changes: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
 class ScalingGroup:
     """One group, with a scaling configuration of one type."""
 
@@ -123,6 +135,8 @@ class ScalingGroup:
     state: str = "Active"
     tokens: dict[str, tuple[str, int]] = field(default_factory=dict)
     stock: int = 999  # so many machines are to be had for it
+    error: tuple[str, str] = ("OperationDenied.NoStock", "The resource is out of stock in the specified zone.")
+    activities: list[Activity] = field(default_factory=list)  # the newest last
 
 
 class State:
@@ -203,10 +217,18 @@ class State:
             address.machine = None if address.machine == machine.id else address.machine
 
     def _fill(self, group: ScalingGroup, now: datetime) -> None:
-        staying = [each for each in self.members(group) if not _leaves(each)]
-        wanted = 0 if group.desired is None else min(group.desired, group.stock)
-        while len(staying) < wanted and "ScaleOut" not in group.suspended:
-            staying.append(self.add_member(group, now))
+        """What is missing is made; what cannot be had is tried once a minute, and is in the group's record."""
+        if group.desired is None or "ScaleOut" in group.suspended:
+            return
+        staying = len([each for each in self.members(group) if not _leaves(each)])
+        made = [self.add_member(group, now).id for _ in range(min(group.desired, group.stock) - staying)]
+        lacking = group.desired > staying + len(made)
+        last = group.activities[-1].began if group.activities else None
+        if made or (lacking and (last is None or now - last >= timedelta(seconds=CHANGE_SECONDS))):
+            status = "Successful" if not lacking else "Warning" if made else "Failed"
+            error = group.error if lacking else None
+            own = Activity(id=self.name("asa"), status=status, began=now, made=made, error=error)
+            group.activities.append(own)
 
     def add_member(self, group: ScalingGroup, now: datetime) -> Machine:
         """A machine that the group makes."""

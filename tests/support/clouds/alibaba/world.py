@@ -48,7 +48,6 @@ CALLS = {
     "end_member": "RemoveInstances",
 }
 WORDS = Words(
-    says_no_stock=False,  # its activities are not read
     provider="alibaba",
     region=REGION,
     zone=f"{REGION}-b",

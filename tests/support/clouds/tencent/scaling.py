@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.support.clouds.tencent.cvm import Parameters, filters, page
-from tests.support.clouds.tencent.state import Refusal, ScalingGroup, State
+from tests.support.clouds.tencent.state import Activity, Refusal, ScalingGroup, State, written
 
 _VALUES = 5
 
@@ -69,6 +69,19 @@ class Scaling:
         ]
         return page(shown, asked, "LaunchConfigurationSet")
 
+    def describe_auto_scaling_activities(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeAutoScalingActivities: those that began since StartTime, in no order that is documented."""
+        wanted = filters(asked, "", values=_VALUES)
+        shown = [
+            _activity(group, each)
+            for group in self.state.groups.values()
+            if group.region == region and group.id in wanted.get("auto-scaling-group-id", [group.id])
+            for each in group.activities
+            if written(each.began) >= asked.get("StartTime", "")
+        ]
+        kinds = wanted.get("activity-type")
+        return page([each for each in shown if kinds is None or each["ActivityType"] in kinds], asked, "ActivitySet")
+
     def modify_desired_capacity(self, region: str, asked: Parameters) -> dict[str, Any]:
         """ModifyDesiredCapacity."""
         group = self._group(region, asked)
@@ -112,6 +125,39 @@ class Scaling:
         if group is None or group.region != region:
             raise Refusal("ResourceNotFound.AutoScalingGroupNotFound")
         return group
+
+
+def _activity(group: ScalingGroup, activity: Activity) -> dict[str, Any]:
+    at = written(activity.began)
+    cause = "Activity was launched in response to a difference between desired capacity and actual capacity"
+    text = f"Failed to launch instance. Instance type: `{group.type}`, Zone: `{group.zone}`, "
+    error = {
+        "Code": "LaunchInstanceFailed",
+        "Zone": group.zone,
+        "InstanceId": "",
+        "InstanceChargeType": "POSTPAID_BY_HOUR",
+        "SubnetId": "subnet-zone3",
+        "Message": f"{text}LatestOperationCode: `{activity.error}`.",
+        "InstanceType": group.type,
+    }
+    return {
+        "AutoScalingGroupId": group.id,
+        "ActivityId": activity.id,
+        "ActivityType": "SCALE_OUT",
+        "StatusCode": activity.status,
+        "StatusMessage": error["Message"] if activity.error else "Success",
+        "StatusMessageSimplified": "Failed to launch instances" if activity.error else "Success",
+        "Cause": f"{cause}.",
+        "Description": f"{cause}, scale out 1 instance(s).",
+        "StartTime": at,
+        "EndTime": at,
+        "CreatedTime": at,
+        "LifecycleActionResultSet": [],
+        "DetailedStatusMessageSet": [error] if activity.error else [],
+        "InvocationResultSet": [],
+        "RelatedInstanceSet": [{"InstanceId": each, "InstanceStatus": "SUCCESSFUL"} for each in activity.made],
+        **activity.changes,
+    }
 
 
 def _described(group: ScalingGroup) -> dict[str, Any]:

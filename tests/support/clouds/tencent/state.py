@@ -52,6 +52,18 @@ class Machine:
 
 
 @dataclass(slots=True, kw_only=True)
+class Activity:
+    """One activity of a group; `changes` are members of its description as they come."""
+
+    id: str
+    status: str
+    began: datetime
+    made: list[str] = field(default_factory=list)
+    error: str = ""
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
 class ScalingGroup:
     """One Auto Scaling group. `members` are ids; `attached` those that somebody attached by hand."""
 
@@ -69,6 +81,8 @@ class ScalingGroup:
     attached: set[str] = field(default_factory=set)
     protected: set[str] = field(default_factory=set)
     stock: int = 999  # so many machines are to be had for it
+    error: str = "ResourceInsufficient.SpecifiedInstanceType"  # CVM's code where one cannot be had
+    activities: list[Activity] = field(default_factory=list)  # the newest last
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,10 +189,23 @@ class State:
                 group.members[node_id] = "TERMINATING"
             elif machine.state in {"PENDING", "RUNNING"}:
                 group.members[node_id] = "IN_SERVICE" if machine.state == "RUNNING" else "CREATING"
+        if group.enabled:
+            self._scale_out(group)
+
+    def _scale_out(self, group: ScalingGroup) -> None:
+        """What cannot be had is tried once in a while, and is in the group's record."""
         there = sum(state != "TERMINATING" for state in group.members.values())
-        for _ in range(min(group.desired, group.stock) - there if group.enabled else 0):
-            made = self.add_machine(group.region, group.type, state="PENDING", tags=dict(group.tags), zone=group.zone)
-            group.members[made.id] = "CREATING"
+        made = []
+        for _ in range(min(group.desired, group.stock) - there):
+            own = self.add_machine(group.region, group.type, state="PENDING", tags=dict(group.tags), zone=group.zone)
+            group.members[own.id] = "CREATING"
+            made.append(own.id)
+        lacking, now = group.desired > there + len(made), self.clock.now()
+        last = group.activities[-1].began if group.activities else None
+        if made or (lacking and (last is None or now - last >= self.lag)):
+            status = "SUCCESSFUL" if not lacking else "PARTIALLY_SUCCESSFUL" if made else "FAILED"
+            name, error = f"asa-{self.number():08x}", group.error if lacking else ""
+            group.activities.append(Activity(id=name, status=status, began=now, made=made, error=error))
 
 
 def written(moment: datetime) -> str:

@@ -44,7 +44,6 @@ REFUSALS: Mapping[type[CloudError], str] = {
     AuthFailedError: "UnauthorizedOperation.PermissionDenied",
 }
 WORDS = Words(
-    says_no_stock=False,  # its activities are not read
     provider="tencent",
     region=REGION,
     zone=f"{REGION}-3",

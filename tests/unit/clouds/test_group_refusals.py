@@ -1,0 +1,114 @@
+"""What a group's record of its tries says, and who is asked for it."""
+
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
+from gpuwatch.clouds.group_refusals import Attempt, Refusals, said, time_of
+from gpuwatch.model.fleet import GroupRefusal, NodeGroup
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.past_steps import a_group
+
+NOW = datetime(2026, 11, 27, 12, 0, 30, tzinfo=UTC)
+SHORT = replace(a_group(), desired=5)
+
+
+def an_attempt(*, minutes_ago: float = 1.0, refused: str | None = "NoStock: none") -> Attempt:
+    """One that took no time."""
+    at = NOW - timedelta(minutes=minutes_ago)
+    return Attempt(began=at, ended=at, refused=refused)
+
+
+attempts = st.lists(
+    st.builds(
+        an_attempt,
+        minutes_ago=st.floats(-600.0, 6000.0),
+        refused=st.sampled_from([None, "NoStock: none", "Quota: full"]),
+    )
+)
+
+
+@given(attempts)
+def test_the_newest_try_decides_and_never_one_from_the_future(tried: list[Attempt]) -> None:
+    """A refusal is that of the newest, is no later than now, and is none where clocks do not fit."""
+    found = said(tried, NOW)
+    newest = max(tried, key=lambda each: each.began, default=None)
+    if newest is None or newest.refused is None or newest.ended > NOW + timedelta(minutes=5):
+        assert found is None
+    else:
+        assert found == GroupRefusal(at=min(newest.ended, NOW), why=newest.refused)
+
+
+@given(attempts, st.floats(0.0, 5999.0))
+def test_a_success_ends_what_was_said_before(tried: list[Attempt], minutes_ago: float) -> None:
+    """Whatever failed until then."""
+    older = [each for each in tried if each.began <= NOW - timedelta(minutes=minutes_ago)]
+    assert said([an_attempt(minutes_ago=minutes_ago, refused=None), *older], NOW) is None
+
+
+def test_of_equal_times_the_first_counts() -> None:
+    """Clouds list the newest first, and some write no seconds."""
+    tries = [an_attempt(refused=None), an_attempt()]
+    assert said(tries, NOW) is None
+    assert said(tries[::-1], NOW) is not None
+
+
+def test_a_reason_is_one_short_line() -> None:
+    """It goes into sentences."""
+    found = said([an_attempt(refused="NoStock: sold out.\nRequestId: 1" + "x" * 999)], NOW)
+    assert found is not None
+    assert found.why == "NoStock: sold out"
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-27T12:00:00", "yesterday", "", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
+)
+def test_a_time_without_a_zone_or_beyond_the_calendar_is_none(text: str) -> None:
+    """It could be hours off."""
+    with pytest.raises(ValueError, match=r".*"):
+        time_of(text)
+
+
+def test_a_time_is_read_in_its_zone() -> None:
+    """With or without seconds."""
+    assert time_of("2026-11-27T20:00+08:00") == time_of("2026-11-27T12:00:00Z") == NOW.replace(second=0)
+
+
+@pytest.mark.parametrize(
+    "group", [replace(SHORT, desired=3), replace(SHORT, enrolled=False)], ids=["has all", "of others"]
+)
+def test_nobody_asks_about_a_group_that_lacks_nothing_or_is_not_ours(group: NodeGroup) -> None:
+    """It would cost a call in each round."""
+
+    def ask() -> list[Attempt]:
+        raise AssertionError
+
+    assert Refusals(ManualClock(NOW)).added(group, "here", ask) == group
+
+
+def test_a_missing_right_is_said_once_and_the_group_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    """For each place, and once more after it was there for a time."""
+    refusals = Refusals(ManualClock(NOW))
+    answers: list[CloudError | Attempt] = [
+        *(AuthFailedError("not allowed", code="Forbidden") for _ in range(3)),
+        an_attempt(),
+        AuthFailedError("not allowed", code="Forbidden"),
+        CloudUnavailableError("silent", code="HTTP500"),
+    ]
+
+    def ask() -> list[Attempt]:
+        answer = answers.pop(0)
+        if isinstance(answer, CloudError):
+            raise answer
+        return [answer]
+
+    with caplog.at_level(logging.WARNING):
+        found = [refusals.added(SHORT, where, ask).refused for where in ("a", "a", "b", "a", "a", "a")]
+
+    assert [each is not None for each in found] == [False, False, False, True, False, False]
+    assert caplog.messages == ["not allowed; groups without stock there are waited for"] * 3
