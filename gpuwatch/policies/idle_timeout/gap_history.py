@@ -5,7 +5,8 @@ again. Times are seconds on any one axis. Nothing is known of the future: a gap 
 """
 
 import math
-from collections.abc import Collection
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuwatch.model.measurement import Pauses
@@ -112,15 +113,17 @@ def went_idle(history: GapHistory, node_id: str, at: float, restart: float) -> G
     return replace(history, open={**history.open, node_id: gap}, idled=(*history.idled, at)[-_MOVES:])
 
 
-def aged(history: GapHistory, at: float, unseen: Collection[str] = (), news: Facts | None = None) -> GapHistory:
+def aged(history: GapHistory, at: float, names: Iterable[str] | None = None, news: Facts | None = None) -> GapHistory:
     """Time passed: open gaps teach the bins that they left behind, and are decided about in the one they reached.
 
-    Gaps of unseen nodes wait for sight. `news` is what is known of the pool besides, on scales of classes.
+    With `names`, these open gaps alone, in the order in which they were opened; the others wait for sight. `news` is
+    what is known of the pool besides, on scales of classes.
     """
     due = {
         name: reached
-        for name, gap in history.open.items()
-        if gap.bin < BINS and name not in unseen and ((reached := gap.bin_at(at)) > gap.bin or gap.wish is None)
+        for name in (history.open if names is None else names)
+        if (gap := history.open[name]).bin < BINS
+        and ((reached := gap.bin_at(at)) > gap.bin or gap.wish is None)
     }
     if not due:
         return history
@@ -128,11 +131,18 @@ def aged(history: GapHistory, at: float, unseen: Collection[str] = (), news: Fac
     for name, reached in due.items():
         hazard = taught(hazard, gaps[name].asked, gaps[name].bin, reached, ended=False)
     history = replace(history, hazard=hazard)
-    latest_first = sorted(gaps, key=lambda name: -gaps[name].since)
-    before = {name: place for place, name in enumerate(latest_first)}
+    begun = sorted([gap.since for gap in gaps.values()])
     for name, reached in due.items():
-        gaps[name] = _decided(history, name, at, reached, before[name], news or {})
+        gaps[name] = _decided(history, name, at, reached, _before(history.open, name, begun), news or {})
     return replace(history, open=gaps)
+
+
+def _before(gaps: Mapping[str, Gap], name: str, begun: Sequence[float]) -> int:
+    """How many gaps began later, of those that began with it the ones named first; `begun` is sorted."""
+    since = gaps[name].since
+    first, past = bisect_left(begun, since), bisect_right(begun, since)
+    same = [other for other, gap in gaps.items() if gap.since == since].index(name) if past - first > 1 else 0
+    return len(begun) - past + same
 
 
 def _decided(history: GapHistory, name: str, at: float, reached: int, before: int, news: Facts) -> Gap:
@@ -150,10 +160,10 @@ def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> 
     """What is known of a gap now."""
     habit, restart, moves = history.habits.get(name), gap.restart, history.returned
     found = dict.fromkeys(("usual", "last", "long", "spell", "turn"), facts.UNKNOWN) | {
-        "own": facts.count(0 if habit is None else sum(each > at - 6 * restart for each in habit.returns)),
+        "own": facts.count(0 if habit is None else _after(habit.returns, at - 6 * restart)),
         "pace": facts.count(0.0 if habit is None else _pace(habit, at)),
         "before": facts.count(before),
-        "idled": facts.count(sum(each > at - restart / 2 for each in history.idled)),
+        "idled": facts.count(_after(history.idled, at - restart / 2)),
     }
     if habit is not None:
         found |= {
@@ -165,6 +175,10 @@ def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> 
     if len(moves) >= _ENOUGH and at > moves[0]:
         found["turn"] = facts.length((before + 1) * (at - moves[0]) / len(moves) / restart)
     return found
+
+
+def _after(times: Sequence[float], begin: float) -> int:
+    return len([each for each in times if each > begin])
 
 
 def looked_at(history: GapHistory, at: float) -> GapHistory:

@@ -147,12 +147,13 @@ def _teach(facts: Sequence[tuple[list[float], float]], slot: int, number: int, b
     for row, part in facts:
         base += part * (row[slot] + row[own])
     chance = 1 / (1 + math.exp(-base))
-    missed, spread = chance - ended, chance * (1 - chance)
-    for row, part in facts:
+    missed, spread, learned, learned_own = chance - ended, chance * (1 - chance), _ROW + slot, _ROW + own
+    for row, part in facts:  # written out for both places: nothing else runs as often
         slope, more = part * missed, part * part * spread
-        for place in (slot, own):
-            steady = row[_ROW + place] = row[_ROW + place] * _KEEP + more
-            row[place] -= _RATE * (slope + _SHRINK * row[place]) / (_STEADY + steady)
+        row[learned] = steady = row[learned] * _KEEP + more
+        row[slot] -= _RATE * (slope + _SHRINK * row[slot]) / (_STEADY + steady)
+        row[learned_own] = steady = row[learned_own] * _KEEP + more
+        row[own] -= _RATE * (slope + _SHRINK * row[own]) / (_STEADY + steady)
 
 
 def best_stop(chances: Sequence[float], age: float, margin: float) -> float:

@@ -165,7 +165,8 @@ def followed(
             history = _idle(history, name, at, node.activity.held_seconds, restart)
         else:
             history = gaps.needed(history, name, at)
-    return gaps.aged(history, at, unknown, news)
+    seen = [name for name in history.open if name not in unknown] if unknown else None
+    return gaps.aged(history, at, seen, news)
 
 
 def _idle(history: GapHistory, name: str, at: float, idle_seconds: float, restart: float) -> GapHistory:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
-from gpuwatch.policies.idle_timeout.hazard import EDGES
+from gpuwatch.policies.idle_timeout.hazard import BINS, EDGES
 from gpuwatch.policies.idle_timeout.learned import waits
 
 _ROUND_SECONDS = 60.0
@@ -100,7 +100,7 @@ def learned_waits(
     work waits for it. `queued` says for how long work has waited at a time, None if no work waits; `hints` are numbers
     that tell how soon a node may be needed. With `fresh`, what is not known yet waits so long.
     """
-    history = GapHistory()
+    history, young = GapHistory(), dict[str, None]()  # nodes whose gaps are not past the last bin
     waited = [float("inf")] * len(recorded)
     due = [(gap.begin, _BEGINS, number) for number, gap in enumerate(recorded)]
     due += [(gap.end, _ENDS, number) for number, gap in enumerate(recorded)]
@@ -111,6 +111,7 @@ def learned_waits(
         gap = recorded[number]
         if what == _ENDS:
             ended[number] = True
+            young.pop(gap.node_id, None)
             if _fixed(history, gap.node_id, fresh) is not None:
                 history = gaps.kept(history, at, (gap.node_id,))
             history = (gaps.needed if gap.needed else gaps.gone)(history, gap.node_id, at)
@@ -120,8 +121,11 @@ def learned_waits(
         queue = None if queued is None else queued(gap.node_id, at)
         if what == _BEGINS:
             history = gaps.went_idle(history, gap.node_id, at, restart)
+            young[gap.node_id] = None
         news = {} if hints is None else hints(gap.node_id, at)
-        history = gaps.aged(history, at, history.open.keys() - {gap.node_id} if news or what == _BEGINS else (), news)
+        history = gaps.aged(history, at, (gap.node_id,) if news or what == _BEGINS else young, news)
+        if history.open[gap.node_id].bin == BINS:
+            young.pop(gap.node_id, None)
         asks = [when for edge in EDGES if (when := gap.begin + edge * restart) > at]
         if math.isinf(waited[number]):
             history = gaps.looked_at(history, at)
