@@ -6,6 +6,8 @@ offers come before those on demand, each in the order of the settings. An offer 
 asked twice in one round after a refusal. What comes already counts in its offer; what its cloud is about to take does
 not.
 
+Work with a deadline waits for spot, so its offers rest less, and before on demand is ordered spot is asked once more.
+
 Where the pool counts GPUs, a machine may bring more than is missing: its price is that of each GPU that is needed, and
 of those on demand that one comes that brings least too many. What would pass a maximum is not asked. A part that is
 always on demand comes before a spot machine that is larger than the rest of spot's part.
@@ -49,6 +51,8 @@ def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> l
         order = _spot(observation, offers, known, own, need)
         seconds = inf if waited is None and not order else waited or 0.0
         plan = goal(need.wanted, Has(spot_working=spot, spot_coming=0, on_demand=firm, missing_seconds=seconds), mix)
+        if offers.batch is not None and not order and plan.spot_missing and firm < plan.on_demand:
+            order = _spot(observation, offers, _once_more(known), own, need)
         lacks_base = firm < shares(need.wanted, mix)[1]
         able = [name for name in order if not lacks_base or offers.size(name, sizes) <= plan.spot_missing]
         if plan.spot_missing and able:
@@ -87,6 +91,13 @@ def _refused_seconds(known: OfferPast, own: int, *, waited_for: bool) -> float:
     if own or not waited_for or known.refused_at is None or known.refused_since is None:
         return rest_seconds(known.refusals, own)
     return rest_in_outage_seconds(known.refusals, (known.refused_at - known.refused_since).total_seconds())
+
+
+def _once_more(known: OffersPast) -> OffersPast:
+    """With the shortest rests: work with a deadline stays on demand for long, so spot is asked once more before."""
+    return replace(
+        known, offers={name: replace(each, refusals=min(1, each.refusals)) for name, each in known.offers.items()}
+    )
 
 
 def _waited(observation: Observation, known: OffersPast) -> float | None:
