@@ -10,13 +10,14 @@ class OfferPast:
     """One offer's past of the last three days.
 
     `refusals` is the count after the newest try, where each success takes one away; `refused_at` is when the newest
-    refusal was. `losses` are nodes that ended without gpuwatch, `hours_up` are node-hours. `faults` are the newest
-    tries in a row that failed for another reason than stock (a missing right, a broken template, no answer), `fault` is
-    the last one's.
+    refusal was, and `refused_since` the first since a node came from there. `losses` are nodes that ended without
+    gpuwatch, `hours_up` are node-hours. `faults` are the newest tries in a row that failed for another reason than
+    stock (a missing right, a broken template, no answer), `fault` is the last one's.
     """
 
     refusals: int = 0
     refused_at: datetime | None = None
+    refused_since: datetime | None = None
     faults: int = 0
     fault_at: datetime | None = None
     fault: str = ""

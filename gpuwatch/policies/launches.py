@@ -82,7 +82,7 @@ def again(
         and entry.resumable
         and dict(entry.intent.arguments) in tries
         and may_appear(entry, observation.now) is doubtful
-        and (doubtful or not _rests(observation, pool, entry))
+        and (doubtful or not _rests(observation, pool, entry, sources))
         and entry.intent.node_id not in need.but
     ]
     steps = [
@@ -108,10 +108,11 @@ def launches(observation: Observation, pool: str, need: Need, sources: Sources, 
     ]
 
 
-def _rests(observation: Observation, pool: str, entry: OpenIntent) -> bool:
+def _rests(observation: Observation, pool: str, entry: OpenIntent, sources: Sources) -> bool:
     """Whether a launch is from an offer that was refused a short time ago."""
     known = observation.offers.get(pool, OffersPast()).offers.get(entry.intent.arguments.get(OFFER, ""), OfferPast())
-    return resting_seconds(observation, known, own=0) > 0
+    waited_for = isinstance(sources, Offers) and sources.batch is not None
+    return resting_seconds(observation, known, own=0, waited_for=waited_for) > 0
 
 
 def _asked(observation: Observation, pool: str, need: Need, sources: Sources) -> list[dict[str, str]]:

@@ -6,9 +6,11 @@ Rules, all of them:
    that was not metered, or with a use that is not known, is not done: a doubt brings on demand earlier, never later.
 2. Each node that has worked and is gone takes `restart` of it back: from its own share, or from all nodes where these
    go back to a checkpoint `together`. Then those of one hour take no more than that hour and one `restart`. What is
-   done stays done, also where nodes go within `restart` of its end.
+   done stays done, also where nodes go within `restart` of its end. Where none is there of those that have worked, one
+   `restart` of it is the start to come, which is not counted twice.
 3. `deadline.place` says what is bought, as it does for one job: spot alone, spot and else on demand, or on demand to
-   the end. The pool counts as on demand once any of its nodes is, and as standing still while one is missing.
+   the end. The pool counts as on demand once any of its nodes is, and as standing still while one is missing. The line
+   begins with the work that was left, losses included, when half of the slack was spent for who had to start.
 4. A node in its first `restart` seconds may not work yet, so that time counts as work that is left.
 5. No node that works is taken away for the deadline: what the cloud takes from then on comes on demand.
 """
@@ -153,17 +155,25 @@ def past_of(known: Worked, rules: BatchRules, here: Collection[str], now: dateti
             ends.setdefault(until, []).append(seconds)
     done, taken, losses, line = 0.0, 0.0, 0, None
     for each in known.stretches:
+        begins = each.until - timedelta(seconds=each.span)
+        if line is None and _half_spent(rules, begins, done - taken):
+            line = rules.work - max(0.0, done - taken)
         done += each.total / rules.nodes
         gone = ends.get(each.until, [])
         early = sum(seconds < each.most - rules.restart for seconds in gone)
         if done - taken - _taken(early, each.span, rules) >= rules.work:
             return BatchPast(done_seconds=rules.work, losses=losses + early, line_seconds=line)
         taken, losses = taken + _taken(len(gone), each.span, rules), losses + len(gone)
-        # The line is without losses, because their times are not known: it asks for more slack.
-        slack = (rules.ends - each.until).total_seconds() - (rules.work - done)
-        if line is None and each.until <= now and slack <= rules.slack / 2:
-            line = max(0.0, rules.work - done)
-    return BatchPast(done_seconds=max(0.0, done - taken), losses=losses, line_seconds=line)
+        if line is None and each.until <= now and _half_spent(rules, each.until, done - taken):
+            line = rules.work - max(0.0, done - taken)
+    sure, stands = max(0.0, done - taken), not any(node_id in here for node_id in known.last)
+    start = max(0.0, done - max(0.0, taken - rules.restart)) - sure if stands else 0.0
+    return BatchPast(done_seconds=sure, losses=losses, line_seconds=line, start_seconds=start)
+
+
+def _half_spent(rules: BatchRules, at: datetime, done: float) -> bool:
+    """Whether half of the slack was spent then for who had to start: as rule 3 sees it before it buys on demand."""
+    return (rules.ends - at).total_seconds() - (rules.work - max(0.0, done)) - rules.restart <= rules.slack / 2
 
 
 def _taken(losses: int, span: float, rules: BatchRules) -> float:
@@ -186,7 +196,7 @@ def spare_seconds(rules: BatchRules, known: BatchPast, now: datetime) -> float |
     left = left_seconds(rules, known)
     if now < rules.begins or left <= 0:
         return None
-    return (rules.ends - now).total_seconds() - left - rules.restart
+    return (rules.ends - now).total_seconds() - (left - known.start_seconds) - rules.restart
 
 
 def wanted(rules: BatchRules, known: BatchPast, now: datetime) -> bool:
@@ -197,8 +207,10 @@ def wanted(rules: BatchRules, known: BatchPast, now: datetime) -> bool:
 def job(rules: BatchRules, known: BatchPast, now: datetime, *, spot: int, firm: int, young: bool) -> Job:
     """The pool's work as one job: rules 3 and 4. `spot` and `firm` nodes are there or coming."""
     where: Place = "on_demand" if firm else "spot" if spot >= rules.nodes else "nowhere"
+    starts = young or where == "nowhere"
+    work = left_seconds(rules, known) - (known.start_seconds if starts else 0.0)
     return Job(
-        work=left_seconds(rules, known) + (rules.restart if young and where != "nowhere" else 0.0),
+        work=work + (rules.restart if young and where != "nowhere" else 0.0),
         left=(rules.ends - now).total_seconds(),
         allowed=rules.allowed,
         move=rules.restart,

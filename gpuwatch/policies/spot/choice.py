@@ -6,6 +6,8 @@ offers come before those on demand, each in the order of the settings. An offer 
 asked twice in one round after a refusal. What comes already counts in its offer; what its cloud is about to take does
 not.
 
+Work with a deadline waits for spot, so its offers rest less, and before on demand is ordered spot is asked once more.
+
 Where the pool counts GPUs, a machine may bring more than is missing: its price is that of each GPU that is needed, and
 of those on demand that one comes that brings least too many. What would pass a maximum is not asked. A part that is
 always on demand comes before a spot machine that is larger than the rest of spot's part.
@@ -20,7 +22,7 @@ from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.model.offers import OfferPast, OffersPast
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.mix import Has, goal, shares
-from gpuwatch.policies.spot.offers import LEAST_REST_SECONDS, OfferRecord, ranked, rest_seconds
+from gpuwatch.policies.spot.offers import LEAST_REST_SECONDS, OfferRecord, ranked, rest_in_outage_seconds, rest_seconds
 from gpuwatch.policies.spot.records import SPOT
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 
@@ -49,6 +51,8 @@ def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> l
         order = _spot(observation, offers, known, own, need)
         seconds = inf if waited is None and not order else waited or 0.0
         plan = goal(need.wanted, Has(spot_working=spot, spot_coming=0, on_demand=firm, missing_seconds=seconds), mix)
+        if offers.batch is not None and not order and plan.spot_missing and firm < plan.on_demand:
+            order = _spot(observation, offers, _once_more(known), own, need)
         lacks_base = firm < shares(need.wanted, mix)[1]
         able = [name for name in order if not lacks_base or offers.size(name, sizes) <= plan.spot_missing]
         if plan.spot_missing and able:
@@ -65,15 +69,35 @@ def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> l
     return found
 
 
-def resting_seconds(observation: Observation, known: OfferPast, own: int) -> float:
-    """For how many more seconds an offer rests; 0 or less: it may be asked."""
+def resting_seconds(observation: Observation, known: OfferPast, own: int, *, waited_for: bool = False) -> float:
+    """For how many more seconds an offer rests; 0 or less: it may be asked.
+
+    `waited_for`: by work with a deadline.
+    """
     rests = [
-        max(LEAST_REST_SECONDS, rest_seconds(count, nodes)) - (observation.now - at).total_seconds()
+        max(LEAST_REST_SECONDS, rest) - (observation.now - at).total_seconds()
         # A fault says nothing of stock: what nodes are there makes no difference.
-        for count, at, nodes in ((known.refusals, known.refused_at, own), (known.faults, known.fault_at, 0))
+        for rest, at in (
+            (_refused_seconds(known, own, waited_for=waited_for), known.refused_at),
+            (rest_seconds(known.faults, 0), known.fault_at),
+        )
         if at is not None
     ]
     return max(rests, default=0.0)
+
+
+def _refused_seconds(known: OfferPast, own: int, *, waited_for: bool) -> float:
+    """How long it rests after its newest refusal."""
+    if own or not waited_for or known.refused_at is None or known.refused_since is None:
+        return rest_seconds(known.refusals, own)
+    return rest_in_outage_seconds(known.refusals, (known.refused_at - known.refused_since).total_seconds())
+
+
+def _once_more(known: OffersPast) -> OffersPast:
+    """With the shortest rests: work with a deadline stays on demand for long, so spot is asked once more before."""
+    return replace(
+        known, offers={name: replace(each, refusals=min(1, each.refusals)) for name, each in known.offers.items()}
+    )
 
 
 def _waited(observation: Observation, known: OffersPast) -> float | None:
@@ -94,7 +118,14 @@ def _spot(observation: Observation, offers: Offers, known: OffersPast, own: Coun
     # Of a machine that is larger than what is missing, the GPUs that are needed pay for all.
     records = [
         replace(
-            _record(observation, name, known, own, ((price or 0.0) if priced else 1.0) * max(1.0, size / need.missing)),
+            _record(
+                observation,
+                name,
+                known,
+                offers,
+                own,
+                ((price or 0.0) if priced else 1.0) * max(1.0, size / need.missing),
+            ),
             size=size,
         )
         for name, price in usd.items()
@@ -103,7 +134,9 @@ def _spot(observation: Observation, offers: Offers, known: OffersPast, own: Coun
     return [each.name for each in ranked(records, spread=offers.mix.spread)]
 
 
-def _record(observation: Observation, name: str, known: OffersPast, own: Counter[str], usd: float) -> OfferRecord:
+def _record(
+    observation: Observation, name: str, known: OffersPast, offers: Offers, own: Counter[str], usd: float
+) -> OfferRecord:
     past = known.offers.get(name, OfferPast())
     return OfferRecord(
         name=name,
@@ -111,7 +144,7 @@ def _record(observation: Observation, name: str, known: OffersPast, own: Counter
         preemptions=past.losses,
         hours_up=past.hours_up,
         own=own[name],
-        resting_seconds=resting_seconds(observation, past, own[name]),
+        resting_seconds=resting_seconds(observation, past, own[name], waited_for=offers.batch is not None),
     )
 
 

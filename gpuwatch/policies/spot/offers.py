@@ -27,6 +27,8 @@ _WITH_NODES, _LONGEST_WITH_NODES_SECONDS = 8.0, 4 * 3600.0
 _MOST_REFUSALS = 6
 # With these, about one try in five succeeds, whether an offer comes back often or seldom.
 _TAKEN_BY_SUCCESS = 4
+# Work that waits for an offer finds it back at most so much of its outage late (and three minutes).
+_OF_THE_OUTAGE = 0.25
 
 # What orders offers of one price: how often they take nodes back and how many are there; the latter alone; nothing.
 Spread = Literal["capacity", "zones", "lowest_price"]
@@ -80,6 +82,14 @@ def rest_seconds(refusals: int, own: int) -> float:
         return 0.0
     rest = backoff_seconds(refusals, first=FIRST_REST_SECONDS, longest=LONGEST_REST_SECONDS)
     return max(LEAST_REST_SECONDS, min(rest * _WITH_NODES, _LONGEST_WITH_NODES_SECONDS) if own else rest)
+
+
+def rest_in_outage_seconds(refusals: int, outage_seconds: float) -> float:
+    """The same for work with a deadline, where the pool has no nodes there: while it waits its slack is spent.
+
+    Of an outage that has lasted so long until its last refusal a quarter at most, and three minutes at least.
+    """
+    return min(rest_seconds(refusals, 0), max(LEAST_REST_SECONDS, _OF_THE_OUTAGE * outage_seconds))
 
 
 def refusals_after(refusals: int, *, refused: bool) -> int:

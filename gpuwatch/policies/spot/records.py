@@ -86,7 +86,7 @@ def refused(known: OffersPast, name: str, at: datetime, *, spot: bool) -> Offers
     """With one more refusal of an offer."""
     before = known.offers.get(name, OfferPast())
     count = refusals_after(before.refusals, refused=True)
-    after = replace(before, refusals=count, refused_at=at, faults=0)
+    after = replace(before, refusals=count, refused_at=at, refused_since=before.refused_since or at, faults=0)
     since = known.spot_refused_since or at if spot else known.spot_refused_since
     return OffersPast(offers={**known.offers, name: after}, spot_refused_since=since)
 
@@ -103,7 +103,7 @@ def _faulty(known: OffersPast, name: str, done: Done, *, spot: bool) -> OffersPa
 def _came(known: OffersPast, name: str, *, spot: bool) -> OffersPast:
     """With one more success."""
     before = known.offers.get(name, OfferPast())
-    after = replace(before, refusals=refusals_after(before.refusals, refused=False), faults=0)
+    after = replace(before, refusals=refusals_after(before.refusals, refused=False), refused_since=None, faults=0)
     return OffersPast(
         offers={**known.offers, name: after}, spot_refused_since=None if spot else known.spot_refused_since
     )

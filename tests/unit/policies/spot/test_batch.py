@@ -99,19 +99,21 @@ def test_a_doubt_never_brings_on_demand_later(hours: float, known: float, less: 
 
 @given(
     hours=st.floats(0, 19.9),
-    done=st.floats(0, 9.9),
+    done=st.floats(0, 9.7),
+    to_come=st.floats(0, 900),
     spot=st.integers(0, 2),
     firm=st.integers(0, 2),
     young=st.booleans(),
 )
 def test_without_time_for_another_start_on_demand_is_bought(
-    hours: float, done: float, spot: int, firm: int, young: bool
+    hours: float, done: float, to_come: float, spot: int, firm: int, young: bool
 ) -> None:
     """Wherever its nodes are: who is warned of the deadline has nothing to switch on."""
-    spare = spare_seconds(RULES, BatchPast(done_seconds=done * HOUR), NOW + timedelta(hours=hours))
+    known, at = BatchPast(done_seconds=done * HOUR, start_seconds=to_come), NOW + timedelta(hours=hours)
+    spare = spare_seconds(RULES, known, at)
 
     assert spare is not None
-    assert spare >= 0 or found(hours, done=done, spot=spot, firm=firm, young=young) == "on_demand"
+    assert spare >= 0 or mode(job(RULES, known, at, spot=spot, firm=firm, young=young)) == "on_demand"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_nodes_that_go_at_once_take_the_same_work_back() -> None:
     many, rules = [f"i-{each}" for each in range(16)], replace(RULES, nodes=16)
     rows = [row(hour, name) for hour in (0, 1, 2) for name in many]
 
-    assert past(rows, rules, set(), NOW) == BatchPast(done_seconds=3 * HOUR - HOUR - 900, losses=16)
+    assert past(rows, rules, set(), NOW) == BatchPast(done_seconds=2 * HOUR - 900, losses=16, start_seconds=900.0)
     assert past(rows, replace(rules, together=False), set(), NOW).done_seconds == 3 * HOUR - 900
 
 
@@ -220,12 +222,60 @@ def test_rows_that_end_later_may_be_added_later(
     assert past_of(first.then(then), rules, here, NOW) == past(rows, rules, here, NOW)
 
 
+def test_a_start_that_is_still_to_come_counts_once() -> None:
+    """What the last loss took back holds it; once a node works that came since, it is work again."""
+    lost = past([row(0), row(0, "i-2")], RULES, set(), NOW)
+    works = past([row(0), row(0, "i-2"), row(1, "i-3")], RULES, {"i-3"}, NOW)
+
+    assert (lost.done_seconds, lost.start_seconds) == (HOUR - 1800, 900.0)
+    assert (works.done_seconds, works.start_seconds) == (1.5 * HOUR - 1800, 0.0)
+    for nodes, young in ((0, False), (2, True)):
+        one = job(RULES, lost, NOW + timedelta(hours=1), spot=nodes, firm=0, young=young)
+        assert one.slack == 19 * HOUR - (9 * HOUR + 1800)  # two starts, one of them after each loss
+    assert job(RULES, works, NOW, spot=2, firm=0, young=False).work == 8.5 * HOUR + 1800
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 4), st.floats(0, HOUR)), max_size=30),
+    together=st.booleans(),
+)
+def test_no_more_of_a_loss_is_a_start_to_come_than_one_start(
+    rows: list[tuple[int, int, float]], together: bool
+) -> None:
+    """And only while no node is there that has worked; so nothing counts as done that was never worked."""
+    rules = replace(RULES, together=together)
+    all_ = [row(hour, f"i-{name}", seconds=seconds) for hour, name, seconds in rows]
+    names = {each.node_id for each in all_}
+    gone = past(all_, rules, set(), NOW)
+
+    assert 0 <= gone.start_seconds <= rules.restart
+    assert gone.done_seconds + gone.start_seconds <= sum(each.seconds for each in all_) / rules.nodes + 1e-6
+    assert all(past(all_, rules, {name}, NOW).start_seconds == 0 for name in names)
+
+
 def test_the_line_begins_where_half_of_the_slack_was_spent() -> None:
-    """By the hours' rows, so that a restart changes nothing; before that there is no line."""
+    """By the hours' rows, so that a restart changes nothing; in a wait it was spent before the next hour of work."""
     rows = [row(hour, name) for hour in (0, 1, 9) for name in ("i-1", "i-2")]
 
-    assert past(rows, RULES, {"i-1", "i-2"}, NOW + timedelta(hours=2)).line_seconds is None
-    assert past(rows, RULES, {"i-1", "i-2"}, NOW + timedelta(hours=10)).line_seconds == 7 * HOUR
+    assert past(rows[:4], RULES, {"i-1", "i-2"}, NOW + timedelta(hours=2)).line_seconds is None
+    assert past(rows, RULES, {"i-1", "i-2"}, NOW + timedelta(hours=10)).line_seconds == 8 * HOUR
+
+
+def test_what_losses_take_back_begins_the_line_as_well() -> None:
+    """Half of the slack may be spent by losses: who keeps to the line from there on waits for spot again."""
+    many = [row(hour, f"i-{hour}", seconds=2 * HOUR) for hour in range(8)]
+    lost = past(many, RULES, {"i-7"}, NOW + timedelta(hours=8))
+
+    assert lost.line_seconds is None
+    slow = replace(RULES, restart=2400.0)
+    line = past(many, slow, {"i-7"}, NOW + timedelta(hours=8)).line_seconds
+    assert line is not None
+    ahead = BatchPast(done_seconds=slow.work - line / 4, line_seconds=line)
+    still = job(
+        slow, ahead, moment(slow.by) - timedelta(seconds=line / 4 + slow.slack / 2), spot=0, firm=0, young=False
+    )
+    assert mode(still) == "spot_only"
+    assert mode(replace(still, line_work=None)) == "spot_first"
 
 
 def test_nodes_are_wanted_until_the_work_is_done_or_its_time_is_over() -> None:

@@ -13,7 +13,8 @@ from gpuwatch.model.money import Price
 from gpuwatch.model.offers import OfferPast, OffersPast
 from gpuwatch.policies import capacity
 from gpuwatch.policies.sizes import Need
-from gpuwatch.policies.spot.choice import chosen
+from gpuwatch.policies.spot.batch import BatchRules
+from gpuwatch.policies.spot.choice import chosen, resting_seconds
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 from tests.support.builders.fleet import NOW
@@ -104,6 +105,70 @@ def test_a_refused_offer_rests_for_a_growing_time(times: int, minutes: float, ow
     found = asked(1, *nodes, past={"spot-a": refused(times, minutes=minutes)}, offers={"spot-a": SPOT_A})
 
     assert found == ([] if rests else ["spot-a"])
+
+
+def test_work_with_a_deadline_asks_sooner_for_what_it_waits_for() -> None:
+    """By the length of the outage, and not by the refusals before it; an offer that holds nodes rests as elsewhere."""
+    known = OfferPast(refusals=6, refused_at=NOW - timedelta(minutes=5), refused_since=NOW - timedelta(minutes=25))
+    work = BatchRules(work=3600.0, since=NOW.isoformat(), by=(NOW + timedelta(hours=9)).isoformat())
+    observation = replace(seen(), offers={"default": OffersPast(offers={"spot-a": known})})
+    need = Need(wanted=1, missing=1)
+
+    assert chosen(observation, "default", Offers(offers={"spot-a": SPOT_A}, mix=MixRules(), batch=work), need) == [
+        "spot-a"
+    ]
+    assert chosen(observation, "default", Offers(offers={"spot-a": SPOT_A}, mix=MixRules()), need) == []
+    assert resting_seconds(observation, known, own=1, waited_for=True) == 4 * 3600.0 - 300.0
+
+
+@pytest.mark.parametrize(
+    ("minutes", "hours_left", "expected"),
+    [(2.0, 1.2, ["sure"]), (5.0, 1.2, ["spot-a"]), (5.0, 9.0, [])],
+    ids=["just refused", "once more", "has time"],
+)
+def test_before_work_with_a_deadline_orders_on_demand_it_asks_spot_once_more(
+    minutes: float, hours_left: float, expected: list[str]
+) -> None:
+    """Even where spot rests, but for the three minutes after a refusal; who may wait goes on waiting."""
+    at = NOW - timedelta(minutes=minutes)
+    known = OfferPast(refusals=6, refused_at=at, refused_since=at - timedelta(hours=5))
+    ends = NOW + timedelta(hours=hours_left)
+    work = BatchRules(work=1800.0, since=(NOW - timedelta(hours=2)).isoformat(), by=ends.isoformat())
+    observation = replace(seen(), offers={"default": OffersPast(offers={"spot-a": known})})
+    offers = Offers(offers={"spot-a": SPOT_A, "sure": SURE}, mix=MixRules(), batch=work)
+
+    assert chosen(observation, "default", offers, Need(wanted=1, missing=1)) == expected
+
+
+@given(
+    seconds=st.tuples(st.floats(0, 4000), st.floats(0, 4000)),
+    outage=st.floats(0, 90_000),
+    refusals=st.integers(1, 6),
+    hours_left=st.floats(0.1, 12),
+    missing=st.integers(1, 4),
+)
+def test_no_work_is_so_late_that_a_refused_offer_is_asked_within_three_minutes(
+    seconds: tuple[float, float], outage: float, refusals: int, hours_left: float, missing: int
+) -> None:
+    """So one offer is tried twenty times an hour at most, and never more nodes are asked for than are missing."""
+    names = ("spot-a", "spot-b")
+    since = dict(zip(names, seconds, strict=True))
+    past = {
+        name: OfferPast(refusals=refusals, refused_at=at, refused_since=at - timedelta(seconds=outage))
+        for name, at in ((name, NOW - timedelta(seconds=each)) for name, each in since.items())
+    }
+    ends = NOW + timedelta(hours=hours_left)
+    work = BatchRules(work=9000.0, since=(NOW - timedelta(hours=9)).isoformat(), by=ends.isoformat(), nodes=missing)
+    observation = replace(seen(), offers={"default": OffersPast(offers=past)})
+    found = chosen(
+        observation,
+        "default",
+        Offers(offers=OFFERS, mix=MixRules(), batch=work),
+        Need(wanted=missing, missing=missing),
+    )
+
+    assert len(found) <= missing
+    assert all(since[name] >= 180 for name in found if name in since)
 
 
 def test_the_base_is_on_demand_and_reserved_capacity_comes_first() -> None:

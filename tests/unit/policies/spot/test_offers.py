@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.policies.spot.offers import OfferRecord, ranked, refusals_after, rest_seconds
+from gpuwatch.policies.spot.offers import OfferRecord, ranked, refusals_after, rest_in_outage_seconds, rest_seconds
 
 RECORDS = st.builds(
     OfferRecord,
@@ -78,6 +78,25 @@ def test_refusals_rest_an_offer_twice_as_long_each_time_up_to_forty_minutes() ->
     """Eight times as long where it has given nodes: it is probably at its end."""
     assert [rest_seconds(count, 0) / 60 for count in range(8)] == [0, 3, 4, 8, 16, 32, 40, 40]
     assert [rest_seconds(count, 3) / 60 for count in (0, 1, 2, 3, 4, 5, 6)] == [0, 16, 32, 64, 128, 240, 240]
+
+
+@given(outage=st.floats(0, 3 * 86_400), refusals=st.integers(1, 6))
+def test_work_that_waits_is_late_by_a_quarter_of_an_outage_at_most(outage: float, refusals: int) -> None:
+    """Never asked sooner than after three minutes, nor later than elsewhere."""
+    rest = rest_in_outage_seconds(refusals, outage)
+
+    assert 180 <= rest <= max(180, outage / 4)
+    assert rest <= rest_seconds(refusals, 0)
+
+
+def test_a_day_of_outage_is_asked_no_more_than_fifty_times() -> None:
+    """Often in its first hours, and then every forty minutes as elsewhere."""
+    tries, at = 1, 0.0
+    while at < 86_400:
+        at += rest_in_outage_seconds(min(6, tries), at)
+        tries += 1
+
+    assert tries <= 50
 
 
 @given(tries=st.lists(st.booleans(), max_size=40))

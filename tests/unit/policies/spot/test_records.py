@@ -76,6 +76,18 @@ def test_spot_is_refused_since_the_first_refusal_after_a_spot_node_came() -> Non
     assert past(*on_demand).spot_refused_since is None
 
 
+def test_an_outage_begins_with_the_first_refusal_since_a_node_came_from_there() -> None:
+    """A notice of the cloud is one as well; another offer's success ends nothing."""
+    other = success("i-2", "east-b", minutes=5.0)
+    lost = (success("i-1", minutes=50.0), threat("i-1", minutes=12.0), refusal(minutes=9.0))
+
+    assert past(refusal(minutes=90.0), refusal(minutes=9.0), other).offers["east-a"].refused_since == (
+        NOW - timedelta(minutes=90)
+    )
+    assert past(refusal(minutes=90.0), *lost).offers["east-a"].refused_since == NOW - timedelta(minutes=12)
+    assert past(refusal(minutes=90.0), success("i-1", minutes=5.0)).offers["east-a"].refused_since is None
+
+
 def test_hours_count_while_a_machine_runs_and_to_its_removal() -> None:
     """A machine of whose end nobody knows counts for nothing."""
     removal = Done(
