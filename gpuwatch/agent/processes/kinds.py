@@ -23,6 +23,7 @@ PATTERN = "agent."  # how the rules of the administrator's patterns begin
 CRON_JOB = "cron job of root"
 VIEWER = "viewer"
 PACKAGED = "unit of a package"
+AGENT = "agent of a cloud or a vendor"
 
 
 class UnitOrigin(StrEnum):
@@ -43,7 +44,8 @@ class Facts:
     compared only with names that no program has by chance. `own_file` is whether its program's file lies in no
     such folder: an everyday word says nothing of it then. `own_work` is whether either of them, or what another tool
     interprets, does: no package brought that. `by_hand` is whether no distribution's package did: it lies in /opt or
-    /usr/local, for example, or is a command.
+    /usr/local, for example, or is a command. `of_agent` is whether its file or its script lies where only agents of
+    clouds and vendors have theirs. `of_cluster` is whether its pod is in a namespace of the cluster's own.
     """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
@@ -51,6 +53,8 @@ class Facts:
     own_file: bool = False
     own_work: bool = False
     by_hand: bool = False
+    of_agent: bool = False
+    of_cluster: bool = False
     uid: int
     user: str
     placement: Placement
@@ -92,6 +96,10 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     placement = facts.placement
     if placement.slurm_job is not None:
         return Kind.PEOPLE, "Slurm job"
+    if facts.of_agent and not _is_person(facts.uid):
+        return Kind.SERVICE, AGENT
+    if facts.of_cluster and not facts.tty and not _one_of(facts.names, known.WORK_PROGRAMS):
+        return Kind.SERVICE, "pod of the cluster's own"
     if placement.container_id is not None or placement.pod_uid is not None or _is_system_container(facts.slice):
         if _one_of(facts.names, known.GUEST_NAMES if placement.pod_uid else known.ANYBODYS_NAMES):
             return Kind.PEOPLE, "container"
@@ -202,6 +210,16 @@ def _named_work(facts: Facts) -> bool:
 def is_interpreter(names: tuple[str, ...]) -> bool:
     """Whether a program of this name runs scripts."""
     return _one_of(names, known.INTERPRETERS)
+
+
+def is_agents_file(path: str) -> bool:
+    """Whether a file lies where only agents of clouds and vendors have theirs."""
+    return _matches(path, known.AGENT_FILES)
+
+
+def is_clusters(namespace: str | None) -> bool:
+    """Whether a cluster keeps its own pods in that namespace; people have others."""
+    return namespace is not None and _matches(namespace, known.CLUSTER_NAMESPACES)
 
 
 def is_vendors_unit(unit: str) -> bool:
