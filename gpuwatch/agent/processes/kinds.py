@@ -16,8 +16,9 @@ from gpuwatch.agent.processes import known_programs as known
 from gpuwatch.agent.processes.patterns import Pattern
 from gpuwatch.agent.processes.process import Kind
 
-# Users from 1000 on are people, but for nobody (systemd's and Debian's).
-_FIRST_PERSON, _NOBODY = 1000, frozenset({65534, 65535})
+# Users from 1000 on are people, but for nobody (systemd's and Debian's) and those of snaps (snapd, osutil/sys).
+_FIRST_PERSON, _NOBODY = 1000, frozenset({65534, 65535, *range(584788, 584793)})
+_DYNAMIC = range(61184, 65520)  # DynamicUser= (systemd.io/UIDS-GIDS); a directory of users may have such numbers, too
 _WATCH_WAITS = re.compile(r"-[a-z]*[egq].*|--(?:chg|err|equ)exit.*")  # it ends at a change, an error, or when at rest
 PATTERN = "agent."  # how the rules of the administrator's patterns begin
 CRON_JOB = "cron job of root"
@@ -96,7 +97,7 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     placement = facts.placement
     if placement.slurm_job is not None:
         return Kind.PEOPLE, "Slurm job"
-    if facts.of_agent and not _is_person(facts.uid):
+    if facts.of_agent and (not _is_person(facts.uid) or _is_in_own_unit(placement)):
         return Kind.SERVICE, AGENT
     if facts.of_cluster and not facts.tty and not _one_of(facts.names, known.WORK_PROGRAMS):
         return Kind.SERVICE, "pod of the cluster's own"
@@ -111,6 +112,13 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     if unit is not None and _matches(unit, known.LOGIN_UNITS):
         return _in_login_unit(facts, unit)
     return _of_system(facts, unit)
+
+
+def _is_in_own_unit(placement: Placement) -> bool:
+    """Whether a process runs in a system's unit that has no logins and no containers."""
+    unit = placement.systemd_unit
+    outside = placement.own_names or placement.container_id is not None or placement.pod_uid is not None
+    return unit is not None and not outside and not _matches(unit, known.LOGIN_UNITS)
 
 
 def _is_system_container(name: str) -> bool:
@@ -141,6 +149,8 @@ def _of_login(facts: Facts) -> tuple[Kind, str]:
     """A process below user.slice."""
     if facts.viewer and not facts.script:
         return Kind.SESSION, VIEWER
+    if facts.uid == 0 and _one_of(facts.system_names, known.CRON_STARTERS):
+        return Kind.SERVICE, "cron's own"
     if is_shell(facts.names):
         return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, "shell")
     if _one_of(facts.system_names, known.SESSION_PROGRAMS):
@@ -166,7 +176,8 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
         return (Kind.SERVICE, "batch system") if own else (Kind.PEOPLE, "batch job")
     if unit is not None and (_is_of_the_machine(unit, facts) or _exports(unit, facts)):
         return Kind.SERVICE, "unit of the machine's own"
-    if _is_person(facts.uid):
+    dynamic = facts.uid in _DYNAMIC and facts.origin is UnitOrigin.SHIPPED
+    if _is_person(facts.uid) and not dynamic:
         return _of_login(facts) if unit is None else (Kind.PEOPLE, "user's program")
     if _one_of(facts.system_names, known.SERVICE_PROGRAMS):
         return Kind.SERVICE, "program of the machine's own"

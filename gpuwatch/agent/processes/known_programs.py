@@ -209,6 +209,9 @@ CRON_UNITS: tuple[str, ...] = _words("""
     cron.service crond.service cronie.service anacron.service fcron* incron*
 """)
 
+# What root's cron starts to wait and to start jobs, which count by themselves; on Red Hat it runs in a session.
+CRON_STARTERS: tuple[str, ...] = ("anacron", "run-parts")
+
 # Never the machine's own, whatever unit or user runs them: servers and workers for people's work.
 WORK_PROGRAMS: tuple[str, ...] = _words("""
     ollama* vllm* VLLM* tritonserver text-generation* sglang* llama-server llama-cli lmdeploy* jupyter* ipykernel*
