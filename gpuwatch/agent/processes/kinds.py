@@ -225,7 +225,7 @@ def is_interpreter(names: tuple[str, ...]) -> bool:
 
 def is_agents_file(path: str) -> bool:
     """Whether a file lies where only agents of clouds and vendors have theirs."""
-    return _matches(path, known.AGENT_FILES)
+    return ".." not in path and _matches(path, known.AGENT_FILES)
 
 
 def is_clusters(namespace: str | None) -> bool:

@@ -181,7 +181,7 @@ def _is_by_hand(path: str | None) -> bool:
 
 def _is_agents(path: str | None) -> bool:
     """Whether a file is one of an agent's, of a cloud or a vendor."""
-    return path is not None and ".." not in path and kinds.is_agents_file(path)
+    return path is not None and kinds.is_agents_file(path)
 
 
 def _is_own(word: str) -> bool:
