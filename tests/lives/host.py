@@ -222,7 +222,17 @@ class MadeHost:
                 own = nets[process.member.namespace]
                 self.at.put(f"/proc/{pid}/net/tcp", "".join(own[0]))
                 self.at.put(f"/proc/{pid}/net/tcp6", "".join(own[1]))
+                self.at.put(f"/proc/{pid}/net/fib_trie", self._routes(process.member))
                 self.at.put(f"/proc/{pid}/net/dev", self._container_cards(process.member.namespace, moment))
+
+    def _routes(self, member: Member) -> str:
+        """/proc/PID/net/fib_trie: Docker counts its addresses from 172.17.0.2 on."""
+        spaces = sorted({each.namespace for each in self.world.members if each.own_network})
+        address = f"172.17.0.{2 + spaces.index(member.namespace)}"
+        return (
+            f"Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 172.17.0.0\n        /16 link UNICAST\n"
+            f"Local:\n     |-- {address}\n        /32 host LOCAL\n     |-- 127.0.0.1\n        /32 host LOCAL\n"
+        )
 
     def _container_cards(self, namespace: int, moment: float) -> str:
         """/proc/PID/net/dev of a network of its own."""

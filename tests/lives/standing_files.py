@@ -7,7 +7,7 @@ from typing import Any
 from tests.lives.folder import BEGIN_UNIX, Folder
 from tests.lives.rates import LifeError, duration, rate
 from tests.lives.story import UPTIME_SECONDS, Life
-from tests.lives.world import HOST_NETWORK, HOST_PIDS, World
+from tests.lives.world import HOST_NETWORK, HOST_PIDS, World, pod_uid
 
 _PLACES = {"shipped": "/usr/lib/systemd/system", "admin": "/etc/systemd/system", "transient": "/run/systemd/transient"}
 _SECTOR = 512
@@ -50,6 +50,10 @@ class StandingFiles:
             os.utime(self._at.root / name.lstrip("/"), (stamp, stamp))
         for name, target in self._life.links.items():
             self._at.link(name, target)
+        for actor in self._life.cast:
+            if actor.place.startswith("pod "):
+                namespace, pod, _ = actor.place.removeprefix("pod ").split("/")
+                self._at.folder(f"/var/log/pods/{namespace}_{pod}_{pod_uid(f'{namespace}/{pod}')}")
         self._devices()
         self.show(0.0)
 

@@ -36,6 +36,7 @@ _SETTING = "agent.evidence.connections.busy_bytes_per_second"
 _SWITCH = "agent.evidence.connections.enabled"
 _LASTING_SECONDS = 60.0  # scanners and probes come and go; a client that stays is one
 _CARRIED_BYTES_PER_SECOND = 2000 / 60  # a line that is typed; keep-alives each 15 s are less
+_READ_BYTES_PER_SECOND = 20e3  # several readers of a page of 100 kB every 15 s; a download is more
 _HOST = "the host's own network"  # beside the names of namespaces
 _SERVED_SECONDS = 4 * 3600.0
 # Servers in the kernel: the port that they listen on, and how the names of their threads begin. No process holds their
@@ -67,6 +68,9 @@ class Connections:
         self._carried_moved = 0
         # The ports of model servers whose own counters show no request, at a moment of the monotonic clock.
         self.quiet_ports: Callable[[float], Collection[int]] = lambda _: ()
+        self.quiet_spaces: Callable[[float], Collection[str]] = lambda _: ()  # and of their containers' networks
+        self._read: dict[str, int] = {}  # what monitoring moved there, by namespace
+        self._looked: float | None = None
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all connections and containers."""
@@ -88,8 +92,8 @@ class Connections:
         quiet = self.quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
         theirs = [each for each in theirs if not (found.accepted(each) and each.local[1] in quiet)]
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
+        counted = {_HOST: self._moved} | self._used_by(containers, now.monotonic_seconds)
         self._namespaces = containers
-        counted = {_HOST: self._moved} | {name: each.moved for name, each in containers.items()}
         judged = self._rate.judge(self, counted, now)
         serving = [] if found.bytes_known else [each for each in theirs if found.accepted(each)]
         if serving and judged.says is not State.BUSY:
@@ -100,6 +104,20 @@ class Connections:
         if judged.says is State.IDLE:
             return (used or self._silent(judged, found, theirs, holders, now),)
         return (judged,)
+
+    def _used_by(self, containers: Mapping[str, Namespace], at: float) -> dict[str, int]:
+        """What each container moved, without the monitoring of a server that gets no requests."""
+        seconds = 0.0 if self._looked is None else max(0.0, at - self._looked)
+        self._looked = at
+        quiet, read = self.quiet_spaces(at), dict[str, int]()
+        for name, space in containers.items():
+            before = self._namespaces.get(name)
+            grown = -1 if before is None else space.moved - before.moved
+            read[name] = self._read.get(name, 0) if grown >= 0 else 0
+            if name in quiet and 0 <= grown <= _READ_BYTES_PER_SECOND * seconds:
+                read[name] += grown
+        self._read = read
+        return {name: space.moved - read[name] for name, space in containers.items()}
 
     def _use(
         self,

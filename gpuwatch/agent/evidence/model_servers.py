@@ -5,6 +5,7 @@ requests. A server that was found and hides its page gives no evidence. `connect
 requests: what goes on there is monitoring.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -12,6 +13,7 @@ from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.found_servers import FoundServers
 from gpuwatch.agent.evidence.loopback import Page, fetch, parse
+from gpuwatch.agent.evidence.published_ports import published
 from gpuwatch.agent.evidence.server_pages import Requests, requests_on
 from gpuwatch.agent.evidence.settings import ModelServerSettings
 from gpuwatch.agent.evidence.tcp_listeners import LISTEN, sockets
@@ -60,12 +62,15 @@ class ModelServers:
         self._known: dict[str, _Known] = {}
         self._found = FoundServers(roots) if settings.discover else None
         self._no_page: dict[int, float] = {}  # when a port was asked for one
-        self._quiet: tuple[float, frozenset[int]] = (-inf, frozenset())
+        self._quiet: tuple[float, frozenset[int], frozenset[str]] = (-inf, frozenset(), frozenset())
 
     def quiet_ports(self, at: float) -> frozenset[int]:
         """The ports of the servers without a request for `silent_after`, by a look that is not too old."""
-        since, ports = self._quiet
-        return ports if 0 <= at - since <= _QUIET_SECONDS else frozenset()
+        return self._quiet[1] if 0 <= at - self._quiet[0] <= _QUIET_SECONDS else frozenset()
+
+    def quiet_spaces(self, at: float) -> frozenset[str]:
+        """The network namespaces of containers in which nothing else than such a server runs."""
+        return self._quiet[2] if 0 <= at - self._quiet[0] <= _QUIET_SECONDS else frozenset()
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all servers; of those that were found only what is asked counts."""
@@ -93,10 +98,14 @@ class ModelServers:
 
     def _of_found(self, now: Moment) -> dict[str, _Word]:
         """Look at the servers that were found; what the busy ones say."""
-        ports_of = {} if self._found is None else self._found.ports(now)
-        at, words, quiet, asked = now.monotonic_seconds, dict[str, _Word](), set[int](), 0
+        found = self._found
+        ports_of: Mapping[int, frozenset[int]] = {} if found is None else found.ports(now)
+        view = now.processes
+        seen = found is not None and view is not None and view.doubt is None
+        spaces: Mapping[str, frozenset[int]] = published(self._roots, view) if seen and view is not None else {}
+        at, words, quiet, quiet_spaces, asked = now.monotonic_seconds, dict[str, _Word](), set[int](), set[str](), 0
         self._no_page = {port: since for port, since in self._no_page.items() if at - since < _ASK_AGAIN_SECONDS}
-        for pid, ports in ports_of.items():
+        for whose, ports in (*ports_of.items(), *spaces.items()):
             for port in sorted(ports):
                 if port in self._no_page or asked >= _MOST_FOUND:
                     continue
@@ -108,15 +117,19 @@ class ModelServers:
                 elif word.says is State.BUSY:
                     words[f"port {port}"] = word
                 elif word.says is State.IDLE and (word.silent_seconds or 0.0) >= self._silent_after:
-                    # A program that only began one may do more on other ports.
-                    quiet |= ports if self._found is not None and pid in self._found.named else {port}
-        open_ports = {port for ports in ports_of.values() for port in ports}
+                    if isinstance(whose, str):
+                        quiet_spaces.add(whose)
+                    else:  # a program that only began one may do more on other ports
+                        quiet |= ports if found is not None and whose in found.named else {port}
+        spaces_busy = {name for name, ports in spaces.items() if any(f"port {port}" in words for port in ports)}
+        quiet_spaces -= spaces_busy
+        open_ports = {port for ports in (*ports_of.values(), *spaces.values()) for port in ports}
         self._known = {
             name: known
             for name, known in self._known.items()
             if name in self._pages or int(name.removeprefix("port ")) in open_ports
         }
-        self._quiet = (at, frozenset(quiet))
+        self._quiet = (at, frozenset(quiet), frozenset(quiet_spaces))
         return words
 
     def _look_at(self, name: str, page: Page, now: Moment, timeout_seconds: float) -> _Word:

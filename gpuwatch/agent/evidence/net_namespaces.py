@@ -48,6 +48,12 @@ def namespaces(roots: Roots, people: Iterable[Process]) -> Mapping[str, Namespac
     return found
 
 
+def space_of(roots: Roots, process: Process) -> str | None:
+    """The name of the network namespace of a process in a container, as `namespaces` has it; None: the agent's own."""
+    name = _link(roots, str(process.pid)) or process.placement.container_id
+    return None if name == _link(roots, "self") else name
+
+
 def traffic(roots: Roots, pid: int) -> int | None:
     """Bytes in and out of the network namespace of a process, without loopback; None: it has the host's network.
 

@@ -109,7 +109,7 @@ class HostSignals:
                 of_processes.on_look = scheduled.runs.note
         asked, connected = self._signals.get("model_servers"), self._signals.get("connections")
         if isinstance(asked, ModelServers) and isinstance(connected, Connections):
-            connected.quiet_ports = asked.quiet_ports
+            connected.quiet_ports, connected.quiet_spaces = asked.quiet_ports, asked.quiet_spaces
         self._pods: Watched | None = None
         if settings.enabled and settings.pods.enabled and own_processes and isinstance(of_processes, Processes):
             pods, interval = Pods(settings, roots or Roots(), gpu_pods), settings.pods.interval

@@ -80,7 +80,7 @@ class Processes:
     def __init__(self, settings: WorkSettings, roots: Roots) -> None:
         self._settings = settings
         self._roots = roots
-        self.table = ProcessTable(proc=roots.proc, etc=roots.etc, usr=roots.usr, run=roots.run)
+        self.table = ProcessTable(roots.proc, roots.etc, roots.usr, roots.run, roots.var / "log/pods")
         self._looks: deque[tuple[float, Mapping[_Key, _Used]]] = deque()
         self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid
         self._first = True

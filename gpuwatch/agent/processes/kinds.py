@@ -16,13 +16,15 @@ from gpuwatch.agent.processes import known_programs as known
 from gpuwatch.agent.processes.patterns import Pattern
 from gpuwatch.agent.processes.process import Kind
 
-# Users from 1000 on are people, but for nobody (systemd's and Debian's).
-_FIRST_PERSON, _NOBODY = 1000, frozenset({65534, 65535})
+# Users from 1000 on are people, but for nobody (systemd's and Debian's) and those of snaps (snapd, osutil/sys).
+_FIRST_PERSON, _NOBODY = 1000, frozenset({65534, 65535, *range(584788, 584793)})
+_DYNAMIC = range(61184, 65520)  # DynamicUser= (systemd.io/UIDS-GIDS); a directory of users may have such numbers, too
 _WATCH_WAITS = re.compile(r"-[a-z]*[egq].*|--(?:chg|err|equ)exit.*")  # it ends at a change, an error, or when at rest
 PATTERN = "agent."  # how the rules of the administrator's patterns begin
 CRON_JOB = "cron job of root"
 VIEWER = "viewer"
 PACKAGED = "unit of a package"
+AGENT = "agent of a cloud or a vendor"
 
 
 class UnitOrigin(StrEnum):
@@ -43,7 +45,8 @@ class Facts:
     compared only with names that no program has by chance. `own_file` is whether its program's file lies in no
     such folder: an everyday word says nothing of it then. `own_work` is whether either of them, or what another tool
     interprets, does: no package brought that. `by_hand` is whether no distribution's package did: it lies in /opt or
-    /usr/local, for example, or is a command.
+    /usr/local, for example, or is a command. `of_agent` is whether its file or its script lies where only agents of
+    clouds and vendors have theirs. `of_cluster` is whether its pod is in a namespace of the cluster's own.
     """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
@@ -51,6 +54,8 @@ class Facts:
     own_file: bool = False
     own_work: bool = False
     by_hand: bool = False
+    of_agent: bool = False
+    of_cluster: bool = False
     uid: int
     user: str
     placement: Placement
@@ -92,6 +97,10 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     placement = facts.placement
     if placement.slurm_job is not None:
         return Kind.PEOPLE, "Slurm job"
+    if facts.of_agent and (not _is_person(facts.uid) or _is_in_own_unit(placement)):
+        return Kind.SERVICE, AGENT
+    if facts.of_cluster and not facts.tty and not _one_of(facts.names, known.WORK_PROGRAMS):
+        return Kind.SERVICE, "pod of the cluster's own"
     if placement.container_id is not None or placement.pod_uid is not None or _is_system_container(facts.slice):
         if _one_of(facts.names, known.GUEST_NAMES if placement.pod_uid else known.ANYBODYS_NAMES):
             return Kind.PEOPLE, "container"
@@ -103,6 +112,13 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     if unit is not None and _matches(unit, known.LOGIN_UNITS):
         return _in_login_unit(facts, unit)
     return _of_system(facts, unit)
+
+
+def _is_in_own_unit(placement: Placement) -> bool:
+    """Whether a process runs in a system's unit that has no logins and no containers."""
+    unit = placement.systemd_unit
+    outside = placement.own_names or placement.container_id is not None or placement.pod_uid is not None
+    return unit is not None and not outside and not _matches(unit, known.LOGIN_UNITS)
 
 
 def _is_system_container(name: str) -> bool:
@@ -133,6 +149,8 @@ def _of_login(facts: Facts) -> tuple[Kind, str]:
     """A process below user.slice."""
     if facts.viewer and not facts.script:
         return Kind.SESSION, VIEWER
+    if facts.uid == 0 and _one_of(facts.system_names, known.CRON_STARTERS):
+        return Kind.SERVICE, "cron's own"
     if is_shell(facts.names):
         return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, "shell")
     if _one_of(facts.system_names, known.SESSION_PROGRAMS):
@@ -158,7 +176,8 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
         return (Kind.SERVICE, "batch system") if own else (Kind.PEOPLE, "batch job")
     if unit is not None and (_is_of_the_machine(unit, facts) or _exports(unit, facts)):
         return Kind.SERVICE, "unit of the machine's own"
-    if _is_person(facts.uid):
+    dynamic = facts.uid in _DYNAMIC and facts.origin is UnitOrigin.SHIPPED
+    if _is_person(facts.uid) and not dynamic:
         return _of_login(facts) if unit is None else (Kind.PEOPLE, "user's program")
     if _one_of(facts.system_names, known.SERVICE_PROGRAMS):
         return Kind.SERVICE, "program of the machine's own"
@@ -202,6 +221,16 @@ def _named_work(facts: Facts) -> bool:
 def is_interpreter(names: tuple[str, ...]) -> bool:
     """Whether a program of this name runs scripts."""
     return _one_of(names, known.INTERPRETERS)
+
+
+def is_agents_file(path: str) -> bool:
+    """Whether a file lies where only agents of clouds and vendors have theirs."""
+    return ".." not in path and _matches(path, known.AGENT_FILES)
+
+
+def is_clusters(namespace: str | None) -> bool:
+    """Whether a cluster keeps its own pods in that namespace; people have others."""
+    return namespace is not None and _matches(namespace, known.CLUSTER_NAMESPACES)
 
 
 def is_vendors_unit(unit: str) -> bool:

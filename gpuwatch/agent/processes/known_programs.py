@@ -22,8 +22,10 @@ SYSTEM_UNITS: tuple[str, ...] = _words("""
     postfix* exim4* getty@* serial-getty@* console-getty* gdm* lightdm* sddm* display-manager* rtkit-daemon*
     colord* switcheroo-control* power-profiles-daemon* bluetooth* cups.* cups-browsed* kerneloops*
     tuned.service tuned-ppd* ksm.service ksmtuned* openipmi* ipmi*
-    mcelog* rasdaemon* edac.service lldpd* sysstat* atop* pmcd* pmlogger* acct.service hibagent*
-    qemu-guest-agent* vmtoolsd* open-vm-tools* hv-*-daemon*
+    mcelog* rasdaemon* edac.service lldpd* sysstat* atop* pmcd* pmlogger* pmproxy* pmie* acct.service hibagent*
+    qemu-guest-agent* vmtoolsd* open-vm-tools* hv-*-daemon* snmpd* munin-node* gmond* ganglia-monitor*
+    libvirtd* virtlogd* virtlockd* virtqemud* virtnetworkd* update-notifier* ua-timer* esm-cache* apt-news*
+    cachefilesd* amazon-efs-mount-watchdog*
 """)
 # Of vendors and of clusters, whose installers write into /opt, /usr/local and /etc:
 VENDOR_UNITS: tuple[str, ...] = _words("""
@@ -40,6 +42,15 @@ VENDOR_UNITS: tuple[str, ...] = _words("""
     ds_agent* lacework* sysdig* falco.service falco-bpf* falco-kmod* falco-modern-bpf* falco-custom*
     falcoctl* zerotier* wireguard* openvpn* puppet* chef-client* cfengine* landscape-client*
     rhsm* insights-client*
+
+    oneagent* instana-agent* appdynamics* signalfx-agent* logdna-agent* scalyr-agent* site24x7* sematext-agent*
+    observiq-otel* check-mk* cmk-agent* ncpa.service ncpa_listener* google-cloud-ops-agent* stackdriver-agent*
+    google-fluentd* oracle-cloud-agent* unified-monitoring-agent* osms-agent* ilogtaild* loongcollector* hostguard*
+    uniagent* omid.service omi.service omsagent* scxcimd* azuremonitor* metrics-extension.service
+    metrics-sourcer.service himdsd* arcproxyd* azure_persistent_rdma_naming*
+    cylancesvc* besclient* sophos-spl* sav-protect* eraagent* bdsec*
+    amagent* xagt* cisco-amp* illumio-ven* uptycs* threatstack* wiz-sensor* twistlock* tmxbc* jcagent* jumpcloud-*
+    netbird* twingate* warp-svc* netskope* stagentd* zscaler*
 
     kube-proxy* etcd* munge* opensmd* openibd* mlnx* efa.service efa-nv-peermem* lnet.service lustre* nv_peer_mem*
     nvsm* docker.socket
@@ -82,10 +93,17 @@ SERVICE_PROGRAMS: tuple[str, ...] = _words("""
     AliSecGuard aliyun-service CmsGoAgent* gpuwatch* sshd sshd-session sshd-auth cloud-init cloud-init-*
     google_startup_* tailscaled k3s rke2 containerd-stress cri-dockerd aliyun_assist* assist_daemon salt-minion
     WALinuxAgent* networkd-dispatcher fail2ban-server supervisord circusd incrond fcron teleport xrdp xrdp-sesman
-    dropbear
+    dropbear eks-pod-identi* eks-node-monito* gke-metrics-age* gke-metadata-s* konnectivity-ag* gce-pd-csi-driv*
+    ip-masq-agent* metrics-server node-cache kindnetd azurediskplugin azurefileplugi* cilium-envoy cilium-operator*
+    hubble-relay nvidia-toolkit nvidia-validato* k8s-driver-mana* otelopscol efs-proxy
 """)
 
-# Of these, what makes a container a machine or a scheduler of somebody's.
+# Namespaces of Kubernetes, of clouds and of vendors, in which a cluster has its own pods.
+CLUSTER_NAMESPACES: tuple[str, ...] = _words("""
+    kube-system kube-flannel calico-system tigera-operator gmp-system gke-managed-* amazon-cloudwatch amazon-guardduty
+    gpu-operator nvidia-gpu-operator nvidia-network-operator node-feature-discovery datadog dynatrace falco
+""")
+# Of these programs, what makes a container a machine or a scheduler of somebody's.
 GUEST_NAMES: tuple[str, ...] = _words("""
     systemd cron crond anacron atd fcron incrond supervisord circusd sshd sshd-session dropbear dockerd containerd xrdp
     teleport tailscaled
@@ -99,6 +117,35 @@ ANYBODYS_NAMES: tuple[str, ...] = (
 EVERYDAY_NAMES: tuple[str, ...] = _words("""
     screen SCREEN watch top ps w who free less more man tail clear vector alloy init login pause collectd telegraf
     fluentd nhc su localsearch-* at-spi* X
+""")
+
+# Where only agents of clouds and vendors have their programs: monitoring, security, inventory. What one of them runs
+# for somebody lies elsewhere (aliyun-assist/work, waagent/custom-script).
+AGENT_FILES: tuple[str, ...] = _words("""
+    /usr/local/qcloud/* /usr/local/aegis/* /usr/local/cloudmonitor/* /usr/local/ilogtail/* /usr/local/hostguard/*
+    /usr/local/uniagent/* /usr/local/share/aliyun-assist/[0-9]* /usr/local/share/assist-daemon/*
+    /usr/lib/google/guest_agent/* /opt/google-cloud-ops-agent/* /opt/stackdriver/* /opt/google-fluentd/*
+    /home/kubernetes/bin/* /opt/aws/amazon-cloudwatch-agent/* /opt/aws/bin/cfn-hup /opt/parallelcluster/pyenv/*
+    /opt/parallelcluster/scripts/* /usr/libexec/oracle-cloud-agent/* /var/lib/oracle-cloud-agent/plugins/*
+    /opt/unified-monitoring-agent/* /opt/microsoft/mdatp/* /opt/microsoft/azuremonitoragent/*
+    /opt/microsoft/omsagent/* /opt/microsoft/omsconfig/* /opt/microsoft/scx/* /opt/microsoft/dependency-agent/*
+    /opt/omi/* /opt/azcmagent/* /opt/GC_Service/* /opt/GC_Ext/* /var/lib/waagent/Microsoft.Azure.Monitor*
+    /var/lib/waagent/Microsoft.Azure.Security* /var/lib/waagent/Microsoft.GuestConfiguration*
+
+    /opt/dynatrace/* /opt/instana/* /opt/appdynamics/* /opt/newrelic/* /var/db/newrelic-infra/* /opt/datadog-agent/*
+    /opt/datadog-packages/* /opt/splunkforwarder/* /usr/lib/splunk-otel-collector/* /usr/lib/signalfx-agent/*
+    /opt/observiq-otel-collector/* /opt/SumoCollector/* /opt/site24x7/* /opt/spm/* /usr/local/logicmonitor/*
+    /usr/share/scalyr-agent-2/* /usr/lib/check_mk_agent/* /usr/local/ncpa/* /opt/netdata/* /opt/Elastic/Agent/*
+    /var/lib/elastic-agent/data/* /opt/veeam/* /opt/commvault/*
+
+    /opt/CrowdStrike/* /opt/sentinelone/* /opt/ds_agent/* /opt/TrendMicro/* /opt/traps/* /opt/rapid7/*
+    /opt/nessus_agent/* /opt/Tanium/* /opt/carbonblack/* /var/opt/carbonblack/* /var/lib/lacework/* /opt/wiz/*
+    /opt/qualys/*
+    /usr/local/qualys/* /var/ossec/* /opt/jc/* /opt/landesk/* /opt/BESClient/* /opt/McAfee/* /opt/isec/* /opt/eset/*
+    /opt/sophos-spl/* /opt/f-secure/* /opt/kaspersky/* /opt/bitdefender-security-tools/* /opt/cisco/amp/*
+    /opt/illumio_ven/* /var/lib/twistlock/* /opt/draios/* /opt/threatstack/* /opt/uptycs/* /opt/fireeye/* /opt/amagent/*
+    /opt/cylance/* /opt/zscaler/* /opt/netskope/* /opt/paloaltonetworks/globalprotect/*
+    /opt/puppetlabs/puppet/* /opt/chef/embedded/* /opt/chef/bin/*
 """)
 
 # Programs of the machine's own that may hold a GPU: they neither park it nor make it busy, if root or a system user
@@ -161,6 +208,9 @@ LOGIN_UNITS: tuple[str, ...] = _words("""
 CRON_UNITS: tuple[str, ...] = _words("""
     cron.service crond.service cronie.service anacron.service fcron* incron*
 """)
+
+# What root's cron starts to wait and to start jobs, which count by themselves; on Red Hat it runs in a session.
+CRON_STARTERS: tuple[str, ...] = ("anacron", "run-parts")
 
 # Never the machine's own, whatever unit or user runs them: servers and workers for people's work.
 WORK_PROGRAMS: tuple[str, ...] = _words("""

@@ -33,6 +33,7 @@ class Program:
     own_file: bool = False
     own_work: bool = False
     by_hand: bool = False
+    of_agent: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -55,13 +56,18 @@ def of(folder: str, name: str) -> Program:
         packaged = installed and script is not None and not script.startswith("/usr/local/")
         own_script = None if installed else base
         by_hand = _is_by_hand(path) or _is_by_hand(script or "")
-        return Program(name, executable, base, own_script, own_file, own_file or not packaged, by_hand)
-    own_work, by_hand = own_file, _is_by_hand(path)
+        of_agent = _is_agents(script) or (_is_agents(path) and (packaged or script is None))
+        own_work = (own_file or not packaged) and not of_agent
+        return Program(name, executable, base, own_script, own_file, own_work, by_hand, of_agent)
+    own_work, by_hand, of_agent = own_file, _is_by_hand(path), _is_agents(path)
     if kinds.is_shell(names) or kinds.is_tool(names):
         interpreted = _interpreted(folder)
+        of_agent = _is_agents(interpreted) or (of_agent and not _is_own(interpreted))
         own_work = own_work or _is_own(interpreted)
         by_hand = by_hand or _is_by_hand(interpreted)
-    return Program(name, executable, own_file=own_file, own_work=own_work, by_hand=by_hand)
+    return Program(
+        name, executable, own_file=own_file, own_work=own_work and not of_agent, by_hand=by_hand, of_agent=of_agent
+    )
 
 
 def executable(folder: str) -> str | None:
@@ -171,6 +177,11 @@ def _interpreted(folder: str) -> str:
 def _is_by_hand(path: str | None) -> bool:
     """Whether no distribution's package puts a file there; a file that may not be read says nothing."""
     return path is not None and (path.startswith("/usr/local/") or not path.startswith(_PACKAGES_FOLDERS))
+
+
+def _is_agents(path: str | None) -> bool:
+    """Whether a file is one of an agent's, of a cloud or a vendor."""
+    return path is not None and kinds.is_agents_file(path)
 
 
 def _is_own(word: str) -> bool:

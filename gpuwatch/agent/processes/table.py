@@ -16,6 +16,7 @@ from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
 from gpuwatch.agent.attribution.process import sees_host_pids, user_name
 from gpuwatch.agent.processes import kinds, programs
 from gpuwatch.agent.processes.patterns import Pattern
+from gpuwatch.agent.processes.pod_namespaces import PodNamespaces
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
 from gpuwatch.agent.processes.programs import read
 from gpuwatch.agent.processes.units import UnitFiles
@@ -57,8 +58,9 @@ class _Known:
 class ProcessTable:
     """Keeps the newest look. One thread looks; any may read `view` and ask for `service_pids`."""
 
-    def __init__(self, proc: Path, etc: Path, usr: Path, run: Path) -> None:
+    def __init__(self, proc: Path, etc: Path, usr: Path, run: Path, pod_logs: Path = Path("/var/log/pods")) -> None:
         """Nothing is read yet."""
+        self._pods = PodNamespaces(pod_logs)
         self._proc = proc
         self._units = UnitFiles(etc=etc, usr=usr, run=run)
         self._workloads: tuple[Pattern, ...] = ()
@@ -93,6 +95,7 @@ class ProcessTable:
         self._known = known
         found |= _looking_on(found, uptime)
         found |= _of_roots_cron(found, uptime)
+        found |= _of_agents(found)
         doubt = None if sees_host_pids(self._proc) else "the agent does not see all processes of the host"
         view = ProcessView(
             monotonic_seconds=monotonic_seconds,
@@ -231,6 +234,8 @@ class ProcessTable:
             own_file=program.own_file,
             own_work=program.own_work,
             by_hand=program.by_hand,
+            of_agent=program.of_agent,
+            of_cluster=kinds.is_clusters(self._pods.of(placement.pod_uid)),
             uid=uid,
             user=user_name(uid),
             placement=placement,
@@ -287,6 +292,20 @@ def _looking_on(found: Mapping[int, Process], uptime: float | None) -> dict[int,
         if at in watches and kinds.only_looks((process.name, process.executable or process.name)):
             theirs[process.pid] = replace(process, kind=Kind.SESSION, rule=kinds.VIEWER)
     return theirs
+
+
+def _of_agents(found: Mapping[int, Process]) -> dict[int, Process]:
+    """What an agent of a cloud or a vendor runs to look or to wait: the `sleep` of its script."""
+    agents = {each.pid for each in found.values() if each.rule == kinds.AGENT}
+    return {
+        each.pid: replace(each, kind=Kind.SERVICE, rule=kinds.AGENT)
+        for each in found.values()
+        if each.parent in agents
+        and each.kind is Kind.PEOPLE
+        and not each.rule.startswith(kinds.PATTERN)
+        and kinds.only_looks((each.name, each.executable or each.name))
+        and not kinds.is_shell((each.name, each.executable or each.name))
+    }
 
 
 def _of_cron_job(age: float | None) -> Kind:

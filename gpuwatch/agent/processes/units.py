@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from gpuwatch.agent.processes import programs
 from gpuwatch.agent.processes.kinds import UnitOrigin
 
 _MOST_KNOWN = 4096
@@ -37,8 +38,9 @@ class UnitFiles:
         files = [unit, f"{name}@{rest[rest.rfind('.') :]}"] if at else [unit]  # an instance has its template's file
         if _any(self._transient, files):
             return UnitOrigin.TRANSIENT
-        if any(folder / file for folder in self._own for file in files if _is_own(folder / file)):
-            return UnitOrigin.ADMINISTRATOR
+        own = [folder / file for folder in self._own for file in files if _is_own(folder / file)]
+        if own:
+            return UnitOrigin.SHIPPED if all(map(_is_of_snapd, own)) else UnitOrigin.ADMINISTRATOR
         return UnitOrigin.SHIPPED if _any(self._shipped, files) else UnitOrigin.UNKNOWN
 
 
@@ -49,6 +51,14 @@ def _any(folders: tuple[Path, ...], files: list[str]) -> bool:
 def _exists(path: Path) -> bool:
     try:
         return path.is_file()
+    except OSError:
+        return False
+
+
+def _is_of_snapd(path: Path) -> bool:
+    """Whether snapd wrote it for a snap, which is a package: snapd puts its units into /etc."""
+    try:
+        return path.name.startswith("snap.") and b"\nX-Snappy=yes" in programs.read(path)
     except OSError:
         return False
 

@@ -1,7 +1,7 @@
 """What starts at an event: path and socket units that an administrator made, and tables of incron.
 
 Between two events nothing of it is alive, and nobody knows when the next one comes: it occupies the node. Units of
-packages, and those of vendors (docker.socket), do not count.
+packages, those of vendors (docker.socket) and what only keeps the machine tidy do not count.
 """
 
 import re
@@ -13,6 +13,7 @@ from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.scheduled.found import Found, Standing, is_folder
 from gpuwatch.agent.evidence.scheduled.sight import REMEDY, may_run
+from gpuwatch.agent.evidence.scheduled.started import of_the_machine
 from gpuwatch.agent.evidence.scheduled.timers import EVENT_UNITS, made_here
 from gpuwatch.agent.processes.kinds import is_vendors_unit
 from gpuwatch.runtime.printable import legible
@@ -35,7 +36,7 @@ class Events:
             for path in made_here(units, EVENT_UNITS):
                 name = path.name
                 ignored = any(fnmatchcase(name, pattern) for pattern in self._ignored)
-                if not ignored and not is_vendors_unit(name):
+                if not ignored and not is_vendors_unit(name) and not of_the_machine(path):
                     found.standing.append(Standing(what=f"unit {legible(name, 80)}", unit=legible(name, 80)))
         for folder in (self._roots.var / "spool/incron", self._roots.etc / "incron.d"):
             self._tables(folder, found)

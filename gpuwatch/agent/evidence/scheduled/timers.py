@@ -19,6 +19,7 @@ from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
 from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.scheduled.found import FIRST_PERSON_UID, Found, Standing, Users, Zones, is_folder
 from gpuwatch.agent.evidence.scheduled.manager import ManagerTimer, ask, planned_by_manager
+from gpuwatch.agent.evidence.scheduled.started import of_the_machine
 from gpuwatch.agent.evidence.scheduled.timer_units import TimerFile, parse_timer, planned, with_drop_ins
 from gpuwatch.runtime.printable import legible
 
@@ -51,7 +52,10 @@ class Timers:
             self._by_files(found, now)
             return
         for timer in known:
-            if not _matches(timer.name, self._ignored):
+            own = timer.fragment.startswith("/etc/") and of_the_machine(
+                self._roots.etc / timer.fragment.removeprefix("/etc/")
+            )
+            if not own and not _matches(timer.name, self._ignored):
                 with found.doubting(f"timer {legible(timer.name, 80)}"):
                     found.planned += planned_by_manager(timer, now.at, uptime(self._roots), self._zones, self._roots)
 
@@ -82,7 +86,7 @@ class Timers:
                     _add(path, "systemd-run", None, found, now.at, self._zones, boot=boot, once=True)
         with found.doubting(str(system)):
             for path in made_here(system):
-                if not _matches(path.name, self._ignored):
+                if not _matches(path.name, self._ignored) and not of_the_machine(path):
                     _add(path, "timer", None, found, now.at, self._zones, boot=boot)
 
 

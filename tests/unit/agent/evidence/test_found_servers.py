@@ -12,7 +12,7 @@ from gpuwatch.agent.evidence.settings import ConnectionSettings, ModelServerSett
 from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.activity import Evidence, State
-from tests.support.fakes.connected_host import ConnectedHost
+from tests.support.fakes.connected_host import CONTAINER_NETWORK, ConnectedHost
 from tests.support.fakes.page_server import PageServer
 
 LISTENER, CLIENT = 501, 502
@@ -108,3 +108,82 @@ def test_what_was_seen_long_ago_says_nothing(
 
     assert watched.servers.quiet_ports(at + 60) == {server.port}
     assert not watched.servers.quiet_ports(at + 121)
+
+
+ROUTES = (
+    "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     |-- 172.17.0.0\n"
+    "        /16 link UNICAST\nLocal:\n     |-- 127.0.0.1\n        /32 host LOCAL\n"
+    "     |-- {}\n        /32 host LOCAL\n"
+)
+PROXY = "docker-proxy -proto {} -host-ip 0.0.0.0 -host-port {} -container-ip {} -container-port 8000"
+
+
+class Contained:
+    """A host with one server in a container, whose port Docker publishes, scraped by another machine all the time."""
+
+    def __init__(self, root: Path, port: int, *, address: str = "172.17.0.2", protocol: str = "tcp") -> None:
+        self.host = ConnectedHost(root)
+        self.host.runs(42, Kind.PEOPLE, name="vllm", network=CONTAINER_NETWORK)
+        self.host.runs(50, Kind.SERVICE, name="docker-proxy")
+        self.host.write("proc/50/cmdline", PROXY.format(protocol, port, address).replace(" ", "\0") + "\0")
+        self.host.write("proc/42/net/fib_trie", ROUTES.format("172.17.0.2"))
+        self.moved = 0
+        self.servers = ModelServers(ModelServerSettings(), self.host.roots, 5.0)
+        self.connections = Connections(ConnectionSettings(), self.host.roots)
+        self.connections.quiet_spaces = self.servers.quiet_spaces
+
+    def after(self, seconds: float, rate: float = 4000.0) -> tuple[list[State], State]:
+        """What the servers' signal says so much later, and the connections'."""
+        self.moved += round(rate * seconds)
+        self.host.cards(42, eth0=self.moved)
+        self.host.pass_time(seconds)
+        moment = replace(self.host.moment(), processes=self.host.view())
+        found = self.servers.look(moment)
+        return [each.says for each in found], self.connections.look(moment)[0].says
+
+    def until_quiet(self) -> State:
+        """What the connections' signal says when the server was not asked for longer than half an hour."""
+        return [self.after(seconds)[1] for seconds in (1, 60, 1800, 60, 60)][-1]
+
+
+def test_monitoring_of_a_published_server_is_no_use(tmp_path: Path, server: PageServer) -> None:
+    """A request, and more than monitoring moves (a model is fetched), is use at once."""
+    made = Contained(tmp_path, server.port)
+    server.shows(requests=7)
+    quiet = made.until_quiet()
+    fetched = made.after(60, rate=50_000.0)[1]
+    again = [made.after(60)[1] for _ in range(2)][-1]
+    server.shows(requests=8)
+    asked = made.after(60)
+
+    assert (quiet, fetched, again) == (State.IDLE, State.BUSY, State.IDLE)
+    assert asked == ([State.BUSY], State.BUSY)
+
+
+@pytest.mark.parametrize(("address", "protocol"), [("172.17.0.3", "tcp"), ("172.17.0.2", "udp")])
+def test_a_port_that_leads_elsewhere_is_not_asked(
+    tmp_path: Path, server: PageServer, address: str, protocol: str
+) -> None:
+    """Another container's page would speak for this one."""
+    server.shows(requests=7)
+    made = Contained(tmp_path, server.port, address=address, protocol=protocol)
+
+    assert made.until_quiet() is State.BUSY
+    assert not server.asked
+
+
+def test_a_container_with_another_program_is_busy_by_its_traffic(tmp_path: Path, server: PageServer) -> None:
+    """Whose bytes they are is not known; another container of the same network counts, too."""
+    server.shows(requests=7)
+    made = Contained(tmp_path, server.port)
+    made.host.runs(43, Kind.PEOPLE, name="rclone", network=CONTAINER_NETWORK)
+
+    assert made.until_quiet() is State.BUSY
+    assert not server.asked
+
+
+def test_a_published_server_that_hides_its_counters_is_busy_by_its_traffic(tmp_path: Path, server: PageServer) -> None:
+    """As before."""
+    server.raw = b"HTTP/1.1 401 Unauthorized\r\n\r\n"
+
+    assert Contained(tmp_path, server.port).until_quiet() is State.BUSY

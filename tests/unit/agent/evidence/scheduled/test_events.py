@@ -119,6 +119,13 @@ def test_fcrons_own_kinds_of_times_are_not_read(host: QueueHost) -> None:
         ("apt-get update -q", True),
         ("docker system prune -af", True),
         ("run-parts --report /etc/cron.daily", True),
+        ('"/root/.acme.sh"/acme.sh --cron --home "/root/.acme.sh" > /dev/null', True),
+        ("/usr/local/qcloud/monitor/barad/admin/clean.sh > /dev/null 2>&1 &", True),
+        ("/usr/local/qcloud/../../home/a/train.sh", False),
+        ("/sbin/reboot", True),
+        ("dnf -y install x", False),
+        ("/usr/local/share/aliyun-assist/work/script/t-1.sh", False),
+        ("sleep 5 & /home/a/train.sh", False),
         ("run-parts /home/a/nightly.d", False),
         ("find /data -name x -exec /home/a/train.py {} +", False),
         ("certbot renew --deploy-hook /home/a/train.sh", False),
@@ -144,3 +151,46 @@ def test_a_crontab_that_only_tidies_keeps_nothing(host: QueueHost) -> None:
     host.crontab("0 3 * * * /usr/sbin/logrotate /root/x\n12 5 * * * /root/train.sh\n", "root")
 
     assert (tidy, host.scheduled().says) == (State.IDLE, State.BUSY)
+
+
+PRUNES = "ExecStart=/usr/bin/docker system prune --force\n"
+
+
+@pytest.mark.parametrize(
+    ("service", "drop_in", "idle"),
+    [
+        (PRUNES, "", True),
+        ("ExecStart=-/bin/sh -c 'certbot renew --quiet'\n", "", True),
+        ("ExecStart=/opt/dynatrace/oneagent/agent/bin/update.sh\n", "", True),
+        (f"{PRUNES}ExecStart=/opt/forecast/train.sh\n", "", False),
+        (f"{PRUNES}ExecStopPost = /opt/forecast/train.sh\n", "", False),
+        ("ExecStart=/bin/sh -c 'certbot renew; /srv/train.sh'\n", "", False),
+        ("ExecStart=/usr/bin/env logrotate x \\\n && train\n", "", False),
+        (PRUNES, "[Service]\nExecStart=/opt/forecast/train.sh\n", False),
+        ("", "", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["timer", "path"])
+def test_what_a_unit_of_the_administrators_starts_decides(
+    host: QueueHost, kind: str, service: str, drop_in: str, *, idle: bool
+) -> None:
+    """Docker that is pruned each night keeps no node; any other command with it does, also in a drop-in."""
+    units = "etc/systemd/system"
+    if kind == "timer":
+        host.timer("OnCalendar=daily", "night.timer")
+    else:
+        enable(host, "night.path", "multi-user.target")
+    host.write(f"{units}/night.service", f"[Service]\n{service}")
+    if drop_in:
+        host.write(f"{units}/night.service.d/more.conf", drop_in)
+
+    assert (host.scheduled().says is State.IDLE) is idle
+
+
+def test_a_unit_that_starts_another_service_is_judged_by_that(host: QueueHost) -> None:
+    """`Unit=` of a timer names it."""
+    host.timer("OnCalendar=daily\nUnit=train.service", "night.timer")
+    host.write("etc/systemd/system/night.service", f"[Service]\n{PRUNES}")
+    host.write("etc/systemd/system/train.service", "[Service]\nExecStart=/srv/train.sh\n")
+
+    assert host.scheduled().says is State.BUSY

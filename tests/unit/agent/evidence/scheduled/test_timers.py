@@ -97,6 +97,17 @@ def test_the_managers_word(host: QueueHost, block: str, says: State) -> None:
     assert found.says is says, found.note
 
 
+def test_a_timer_of_the_manager_that_only_tidies_says_nothing(host: QueueHost) -> None:
+    """Its service's file lies next to its own in /etc."""
+    host.write("etc/systemd/system/train.timer", "[Timer]\nUnit=train.service\n")
+    host.write("etc/systemd/system/train.service", "[Service]\nExecStart=/usr/bin/docker system prune --force\n")
+    block = a_timer(realtime=NIGHT, rules=CALENDAR.format("*-*-* 02:00:00"))
+    tidy = told(host, block).says
+    host.write("etc/systemd/system/train.service", "[Service]\nExecStart=/srv/train.sh\n")
+
+    assert (tidy, told(host, block).says) == (State.IDLE, State.BUSY)
+
+
 def test_whose_it_is(host: QueueHost) -> None:
     """The unit's user, where the unit lies beside its timer."""
     host.write("run/systemd/transient/train.service", "[Service]\nUser=alice\nExecStart=secret\n")
