@@ -367,6 +367,7 @@ class InMemoryLedger:
                     key=intent.key,
                     at=outcome.at,
                     launched_at=launched(intent.arguments),
+                    asked_at=intent.at,
                     why=stop_words(intent.reason, self._grace.get(node_id)),
                 )
         if status is Status.FAILED or intent.verb in CHANGES_MACHINES:
