@@ -98,6 +98,16 @@ def in_force(permit: Permit) -> Iterator[None]:
         _IN_FORCE.reset(token)
 
 
+@contextmanager
+def undoing() -> Iterator[None]:
+    """Take back what was changed a moment ago, within: it takes no permit, and must not wait for a new one."""
+    token = _IN_FORCE.set(None)
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(token)
+
+
 def permit_in_force() -> Permit | None:
     """The permit of this context; None: nobody asks for one, as in a person's own script."""
     return _IN_FORCE.get()
