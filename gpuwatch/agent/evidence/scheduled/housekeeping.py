@@ -1,6 +1,7 @@
 """PURE: crontab commands that only keep a machine tidy: nobody loses anything if a night is left out.
 
-A command that does anything else besides (a second command, a pipe, a substitution) is not one of them.
+A command that does anything else besides (a second command, a pipe, a substitution) is not one of them. Nor is a
+program of somebody's own with such a name: it counts without a folder, or in one of the machine's programs.
 """
 
 import re
@@ -25,11 +26,18 @@ _TIDIES: dict[str, frozenset[str]] = {
     "ntpdate": frozenset(),
     "run-parts": frozenset(f"/etc/{folder}" for folder in _FOLDERS),
     "find": frozenset({"-delete"}),
+}
+# By program: the commands that tidy, each in the place of the first words that are no options.
+_COMMANDS: dict[str, frozenset[str]] = {
     "certbot": frozenset({"renew"}),
     "apt-get": frozenset({"update", "upgrade", "autoremove", "autoclean", "clean"}),
-    "docker": frozenset({"prune"}),
-    "podman": frozenset({"prune"}),
+    "docker": frozenset(f"{what} prune" for what in ("system", "container", "image", "volume", "network")),
+    "podman": frozenset(f"{what} prune" for what in ("system", "container", "image", "volume", "network", "pod")),
 }
+_COMMANDS["docker"] |= {"builder prune", "buildx prune"}
+_OF_THE_MACHINE = frozenset(
+    ("", *(f"{root}/{folder}/" for root in ("", "/usr", "/usr/local") for folder in ("bin", "sbin")), "/snap/bin/")
+)
 _RUNS_OTHERS = ("-exec", "-execdir", "-ok", "-okdir", "--deploy-hook", "--post-hook", "--renew-hook", "--pre-hook")
 
 
@@ -38,8 +46,23 @@ def tidies(command: str) -> bool:
     plain = _SILENCED.sub("", command).strip()
     if not plain or _OPERATORS.search(plain):
         return False
-    program, *words = plain.split()
-    wanted = _TIDIES.get(program.rpartition("/")[2])
-    if wanted is None or any(word.startswith(_RUNS_OTHERS) for word in words):
+    path, *words = plain.split()
+    folder, slash, program = path.rpartition("/")
+    if folder + slash not in _OF_THE_MACHINE or any(word.startswith(_RUNS_OTHERS) for word in words):
         return False
-    return not wanted or not wanted.isdisjoint(words)
+    if (commands := _COMMANDS.get(program)) is not None:
+        return _command_in(words, commands)
+    wanted = _TIDIES.get(program)
+    return wanted is not None and (not wanted or not wanted.isdisjoint(words))
+
+
+def _command_in(words: list[str], commands: frozenset[str]) -> bool:
+    """Whether one of them comes first; an option before it may take one word as its value."""
+    first = 0
+    while first < len(words):
+        if any(words[first : first + len(each.split())] == each.split() for each in commands):
+            return True
+        if not words[first].startswith("-") and (first == 0 or not words[first - 1].startswith("-")):
+            return False
+        first += 1
+    return False
