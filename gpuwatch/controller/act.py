@@ -24,7 +24,7 @@ from gpuwatch.controller.context import Act, ControllerContext
 from gpuwatch.controller.offers import NextOffers
 from gpuwatch.controller.slurm import calls as slurm_calls
 from gpuwatch.controller.startup_pause import decisions_on, with_foreign
-from gpuwatch.ledger import LeadLostError
+from gpuwatch.ledger import LeadLostError, LedgerError
 from gpuwatch.model.decision import (
     ADDITIONS,
     DECISION_TAG,
@@ -169,7 +169,10 @@ def _permit(parts: ControllerContext, observation: Observation, review: Review) 
 def _ordered(parts: ControllerContext, observation: Observation, review: Review) -> str | None:
     """What a person has ordered against a step since the round looked; None: nothing."""
     move, now = review.step, parts.clock.now()
-    latest = parts.orders(now)
+    try:
+        latest = parts.orders(now)
+    except LedgerError as error:  # a cloud's SDK must not take it for one of its own
+        return f"nobody knows whether somebody has ordered otherwise: {error}"
     for pause in latest.pauses if guard.obeys_pauses(move.verb) else ():
         if pause.pool in {None, review.pool}:
             what = "everything" if pause.pool is None else f"the pool {pause.pool}"

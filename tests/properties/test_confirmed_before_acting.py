@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.clouds import CloudError, CloudUnavailableError
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits
-from gpuwatch.ledger import LeadLostError, Ledger
+from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Node, NodeReport, NodeState
@@ -368,6 +368,21 @@ def test_a_pause_holds_up_every_other_change_as_well(verb: str) -> None:
 
     assert [status for _, status in outcomes(done)] == ["cancelled"]
     assert desk.fleet.calls == before
+
+
+def test_nothing_leaves_while_the_ledger_cannot_say_what_was_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails at that very moment: a clear refusal, and no error that a cloud's client could take for its own."""
+    desk = a_desk()
+
+    def locked(*_: object) -> None:
+        raise LedgerError("the ledger failed: database is locked")
+
+    monkeypatch.setattr(desk.ledger, "orders", locked)
+    done = desk.round()
+
+    assert outcomes(done) == [("i-1", "cancelled")]
+    assert "database is locked" in done.acts[0].outcome.detail
+    assert desk.fleet.stops() == []
 
 
 def test_a_pause_of_another_pool_and_a_snooze_of_another_machine_hold_up_nothing() -> None:
