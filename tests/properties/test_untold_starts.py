@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.starts import not_to_start
 from tests.support.builders.fleet import Desk, FakeFleet, a_node
 
 KEPT = 4 * 3600.0
@@ -136,3 +138,34 @@ def test_whenever_and_for_however_long_nobody_looked(how: str, after: float, sec
         used(desk, seconds)
 
     assert not terminated(desk, 1.2 * KEPT)
+
+
+def startable(desk: Desk) -> bool:
+    """Whether the pool may start it as one of gpuwatch's own stops."""
+    observation = desk.plan().observation
+    node = observation.fleet.find("i-1")
+    assert node is not None
+    return not_to_start(observation, node, "own") is None
+
+
+def test_after_a_short_restart_a_machine_of_ours_may_be_started_though_its_launch_time_is_forgotten() -> None:
+    """The new process knows the time of its making alone; nobody can have used it in a minute."""
+    desk = a_desk()
+    made = desk.fleet.nodes_["i-1"].launched_at
+    assert made is not None
+    desk.fleet.put(replace(desk.fleet.nodes_["i-1"], launched_at=made - timedelta(days=9)))
+    desk.memory = Memory()
+    mute(desk).begin()
+
+    assert startable(desk)
+
+
+@pytest.mark.parametrize("how", BLIND)
+def test_what_its_owner_may_have_stopped_while_nobody_looked_is_not_started(how: str) -> None:
+    """`start: own` is about gpuwatch's own stops."""
+    desk = a_desk()
+    assert startable(desk)
+    with nobody_looks(desk, how):
+        used(desk, 3600.0)
+
+    assert not startable(desk)
