@@ -162,7 +162,7 @@ def test_a_machine_that_was_started_again_has_a_life_of_its_own() -> None:
 
 
 def test_a_launch_time_that_a_new_process_has_forgotten_is_no_new_life() -> None:
-    """Azure and Tencent Cloud do not say when a machine was started: it is not recorded, and replaced, a second time."""
+    """Azure and Tencent Cloud do not say when a machine was started: it is recorded, and replaced, once."""
     desk = a_settled_market()
     (node,) = desk.fleet.alive("spot-a")
     desk.fleet.put(replace(desk.fleet.nodes_[node], sight=Sight()))
