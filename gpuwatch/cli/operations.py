@@ -29,7 +29,7 @@ _pool_option = click.option("--pool", help="Only this pool; without it, all pool
 @config_option
 @json_option
 def pause(pool: str | None, seconds: float | None, reason: str, path: Path | None, *, as_json: bool) -> None:
-    """Pause all actions from the next round. Observation, metrics and notifications continue."""
+    """Pause all actions: no call leaves after it. Observation, metrics and notifications continue."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise

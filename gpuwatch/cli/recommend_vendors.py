@@ -8,6 +8,7 @@ import click
 from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
 from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.recommend import paid_by_settings, recommend
+from gpuwatch.runtime.bounded_text import text_of
 
 _DAYS = 90
 
@@ -29,7 +30,7 @@ def vendors(*, table: Path, gpu: str, path: Path | None, as_json: bool) -> None:
 
     with explained():
         try:
-            sheet = advice.read(table.read_text(encoding="utf-8-sig"), table.name)
+            sheet = advice.read(text_of(table), table.name)
             measured: dict[str, dict[str, float]] = {}
             sources: dict[str, str] = {}
             columns = {each.name for each in sheet.criteria}
@@ -43,6 +44,9 @@ def vendors(*, table: Path, gpu: str, path: Path | None, as_json: bool) -> None:
             advice.unknown_columns(sheet, table.name)
         except UnicodeDecodeError:
             say(f"{table} is not UTF-8", err=True)
+            sys.exit(2)
+        except OSError as error:
+            say(f"{table} cannot be read: {error.strerror}", err=True)
             sys.exit(2)
         except ValueError as error:
             say(error, err=True)

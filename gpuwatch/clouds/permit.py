@@ -1,8 +1,9 @@
-"""The permit for one change in the cloud: it holds for some seconds, and only while this controller leads.
+"""The permit for one change in the cloud: for some seconds, while this controller leads and nobody has said otherwise.
 
 A removal rests on answers that grow old: the node's, the cloud's and the ledger's. Time passes between them and the
-moment the call leaves: credentials are fetched, calls are paced, connections opened, the process may be suspended, and
-another controller may take the lead. So the sender checks the permit as the last thing before the call leaves.
+moment the call leaves: credentials are fetched, calls are paced, connections opened, the process may be suspended,
+another controller may take the lead, and a person may pause everything or keep the machine. So the sender checks the
+permit as the last thing before the call leaves.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from gpuwatch.runtime.clock import Clock
 class Permit:
     """Allows one change until it is older than `max_age_seconds`, and while `leads` says yes.
 
+    `ordered` gives what somebody has said against the change since it was decided; None: nothing.
     `asked_uptime` and `asked_at` are the time of the first question; the answers to all of them allow the change.
     `checks` are its ages when it was checked: each change is checked as the last thing before it has its effect, so
     that without a check nothing was sent.
@@ -31,10 +33,17 @@ class Permit:
     max_age_seconds: float
     asked_uptime: float
     asked_at: datetime
+    ordered: Callable[[], str | None] = lambda: None
     checks: list[float] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
-    def asked_now(cls, clock: Clock, max_age_seconds: float, leads: Callable[[], bool]) -> Self:
+    def asked_now(
+        cls,
+        clock: Clock,
+        max_age_seconds: float,
+        leads: Callable[[], bool],
+        ordered: Callable[[], str | None] = lambda: None,
+    ) -> Self:
         """A permit for a change; its questions are about to be asked."""
         return cls(
             clock=clock,
@@ -42,6 +51,7 @@ class Permit:
             max_age_seconds=max_age_seconds,
             asked_uptime=clock.uptime(),
             asked_at=clock.now(),
+            ordered=ordered,
         )
 
     @property
@@ -60,9 +70,11 @@ class Permit:
             PermitExpiredError: it may not.
 
         """
-        # The lead may be a question to a database, so the age is looked at after it.
+        # Lead and orders may be questions to a database, so the age is looked at after them.
         if not self.leads():
             raise PermitExpiredError("this controller does not lead any more", code="NotLeading")
+        if (order := self.ordered()) is not None:
+            raise PermitExpiredError(order, code="OrderedOtherwise")
         age = self.age_seconds
         self.checks.append(age)
         if age > self.max_age_seconds:
@@ -80,6 +92,16 @@ _IN_FORCE: ContextVar[Permit | None] = ContextVar("permit", default=None)
 def in_force(permit: Permit) -> Iterator[None]:
     """Put this permit in force for the calls of this context, for changes that are not handed one."""
     token = _IN_FORCE.set(permit)
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(token)
+
+
+@contextmanager
+def undoing() -> Iterator[None]:
+    """Take back what was changed a moment ago, within: it takes no permit, and must not wait for a new one."""
+    token = _IN_FORCE.set(None)
     try:
         yield
     finally:

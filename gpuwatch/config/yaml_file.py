@@ -16,6 +16,7 @@ import yaml
 from gpuwatch.config import keys
 from gpuwatch.config.keys import GROUPS, NUMERIC, Key, Kind, Path
 from gpuwatch.model.typed_numbers import is_amount
+from gpuwatch.runtime.bounded_text import text_of
 from gpuwatch.runtime.printable import not_utf8
 
 _LOOKS_LIKE = "lines such as `mode: observe`, indented with spaces"
@@ -206,7 +207,7 @@ def read(file: File, origin: Origin) -> dict[str, Any]:
 
     """
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = text_of(file)
         node = yaml.compose(text, Loader=_Yaml)
         if node is None:
             return {}

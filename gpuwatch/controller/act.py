@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 
 from gpuwatch import guard, policies
 from gpuwatch.clouds import (
@@ -23,7 +24,7 @@ from gpuwatch.controller.context import Act, ControllerContext
 from gpuwatch.controller.offers import NextOffers
 from gpuwatch.controller.slurm import calls as slurm_calls
 from gpuwatch.controller.startup_pause import decisions_on, with_foreign
-from gpuwatch.ledger import LeadLostError
+from gpuwatch.ledger import LeadLostError, LedgerError
 from gpuwatch.model.decision import (
     ADDITIONS,
     DECISION_TAG,
@@ -136,7 +137,7 @@ def _act(
     if entry is not None and move.verb in ENDS:
         # Should this process end before the answer is written down, this attempt may have been carried out, too.
         parts.ledger.settle(intent, Status.ASKED, "asked again", parts.clock.now())
-    permit = _permit(parts, move.verb)
+    permit = _permit(parts, observation, review)
     veto = _confirm(parts, observation, review, tried) if move.verb in ASKED_LAST else None
     if veto is not None:
         status, detail = Status.FAILED if reached else Status.CANCELLED, f"vetoed at the last moment: {veto}"
@@ -153,11 +154,34 @@ def _act(
     return outcome
 
 
-def _permit(parts: ControllerContext, verb: Verb) -> Permit:
+def _permit(parts: ControllerContext, observation: Observation, review: Review) -> Permit:
     """What goes with the call, made before anybody is asked: its age is that of the oldest answer."""
-    ledger, epoch = parts.ledger, parts.ledger.epoch
+    ledger, epoch, verb = parts.ledger, parts.ledger.epoch, review.step.verb
     seconds = parts.rules.limits.max_confirmation_age if verb in ASKED_LAST else _DECIDED_SECONDS
-    return Permit.asked_now(parts.clock, seconds, lambda: ledger.leading() and ledger.epoch == epoch)
+    return Permit.asked_now(
+        parts.clock,
+        seconds,
+        lambda: ledger.leading() and ledger.epoch == epoch,
+        partial(_ordered, parts, observation, review),
+    )
+
+
+def _ordered(parts: ControllerContext, observation: Observation, review: Review) -> str | None:
+    """What a person has ordered against a step since the round looked; None: nothing."""
+    move, now = review.step, parts.clock.now()
+    try:
+        latest = parts.orders(now)
+    except LedgerError as error:  # a cloud's SDK must not take it for one of its own
+        return f"nobody knows whether somebody has ordered otherwise: {error}"
+    for pause in latest.pauses if guard.obeys_pauses(move.verb) else ():
+        if pause.pool in {None, review.pool}:
+            what = "everything" if pause.pool is None else f"the pool {pause.pool}"
+            return f"{pause.who} has paused {what}"
+    known = observation.ledger.snoozes
+    for snooze in latest.snoozes if move.verb in ASKED_LAST else ():
+        if snooze.node_id == move.node_id and snooze not in known:
+            return f"{snooze.who} has snoozed it until {snooze.until:%Y-%m-%d %H:%M} UTC"
+    return None
 
 
 def _arguments(parts: ControllerContext, observation: Observation, review: Review, now: datetime) -> Mapping[str, str]:

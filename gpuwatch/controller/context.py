@@ -92,6 +92,12 @@ class ControllerContext:
         then = now - timedelta(seconds=steps.back_seconds)
         return steps.seen(self.ledger.view(then, recent=recent, interval_seconds=interval_seconds), now)
 
+    def orders(self, now: datetime) -> LedgerView:
+        """The pauses and snoozes in force, each for as long as was said, whatever was done to the wall clock since."""
+        steps = self.memory.clock_steps
+        steps.look(self.clock)
+        return steps.seen(self.ledger.orders(now - timedelta(seconds=steps.back_seconds)), now)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveParts(ControllerContext):

@@ -68,6 +68,8 @@ def _notice(node: Node, recorded: Mapping[str, Interruption], now: datetime) -> 
 def _same_life(node: Node, known: Interruption) -> bool:
     """Whether nobody has started the machine since."""
     before = known.arguments.get(LAUNCHED_AT)
+    if node.sight is not None and node.launched_at is not None:  # its cloud does not say it: a new process forgets it
+        return node.launched_at <= known.since
     return before is None or node.launched_at is None or node.launched_at == datetime.fromisoformat(before)
 
 

@@ -24,7 +24,7 @@ from gpuwatch.runtime.table import aligned
 
 
 def pause(settings: LedgerSettings, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> Pause:
-    """Nothing is done from the next round on, to a pool or to all, for so long or until `resume`."""
+    """Nothing more is done to a pool, or to all, for so long or until `resume`."""
     now = clock.now()
     until = None if seconds is None else now + timedelta(seconds=seconds)
     ledger = Ledger.connect(settings, controls_only=True)

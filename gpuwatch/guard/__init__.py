@@ -56,6 +56,7 @@ __all__ = [
     "burst",
     "case_of",
     "judge",
+    "obeys_pauses",
     "retry_wait_seconds",
     "review",
     "untried",
@@ -145,6 +146,11 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "month_budget": (ADDITIONS, month_budget),
     "owner_limit": (ADDITIONS, owner_limits.owner_limit),
 }
+
+
+def obeys_pauses(verb: Verb) -> bool:
+    """Whether a pause refuses it."""
+    return verb in RULES["paused"][0]
 
 
 def judge(case: Case) -> Review:

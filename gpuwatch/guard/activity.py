@@ -35,9 +35,12 @@ def not_stopped_by_us(case: Case) -> Finding:
 
     Machines stopped by somebody else are never terminated: a stop is their owner's way to keep them. If anybody has
     started the node since gpuwatch stopped it, it counts as the owner's, also if it was stopped again while no
-    controller looked. The node is kept for `pools.<name>.idle.terminate_after`; the notice comes
-    `pools.<name>.idle.grace_period` before the end. Times are by the controller's clock; EC2 itself refuses calls from
-    a clock that is wrong by five minutes. Running nodes pass.
+    controller looked. Azure and Tencent Cloud do not say when a machine was started last: there it counts as the
+    owner's if nobody looked at it for more than ten minutes since its stop, as after an outage of the controller.
+
+    The node is kept for `pools.<name>.idle.terminate_after`; the notice comes `pools.<name>.idle.grace_period` before
+    the end. Times are by the controller's clock; EC2 itself refuses calls from a clock that is wrong by five minutes.
+    Running nodes pass.
 
     Set `pools.<name>.idle.terminate_after`. Without it the pool never terminates stopped nodes.
     """
@@ -54,6 +57,11 @@ def not_stopped_by_us(case: Case) -> Finding:
     if node.launched_at is None or node.launched_at > before:
         return refuse(
             "It was started again after gpuwatch stopped it.", "gpuwatch terminates only what nobody has started since."
+        )
+    if (unwatched := found.unwatched(node, case.observation.interval_seconds)) is not None:
+        return refuse(
+            f"It may have been started and stopped again since gpuwatch stopped it: {unwatched}.",
+            "Terminate it yourself: its cloud does not say when it was started last.",
         )
     age = (case.observation.now - found.at).total_seconds()
     notice = case.pool_rules.idle.grace_period if case.step.verb is Verb.NOTICE else 0.0

@@ -10,7 +10,8 @@ def group_takes_back(case: Case) -> Finding:
     A group that its cloud gives no more members goes on asking for them. Once its pool has them from elsewhere, what it
     lacks is taken back: to the number of its members and no further, and never below its minimum. Most clouds lower a
     size by a number, and the group chooses who goes. If a member came at that very moment, it could choose a busy one:
-    so all its running members must have scale-in protection. Google Cloud takes the places back by their names.
+    so all its running members must have scale-in protection. The group is looked at again right after the call, and if
+    a member has come, the size is raised again at once. Google Cloud takes the places back by their names.
 
     Wait until gpuwatch has protected its members, or lower the desired size yourself.
     """

@@ -33,9 +33,9 @@ def paused(case: Case) -> Finding:
     """Refuses everything in a paused pool, or in all pools.
 
     In an incident one quick command must prevent all actions. Only the undoing of an own cordon on a Kubernetes node
-    passes: it gives back what was there before. The pause is in the ledger and survives a restart. A
-    round in progress finishes as decided; the next round obeys the pause. Notices stay during the pause; afterwards
-    each is withdrawn and given again with its whole grace (`no_notice`).
+    passes: it gives back what was there before. The pause is in the ledger and survives a restart. A round in progress
+    obeys it, too: the ledger is asked again as the last thing before each call leaves. Notices stay during the pause;
+    afterwards each is withdrawn and given again with its whole grace (`no_notice`).
 
     `gpuwatch resume` ends the pause. A pause with an end time ends by itself, by the controller's clock.
     """

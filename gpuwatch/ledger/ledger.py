@@ -365,6 +365,11 @@ class Ledger:
         with self.store.reading() as db:
             return views.view(db, now, now - recent, interval_seconds)
 
+    def orders(self, now: datetime) -> LedgerView:
+        """The pauses and snoozes in force, and nothing else: it is asked right before each call to the cloud."""
+        with self.store.reading() as db:
+            return LedgerView(pauses=views.pauses(db, now), snoozes=views.snoozes(db, now))
+
     def history(self, node_id: str, *, limit: int = 20) -> tuple[Entry, ...]:
         """The newest intents of a node with their outcomes, newest first."""
         query = select(INTENTS).where(INTENTS.c.node_id == node_id).order_by(INTENTS.c.id.desc()).limit(limit)

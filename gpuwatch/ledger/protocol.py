@@ -84,6 +84,10 @@ class RoundLedger(Protocol):
         """What decisions may know of the past."""
         ...
 
+    def orders(self, now: datetime) -> LedgerView:
+        """The pauses and snoozes in force, and nothing else: it is asked right before each call to the cloud."""
+        ...
+
     def gaps(self) -> dict[str, GapHistory]:
         """What pools that learn their waits know of their idle gaps."""
         ...

@@ -119,6 +119,8 @@ _LAST_YES = (
 _STOPPED = (
     select(
         STOPPED,
+        INTENTS.c.id.label("link"),
+        INTENTS.c.at.label("asked_at"),
         INTENTS.c.arguments,
         INTENTS.c.reason,
         _NOTICED.c.arguments.label("promised"),
@@ -173,7 +175,8 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
     """All of it, within one reading transaction; with an interval as a round of that interval begins with it."""
     past = {"since": text(since)}
     in_force = sorted(db.execute(_IN_FORCE), key=attrgetter("node_id"))
-    oldest = min([since, *(_time(row.given_at) for row in in_force)])
+    stops = db.execute(_STOPPED).all()
+    oldest = min([since, *(_time(row.given_at) for row in in_force), *(_time(row.asked_at) for row in stops)])
     absence = None if interval_seconds is None else active_times.absent(db, now, interval_seconds)
     nothing = tuple(active_times.between(active_times.controls(db, oldest), absence))
     links = {row.key: int(row.link) for row in in_force}
@@ -181,7 +184,7 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
         notices=tuple(_notice(row, nothing, now) for row in in_force),
         open_intents=tuple(_open(entry) for entry in entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))),
         recent=tuple(_ended(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
-        stopped=stopped(db),
+        stopped=tuple(_stopped(row, nothing) for row in stops),
         wishes=tuple(
             DesiredNodes(pool=row.pool, policy=row.policy, at=_time(row.at), want=row.want)
             for row in db.execute(_WISHES, past)
@@ -267,8 +270,9 @@ def stopped(db: Connection) -> tuple[Stopped, ...]:
     return tuple(map(_stopped, db.execute(_STOPPED)))
 
 
-def _stopped(row: Row[Any]) -> Stopped:
-    """A machine that we stopped."""
+def _stopped(row: Row[Any], nothing: Sequence[active_times.Between] = ()) -> Stopped:
+    """A machine that we stopped, with the newest of those times since then in which nobody looked."""
+    away = [each.interruption for each in nothing if each.first > row.link and each.interruption.why == "away"]
     launched_at = launched(_arguments(row)) if row.arguments is not None else None
     promise = None if row.promised is None else promise_of("", msgspec.json.decode(row.promised, type=dict[str, str]))
     return Stopped(
@@ -278,6 +282,8 @@ def _stopped(row: Row[Any]) -> Stopped:
         launched_at=launched_at,
         why=stop_words(read_reason(row.reason), None if promise is None else promise.grace_seconds),
         approved_by=row.approved_by,
+        asked_at=_time(row.asked_at),
+        away=max(away, key=attrgetter("since"), default=None),
     )
 
 

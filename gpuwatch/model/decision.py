@@ -13,12 +13,14 @@ from functools import cached_property
 from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
+from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import snoozed
 from gpuwatch.model.measurement import MetricValue, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
 from gpuwatch.model.offers import OffersPast
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
+from gpuwatch.model.promise import Interruption as Inaction
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.proposal import Advice, Answer, Decision, Proposal, Reason, Review, Step, reason_with_refusals
 from gpuwatch.model.verbs import ADDITIONS, LETS_GO, REMOVALS, Verb
@@ -159,7 +161,8 @@ class Stopped:
     """A node that gpuwatch stopped (settled at `at`) and that it has not seen running since.
 
     `launched_at` is its launch time at that stop, by the cloud's clock; None: not known. `why` is the reason in few
-    words, `approved_by` who approved the stop, where somebody had to.
+    words, `approved_by` who approved the stop, where somebody had to. `asked_at` is when it was intended, `away` the
+    newest time since then in which no controller made rounds.
     """
 
     node_id: str
@@ -168,6 +171,21 @@ class Stopped:
     launched_at: datetime | None = None
     why: str = ""
     approved_by: str | None = None
+    asked_at: datetime | None = None
+    away: Inaction | None = None
+
+    def unwatched(self, node: Node, interval_seconds: float) -> str | None:
+        """Why nobody can say that it was not started and stopped again since, as a clause; None: it was not."""
+        if node.sight is None:
+            return None
+        if self.away is not None:
+            since, until = self.away.since, self.away.until
+            end = "" if until is None else f" until {format_time(until)}"
+            return f"no controller looked from {format_time(since)}{end}"
+        if node.sight.lost_since(self.asked_at or self.at, interval_seconds):
+            until = node.sight.blind_until
+            return f"its cloud showed nothing of it for a time until {'' if until is None else format_time(until)}"
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
+from gpuwatch.model.sight import Sight
 from gpuwatch.model.silence import Silence
 from gpuwatch.model.slurm import SlurmNode, SlurmView
 from gpuwatch.model.tally import Tally
@@ -134,7 +135,8 @@ class Node:
     `kubernetes` is the node object of the cluster that it is a node of; None: it is in none that gpuwatch knows.
     `slurm` is its node in Slurm, where its pool is one of Slurm's. `announced` is what its cloud's lists say of its
     end, None where they gave no answer about that. `cloud_notice` is why it is no capacity any more though it may still
-    run: its cloud is about to take it.
+    run: its cloud is about to take it. `sight` is how well it was watched where its cloud does not show its last start;
+    None: its cloud shows it.
     """
 
     id: str
@@ -167,6 +169,7 @@ class Node:
     announced: tuple[CloudNotice, ...] | None = ()
     slurm: SlurmNode | None = None
     cloud_notice: CloudNotice | None = None
+    sight: Sight | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)
 

@@ -45,7 +45,7 @@ def _startable(observation: Observation, node: Node, start: Startable, given_up:
 def not_to_start(observation: Observation, node: Node, start: Startable) -> str | None:
     """Why a stopped node is not to be started again: its owner may have stopped it for good."""
     found = observation.ledger.stop_of(node.id)
-    if found is not None and not _ran_since(node, found):
+    if found is not None and not _ran_since(node, found, observation.interval_seconds):
         return None
     if start == "own":
         return "gpuwatch did not stop it"
@@ -54,8 +54,15 @@ def not_to_start(observation: Observation, node: Node, start: Startable) -> str 
     return None if started is None else f"it was stopped again after gpuwatch started it at {started:%H:%M} UTC"
 
 
-def _ran_since(node: Node, found: Stopped) -> bool:
-    """Whether somebody has started a node since our stop of it, by the cloud's own clock where that is known."""
+def _ran_since(node: Node, found: Stopped, interval_seconds: float) -> bool:
+    """Whether somebody has started a node since our stop of it, by the cloud's own clock where that is known.
+
+    Of a cloud that does not say when a machine was started last, a process knows what it has seen itself.
+    """
+    if node.sight is not None and found.unwatched(node, interval_seconds) is not None:
+        return True
     if node.launched_at is None:
         return False
+    if node.sight is not None:
+        return node.launched_at > found.at
     return node.launched_at > found.at if found.launched_at is None else node.launched_at != found.launched_at

@@ -243,7 +243,7 @@ class InMemoryLedger:
         del who
         self._note("resume", pool, at)
         self._pauses = [each for each in self._pauses if pool is not None and each.pool != pool]
-        return self._in_force(at)
+        return self.orders(at).pauses
 
     def acknowledge(self, pool: str | None, who: str, reason: str, at: datetime) -> None:
         """Somebody confirms that a mass idleness is true."""
@@ -269,7 +269,7 @@ class InMemoryLedger:
         found: dict[str, object] = {
             "recent": self._ended_since(since),
             "wishes": tuple(each for each in self._wishes if each.at > since),
-            "pauses": self._in_force(now),
+            "pauses": self.orders(now).pauses,
             "resume_orders": tuple(
                 (each.pool, each.at) for each in self._controls if each.verb == "resume" and each.at > since
             ),
@@ -290,6 +290,10 @@ class InMemoryLedger:
         if any(getattr(shown, name) != value for name, value in found.items()):
             self._shown = replace(shown, **found)  # type: ignore[arg-type]  # of its own fields
         return self._shown
+
+    def orders(self, now: datetime) -> LedgerView:
+        """The pauses in force."""
+        return LedgerView(pauses=tuple(each for each in self._pauses if each.until is None or each.until > now))
 
     def _changed(self, before: Fleet | None, fleet: Fleet) -> list[str]:
         """The nodes with a stop of ours of which a round shows more than the one before."""
@@ -318,9 +322,8 @@ class InMemoryLedger:
 
     def compact(self, now: datetime) -> int:
         """Forget what no decision looks back to."""
-        before = now - _KEPT
+        before, self._recent = now - _KEPT, None
         self._ended = self._ended[bisect_left(self._ended, before, key=_when) :]
-        self._recent = None
         while self._wishes and self._wishes[0].at < before:
             self._wishes.popleft()
         return 0
@@ -364,6 +367,7 @@ class InMemoryLedger:
                     key=intent.key,
                     at=outcome.at,
                     launched_at=launched(intent.arguments),
+                    asked_at=intent.at,
                     why=stop_words(intent.reason, self._grace.get(node_id)),
                 )
         if status is Status.FAILED or intent.verb in CHANGES_MACHINES:
@@ -395,6 +399,3 @@ class InMemoryLedger:
         ended = sorted(self._ended[first:], key=_number)
         self._recent = first, len(self._ended), tuple([done for _, _, done in ended])
         return self._recent[2]
-
-    def _in_force(self, now: datetime) -> tuple[Pause, ...]:
-        return tuple(each for each in self._pauses if each.until is None or each.until > now)

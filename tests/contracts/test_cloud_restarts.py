@@ -1,6 +1,7 @@
 """Every provider in a process that has just begun: a region that is silent then, and machines that ended before."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,43 @@ def test_a_whole_list_says_that_a_machine_is_not_in_its_region(world: FaultWorld
     silence(world)
     with pytest.raises(CloudError):
         cloud.lacks(there)
+
+
+def test_a_start_that_no_process_saw_is_told_or_is_said_to_be_unknown(world: FaultWorld) -> None:
+    """Stopped, then started and stopped again while nobody looked: the launch time is another, or nobody claims it."""
+    _, (here, _) = first_process(world)
+    world.cloud.stop(here.id, "key", permit=a_permit(world.clock))
+    world.settle(here.id)
+    ours = world.cloud.node(here.id)
+    world.clock.advance(3600.0)
+    owner = world.anew()
+    owner.start(here.id, "theirs")
+    world.settle(here.id)
+    owner.stop(here.id, "theirs", permit=a_permit(world.clock))
+    world.settle(here.id)
+
+    cloud = world.anew()
+    assert [node.id for node in cloud.nodes() if node.id == here.id] == [here.id]
+    found = cloud.node(here.id)
+
+    assert ours is not None
+    assert found is not None
+    assert (ours.state, found.state) == (NodeState.STOPPED, NodeState.STOPPED)
+    assert found.sight is not None or found.launched_at != ours.launched_at
+
+
+def test_a_machine_of_such_a_cloud_that_was_out_of_sight_says_so(world: FaultWorld) -> None:
+    """An hour without a look is remembered, and since when there have been looks again."""
+    _, (here, _) = first_process(world)
+    before = world.cloud.node(here.id)
+    world.clock.advance(3600.0)
+    after = world.cloud.node(here.id)
+
+    assert before is not None
+    assert after is not None
+    assert before.sight is None or not before.sight.lost_since(world.clock.now() - timedelta(hours=2), 60.0)
+    assert after.sight is None or after.sight.lost_since(world.clock.now() - timedelta(hours=2), 60.0)
+    assert after.sight is None or not after.sight.lost_since(world.clock.now(), 60.0)
 
 
 def test_a_list_of_another_account_says_nothing_of_a_machine(world: FaultWorld) -> None:

@@ -16,7 +16,7 @@ from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, reading
 from gpuwatch.clouds.alibaba.groups import Group, known, named
 from gpuwatch.clouds.alibaba.instances import Instance, described
 from gpuwatch.clouds.alibaba.regions import Region
-from gpuwatch.clouds.group_size import refuse_if_chosen
+from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
@@ -168,6 +168,13 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
     bare = sorted(node_id for node_id, member in group.members.items() if not member.protected)
     refuse_if_chosen(group.name, bare, len(group.members), size)
     _adjust(place, group, size, key)
+    raise_again(
+        group.name,
+        size,
+        group.size,
+        lambda: len(known(place, place.acting, group_id).members),
+        lambda raised: _adjust(place, known(place, place.acting, group_id), raised, key),
+    )
 
 
 def _adjust(place: Region, group: Group, size: int, key: str) -> None:

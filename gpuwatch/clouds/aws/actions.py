@@ -22,7 +22,7 @@ from gpuwatch.clouds import (
 from gpuwatch.clouds.aws.groups import SERVICE, Group, known
 from gpuwatch.clouds.aws.instances import described, state_of
 from gpuwatch.clouds.aws.regions import Region
-from gpuwatch.clouds.group_size import refuse_if_chosen
+from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
@@ -168,7 +168,7 @@ def shrink(place: Region, group_id: str, size: int, *, fleet: str) -> None:
     """Take the desired size back, where no member can go for it. Source: SetDesiredCapacity without its cooldown.
 
     A group ends members of its own choice where it has more than it wants. One may come at this very moment, so all
-    others must be protected from a scale-in.
+    others must be protected from a scale-in, and the group is looked at once more afterwards.
     """
     group = known(place, place.acting, group_id)
     if group.desired <= size:
@@ -179,6 +179,13 @@ def shrink(place: Region, group_id: str, size: int, *, fleet: str) -> None:
     bare = sorted(node_id for node_id, member in group.members.items() if not member.protected)
     refuse_if_chosen(group.name, bare, len(group.members), size)
     _set_size(place, group, size)
+    raise_again(
+        group.name,
+        size,
+        group.desired,
+        lambda: len(known(place, place.acting, group_id).members),
+        lambda raised: _set_size(place, group, raised),
+    )
 
 
 def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:

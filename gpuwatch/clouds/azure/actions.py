@@ -4,18 +4,18 @@ A path may lead to another machine by now: a new one of the same name. So the ma
 before, and nothing is sent unless it has the id that was decided about; the permit is checked after that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, START_IS_DONE, TERMINATE_IS_DONE, CloudError, NotFoundError, ProtectedError
 from gpuwatch.clouds.azure.errors import NOT_FOUND
-from gpuwatch.clouds.azure.groups import ScaleSet
+from gpuwatch.clouds.azure.groups import ScaleSet, known
 from gpuwatch.clouds.azure.machines import Machine, one
 from gpuwatch.clouds.azure.operations import follow
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import name_of
-from gpuwatch.clouds.group_size import refuse_if_chosen
+from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeState
@@ -105,7 +105,9 @@ def grow(place: Subscription, group: ScaleSet, size: int, *, fleet: str) -> None
     _set_capacity(place, group, size)
 
 
-def shrink(place: Subscription, group: ScaleSet, size: int, members: Sequence[Machine], *, fleet: str) -> None:
+def shrink(
+    place: Subscription, group: ScaleSet, size: int, look: Callable[[], Sequence[Machine]], *, fleet: str
+) -> None:
     """Take the capacity back: the members that Azure had no place for, by their names, or else a smaller number.
 
     Sources: VirtualMachineScaleSets DeleteInstances; Update of its sku, where every member is protected from a
@@ -116,15 +118,27 @@ def shrink(place: Subscription, group: ScaleSet, size: int, members: Sequence[Ma
         return
     if group.bounds is not None and size < group.bounds.least:
         raise CloudError(f"{group.name} must have {group.bounds.least} machines at least, not {size}", code="MinSize")
+    members = look()
     lost, takes = [each for each in members if each.never_made], group.desired - size
-    there = [each for each in members if not each.never_made and each.state not in TERMINATE_IS_DONE]
+    there = _living(members)
     bare = [] if len(lost) >= takes else [each.name for each in there if not each.spared]
     refuse_if_chosen(group.name, bare, len(there), size)
     if len(lost) < takes:
         _set_capacity(place, group, size)
+        raise_again(
+            group.name,
+            size,
+            group.desired,
+            lambda: len(_living(look())),
+            lambda raised: _set_capacity(place, known(place, group.path), raised),
+        )
         return
     body = {"instanceIds": [_number(each) for each in lost[:takes]]}
     place.change("POST", f"{group.path}/delete", permit_in_force(), body=body)
+
+
+def _living(members: Sequence[Machine]) -> list[Machine]:
+    return [each for each in members if not each.never_made and each.state not in TERMINATE_IS_DONE]
 
 
 def _set_capacity(place: Subscription, group: ScaleSet, size: int) -> None:

@@ -188,7 +188,7 @@ class AzureCloud(WithViews[Subscription]):
         """Take back what a scale set lacks."""
         del key
         place, group = self._group(group_id)
-        actions.shrink(place, group, size, self._members(place, group), fleet=self._fleet)
+        actions.shrink(place, group, size, lambda: self._members(place, group), fleet=self._fleet)
 
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """Set a member's protection against its scale set's own scale-in, or lift it."""

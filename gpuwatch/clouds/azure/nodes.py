@@ -11,11 +11,13 @@ from gpuwatch.clouds.azure.owners import managed_by
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import group_of, same
 from gpuwatch.clouds.azure.sizes import Size, Sizes
+from gpuwatch.clouds.sightings import Sightings
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
 _ON = frozenset({NodeState.PENDING, NodeState.RUNNING})
+_MANY = 1000  # starts of machines that are gone, before they are forgotten
 _EPHEMERAL = "its system disk is ephemeral, and Azure deallocates no such machine"
 
 
@@ -37,6 +39,7 @@ class Translator:
         self._clock = clock
         self._sizes = sizes
         self._starts: dict[str, tuple[datetime | None, bool]] = {}  # by the id: the last start, and whether it is on
+        self._sightings = Sightings(clock)
 
     def nodes(self, place: Subscription, machines: Iterable[Machine], around: Surroundings) -> Iterator[Node]:
         """The GPU machines among these, in the regions that are looked at."""
@@ -52,7 +55,7 @@ class Translator:
         size = self._sizes.size(place, machine.region, machine.size) if machine.size and machine.region else None
         group = around.groups.get(machine.group or "")
         cannot_stop = _EPHEMERAL if _ephemeral(machine) else around.locks.against_stop(machine.path)
-        return Node(
+        node = Node(
             id=machine.id,
             name=machine.name,
             state=machine.state,
@@ -74,6 +77,7 @@ class Translator:
             tags=machine.tags,
             **claims(machine.tags, fleet=self.fleet, now=self._clock.now()),
         )
+        return self._sightings.seen(node)
 
     def scale_set(self, place: Subscription, group: ScaleSet, members: Sequence[Machine]) -> NodeGroup:
         """A scale set in our words: with its GPU machines, and what is known of those that Azure had no place for."""
@@ -99,6 +103,8 @@ class Translator:
             before = machine.changed_at or before or machine.created_at
         if machine.state is not NodeState.UNKNOWN:
             self._starts[machine.id] = (before, on)
+        if len(self._starts) > 2 * len(self._sightings) + _MANY:
+            self._starts = {each: start for each, start in self._starts.items() if each in self._sightings}
         return before or machine.created_at
 
     def _managed_by(self, machine: Machine, group: ScaleSet | None) -> str | None:

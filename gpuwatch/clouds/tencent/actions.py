@@ -16,7 +16,7 @@ from gpuwatch.clouds import (
     NotFoundError,
     ProtectedError,
 )
-from gpuwatch.clouds.group_size import refuse_if_chosen
+from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.tencent.errors import about_its_state
@@ -122,9 +122,7 @@ def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
     if size > group.max_size:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
     _refuse_group(group, fleet=fleet, process="Launch", grows=True)
-    place.acting.change(
-        permit_in_force(), "as", "ModifyDesiredCapacity", AutoScalingGroupId=group_id, DesiredCapacity=size
-    )
+    _set_size(place, group_id, size)
 
 
 def shrink(place: Place, group_id: str, size: int, *, fleet: str) -> None:
@@ -137,6 +135,17 @@ def shrink(place: Place, group_id: str, size: int, *, fleet: str) -> None:
     _refuse_group(group, fleet=fleet, process="Terminate", grows=True)
     bare = sorted(node_id for node_id, member in group.members.items() if not member.protected)
     refuse_if_chosen(group.name, bare, len(group.members), size)
+    _set_size(place, group_id, size)
+    raise_again(
+        group.name,
+        size,
+        group.desired,
+        lambda: len(known(place.acting, group_id).members),
+        lambda raised: _set_size(place, group_id, raised),
+    )
+
+
+def _set_size(place: Place, group_id: str, size: int) -> None:
     place.acting.change(
         permit_in_force(), "as", "ModifyDesiredCapacity", AutoScalingGroupId=group_id, DesiredCapacity=size
     )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpuwatch.clouds.errors import CloudUnavailableError
+from gpuwatch.clouds.sightings import Sightings
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -27,6 +28,7 @@ class History:
         """Nothing was seen yet."""
         self._clock = clock
         self._turn = threading.Lock()
+        self._sightings = Sightings(clock)
         self._last: dict[str, Node] = {}
         self._starts: dict[str, datetime] = {}
         self._ending: dict[str, datetime] = {}  # when that was first known
@@ -36,7 +38,8 @@ class History:
         return self._clock.now()
 
     def seen(self, node: Node) -> Node:
-        """The machine as the cloud shows it now, with the time of its last start."""
+        """The machine as the cloud shows it now, with the time of its last start, as far as somebody looked."""
+        node = self._sightings.seen(node)
         with self._turn:
             before = self._last.get(node.id)
             if before is not None and before.state in _DOWN and node.state in _UP:

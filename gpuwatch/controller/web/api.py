@@ -227,7 +227,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path="/pauses",
-        summary="Pause a pool, or all: nothing is done from the next round on.",
+        summary="Pause a pool, or all: no call leaves after it.",
         answer=Pause,
         call=orders.pause,
         body=schemas.PauseOrder,

@@ -22,6 +22,7 @@ from gpuwatch.money.bill import by_cloud
 from gpuwatch.money.bill.by_cloud import CloudBill
 from gpuwatch.money.bill.parse import OTHER, BillError, Columns, charges
 from gpuwatch.money.bill.reconcile import Bill, Difference, Line, Reconciliation, gathered, reconciled
+from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.runtime.table import aligned
 
@@ -230,7 +231,7 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
                 gzip.GzipFile(fileobj=raw) if packed else raw as binary,
                 io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as lines,
             ):
-                yield lines
+                yield lines_of(lines)
     except OSError as error:
         raise BillError(f"{path} cannot be read: {error.strerror or error}") from error
     except BillError as error:

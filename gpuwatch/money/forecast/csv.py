@@ -11,6 +11,7 @@ from pathlib import Path
 from gpuwatch.model.duration import LONGEST_SECONDS, in_calendar
 from gpuwatch.model.typed_numbers import readable, semicolons
 from gpuwatch.money.forecast.series import Sample
+from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8
 
 _NO_VALUE = frozenset({"", "na", "nan", "null", "none", "-"})
@@ -37,7 +38,7 @@ def read_samples(path: Path) -> list[Sample]:
             if packed
             else path.open(encoding="utf-8-sig", newline="") as lines
         ):
-            samples = list(_samples(path, lines))
+            samples = list(_samples(path, lines_of(lines)))
     except UnicodeDecodeError as error:
         raise SeriesError(f"{path}: {not_utf8(error)}") from error
     except OSError as error:

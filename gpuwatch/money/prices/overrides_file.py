@@ -21,6 +21,7 @@ import yaml
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
+from gpuwatch.runtime.bounded_text import text_of
 from gpuwatch.runtime.printable import not_utf8
 
 COLUMNS = (
@@ -46,7 +47,7 @@ def read(path: Path, currency: str) -> OwnPrices:
     """
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = text_of(path)
     except UnicodeDecodeError as error:
         raise PricesError(f"{path}: {not_utf8(error)}\n    expected: a YAML or CSV file") from error
     problems = _Problems(str(path))

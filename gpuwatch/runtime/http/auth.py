@@ -17,6 +17,7 @@ from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 
+from gpuwatch.runtime.bounded_text import text_of
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.access import LoginLimiter, basic_credentials, client_of, cost_of, of_cost, parse_users
 from gpuwatch.runtime.http.request import TEXT, Response
@@ -261,7 +262,7 @@ def users_of(settings: ServerSettings, section: str) -> ReloadingFile[Mapping[st
         if path is None:
             return dict(settings.basic_auth_users)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = text_of(path, encoding="utf-8")
         except OSError as error:
             raise OSError(f"{section}.users_file: {path} cannot be read: {error.strerror}") from error
         return {**settings.basic_auth_users, **parse_users(text, f"{section}.users_file: {path}")}

@@ -28,6 +28,7 @@ from typing import TextIO
 
 from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.model.typed_numbers import semicolons
+from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.simulate.fleet.workloads import DemoError, Lost, Workload
 
@@ -112,7 +113,7 @@ def read_trace(path: Path) -> Recording:
 
 def _read(path: Path, lines: TextIO, recording: Recording) -> None:
     """All rows into the recording."""
-    rows = csv.reader(lines, strict=True)
+    rows = csv.reader(lines_of(lines), strict=True)
     try:
         header = next(rows, None)
         if header is None:

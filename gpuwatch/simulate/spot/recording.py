@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gpuwatch.model.typed_numbers import right_way, semicolons
 from gpuwatch.money.forecast.csv import SeriesError, time_of
+from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8
 
 STEP_SECONDS = 60
@@ -76,7 +77,7 @@ def read_recording(path: Path) -> Recording:
             if packed
             else path.open(encoding="utf-8-sig", newline="") as lines
         ):
-            rows = _rows(path, lines)
+            rows = _rows(path, lines_of(lines))
     except UnicodeDecodeError as error:
         raise SeriesError(f"{path}: {not_utf8(error)}") from error
     except OSError as error:

@@ -11,6 +11,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import LOST_GPU_SECONDS, CloudNotice
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.sight import Sight
 from tests.support.builders.desk import REASON
 from tests.support.builders.market import POOL, Market, a_market
 
@@ -158,6 +159,23 @@ def test_a_machine_that_was_started_again_has_a_life_of_its_own() -> None:
     desk.fleet.mute.add(node)
     done = desk.round()
     assert done.observation.fleet.find(node).cloud_notice is None  # type: ignore[union-attr]
+
+
+def test_a_launch_time_that_a_new_process_has_forgotten_is_no_new_life() -> None:
+    """Azure and Tencent Cloud do not say when a machine was started: it is recorded, and replaced, once."""
+    desk = a_settled_market()
+    (node,) = desk.fleet.alive("spot-a")
+    desk.fleet.put(replace(desk.fleet.nodes_[node], sight=Sight()))
+    desk.fleet.announce(node)
+    desk.round()
+    before = desk.fleet.nodes_[node]
+    assert before.launched_at is not None
+    desk.fleet.put(replace(before, launched_at=before.launched_at - timedelta(days=3)))
+    done = [desk.round() for _ in range(3)][-1]
+
+    assert done.observation.fleet.find(node).cloud_notice is not None  # type: ignore[union-attr]
+    assert verbs(desk, node) == ["interruption"]
+    assert desk.asked() == ["spot-b"]
 
 
 @pytest.mark.parametrize(

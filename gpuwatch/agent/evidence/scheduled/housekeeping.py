@@ -1,7 +1,8 @@
 """PURE: commands of crontabs and units that only keep a machine tidy: nobody loses anything if a night is left out.
 
-An agent of a cloud or a vendor is one of them.
-A command that does anything else besides (a second command, a pipe, a substitution) is not one of them.
+An agent of a cloud or a vendor is one of them. A command that does anything else besides (a second command, a pipe, a
+substitution) is not. Nor is a program of somebody's own with such a name: it counts without a folder, or in one of the
+machine's programs.
 """
 
 import re
@@ -29,15 +30,24 @@ _TIDIES: dict[str, frozenset[str]] = {
     "ntpdate": frozenset(),
     "run-parts": frozenset(f"/etc/{folder}" for folder in _FOLDERS),
     "find": frozenset({"-delete"}),
-    "certbot": frozenset({"renew"}),
     "acme.sh": frozenset({"--cron"}),
-    **dict.fromkeys(("apt-get", "apt", "yum", "dnf"), _CLEANS),
     **dict.fromkeys(("aide", "chkrootkit", "clamscan", "etckeeper", "lynis", "mandb", "rkhunter"), frozenset[str]()),
     **dict.fromkeys(("debian-sa1", "hwclock", "reboot", "sa1", "sa2", "sync"), frozenset[str]()),
-    "snap": frozenset({"refresh"}),
-    "docker": frozenset({"prune"}),
-    "podman": frozenset({"prune"}),
 }
+# By program: the commands that tidy, each in the place of the first words that are no options.
+_COMMANDS: dict[str, frozenset[str]] = {
+    "certbot": frozenset({"renew"}),
+    **dict.fromkeys(("apt-get", "apt", "yum", "dnf"), _CLEANS),
+    "snap": frozenset({"refresh"}),
+    "docker": frozenset(f"{what} prune" for what in ("system", "container", "image", "volume", "network")),
+    "podman": frozenset(f"{what} prune" for what in ("system", "container", "image", "volume", "network", "pod")),
+}
+_COMMANDS["docker"] |= {"builder prune", "buildx prune"}
+_OF_THE_MACHINE = frozenset(
+    ("", *(f"{root}/{folder}/" for root in ("", "/usr", "/usr/local") for folder in ("bin", "sbin")), "/snap/bin/")
+)
+_OF_PACKAGES = ("/usr/lib/", "/usr/lib64/", "/usr/libexec/", "/usr/share/")
+_IN_A_HOME = frozenset({"acme.sh"})  # it installs itself there
 _RUNS_OTHERS = ("-exec", "-execdir", "-ok", "-okdir", "--deploy-hook", "--post-hook", "--renew-hook", "--pre-hook")
 
 
@@ -46,10 +56,26 @@ def tidies(command: str) -> bool:
     plain = _SILENCED.sub("", command).strip().removesuffix("&").rstrip()
     if not plain or _OPERATORS.search(plain):
         return False
-    program, *words = plain.split()
-    if is_agents_file(program):
+    path, *words = plain.split()
+    if is_agents_file(path):
         return True
-    wanted = _TIDIES.get(program.rpartition("/")[2])
-    if wanted is None or any(word.startswith(_RUNS_OTHERS) for word in words):
+    folder, slash, program = path.rpartition("/")
+    of_the_machine = folder + slash in _OF_THE_MACHINE or path.startswith(_OF_PACKAGES) or program in _IN_A_HOME
+    if not of_the_machine or any(word.startswith(_RUNS_OTHERS) for word in words):
         return False
-    return not wanted or not wanted.isdisjoint(words)
+    if (commands := _COMMANDS.get(program)) is not None:
+        return _command_in(words, commands)
+    wanted = _TIDIES.get(program)
+    return wanted is not None and (not wanted or not wanted.isdisjoint(words))
+
+
+def _command_in(words: list[str], commands: frozenset[str]) -> bool:
+    """Whether one of them comes first; an option before it may take one word as its value."""
+    first = 0
+    while first < len(words):
+        if any(words[first : first + len(each.split())] == each.split() for each in commands):
+            return True
+        if not words[first].startswith("-") and (first == 0 or not words[first - 1].startswith("-")):
+            return False
+        first += 1
+    return False

@@ -144,6 +144,47 @@ def test_a_command_that_only_tidies(command: str, *, tidy: bool) -> None:
     assert tidies(command) is tidy
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker run --gpus all trainer prune",
+        "docker exec trainer python prune.py prune",
+        "podman start -a model-prune prune",
+        "docker compose run eval prune",
+        "apt-get install -y clean",
+        "certbot certonly renew",
+        "/home/alice/bin/updatedb",
+        "/opt/lab/logrotate --all",
+        "~/rm old",
+        "./find -delete",
+        "bin/run-parts /etc/cron.daily",
+        "/srv/tools/docker system prune",
+    ],
+)
+def test_somebodys_own_program_and_another_command_of_a_known_one_are_work(command: str) -> None:
+    """`prune` is what people do with models, too, and anybody may call a script like a tool."""
+    assert not tidies(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker system prune -af --volumes",
+        "/usr/bin/docker --log-level error image prune -f",
+        "podman volume prune",
+        "docker buildx prune",
+        "/usr/sbin/logrotate /etc/x",
+        "/snap/bin/certbot -q renew",
+        "/usr/local/bin/certbot renew",
+        "apt-get -qq -y update",
+        "run-parts --report /etc/cron.daily",
+    ],
+)
+def test_the_tools_themselves_only_tidy(command: str) -> None:
+    """In the folders of the machine's programs, with options before the command."""
+    assert tidies(command)
+
+
 def test_a_crontab_that_only_tidies_keeps_nothing(host: QueueHost) -> None:
     """Its other lines do."""
     host.crontab("0 3 * * * /usr/sbin/logrotate /root/x\n12 5,17 * * * certbot renew --quiet\n", "root")
