@@ -334,6 +334,7 @@ def _named(name: str, there: Sequence[Node]) -> Node:
     named = [node for node in there if node.name == name]
     found = next((node for node in there if node.id == name), named[0] if len(named) == 1 else None)
     if found is None:
-        known = ", ".join(node.id for node in there[:10]) or "none"
-        raise LedgerError(f"No node of the id or the unique name {name!r} waits for an approval. There are: {known}.")
+        known = ", ".join(node.id for node in there[:10])
+        others = f"These wait: {known}." if known else "No node waits for one."
+        raise LedgerError(f"No node with the id or the unique name {name!r} waits for an approval. {others}")
     return found
