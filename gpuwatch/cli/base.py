@@ -4,7 +4,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -227,6 +227,21 @@ def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
             with progress("asking the cloud and the agents"):
                 done = step(parts, act=False)
             yield parts, done
+
+
+def refuse_unknown_pools(asked: Iterable[str], parts: "LiveParts", done: "Round") -> None:
+    """A misspelt pool would look like one without nodes.
+
+    Raises:
+        click.UsageError: neither the settings nor a node name such a pool.
+
+    """
+    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  loaded by few commands
+
+    known = sorted({*parts.rules.known, *done.observation.fleet.pools})
+    for pool in asked:
+        if pool not in known:
+            raise click.UsageError(f"--pool {pool!r}: there is no such pool. {meant(pool, known)}")
 
 
 @contextmanager
