@@ -150,7 +150,7 @@ def _ends(ending: SignalWaiter, supervisor: ProbeSupervisor, reread: Callable[[]
         _LOG.error("the new settings are not used: %s", wrong)
         notify("READY=1")
     notify("STOPPING=1")
-    _LOG.info("stops")
+    _LOG.info("the agent ends")
     return True
 
 
@@ -222,7 +222,7 @@ def _control(settings: AgentSettings, supervisor: ProbeSupervisor, clock: Clock)
         why = error.strerror or error
         remedy = "set agent.control_socket to a path that this user may make, or to none"
         _LOG.warning(
-            "no `gpuwatch agent release` here: %s cannot be made (%s); %s", settings.control_socket, why, remedy
+            "`gpuwatch agent release` will not work: %s cannot be made (%s); %s", settings.control_socket, why, remedy
         )
         return None
     control.start()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gpuwatch.model.activity import Activity, Evidence, State
-from gpuwatch.model.evidence_text import amount_text, evidence_text, newest_reset, nothing_text, owner_text, who_text
+from gpuwatch.model.evidence_text import amount_text, evidence_text, newest_reset, nothing_text, who_text
 from gpuwatch.model.fleet import GpuVerdict, NodeVerdict
 from gpuwatch.model.gpu_identity import DownCause
 from gpuwatch.model.health import GpuHealth, Health, Remedy
@@ -166,8 +166,7 @@ def _on_host(evidence: Sequence[Evidence]) -> str:
 
 def _signal(evidence: Evidence) -> str:
     """`cpu: 1.4 of 0.8 cores, root's fluent-bit, pid 812`."""
-    who_it_is = who_text(evidence) if evidence.owner is None else owner_text(evidence.owner)
-    about = ", ".join(each for each in (amount_text(evidence), who_it_is) if each)
+    about = ", ".join(each for each in (amount_text(evidence), who_text(evidence)) if each)
     return f"{legible(evidence.name)}: {about}" if about else legible(evidence.name)
 
 

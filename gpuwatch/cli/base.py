@@ -4,7 +4,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from gpuwatch import __version__
 from gpuwatch.cli.missing import install_hint, is_missing_part
 from gpuwatch.cli.other_words import meant_by
 from gpuwatch.cli.progress import progress
-from gpuwatch.runtime.printable import shown
+from gpuwatch.runtime.printable import legible, shown
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -64,7 +64,19 @@ class Sections(click.Group):
     group_class = type  # those within it are of this kind, too
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep options that commands take, such as --config, where they stand before the command."""
+        """Keep options that commands take, such as --config, where they stand before the command.
+
+        Raises:
+            click.UsageError: an argument is neither text nor a file, so that nothing could print or store it.
+
+        """
+        for each in args:
+            if each.encode(errors="replace") != each.encode(errors="surrogatepass") and not os.path.exists(each):  # noqa: PTH110  Path raises for what is no path
+                raise click.UsageError(
+                    f"'{legible(each)}' is no text in the encoding of this terminal, {sys.getfilesystemencoding()}: "
+                    "write it in that encoding, or set LC_ALL, for example to C.UTF-8",
+                    ctx,
+                )
         own = {name for each in self.params for name in each.opts}
         kept, rest = _leading(args, own)
         ctx.meta[_BEFORE] = [*ctx.meta.get(_BEFORE, []), *kept]
@@ -215,6 +227,21 @@ def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
             with progress("asking the cloud and the agents"):
                 done = step(parts, act=False)
             yield parts, done
+
+
+def refuse_unknown_pools(asked: Iterable[str], parts: "LiveParts", done: "Round") -> None:
+    """A misspelt pool would look like one without nodes.
+
+    Raises:
+        click.UsageError: neither the settings nor a node name such a pool.
+
+    """
+    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  loaded by few commands
+
+    known = sorted({*parts.rules.known, *done.observation.fleet.pools})
+    for pool in asked:
+        if pool not in known:
+            raise click.UsageError(f"--pool {pool!r}: there is no such pool. {meant(pool, known)}")
 
 
 @contextmanager

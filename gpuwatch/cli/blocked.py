@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.base import a_plan, commands, config_option, json_option, say
+from gpuwatch.cli.base import a_plan, commands, config_option, json_option, refuse_unknown_pools, say
 
 
 @commands.command()
@@ -24,16 +24,13 @@ def blocked(only: str | None, path: Path | None, *, as_json: bool) -> None:
         import msgspec  # noqa: PLC0415  loaded by this command only
 
         from gpuwatch.cli.json_output import json_text  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.model.similar_names import meant  # noqa: PLC0415  likewise
         from gpuwatch.money.blocked.blocked import blocked as blocked_of  # noqa: PLC0415  likewise
         from gpuwatch.money.blocked.text import as_text  # noqa: PLC0415  likewise
 
         if done.trouble:
             say(done.trouble, err=True)
             sys.exit(1)
-        known = sorted({*parts.rules.known, *done.observation.fleet.pools})
-        if only is not None and only not in known:
-            raise click.UsageError(f"--pool {only!r}: there is no such pool. {meant(only, known)}")
+        refuse_unknown_pools(() if only is None else (only,), parts, done)
         found = blocked_of(done.observation, done.decisions, done.reviews, parts.rules, pool=only)
         if as_json:
             say(json_text("blocked", msgspec.to_builtins(found)))

@@ -15,6 +15,7 @@ from gpuwatch.cli.base import (
     explained,
     json_option,
     log_to_stderr,
+    refuse_unknown_pools,
     say,
     settings_of,
 )
@@ -144,6 +145,7 @@ def status(
         if done.trouble:
             say(done.trouble, err=True)
             sys.exit(1)
+        refuse_unknown_pools(pools, parts, done)
         choice = listing.Choice(pools=pools, owners=owners, states=states, sort=sort)
         page = choice.of(nodes_page(done, parts.rules))
         limits = quotas.asked_of(parts.cloud)

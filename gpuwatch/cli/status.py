@@ -130,7 +130,7 @@ def why(row: NodeRow) -> str:
     kind = kind_of(row.doubt) if row.activity is State.UNKNOWN else None
     if row.stopped is not None and row.stopped.still_billed is not None:
         return f"It is stopped, and its cloud still bills it: {row.stopped.still_billed}."
-    words = row.why if kind is None else f"No verdict of its agent: {kind.word}."
+    words = row.why if kind is None else f"No verdict of its agent: {kind.word.replace('-', ' ')}."
     if row.enrolled or "not enrolled" in words:
         return words
     return f"{words} It is not enrolled."

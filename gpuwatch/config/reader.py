@@ -5,7 +5,6 @@ values; what they leave to their users (misspelt variables, lines, duplicate key
 """
 
 import dataclasses
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from pydantic_settings import (
 
 from gpuwatch.agent.settings import AgentHandover, AgentSettings
 from gpuwatch.clouds.named import unknown_regions, unmatched_regions
-from gpuwatch.config import amounts, keys, minimum_waits, yaml_file
+from gpuwatch.config import amounts, keys, minimum_waits, nearest, yaml_file
 from gpuwatch.config.agent_alone import FILE_VARIABLE, default_path
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
 from gpuwatch.config.settings import Settings, contradictions, launch_regions, pool_regions
@@ -38,8 +37,6 @@ from gpuwatch.runtime.last_resort import VARIABLE as TRACEBACK_VARIABLE
 
 __all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read", "schema"]
 
-_KEYS = keys.declared(Settings)
-_VARIABLES = [key.variable for key in _KEYS.values() if key.kind not in GROUPS]
 # Variables of our prefix that are no settings; all but ours are Kubernetes' words about a Service of that name.
 _FOREIGN = re.compile(
     rf"({FILE_VARIABLE}|{TRACEBACK_VARIABLE}|GPUWATCH_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?))=.*"
@@ -70,7 +67,7 @@ def read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
     """The settings, and where each of them is written; raises as `load`."""
     settings, origin = _read(path, env)
     found = [
-        *minimum_waits.too_short(settings, _KEYS),
+        *minimum_waits.too_short(settings, nearest.KEYS),
         *_two_forms(origin),
         *unknown_regions(settings.named_clouds, launch_regions(settings)),
         *unmatched_regions(settings.named_clouds, pool_regions(settings)),
@@ -114,7 +111,7 @@ def load_handed(path: Path | None, env: Mapping[str, str]) -> AgentHandover:
 def schema() -> dict[str, Any]:
     """The file's JSON Schema (draft 2020-12), for editors."""
     whole = TypeAdapter(Settings).json_schema()
-    for key in _KEYS.values():
+    for key in nearest.KEYS.values():
         node: dict[str, Any] = whole
         for part in key.path:
             branch = next((each for each in node.get("anyOf", ()) if "$ref" in each), node)  # an optional section
@@ -182,7 +179,7 @@ def _unreadable(path: Path) -> str | None:
 
 def _read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
     """The settings before any contradiction is looked for."""
-    origin = Origin(keys=_KEYS)
+    origin = Origin(keys=nearest.KEYS)
     path = path or default_path(env)
     if path is not None:
         origin.file = str(path)
@@ -237,11 +234,13 @@ def _overrides(env: Mapping[str, str], written: Mapping[str, Any], origin: Origi
         if key is None:
             if _FOREIGN.fullmatch(f"{name}={value}"):
                 continue
-            near = _nearest_variable(name)
+            near = nearest.variable(name)
             if near or name.startswith(PREFIX):
                 origin.refuse(where, "is not a setting", near or "a setting of docs/CONFIGURATION.md")
         elif key.kind in GROUPS:
-            origin.refuse(where, f"names {key.kind.value}", f"one key of it, such as {name}__{_below(path)[0].upper()}")
+            origin.refuse(
+                where, f"names {key.kind.value}", f"one key of it, such as {name}__{nearest.below(path)[0].upper()}"
+            )
         elif path in origin.overrides:
             origin.refuse(where, f"sets {'.'.join(path)}, as does {origin.overrides[path]}", "one of the two")
         elif value:
@@ -271,23 +270,12 @@ def _path_of(name: str, written: Mapping[str, Any]) -> keys.Path:
     path: keys.Path = ()
     data: object = written
     for part in name.removeprefix(PREFIX).split("__") if name.startswith(PREFIX) else ():
-        chosen = (*(keys.pattern(_KEYS, path) or ()), NAME) in _KEYS
+        chosen = (*(keys.pattern(nearest.KEYS, path) or ()), NAME) in nearest.KEYS
         known = [*data, DEFAULT_POOL] if chosen and isinstance(data, Mapping) else []
         same = part if part in known else next((each for each in known if each.lower() == part.lower()), part)
         path = (*path, same if chosen else part.lower())
         data = data.get(path[-1], {}) if isinstance(data, Mapping) else {}
     return path
-
-
-def _nearest_variable(name: str) -> str | None:
-    """The variable that was probably meant; a name outside our prefix must be very near."""
-    ours = name.startswith(PREFIX)
-    written = tuple(name.split("__"))
-    meant = ["__".join(keys.named_like(tuple(each.split("__")), written)) for each in _VARIABLES]
-    start = len(PREFIX) if ours else 0
-    compared = {each.upper()[start:]: each for each in meant}
-    near = difflib.get_close_matches(name.upper()[start:], compared, 1, 0.6 if ours else 0.9)
-    return compared[near[0]] if near else None
 
 
 def _blame(found: Contradiction, origin: Origin) -> Problem:
@@ -297,22 +285,16 @@ def _blame(found: Contradiction, origin: Origin) -> Problem:
     return Problem(where=origin.where(path), key=".".join(path), wrong=found.wrong, right=found.right)
 
 
-def _below(path: keys.Path) -> list[str]:
-    """The names of the keys directly under a group."""
-    pattern = keys.pattern(_KEYS, path)
-    return [each[-1] for each in _KEYS if each[:-1] == pattern]
-
-
 def _translate(error: ErrorDetails, origin: Origin) -> None:
     """A mistake that pydantic found, in words."""
     path = tuple(str(part) for part in error["loc"])
     shown = show(error["input"], path)
     if error["type"] in _UNKNOWN:
-        origin.add(path, f"is not a key of the configuration (its value is {shown})", _nearest_key(path))
+        origin.add(path, f"is not a key of the configuration (its value is {shown})", nearest.key(path))
         return
     # An item of a list has no key of its own: its list's is the nearest.
     key = next(filter(None, (origin.key(path[:length]) for length in range(len(path), 0, -1))))
-    right = f"{key.expected} of {', '.join(_below(path))}" if key.kind is Kind.SECTION else key.expected
+    right = f"{key.expected} of {', '.join(nearest.below(path))}" if key.kind is Kind.SECTION else key.expected
     if key.kind is Kind.DURATION and has_no_unit(error["input"]):
         number = str(error["input"]).strip()
         origin.add(path, f"{shown} has no unit", f"{right}; write {number}m for minutes, {number}s for seconds")
@@ -333,17 +315,3 @@ def _example(key: keys.Key) -> str:
     if key.kind is Kind.LIST and key.default and not key.choices:
         return f", such as {key.show(key.default)}"
     return _WRITTEN.get(key.kind, "")
-
-
-def _nearest_key(path: keys.Path) -> str:
-    """What a key that does not exist was probably meant to be: a neighbour, else one of that name elsewhere."""
-    *group, name = path
-    siblings = _below(tuple(group))
-    near = difflib.get_close_matches(name, siblings, 1, 0.75) or [
-        each for each in siblings if each.startswith(f"{name}_")
-    ]
-    elsewhere = [each.dotted for each in _KEYS.values() if each.path[-1] == name]
-    if near or not elsewhere:
-        near = near or difflib.get_close_matches(name, siblings, 1)
-        return " or ".join(".".join((*group, each)) for each in near) or f"one of {', '.join(siblings)}"
-    return " or ".join(elsewhere)

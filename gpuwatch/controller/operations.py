@@ -22,6 +22,8 @@ from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 
+_EVERY = 2**31  # records: more than a ledger has
+
 
 def pause(settings: LedgerSettings, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> Pause:
     """Nothing more is done to a pool, or to all, for so long or until `resume`."""
@@ -168,7 +170,7 @@ def trail(settings: LedgerSettings, asked: Asked, pools: Iterable[str]) -> tuple
         fleet = ledger.round(newest[0].id).observation.fleet if asked.node_id and newest else None
         node = None if asked.node_id is None or fleet is None else fleet.node(asked.node_id)
         found = ledger.trail.traces(asked if node is None else replace(asked, node_id=node.id))
-        if not found and not ledger.trail.traces(Asked(limit=1, pool=asked.pool)):
+        if not _of_a_pool(found) and not _of_a_pool(ledger.trail.traces(Asked(limit=_EVERY, pool=asked.pool))):
             known(asked.pool, pools)
         if not found and asked.node_id is not None and node is None:
             nodes = () if fleet is None else fleet.nodes
@@ -176,6 +178,11 @@ def trail(settings: LedgerSettings, asked: Asked, pools: Iterable[str]) -> tuple
         return found
     finally:
         ledger.close()
+
+
+def _of_a_pool(records: Iterable[AuditRecord]) -> bool:
+    """Whether one of them is about more than all pools at once."""
+    return any(each.pool is not None or each.node_id is not None for each in records)
 
 
 def _nodes(nodes: Sequence[Node], name: str) -> str:
@@ -334,6 +341,7 @@ def _named(name: str, there: Sequence[Node]) -> Node:
     named = [node for node in there if node.name == name]
     found = next((node for node in there if node.id == name), named[0] if len(named) == 1 else None)
     if found is None:
-        known = ", ".join(node.id for node in there[:10]) or "none"
-        raise LedgerError(f"No node of the id or the unique name {name!r} waits for an approval. There are: {known}.")
+        known = ", ".join(node.id for node in there[:10])
+        others = f"These wait: {known}." if known else "No node waits for one."
+        raise LedgerError(f"No node with the id or the unique name {name!r} waits for an approval. {others}")
     return found

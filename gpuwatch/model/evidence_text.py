@@ -78,8 +78,9 @@ def reset_text(verdict: NodeVerdict) -> str | None:
 
 
 def who_text(evidence: Evidence) -> str | None:
-    """The process and its owner; without one, what the signal noted: a person's terminal, the disks."""
-    return owner_text(evidence.owner) or (None if evidence.note is None else legible(evidence.note, _LONGEST_NOTE))
+    """The process and its owner; without an owner or an amount, what the signal noted: what a process waits for."""
+    owner, note = owner_text(evidence.owner), None if evidence.note is None else legible(evidence.note, _LONGEST_NOTE)
+    return note or owner if evidence.observed is None else owner or note
 
 
 def last_text(verdict: NodeVerdict | None) -> str:

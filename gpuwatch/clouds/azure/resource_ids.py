@@ -29,12 +29,6 @@ def group_of(path: str) -> str:
     return parts[_GROUP] if len(parts) > _GROUP and parts[2].lower() == "resourcegroups" else ""
 
 
-def is_scale_set(path: str) -> bool:
-    """Whether it is the id of a scale set itself."""
-    parts = same(path).split("/")
-    return len(parts) == 8 and parts[6] == "virtualmachinescalesets"  # noqa: PLR2004  subscriptions/…/name
-
-
 def scale_set_of(path: str) -> str | None:
     """The scale set of a member of a Uniform scale set; None: it is a machine by itself."""
     parts = path.strip("/").split("/")

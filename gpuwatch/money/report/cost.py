@@ -33,7 +33,13 @@ _CENT = Fraction(1, 100)
 _LEAST_ASKED = ("silent", "unknown", "down", "stalled", "parked")
 _OLD_DAYS = 90
 _MANY_MS = 1000 * HOUR_MS  # from there on tenths of an hour, below hundredths
-_WASTE = "no use: billed GPU-hours without useful activity, of all billed GPU-hours; of cost: wasted, of the cost"
+# What the columns mean; a narrow terminal leaves some of them out.
+_MEANING = {
+    "no use": "billed GPU-hours without useful activity, of all billed GPU-hours",
+    "of cost": "wasted, of the cost",
+    "silent": "no round observed that time",
+    "unknown": "the use of that time is not known",
+}
 
 _HOLDERS = (
     "Billed is what pods request, useful what they use of it; (unallocated): no pod requests it; (not known): nobody "
@@ -148,10 +154,10 @@ def as_text(report: Report, factors: EnergySettings) -> str:
     lines = [
         f"Billed {report.period} ({report.period.zone.key}), by {report.by}; metered since {_utc(report.began)}.",
         "",
-        *_table(report),
+        *(table := _table(report)),
         "",
+        "; ".join(f"{head}: {means}" for head, means in _MEANING.items() if head in table[0]) + ".",
     ]
-    lines.append(f"{_WASTE}; silent: no round observed that time; unknown: the use of that time is not known.")
     if report.by in BY_HOLDER:
         lines.append(_HOLDERS)
     lines += notes(report.whole)

@@ -165,7 +165,7 @@ def test_a_path_that_cannot_be_made_is_told(driver: StubDriver, tmp_path: Path) 
         eventually(lambda: up(agent) == {"0": "1.0"}, lambda: agent.log)
 
     assert re.search(
-        r"WARNING no `gpuwatch agent release` here: \S+/file/agent\.sock cannot be made \(\w.*\); "
+        r"WARNING `gpuwatch agent release` will not work: \S+/file/agent\.sock cannot be made \(\w.*\); "
         r"set agent\.control_socket to a path that this user may make, or to none",
         agent.log,
     )

@@ -80,3 +80,22 @@ def test_what_cannot_work_as_given_is_2(words: tuple[str, ...], command: click.C
     results = [run(*each) for each in asked]
 
     assert [each.exit_code for each in results] == [2] * len(asked), [each.output for each in results]
+
+
+@pytest.mark.parametrize(
+    "words", [("pause", "--reason", "\udcfcber"), ("audit", "log", "--node", "\udcfc"), ("explain", "\udcfc")]
+)
+def test_an_argument_in_another_encoding_is_2(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Nothing could store or print it: the argument and the encoding are named, and nothing is looked up."""
+    done = run(*words, "--config", tmp_path / "none.yaml")
+
+    assert done.exit_code == 2
+    assert "is no text in the encoding of this terminal, utf-8: " in " ".join(done.output.split())
+
+
+def test_a_file_with_a_name_in_another_encoding_can_be_given(tmp_path: Path) -> None:
+    """Such names are on old disks."""
+    path = tmp_path / "\udcfc.yaml"
+    path.write_text("mode: observe\n")
+
+    assert run("config", "check", "--config", path).exit_code == 0

@@ -138,6 +138,8 @@ def test_the_command_lists_filters_and_refuses() -> None:
     assert (code, {row["activity"] for row in json.loads(said)["nodes"]}) == (0, {State.IDLE.value})
     code, said = run("--state", "lazy")
     assert (code, "'lazy' is not one of busy, parked, stalled" in said) == (2, True), said
+    code, said = run("--pool", "nope")
+    assert (code, "--pool 'nope': there is no such pool. There are: batch, default" in said) == (2, True), said
     code, said = run("--watch")
     assert (code, "--watch needs a terminal" in said) == (2, True)
     code, said = run("--watch", "soon")

@@ -226,7 +226,7 @@ def test_approving_what_does_not_wait_is_a_mistake(ledger: Ledger, name: str, po
     done = gpuwatch("approve", name)
 
     assert done.exit_code == 2
-    assert f"No node of the id or the unique name {name!r} waits for an approval. There are: " in done.output
+    assert f"No node with the id or the unique name {name!r} waits for an approval. " in done.output
     assert ledger.view(SystemClock().now()).approvals == ()
 
 

@@ -187,6 +187,16 @@ def test_a_wrong_question_is_told(arguments: list[str], sentence: str) -> None:
     assert sentence in " ".join(result.output.split())
 
 
+def test_a_misspelt_pool_is_refused_though_all_pools_have_records(ledger: Ledger) -> None:
+    """A pool that was taken out of the settings is still answered."""
+    noticed(ledger, "i-2", NOW - HOUR, "serving")
+    a_day(ledger)
+    wrong = gpuwatch("--pool", "sreving")
+
+    assert (wrong.exit_code, "--pool 'sreving': the settings have no such pool." in wrong.output) == (2, True)
+    assert listed("--pool", "serving", "--limit", "1")
+
+
 _WRITTEN = ["notice", "pause", "resume", "acknowledge", "snooze", "approve", "message", "backtest"]
 _DEEDS = st.lists(st.sampled_from(_WRITTEN), max_size=12)
 

@@ -38,6 +38,17 @@ def test_an_owner_is_user_program_pid_and_unit_as_far_as_known(owner: WorkOwner 
     assert owner_text(owner) == text
 
 
+def test_without_an_amount_the_note_says_what_the_process_does() -> None:
+    """That a program waits for its time, or has just begun, is the reason; its name alone is none."""
+    sleeper = WorkOwner(user="alice", process="sleep", pid=4711)
+    note = "alice's sleep (pid 4711) waits for another 3h"
+    waits = replace(cpu_evidence(owner=sleeper, note=note), name="processes", observed=None)
+
+    assert evidence_text(waits) == f"processes was busy: {note}"
+    assert evidence_text(replace(waits, note=None)) == "processes was busy: alice's sleep, pid 4711"
+    assert "waits" not in evidence_text(cpu_evidence(owner=sleeper, note=note))
+
+
 @given(st.builds(WorkOwner, user=st.text(), unit=st.text(), process=st.text(), pid=st.integers(1)), st.text())
 def test_no_name_of_a_host_reaches_a_reader_unprintable_or_without_end(owner: WorkOwner, note: str) -> None:
     """Users name their programs; a terminal, a page and a mail show one line."""

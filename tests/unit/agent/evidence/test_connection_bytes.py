@@ -8,7 +8,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.connections import Connections, Grown
-from gpuwatch.agent.evidence.service_traffic import ServiceTraffic
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
 from gpuwatch.agent.evidence.socket_owners import SocketOwners
@@ -290,11 +289,3 @@ def test_a_new_connection_counts_as_a_whole_and_an_old_one_by_what_it_grew() -> 
     third = grown.since([connection(2, 2, 70)])
 
     assert (first, second, third) == ({}, {1: 100, 2: 70}, {2: 0})
-
-
-def test_services_traffic_is_not_known_without_byte_counts(host: ConnectedHost) -> None:
-    """Then nothing may be taken off."""
-    host.runs(42, Kind.SERVICE, 501)
-    host.sockets(("10.0.0.5:8265", "10.0.0.9:40000", "ESTABLISHED", 501))
-
-    assert ServiceTraffic(host.roots).moved(host.view(), 0.0) is None
