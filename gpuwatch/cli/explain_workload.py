@@ -9,7 +9,7 @@ from gpuwatch.controller.workload_rows import WorkloadPage
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import format_usd
-from gpuwatch.policies.workload_words import back, deed, keep, named, typed
+from gpuwatch.policies.kubernetes.workload_words import back, deed, keep, named, typed
 from gpuwatch.runtime.printable import legible
 
 _DAY = timedelta(days=1)

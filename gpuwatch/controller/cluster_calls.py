@@ -10,8 +10,8 @@ from gpuwatch.kubernetes import Cluster
 from gpuwatch.model.decision import Intent, OpenIntent, Status, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import Drain, KubernetesNode
-from gpuwatch.policies.kubernetes_evacuation import FIRST
-from gpuwatch.policies.kubernetes_steps import FOR, NODE, PODS, TAINT, UID, UNDOES
+from gpuwatch.policies.kubernetes.evacuation import FIRST
+from gpuwatch.policies.kubernetes.steps import FOR, NODE, PODS, TAINT, UID, UNDOES
 
 _NO_CLUSTER = "no Kubernetes cluster is in the settings"
 _NAMED = 3  # pods in an outcome

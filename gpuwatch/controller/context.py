@@ -21,9 +21,9 @@ from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.model.node_facts import NodeFacts
 from gpuwatch.money.accounting.totals import Row
-from gpuwatch.policies.idle_pods import WorkloadStep
+from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
+from gpuwatch.policies.kubernetes.workload_use import WorkloadUse
 from gpuwatch.policies.step_cache import StepCache
-from gpuwatch.policies.workload_use import WorkloadUse
 from gpuwatch.runtime.clock import Clock
 
 

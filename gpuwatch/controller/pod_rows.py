@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
-from gpuwatch.policies import pod_use
+from gpuwatch.policies.kubernetes import pod_use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

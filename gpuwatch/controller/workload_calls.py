@@ -23,9 +23,9 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.kubernetes import Pod, Target, WorkloadNow, target_of
 from gpuwatch.model.promise import arguments_of, promise_of
-from gpuwatch.policies import idle_pods, workload_words
-from gpuwatch.policies.idle_pods import HOW, PODS, UIDS, WorkloadStep
-from gpuwatch.policies.workload_use import WorkloadUse
+from gpuwatch.policies.kubernetes import idle_pods, workload_words
+from gpuwatch.policies.kubernetes.idle_pods import HOW, PODS, UIDS, WorkloadStep
+from gpuwatch.policies.kubernetes.workload_use import WorkloadUse
 
 log = logging.getLogger(__name__)
 

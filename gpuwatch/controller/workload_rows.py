@@ -11,10 +11,10 @@ from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Answer, Observation, Review, Verb, reason_with_refusals
 from gpuwatch.model.orders import Snooze
-from gpuwatch.policies import idle_pods
-from gpuwatch.policies.idle_pods import HOW, WorkloadStep
-from gpuwatch.policies.pod_use import TOLD_AFTER_SECONDS, WITHOUT_USE
-from gpuwatch.policies.workload_words import id_of
+from gpuwatch.policies.kubernetes import idle_pods
+from gpuwatch.policies.kubernetes.idle_pods import HOW, WorkloadStep
+from gpuwatch.policies.kubernetes.pod_use import TOLD_AFTER_SECONDS, WITHOUT_USE
+from gpuwatch.policies.kubernetes.workload_words import id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

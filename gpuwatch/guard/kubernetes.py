@@ -2,8 +2,8 @@
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.policies import idle
-from gpuwatch.policies import kubernetes_obstacles as obstacles
-from gpuwatch.policies.kubernetes_evacuation import obstacle
+from gpuwatch.policies.kubernetes import obstacles
+from gpuwatch.policies.kubernetes.evacuation import obstacle
 
 _NO_NODE = "It is a node of no Kubernetes cluster."
 

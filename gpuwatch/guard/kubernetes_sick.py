@@ -5,10 +5,9 @@ import math
 from gpuwatch.guard import activity
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import Verb
-from gpuwatch.policies import kubernetes_marks as marks
-from gpuwatch.policies import kubernetes_obstacles as obstacles
-from gpuwatch.policies import kubernetes_sick as policy
-from gpuwatch.policies.kubernetes_steps import PODS
+from gpuwatch.policies.kubernetes import marks, obstacles
+from gpuwatch.policies.kubernetes import sick as policy
+from gpuwatch.policies.kubernetes.steps import PODS
 
 
 def quarantine(case: Case) -> Finding:

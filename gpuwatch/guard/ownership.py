@@ -9,7 +9,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.verbs import PREPARES, prepared
 from gpuwatch.policies import capacity, elsewhere, idle
-from gpuwatch.policies.kubernetes_obstacles import consents, joined
+from gpuwatch.policies.kubernetes.obstacles import consents, joined
 from gpuwatch.policies.profiles import OWNED
 
 RECENT = timedelta(days=1)

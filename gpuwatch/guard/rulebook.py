@@ -7,8 +7,8 @@ from gpuwatch.guard.settings import Limits
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.similar_names import meant
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 
 # What holds for a pool that nobody wrote rules for: it is looked at, and nothing more.
 _HANDS_OFF = PoolRules(profile="cautious", idle=resolved(IdleRules(action="report"), "cautious"))

@@ -5,7 +5,7 @@ import math
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import Verb
 from gpuwatch.policies import slurm_sick as policy
-from gpuwatch.policies.kubernetes_obstacles import sick
+from gpuwatch.policies.kubernetes.obstacles import sick
 
 _NO_NODE = "It is a node of no Slurm cluster that gpuwatch knows."
 

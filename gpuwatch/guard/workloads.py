@@ -19,12 +19,12 @@ from gpuwatch.model.decision import Answer, Done, Intent, Observation, Review, S
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.promise import Notice
-from gpuwatch.policies import idle_pods
-from gpuwatch.policies import idle_pods_obstacles as obstacles
-from gpuwatch.policies.idle_pods import GPUS, HOW, PODS, WorkloadStep
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
-from gpuwatch.policies.pod_use import WITHOUT_USE
-from gpuwatch.policies.workload_use import WorkloadUse, at_work
+from gpuwatch.policies.kubernetes import idle_pods
+from gpuwatch.policies.kubernetes import idle_pods_obstacles as obstacles
+from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS, WorkloadStep
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.pod_use import WITHOUT_USE
+from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, at_work
 
 _HOUR = timedelta(hours=1)
 _BEYOND = 1e9  # every limit

@@ -30,7 +30,7 @@ from gpuwatch.model.kubernetes import (
     Target,
     WorkloadNow,
 )
-from gpuwatch.policies.workload_words import ended_note
+from gpuwatch.policies.kubernetes.workload_words import ended_note
 
 log = logging.getLogger(__name__)
 

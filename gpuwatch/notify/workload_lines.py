@@ -11,8 +11,8 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.kubernetes import Pod, workload_id
 from gpuwatch.notify.wording import LONGEST, printable
-from gpuwatch.policies.idle_pods import GPUS, HOW, PODS
-from gpuwatch.policies.workload_words import back, keep, named
+from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS
+from gpuwatch.policies.kubernetes.workload_words import back, keep, named
 
 _NAMED = 3  # pods of a workload
 _KEPT_FOR = timedelta(days=1)  # beyond the announced time, by the command that a notice shows

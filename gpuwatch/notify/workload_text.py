@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.notify.wording import Item, Wording, short, usd, when
 from gpuwatch.notify.workload_lines import WorkloadLine
-from gpuwatch.policies.workload_words import Deed, after, deed
+from gpuwatch.policies.kubernetes.workload_words import Deed, after, deed
 
 if TYPE_CHECKING:
     from gpuwatch.notify.message import Message

@@ -16,20 +16,12 @@ from gpuwatch.model.decision import Observation, Proposal, Reason
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.setting import STRICT, Floor, Setting
-from gpuwatch.policies import (
-    batch,
-    elsewhere,
-    idle,
-    scale_in_protection,
-    scaling,
-    schedule,
-    unknown_pool,
-)
+from gpuwatch.policies import batch, elsewhere, idle, scale_in_protection, scaling, schedule, unknown_pool
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
-from gpuwatch.policies.kubernetes_obstacles import joined
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.obstacles import joined
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.policies.launches import LaunchRules, Sources
 from gpuwatch.policies.profiles import ProfileName
 from gpuwatch.policies.resolving import resolve

@@ -22,7 +22,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import GpuVerdict, Node
 from gpuwatch.model.slurm import SlurmJob, SlurmNode
-from gpuwatch.policies.pod_use import TOLD_AFTER_SECONDS, WITHOUT_USE
+from gpuwatch.policies.kubernetes.pod_use import TOLD_AFTER_SECONDS, WITHOUT_USE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from gpuwatch.model.decision import ADDITIONS, Done, Intent, Observation, Status
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.health import Health
 from gpuwatch.policies import capacity
-from gpuwatch.policies import kubernetes_obstacles as obstacles
 from gpuwatch.policies.health_settings import HealthRules
+from gpuwatch.policies.kubernetes import obstacles
 from gpuwatch.policies.sizes import NODES, Sizes
 
 WINDOW_SECONDS = 86400.0

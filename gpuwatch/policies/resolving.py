@@ -15,8 +15,6 @@ from gpuwatch.policies import (
     batch,
     capacity,
     floors,
-    kubernetes,
-    kubernetes_steps,
     next_offer,
     notices,
     replacement,
@@ -24,6 +22,8 @@ from gpuwatch.policies import (
     stuck_actions,
     uncounted,
 )
+from gpuwatch.policies.kubernetes import nodes as kubernetes
+from gpuwatch.policies.kubernetes import steps as kubernetes_steps
 from gpuwatch.policies.sizes import Sizes
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import OFFER

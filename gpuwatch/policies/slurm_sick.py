@@ -21,7 +21,7 @@ from gpuwatch.model.health import Health
 from gpuwatch.model.slurm import SlurmNode
 from gpuwatch.model.verbs import OF_SLURM
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.kubernetes_obstacles import sick
+from gpuwatch.policies.kubernetes.obstacles import sick
 
 # The arguments of the steps: the node's name in Slurm; why it is drained; the key of the drain that is undone.
 NODE, CAUSE, UNDOES = "slurm_node", "cause", "drain"

@@ -12,7 +12,7 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle import IdleRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.paths import ROOT
 from tools.docs.guard import render_guard_md

@@ -83,7 +83,7 @@ def user(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 def played(blocks: list[str], folder: Path, environment: dict[str, str]) -> tuple[list[str], int]:
     """What each block printed, in one shell with job control as a terminal has it, and the shell's exit status."""
-    marked = "".join(f"printf '\\n@@@ {number}\\n'\n{block}" for number, block in enumerate(blocks))
+    marked = "".join(f"printf '\\n@ {number}\\n'\n{block}" for number, block in enumerate(blocks))
     ports = {"9460": str(free_port()), "9461": str(free_port())}
     script = re.sub("|".join(ports), lambda found: ports[found.group()], f"set -em\n{marked}")
     log = folder / "printed"
@@ -102,7 +102,7 @@ def played(blocks: list[str], folder: Path, environment: dict[str, str]) -> tupl
             os.kill(pid, signal.SIGKILL)
         shell.kill()
         shell.wait()
-    return re.split(r"^@@@ \d+\n", log.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:], shell.returncode
+    return re.split(r"^@ \d+\n", log.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:], shell.returncode
 
 
 def _descendants(pid: int) -> list[int]:

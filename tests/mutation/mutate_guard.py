@@ -27,16 +27,14 @@ from gpuwatch.policies import (
     capacity,
     elsewhere,
     idle,
-    idle_pods,
-    idle_pods_obstacles,
     idle_settings,
     notices,
     scale_in_protection,
     sizes,
     starts,
     unknown_pool,
-    workload_use,
 )
+from gpuwatch.policies.kubernetes import idle_pods, idle_pods_obstacles, workload_use
 
 # Where the rules are, and what they and the policies stand on.
 MODULES: tuple[ModuleType, ...] = (

@@ -16,7 +16,7 @@ from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport, NodeState, PodVerdict
 from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from tests.support.builders.clusters import (
     ENDING,
     ClusterDesk,

@@ -22,8 +22,8 @@ from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
-from gpuwatch.policies.kubernetes_steps import PODS
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
+from gpuwatch.policies.kubernetes.steps import PODS
 from tests.support.builders.clusters import ENDING, ClusterDesk, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import LIVES, a_node, lived
 

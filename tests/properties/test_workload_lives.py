@@ -20,8 +20,8 @@ from gpuwatch.guard.workload_limits import WorkloadLimits
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import Pod, PodPhase, Workload, WorkloadNow, workload_id
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from tests.support.builders.clusters import ClusterDesk, a_kubernetes_node
 from tests.support.builders.fleet import LIVES, NOW, RULES, a_node, lived
 

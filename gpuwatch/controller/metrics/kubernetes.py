@@ -13,10 +13,10 @@ from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.money.accounting.totals import Row, by_use, totals
-from gpuwatch.policies import pending_pods, pod_use
-from gpuwatch.policies.idle_pods import GPUS, HOW
-from gpuwatch.policies.pod_use import PodUse
-from gpuwatch.policies.workload_words import named
+from gpuwatch.policies.kubernetes import pending_pods, pod_use
+from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW
+from gpuwatch.policies.kubernetes.pod_use import PodUse
+from gpuwatch.policies.kubernetes.workload_words import named
 
 
 def count_billed(state: MetricsState, held: Iterable[Row]) -> None:

@@ -22,7 +22,7 @@ from gpuwatch.model.decision import LETS_GO, Decision, Observation, Reason, Revi
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.money.blocked.obstacles import IN_DOUBT, RANK, Obstacle
 from gpuwatch.policies import idle
-from gpuwatch.policies.kubernetes_obstacles import consents, joined
+from gpuwatch.policies.kubernetes.obstacles import consents, joined
 from gpuwatch.policies.sizes import NODES, Sizes
 
 _NOT_USED = {

@@ -4,7 +4,7 @@ Rules, all of them:
 
 1. Work waits where a number of the pool's `idle.demand` is above zero, or a total that the pool scales by (`per_node`)
    is above what its nodes should have.
-2. Work waits where a pod that wants GPUs is pending and fits a node of the pool (`policies.pending_pods`).
+2. Work waits where a pod that wants GPUs is pending and fits a node of the pool (`policies.kubernetes.pending_pods`).
 3. Work does not wait where every one of them is known and none says so. What could not be measured says neither.
 4. GPUs are free for the next work on nodes that have some already, by what Kubernetes' pods request or Slurm's jobs
    hold.
@@ -15,10 +15,11 @@ import math
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.measurement import MetricQuery, MetricValue
-from gpuwatch.policies import capacity, pending_pods
+from gpuwatch.policies import capacity
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout.hazard import HINT
+from gpuwatch.policies.kubernetes import pending_pods
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.sizes import NODES, Sizes
 

@@ -122,8 +122,7 @@ def aged(history: GapHistory, at: float, names: Iterable[str] | None = None, new
     due = {
         name: reached
         for name in (history.open if names is None else names)
-        if (gap := history.open[name]).bin < BINS
-        and ((reached := gap.bin_at(at)) > gap.bin or gap.wish is None)
+        if (gap := history.open[name]).bin < BINS and ((reached := gap.bin_at(at)) > gap.bin or gap.wish is None)
     }
     if not due:
         return history

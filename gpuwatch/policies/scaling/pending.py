@@ -3,7 +3,7 @@
 Rules, all of them:
 
 1. A pod waits once the scheduler has found no node for it (`Pod.unschedulable`), and it fits a kind of node that the
-   pool has (`policies.pending_pods`). One with scheduling gates does not.
+   pool has (`policies.kubernetes.pending_pods`). One with scheduling gates does not.
 2. The largest first, each is put where it could go: on free GPUs of nodes that hold pods, then of nodes that hold
    none, then of nodes on their way. For the others come new nodes, each with as many GPUs as the pool's largest node.
 3. Where new ones are needed, the pool should have all that it has and these. Otherwise it should have every node that
@@ -22,7 +22,8 @@ from datetime import datetime
 from gpuwatch.model.decision import REMOVALS, Advice, Observation, Reason
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
-from gpuwatch.policies import capacity, pending_pods
+from gpuwatch.policies import capacity
+from gpuwatch.policies.kubernetes import pending_pods
 from gpuwatch.policies.scaling.votes import Recommendation
 
 _NAMED = 2

@@ -12,8 +12,8 @@ from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.clouds import CloudError
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from tests.support.builders.doctor_findings import a_controller, codes
 from tests.support.builders.kubernetes import custom_kind, node_object, pod_object
 from tests.support.paths import GOLDEN

@@ -14,7 +14,7 @@ from gpuwatch.kubernetes.calls import RIGHTS
 from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Target
-from gpuwatch.policies.idle_pods_obstacles import ACTIONS
+from gpuwatch.policies.kubernetes.idle_pods_obstacles import ACTIONS
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.kubernetes import (
     cron_job_object,

@@ -9,7 +9,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase, Workload
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from tests.support.builders.fleet import NOW, RULES, Desk, FakeFleet, a_node
 from tests.support.fakes.cluster import FakeCluster
 

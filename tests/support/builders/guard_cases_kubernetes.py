@@ -14,8 +14,8 @@ from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
-from gpuwatch.policies.kubernetes_steps import PODS
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
+from gpuwatch.policies.kubernetes.steps import PODS
 from tests.support.builders.clusters import CLUSTER, OURS, a_cordon, a_gpu_pod, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, RULES, a_verdict
 from tests.support.builders.guard_cases import asleep, with_group, with_idle, with_ledger, with_node

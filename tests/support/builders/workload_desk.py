@@ -6,8 +6,8 @@ from decimal import Decimal
 from gpuwatch.model.activity import State
 from gpuwatch.model.kubernetes import Pod
 from gpuwatch.model.money import Price
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from tests.support.builders.clusters import ClusterDesk, a_cluster_desk
 from tests.support.builders.fleet import NOW, RULES
 from tests.support.builders.workloads import its_pod

@@ -10,8 +10,8 @@ from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeReport
 from gpuwatch.model.kubernetes import ClusterView, Pod, PodPhase, Workload
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from tests.support.builders.clusters import a_kubernetes_node
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.promise import a_promise

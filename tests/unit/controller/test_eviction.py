@@ -9,7 +9,7 @@ from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from tests.support.builders.clusters import OURS, ClusterDesk, a_cluster_desk, a_gpu_pod, a_pod
 
 DRAIN = HealthRules(action="drain", drain_after=120.0, max_failing_ratio=0.5, max_cordoned_ratio=0.5)

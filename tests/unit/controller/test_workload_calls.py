@@ -13,7 +13,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Intent, Observation, OpenIntent, Outcome, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.kubernetes import Pod, Target, WorkloadNow
-from gpuwatch.policies.idle_pods import WorkloadStep, steps
+from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep, steps
 from tests.support.builders.fleet import NOW, Desk
 from tests.support.builders.workloads import BY_POOL, RULEBOOK, a_host, a_notebook, its_notice, its_pod, seen
 from tests.support.fakes.cluster import FakeCluster

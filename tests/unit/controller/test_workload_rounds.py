@@ -11,8 +11,8 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.kubernetes import Pod, Target, Workload, WorkloadNow
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from tests.support.builders.clusters import ClusterDesk, a_cluster_desk
 from tests.support.builders.fleet import RULES
 from tests.support.builders.workloads import a_notebook, its_pod

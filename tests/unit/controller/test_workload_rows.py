@@ -18,7 +18,7 @@ from gpuwatch.controller.workload_rows import WorkloadRow, explained, workload_r
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from tests.support.builders.clusters import ClusterDesk
 from tests.support.builders.workload_desk import PODS, a_workload_desk
 from tests.support.builders.workloads import ALICE, a_notebook, its_pod

@@ -18,8 +18,8 @@ from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import Pod, PodPhase, Target
 from gpuwatch.model.orders import Pause, Snooze
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_pods import GPUS, HOW, PODS, WorkloadStep, steps
-from gpuwatch.policies.workload_use import workloads
+from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS, WorkloadStep, steps
+from gpuwatch.policies.kubernetes.workload_use import workloads
 from tests.support.builders.fleet import NOW
 from tests.support.builders.workloads import (
     ALICE,

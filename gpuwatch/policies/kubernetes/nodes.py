@@ -4,7 +4,7 @@ Rules, all of them:
 
 1. What the other policies decide stands. Where that is a removal, its first steps come before it: CORDON, then DRAIN as
    long as pods are to move, then the removal itself once none is left.
-2. A node that nobody may drain (gpuwatch.policies.kubernetes_obstacles) gets no notice; one that it has is withdrawn.
+2. A node that nobody may drain (gpuwatch.policies.kubernetes.obstacles) gets no notice; one that it has is withdrawn.
    While the cluster is not known, a notice waits.
 3. A cordon of our own is undone as soon as the node is not to be removed any more: it works, somebody keeps it, a pod
    came that must not move, the pool is paused, or nobody knows the cluster. While only the use of the node is unknown,
@@ -12,9 +12,9 @@ Rules, all of them:
 4. A cordon has `drain_timeout` for the drain, and as long again for the removal. Then it is undone.
 5. After a cordon was undone, its notice is withdrawn with the reason, and `drain_rest` passes before the next.
 6. What somebody has uncordoned is kept, as after rule 4.
-7. What a failing GPU changes of all this is in gpuwatch.policies.kubernetes_sick, and the marks for other autoscalers
-   are in gpuwatch.policies.kubernetes_marks.
-8. What its cloud is about to take is evacuated first (gpuwatch.policies.kubernetes_evacuation).
+7. What a failing GPU changes of all this is in gpuwatch.policies.kubernetes.sick, and the marks for other autoscalers
+   are in gpuwatch.policies.kubernetes.marks.
+8. What its cloud is about to take is evacuated first (gpuwatch.policies.kubernetes.evacuation).
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
 from gpuwatch.model.proposal import changing
 from gpuwatch.model.verbs import THEN
-from gpuwatch.policies import kubernetes_obstacles as obstacles
 from gpuwatch.policies.idle_settings import IdleRules
-from gpuwatch.policies.kubernetes_evacuation import evacuated
-from gpuwatch.policies.kubernetes_marks import marked
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
-from gpuwatch.policies.kubernetes_sick import ill, quarantined, stays_ill
-from gpuwatch.policies.kubernetes_steps import (
+from gpuwatch.policies.kubernetes import obstacles
+from gpuwatch.policies.kubernetes.evacuation import evacuated
+from gpuwatch.policies.kubernetes.marks import marked
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
+from gpuwatch.policies.kubernetes.sick import ill, quarantined, stays_ill
+from gpuwatch.policies.kubernetes.steps import (
     ANNOUNCES,
     FREED,
     UNDOES,

@@ -9,9 +9,9 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Observation, Reason, Status, Step, Verb
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
-from gpuwatch.policies.kubernetes import stepped
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
-from gpuwatch.policies.kubernetes_steps import FOR, UNDOES
+from gpuwatch.policies.kubernetes.nodes import stepped
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
+from gpuwatch.policies.kubernetes.steps import FOR, UNDOES
 from tests.support.builders.clusters import OURS, a_kubernetes_node
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_observation
 

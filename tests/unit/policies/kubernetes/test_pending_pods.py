@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.kubernetes import Placement, Requirement, Taint, Toleration
-from gpuwatch.policies import pending_pods
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout.demand import demand_of
+from gpuwatch.policies.kubernetes import pending_pods
 from gpuwatch.policies.scaling import ScalingRules
 from tests.support.builders.fleet import NOW, a_node, an_observation
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod

@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.model.activity import Evidence, LastBusy, State
 from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.model.tally import Tally
-from gpuwatch.policies.workload_use import quiet_seconds, workloads
+from gpuwatch.policies.kubernetes.workload_use import quiet_seconds, workloads
 from tests.support.builders.clusters import a_workload
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.builders.money import a_price

@@ -12,8 +12,8 @@ from gpuwatch.model.decision import Done, Observation, Status, Verb
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import Pod, PodPhase
 from gpuwatch.model.promise import Interruption
-from gpuwatch.policies.idle_pods import HOW, WorkloadStep, gone, steps
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.idle_pods import HOW, WorkloadStep, gone, steps
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.builders.workloads import (
     ACTING,

@@ -17,8 +17,8 @@ from gpuwatch.model.decision import Observation, Reason, Step, Verb
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
-from gpuwatch.policies import kubernetes_obstacles as obstacles
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes import obstacles
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 
 # The arguments of the step: which node object, by its uid that it is still the same one, the uids of the pods that are
 # asked to go, and whether it is cordoned first.

@@ -9,9 +9,9 @@ from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Node, NodeReport, PodVerdict
 from gpuwatch.model.promise import Notice
-from gpuwatch.policies import idle_pods
-from gpuwatch.policies.idle_pods import WorkloadStep
-from gpuwatch.policies.workload_use import workloads
+from gpuwatch.policies.kubernetes import idle_pods
+from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
+from gpuwatch.policies.kubernetes.workload_use import workloads
 from tests.support.builders.clusters import a_workload
 from tests.support.builders.fleet import NOW
 from tests.support.builders.workloads import BY_POOL, HOUR, RULEBOOK, a_host, its_notice, its_pod, seen

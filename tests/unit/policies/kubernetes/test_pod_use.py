@@ -12,7 +12,7 @@ from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeReport
 from gpuwatch.model.kubernetes import Pod, PodPhase
-from gpuwatch.policies.pod_use import unused, use_of
+from gpuwatch.policies.kubernetes.pod_use import unused, use_of
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.kubernetes_views import shown_node, shown_pod
 from tests.support.builders.money import a_price

@@ -9,10 +9,10 @@ from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies import idle
-from gpuwatch.policies import kubernetes_obstacles as obstacles
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle_settings import IdleRules
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes import obstacles
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 
 # The arguments of the steps: which node object, and by its uid that it is still the same one; the key of the cordon, or
 # of the mark, that is undone; the uids of the pods that are asked to go; whether a cordon comes with a taint; whose

@@ -19,7 +19,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
 from gpuwatch.policies import idle
-from gpuwatch.policies.kubernetes_steps import FOR, UNDOES, Rules, about, say
+from gpuwatch.policies.kubernetes.steps import FOR, UNDOES, Rules, about, say
 
 _AUTOSCALERS = frozenset({"cluster-autoscaler", "karpenter"})
 _MARKS = frozenset({Verb.MARK, Verb.UNMARK})

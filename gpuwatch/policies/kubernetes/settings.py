@@ -7,7 +7,7 @@ from annotated_types import Ge, Gt
 
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Floor, Setting
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

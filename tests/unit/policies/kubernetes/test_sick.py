@@ -11,8 +11,8 @@ from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.kubernetes import stepped
-from gpuwatch.policies.kubernetes_steps import FREED, NODE, PODS, TAINT, UNDOES
+from gpuwatch.policies.kubernetes.nodes import stepped
+from gpuwatch.policies.kubernetes.steps import FREED, NODE, PODS, TAINT, UNDOES
 from tests.support.builders.clusters import OURS, a_cordon, a_daemon, a_gpu_pod, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, a_node, a_notice, a_verdict, an_observation
 

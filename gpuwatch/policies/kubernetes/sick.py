@@ -25,8 +25,8 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
 from gpuwatch.policies import idle
-from gpuwatch.policies import kubernetes_obstacles as obstacles
-from gpuwatch.policies.kubernetes_steps import (
+from gpuwatch.policies.kubernetes import obstacles
+from gpuwatch.policies.kubernetes.steps import (
     ANNOUNCES,
     FREED,
     PODS,

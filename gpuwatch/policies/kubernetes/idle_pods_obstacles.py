@@ -9,8 +9,8 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.kubernetes import ENDING_ACTIONS, IDLE_ACTION, Pod
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
-from gpuwatch.policies.workload_use import WorkloadUse, at_work, in_doubt
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, at_work, in_doubt
 
 # What each kind can be asked. `delete` of a Job's pods restarts them, for a Job makes them again.
 ACTIONS: Mapping[str, frozenset[str]] = {

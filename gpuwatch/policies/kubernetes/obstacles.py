@@ -13,7 +13,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase, of_a_cluster
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 
 # A machine needs so long to become a node: what was started later may be one that nobody has seen yet.
 _JOINS = timedelta(minutes=10)

@@ -24,7 +24,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import Pod, Target, Workload, workload_id
-from gpuwatch.policies.pod_use import WITHOUT_USE, PodUse, uses
+from gpuwatch.policies.kubernetes.pod_use import WITHOUT_USE, PodUse, uses
 
 _OF_A_GPU = re.compile(r"gpu[^.]*\..+|stalled")
 _AT_WORK = frozenset({State.BUSY, State.UNKNOWN})

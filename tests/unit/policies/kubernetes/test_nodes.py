@@ -12,9 +12,9 @@ from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod, PodPhase
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.kubernetes import stepped
-from gpuwatch.policies.kubernetes_settings import KubernetesRules
-from gpuwatch.policies.kubernetes_steps import NODE, PODS, UID, UNDOES
+from gpuwatch.policies.kubernetes.nodes import stepped
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
+from gpuwatch.policies.kubernetes.steps import NODE, PODS, UID, UNDOES
 from tests.support.builders.clusters import (
     CLUSTER,
     OURS,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gpuwatch.model.kubernetes import Target
-from gpuwatch.policies.workload_words import back, ended_note, id_of, keep, kept_note, named, notice_note
+from gpuwatch.policies.kubernetes.workload_words import back, ended_note, id_of, keep, kept_note, named, notice_note
 
 
 @pytest.mark.parametrize(

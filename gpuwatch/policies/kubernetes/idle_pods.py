@@ -21,10 +21,10 @@ from gpuwatch.model.decision import FINAL, Done, Observation, Reason, Status, St
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.kubernetes import cluster_prefix, is_workload
 from gpuwatch.model.promise import Notice, Promise
-from gpuwatch.policies import idle_pods_obstacles as obstacles
 from gpuwatch.policies import notices
-from gpuwatch.policies.idle_pods_settings import IdlePodRules
-from gpuwatch.policies.workload_use import WorkloadUse, workloads
+from gpuwatch.policies.kubernetes import idle_pods_obstacles as obstacles
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, workloads
 
 # The arguments of an end, besides which object it is about: what becomes of it; how many pods and GPUs it is, for the
 # limits; of a delete the uids of its pods.

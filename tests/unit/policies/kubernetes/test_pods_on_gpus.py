@@ -9,7 +9,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Reason, Step, Verb
 from gpuwatch.model.fleet import Node, NodeReport, PodVerdict
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
-from gpuwatch.policies.kubernetes import stepped
+from gpuwatch.policies.kubernetes.nodes import stepped
 from tests.support.builders.clusters import OURS, a_cordon, a_daemon, a_gpu_pod, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, RULES, a_node, an_activity, an_observation
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.model.decision import Reason, Step, Verb
 from gpuwatch.model.kubernetes import ClusterView, Pod
-from gpuwatch.policies.kubernetes import stepped
+from gpuwatch.policies.kubernetes.nodes import stepped
 from tests.support.builders.clusters import CLUSTER, OURS, a_daemon, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, a_node, an_observation
 

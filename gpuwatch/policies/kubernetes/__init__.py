@@ -1,0 +1,1 @@
+"""PURE: what becomes of Kubernetes nodes, and of the pods that hold GPUs on them."""
