@@ -139,8 +139,7 @@ class InMemoryLedger:
     ) -> int:
         """Give the round a number and keep what later rounds need of it; a simulation is never away."""
         del decisions, reviews
-        before, self._fleet = self._fleet, observation.fleet
-        self._gaps |= gaps or {}
+        before, self._fleet, self._gaps = self._fleet, observation.fleet, self._gaps | dict(gaps or {})
         self._wishes.extend(
             DesiredNodes(pool=each.pool, policy=each.policy, at=observation.now, want=each.raw_desired_nodes)
             for each in proposals
