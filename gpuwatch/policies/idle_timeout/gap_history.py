@@ -75,7 +75,7 @@ class Gap:
 
     def worst(self, at: float) -> float:
         """The largest loss that it can still come to, if it is reclaimed by `promised` or by break-even's wait."""
-        age, restart = self.charged(at), self.restart
+        age, restart = at - self.since - self.excused, self.restart
         if self.reclaimed is None:
             held = age if age < restart else max(age, self.promised)
             return held - (1 + SHARE) * min(age, restart)  # needed again now; or, past the restart's cost, never
@@ -122,8 +122,7 @@ def aged(history: GapHistory, at: float, names: Iterable[str] | None = None, new
     due = {
         name: reached
         for name in (history.open if names is None else names)
-        if (gap := history.open[name]).bin < BINS
-        and ((reached := gap.bin_at(at)) > gap.bin or gap.wish is None)
+        if (gap := history.open[name]).bin < BINS and ((reached := gap.bin_at(at)) > gap.bin or gap.wish is None)
     }
     if not due:
         return history
