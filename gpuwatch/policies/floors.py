@@ -19,10 +19,12 @@ def kept(
     removals = [step for step in changes if step.verb in LETS_GO and step.node_id in roster.members]
     if not removals:
         return {}, ""
+    lost = [step for step in removals if step.node_id in roster.sound]
+    if sizes.gpus is None and len(lost) <= len(roster.sound) - floor:
+        return {}, ""
     nodes = {node.id: node for node in roster.nodes}
     count = {node_id: sizes.node(nodes[node_id]) or 0 for node_id in roster.sound}
     spare = sum(count.values()) - floor
-    lost = [step for step in removals if step.node_id in roster.sound]
     if spare >= 0 and sum(count[step.node_id] for step in lost) <= spare:
         return {}, ""
     removals = lost if spare >= 0 else removals

@@ -50,6 +50,8 @@ def held(
 
     `marks` are those after the round; `before` is the cluster of each machine that was a node in the round before.
     """
+    if not before and not any(node.kubernetes for node in observation.fleet.nodes):
+        return {}, {}
     by_node: dict[str, list[tuple[HourKey, Sequence[int]]]] = {}
     for key, amounts in rows.items():
         by_node.setdefault(key.node_id, []).append((key, amounts))

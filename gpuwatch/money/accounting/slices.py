@@ -65,17 +65,19 @@ class HourSheet:
 
     def add(self, node_id: str, terms: int, begin: int, end: int, amounts: Mapping[int, int]) -> None:
         """Amounts, by their place among AMOUNTS, spread evenly over (begin, end]; each part adds up by itself."""
-        at, left = begin, dict(amounts)
+        at, left = begin, amounts
         while at < end:
             bucket = self._bucket(at)
             upto = min(end, bucket.end * 1000)
+            part = left if upto == end else _share(left, upto - at, end - at)
             key = HourKey(bucket.begin, node_id, terms, bucket.end - bucket.begin)
             row = self.rows.get(key)
             if row is None:
                 row = self.rows[key] = [0] * len(AMOUNTS)
-            for place, amount in (left if upto == end else _share(left, upto - at, end - at)).items():
+            for place, amount in part.items():
                 row[place] += amount
-                left[place] -= amount
+            if upto < end:
+                left = {place: amount - part.get(place, 0) for place, amount in left.items()}
             at = upto
 
     def _bucket(self, at: int) -> Bucket:

@@ -75,7 +75,7 @@ class Gap:
 
     def worst(self, at: float) -> float:
         """The largest loss that it can still come to, if it is reclaimed by `promised` or by break-even's wait."""
-        age, restart = self.charged(at), self.restart
+        age, restart = at - self.since - self.excused, self.restart
         if self.reclaimed is None:
             held = age if age < restart else max(age, self.promised)
             return held - (1 + SHARE) * min(age, restart)  # needed again now; or, past the restart's cost, never
@@ -158,11 +158,12 @@ def _decided(history: GapHistory, name: str, at: float, reached: int, before: in
 def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> Facts:
     """What is known of a gap now."""
     habit, restart, moves = history.habits.get(name), gap.restart, history.returned
+    returns = () if habit is None else habit.returns
     found = dict.fromkeys(("usual", "last", "long", "spell", "turn"), facts.UNKNOWN) | {
-        "own": facts.count(0 if habit is None else _after(habit.returns, at - 6 * restart)),
+        "own": facts.count(len([each for each in returns if each > at - 6 * restart])),
         "pace": facts.count(0.0 if habit is None else _pace(habit, at)),
         "before": facts.count(before),
-        "idled": facts.count(_after(history.idled, at - restart / 2)),
+        "idled": facts.count(len([each for each in history.idled if each > at - restart / 2])),
     }
     if habit is not None:
         found |= {
@@ -174,10 +175,6 @@ def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> 
     if len(moves) >= _ENOUGH and at > moves[0]:
         found["turn"] = facts.length((before + 1) * (at - moves[0]) / len(moves) / restart)
     return found
-
-
-def _after(times: Sequence[float], begin: float) -> int:
-    return len([each for each in times if each > begin])
 
 
 def looked_at(history: GapHistory, at: float) -> GapHistory:
