@@ -13,6 +13,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Step, Verb
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.quantity import how_many
 from gpuwatch.model.silence import Silence
 from gpuwatch.policies import unknown_pool
 from gpuwatch.runtime.printable import legible
@@ -45,7 +46,8 @@ def round_line(done: Round) -> str:
     acts = ", ".join(f"{act.review.step.verb} {act.review.step.node_id} {act.outcome.status}" for act in done.acts)
     refused = Counter(answer.rule for review in done.reviews for answer in review.refusals)
     rules = ", ".join(f"{rule} {count}" for rule, count in sorted(refused.items()))
-    line = f"Round: {len(nodes)} nodes ({seen or 'none running'}); {acts or 'no action'}; refused: {rules or 'nothing'}"
+    seen = f"{how_many(len(nodes), 'node')} ({seen or 'none running'})"
+    line = f"Round: {seen}; {acts or 'no action'}; refused: {rules or 'nothing'}"
     mute = ", ".join(each.name for each in done.observation.fleet.silent)
     return f"{line}; no answer from {mute}" if mute else line
 

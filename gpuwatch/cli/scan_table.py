@@ -9,6 +9,7 @@ from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.legible import legible
 from gpuwatch.model.money import bare_usd, format_usd
+from gpuwatch.model.quantity import how_many
 from gpuwatch.money.scan import ScanDocument, ScanMachine, ScanSum
 from gpuwatch.runtime.columns import Column, laid_out
 
@@ -50,14 +51,14 @@ def remarks(found: ScanDocument, monitors: Sequence[str]) -> Iterator[str]:
     """The sums, where nobody looks, what could not be looked at, and what the numbers mean."""
     places = found["places"]
     looked = sum(place["refused"] is None and place["trouble"] is None for place in places)
-    yield f"{_number(len(found['machines']), 'GPU machine')} in {_number(looked, 'region')} that answered."
+    yield f"{how_many(len(found['machines']), 'GPU machine')} in {how_many(looked, 'region')} that answered."
     yield f"Known to this controller: {_sum(found['known'])}. Unknown: {_sum(found['unknown'])}."
     unwatched = list(dict.fromkeys(row["region"] for row in found["machines"] if not row["watched"]))
     if unwatched:
         yield f"No controller looks at {_some(unwatched)}: add the region to the settings, or remove its machines."
     if monitors:
         yield (
-            f"CPU (mean/highest) and NET (in and out) of the last {_number(found['days'], 'day')} are from "
+            f"CPU (mean/highest) and NET (in and out) of the last {how_many(found['days'], 'day')} are from "
             f"{', '.join(monitors)}, which does not see GPUs: low values do not prove that a machine is idle."
         )
     for place in places:
@@ -120,7 +121,3 @@ def _net(row: ScanMachine) -> str:
 def _some(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _number(count: int, word: str) -> str:
-    return f"{count} {word}" + ("" if count == 1 else "s")

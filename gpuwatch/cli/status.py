@@ -19,6 +19,7 @@ from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.legible import legible
 from gpuwatch.model.money import bare_usd, format_usd
+from gpuwatch.model.quantity import how_many
 from gpuwatch.model.verbs import PREPARES
 from gpuwatch.runtime.columns import Column, laid_out, wrapped
 
@@ -155,7 +156,10 @@ def totals(page: NodesPage) -> str:
     running = [row for row in rows if row.activity is not None]
     gpus = sum(row.gpu_count or 0 for row in running)
     parts = [
-        f"{_count(len(rows), 'node')}, {len(running)} running with {_count(gpus, 'GPU')}, {format_usd(_sum(running))}/h"
+        (
+            f"{how_many(len(rows), 'node')}, {len(running)} running with {how_many(gpus, 'GPU')}, "
+            f"{format_usd(_sum(running))}/h"
+        )
     ]
     wasted = [(state, [row for row in running if row.activity is state]) for state in State if state in NOT_USED]
     each = ", ".join(f"{state.value} {format_usd(_sum(found))}" for state, found in wasted if _sum(found))
@@ -171,11 +175,8 @@ def hints(page: NodesPage) -> Iterator[str]:
     """Where the remedy of an agent's failure is."""
     failed = [row for row in page.nodes if row.activity is State.UNKNOWN and kind_of(row.doubt) is not None]
     if failed:
-        yield f"{_count(len(failed), 'agent')} gave no verdict. The remedy: gpuwatch explain {legible(failed[0].name)}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" + ("" if number == 1 else "s")
+        silent = how_many(len(failed), "agent")
+        yield f"{silent} gave no verdict. The remedy: gpuwatch explain {legible(failed[0].name)}"
 
 
 def _sum(rows: Sequence[NodeRow]) -> Decimal:

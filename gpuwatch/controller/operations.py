@@ -17,6 +17,7 @@ from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause
+from gpuwatch.model.quantity import how_many
 from gpuwatch.model.similar_names import meant, nearest
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
@@ -232,9 +233,11 @@ def operator_name() -> str:
 def audit_text(found: Audit) -> str:
     """For people: where it is broken, and what to write down elsewhere."""
     if found.broken is not None:
-        return f"Broken: {found.broken}.\nUp to there {found.links} links are as they were written."
+        links = how_many(found.links, "link")
+        return f"Broken: {found.broken}.\nUp to there the records are as they were written: {links}."
     return (
-        f"{found.links} links are as they were written, {found.bodies} rounds among them whole.\n"
+        f"The records are as they were written: {how_many(found.links, 'link')}, "
+        f"{how_many(found.bodies, 'whole round')}.\n"
         f"Head {found.links}:{found.head}\n"
         "Keep this line elsewhere: `gpuwatch audit verify --anchor` then also finds a chain that was rewritten."
     )

@@ -84,7 +84,7 @@ def slurm_drain(case: Case) -> Finding:
     most = math.ceil(rules.max_cordoned_ratio * len(members))
     if len(out - {node.id}) + 1 > most:
         key = f"pools.{case.pool}.health.max_cordoned_ratio"
-        return refuse(f"{len(out)} nodes of the pool get no jobs from Slurm already.", f"{key} allows {most}.")
+        return refuse(f"Nodes of the pool that get no jobs from Slurm already: {len(out)}.", f"{key} allows {most}.")
     return allow(why)
 
 

@@ -33,6 +33,11 @@ def count_text(number: int) -> str:
     return f"{number:,}"
 
 
+def how_many(number: int, noun: str) -> str:
+    """`1 node`, `1,200 nodes`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def number_text(value: float) -> str:
     """Three digits or so, without noise: `410`, `16.7`, `0.86`, `0.0042`."""
     if value != 0 and abs(value) < 0.1:  # noqa: PLR2004  two decimals would show too little of it

@@ -6,6 +6,7 @@ gets the group's scale-in protection, whatever its use, because its pool may be 
 
 from gpuwatch.model.decision import Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.quantity import how_many
 
 CODE = "unknown_pool"
 
@@ -15,7 +16,7 @@ def propose(observation: Observation, pool: str, doubt: str) -> Proposal:
     roster = observation.fleet.roster(pool)
     groups = frozenset(group.id for group in roster.groups if group.enrolled)
     steps = tuple(_step(node, observation, groups, doubt) for node in roster.nodes)
-    sentence = f"{len(steps)} nodes and {len(roster.groups)} groups are left alone. {doubt}"
+    sentence = f"{how_many(len(steps), 'node')} and {how_many(len(roster.groups), 'group')} are left alone. {doubt}"
     return Proposal(policy="unplaced", pool=pool, reason=Reason(code=CODE, sentence=sentence), steps=steps)
 
 

@@ -29,6 +29,7 @@ from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.quantity import how_many
 from gpuwatch.runtime.printable import legible
 
 _SPAN_SECONDS = 60.0
@@ -139,10 +140,10 @@ class Connections:
         mounted = [each for each in clients if _kernel_server(each.local[1], now.processes) is not None]
         if mounted:
             owner = _owner(mounted[0], holders[mounted[0].cookie].processes)
-            return self._busy(f"serves {_count(len(mounted), 'client')}, which would hang", owner, len(mounted))
+            return self._busy(f"serves {how_many(len(mounted), 'client')}, which would hang", owner, len(mounted))
         if stands_out and lasting:
             most = max(lasting, key=lambda each: grown.get(each.cookie, 0))
-            note = f"serves {_count(len(clients), 'client')}, which asked for more than usual"
+            note = f"serves {how_many(len(clients), 'client')}, which asked for more than usual"
             return self._busy(note, _owner(most, holders[most.cookie].processes), len(clients))
         if carried.says is State.BUSY and onward:
             owner = _owner(onward[0], holders[onward[0].cookie].processes)
@@ -166,7 +167,7 @@ class Connections:
             since, owner, clients = self._served
             ago = now.monotonic_seconds - since
             when = f", {format_duration(ago)} ago" if ago else ""
-            note = f"serves {_count(clients, 'client')}{when}, silent"
+            note = f"serves {how_many(clients, 'client')}{when}, silent"
             return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
         for each in found.listeners:
             if each.cookie in holders and _is_packaged(holders[each.cookie]):
@@ -208,9 +209,11 @@ class Connections:
 
     def _busy_note(self, found: Sockets, theirs: Sequence[Sock]) -> str:
         clients = sum(found.accepted(each) for each in theirs)
-        parts = [f"serves {_count(clients, 'client')}"] if clients else []
-        parts += [f"asks over {_count(len(theirs) - clients, 'connection')}"] if len(theirs) > clients else []
-        parts += [f"{_count(len(self._namespaces), 'container')} with a network of its own"] if self._namespaces else []
+        parts = [f"serves {how_many(clients, 'client')}"] if clients else []
+        parts += [f"asks over {how_many(len(theirs) - clients, 'connection')}"] if len(theirs) > clients else []
+        parts += (
+            [f"{how_many(len(self._namespaces), 'container')} with a network of its own"] if self._namespaces else []
+        )
         return several(parts) or "its connections are closed again"
 
     def _serves(self, serving: Sequence[Sock], holders: Mapping[int, Holders]) -> Evidence:
@@ -218,7 +221,7 @@ class Connections:
         return say(
             self,
             State.BUSY,
-            f"serves {_count(len(serving), 'client')}; how much they move is not known",
+            f"serves {how_many(len(serving), 'client')}; how much they move is not known",
             observed=len(serving),
             limit=1,
             unit="clients",
@@ -286,10 +289,6 @@ def _of_process(process: Process) -> WorkOwner:
 
 
 def _silent_note(theirs: Sequence[Sock], containers: Mapping[str, Namespace]) -> str:
-    parts = [_count(len(theirs), "connection")] if theirs else []
-    parts += [_count(len(containers), "container")] if containers else []
+    parts = [how_many(len(theirs), "connection")] if theirs else []
+    parts += [how_many(len(containers), "container")] if containers else []
     return f"{' and '.join(parts)}, silent" if parts else "nobody's program is connected to another machine"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

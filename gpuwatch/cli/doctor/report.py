@@ -6,6 +6,7 @@ from enum import StrEnum
 from textwrap import fill
 from typing import TypedDict
 
+from gpuwatch.model.quantity import how_many
 from gpuwatch.runtime.printable import legible
 
 
@@ -59,7 +60,7 @@ def as_text(examination: Examination) -> str:
     problems, warnings = examination.count(Severity.PROBLEM), examination.count(Severity.WARNING)
     lines += [
         "",
-        f"{_counted(problems, 'problem')}, {_counted(warnings, 'warning')}, {examination.count(Severity.FINE)} fine.",
+        f"{how_many(problems, 'problem')}, {how_many(warnings, 'warning')}, {examination.count(Severity.FINE)} fine.",
     ]
     return "\n".join(lines)
 
@@ -95,7 +96,3 @@ def shown(names: Sequence[str], most: int = 5) -> str:
 
 def _indented(text: str) -> str:
     return fill(legible(" ".join(text.split())), width=110, initial_indent=" " * 9, subsequent_indent=" " * 9)
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -21,6 +21,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeState
 from gpuwatch.model.money import HOURS_A_MONTH, Offer
+from gpuwatch.model.quantity import how_many
 
 HEADROOM = 1.2
 _LEAST_SHARE_SEEN = 0.5
@@ -138,7 +139,7 @@ def advice(
 
 def _of_node(past: NodePast, over: timedelta, offers: Sequence[Offer], usd: Mapping[str, Decimal]) -> Iterator[Sizing]:
     if past.rounds and past.unknown / past.rounds > _MOST_UNKNOWN:
-        yield _doubt(past, f"{past.unknown} of its {past.rounds} rounds are unknown")
+        yield _doubt(past, f"its use was unknown in {past.unknown} of {how_many(past.rounds, 'round')}")
         return
     unused = {uuid for uuid, gpu in past.gpus.items() if gpu.used_at is not None and past.last - gpu.used_at >= over}
     if len(unused) == len(past.gpus):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.quantity import how_many
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 from gpuwatch.simulate.backtest.compare import Figures
@@ -70,7 +71,10 @@ def checked_cells(line: Line) -> tuple[str, str]:
 def sentences(result: Backtest) -> Iterator[str]:
     """What the tables do not say."""
     terms, nodes, gaps = result.terms, len(result.history.lives), len(result.history.gaps)
-    yield f"{result.source}: {nodes:,} nodes, {result.node_hours:,.0f} node-hours, {gaps:,} idle gaps."
+    yield (
+        f"{result.source}: {how_many(nodes, 'node')}, {result.node_hours:,.0f} node-hours, "
+        f"{how_many(gaps, 'idle gap')}."
+    )
     if result.history.begins_at is not None:
         yield f"From {result.when(0)} to {result.when(result.history.horizon_seconds)}; all times are UTC."
     yield (
@@ -86,7 +90,7 @@ def sentences(result: Backtest) -> Iterator[str]:
     if played:
         least = format_duration(min(each.hours for each in played) * 3600)
         yield (
-            f"Wrong stops and violations: among {sum(each.stops for each in played):,} stops in "
+            f"Wrong stops and violations: among {how_many(sum(each.stops for each in played), 'stop')} in "
             f"{sum(each.node_hours for each in played):,.0f} node-hours that the real controller played, of "
             f"{'the whole history' if all(each.whole for each in played) else f'the first {least} or more'}."
         )
@@ -100,7 +104,7 @@ def sentences(result: Backtest) -> Iterator[str]:
 def stops_title(figures: Figures, most: int) -> str:
     """How many stops there are and which of them are listed."""
     which = "" if figures.stops <= most else f"; the first {most}, suspects before the largest savings"
-    return f"{figures.policy.name} would have stopped nodes {figures.stops:,} times{which}:"
+    return f"{figures.policy.name} would have stopped nodes {how_many(figures.stops, 'time')}{which}:"
 
 
 def again(result: Backtest, each: StopRecord) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.quantity import count_text, quantity_text
+from gpuwatch.model.quantity import count_text, how_many, quantity_text
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,11 @@ from gpuwatch.model.quantity import count_text, quantity_text
 def test_a_count_has_a_word_for_its_size(number: int, words: str) -> None:
     """Nobody counts zeros."""
     assert count_text(number) == words
+
+
+def test_one_of_a_thing_is_no_plural() -> None:
+    """And thousands are parted."""
+    assert [how_many(number, "node") for number in (0, 1, 2, 1200)] == ["0 nodes", "1 node", "2 nodes", "1,200 nodes"]
 
 
 @given(st.integers(1, 10**15))

@@ -67,8 +67,8 @@ def test_status_plan_and_explain_tell_of_it(pool: str, told: str) -> None:
     told += "The nearest is 'prod-inference'." if pool else ""
 
     assert [(row.action, row.why) for row in node_rows(done, desk.rulebook)] == [(Verb.HOLD, told)]
-    assert list(show.remarks(done, "")) == [f"Warning: pool {pool!r}: 1 nodes and 0 groups are left alone. {told}"]
-    assert show.plan_text(done).startswith(f"Warning: pool {pool!r}: 1 nodes and 0 groups are left alone. {told}")
+    assert list(show.remarks(done, "")) == [f"Warning: pool {pool!r}: 1 node and 0 groups are left alone. {told}"]
+    assert show.plan_text(done).startswith(f"Warning: pool {pool!r}: 1 node and 0 groups are left alone. {told}")
     _, review = explained(done.observation, done.decisions, done.observation.fleet.nodes[0], desk.rulebook)
     assert [(answer.sentence, answer.remedy) for answer in review.refusals if answer.rule == "unknown_pool"] == [
         (told, "Correct the tag gpuwatch:pool, or add rules for that pool under `pools`.")
@@ -106,7 +106,7 @@ def test_nothing_is_started_launched_or_grown_in_it() -> None:
     assert [step.verb for step in decided.steps] == [Verb.HOLD]
     assert decided.target is None
     (said,) = (each.reason.sentence for each in done.proposals if each.pool == "other")
-    assert said.startswith("1 nodes and 1 groups are left alone. The tag gpuwatch:pool is 'other', and the settings")
+    assert said.startswith("1 node and 1 group are left alone. The tag gpuwatch:pool is 'other', and the settings")
     assert said.endswith("have no such pool. There are: default.")
 
 
