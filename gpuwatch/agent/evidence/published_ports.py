@@ -1,4 +1,4 @@
-"""Model servers in containers with a network of their own, whose ports Docker publishes on this host.
+"""Model servers in containers with a network of their own, on the ports of this host that Docker publishes.
 
 docker-proxy says by its arguments which port of the host leads to which address; the container's own routes say which
 address it has. Only a container in which nothing else of people's runs is found: its traffic is that server's.
