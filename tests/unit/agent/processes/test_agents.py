@@ -34,7 +34,14 @@ AGENTS: list[tuple[str, str, int, str, tuple[str, ...], Kind]] = [
     ("splunkd", unit("train.service"), 1011, "/opt/splunkforwarder/bin/splunkd", (), SERVICE),  # useradd without -r
     ("sgagent", "/user.slice/user-0.slice/session-1.scope", 0, "/usr/local/qcloud/stargate/bin/sgagent", (), SERVICE),
     ("java", unit("train.service"), 0, "/opt/instana/agent/jvm/bin/java", ("java", "-cp", "x.jar", "Main"), SERVICE),
-    ("java", unit("train.service"), 0, "/usr/bin/java", ("java", "-cp", "/opt/spm/x/lib/spm.jar", "M"), SERVICE),
+    (
+        "java",
+        unit("train.service"),
+        0,
+        "/usr/bin/java",
+        ("java", "-cp", "/opt/spm/spm-monitor/lib/spm.jar", "M"),
+        SERVICE,
+    ),
     ("bash", unit("train.service"), 0, "/usr/bin/bash", ("bash", "/home/kubernetes/bin/health-monitor.sh"), SERVICE),
     ("agent", CONTAINER, 0, "/opt/datadog-agent/bin/agent/agent", (), SERVICE),
     # what one of them runs for somebody
@@ -43,6 +50,9 @@ AGENTS: list[tuple[str, str, int, str, tuple[str, ...], Kind]] = [
     ("python3", unit("train.service"), 0, "/opt/datadog-agent/embedded/bin/python3", ("python3", "/srv/a.py"), PEOPLE),
     ("java", unit("train.service"), 0, "/opt/instana/agent/jvm/bin/java", ("java", "-jar", "/srv/a.jar"), PEOPLE),
     ("a", unit("train.service"), 0, "/opt/instana/../../srv/a", (), PEOPLE),
+    # what is only called like one
+    ("python3", unit("train.service"), 0, "/usr/bin/python3", ("python3", "/opt/jc/train.py"), PEOPLE),
+    ("java", unit("train.service"), 0, "/usr/bin/java", ("java", "-jar", "/opt/spm/brain.jar"), PEOPLE),
     # a person's own copy, and a job
     ("splunkd", USER_SESSION, 1000, "/opt/splunkforwarder/bin/splunkd", (), PEOPLE),
     ("splunkd", unit("cron.service"), 1000, "/opt/splunkforwarder/bin/splunkd", (), PEOPLE),
