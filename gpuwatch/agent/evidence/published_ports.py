@@ -1,4 +1,4 @@
-"""Model servers in containers with a network of their own, whose ports Docker publishes on this host.
+"""Model servers in containers with a network of their own, on the ports of this host that Docker publishes.
 
 docker-proxy says by its arguments which port of the host leads to which address; the container's own routes say which
 address it has. Only a container in which nothing else of people's runs is found: its traffic is that server's.
@@ -14,6 +14,7 @@ from gpuwatch.agent.processes.kinds import is_model_server
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
 
 _LOCAL = re.compile(r"\|-- ([0-9.]{7,15})\n\s+/32 host LOCAL", re.ASCII)  # net/ipv4/fib_trie.c
+_HERE = frozenset({"0.0.0.0", "127.0.0.1"})  # elsewhere another server may have the port of loopback  # noqa: S104  nothing is bound
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 
 
@@ -49,7 +50,8 @@ def _proxies(roots: Roots, view: ProcessView) -> dict[str, set[int]]:
         words = _text(roots, each, "cmdline").rstrip("\0").split("\0")
         options = dict(zip(words[1::2], words[2::2], strict=False))
         port, address = options.get("-host-port", ""), options.get("-container-ip")
-        if options.get("-proto") == "tcp" and address is not None and _PORT.fullmatch(port):
+        on_loopback = options.get("-proto") == "tcp" and options.get("-host-ip") in _HERE
+        if on_loopback and address is not None and _PORT.fullmatch(port):
             found.setdefault(address, set()).add(int(port))
     return found
 

@@ -94,7 +94,7 @@ SERVICE_PROGRAMS: tuple[str, ...] = _words("""
     google_startup_* tailscaled k3s rke2 containerd-stress cri-dockerd aliyun_assist* assist_daemon salt-minion
     WALinuxAgent* networkd-dispatcher fail2ban-server supervisord circusd incrond fcron teleport xrdp xrdp-sesman
     dropbear eks-pod-identi* eks-node-monito* gke-metrics-age* gke-metadata-s* konnectivity-ag* gce-pd-csi-driv*
-    ip-masq-agent* metrics-server node-cache kindnetd azurediskplugin azurefileplugi* cilium-envoy cilium-operator*
+    ip-masq-agent* kindnetd azurediskplugin azurefileplugi* cilium-envoy cilium-operator*
     hubble-relay nvidia-toolkit nvidia-validato* k8s-driver-mana* otelopscol efs-proxy
 """)
 
@@ -122,30 +122,31 @@ EVERYDAY_NAMES: tuple[str, ...] = _words("""
 # Where only agents of clouds and vendors have their programs: monitoring, security, inventory. What one of them runs
 # for somebody lies elsewhere (aliyun-assist/work, waagent/custom-script).
 AGENT_FILES: tuple[str, ...] = _words("""
-    /usr/local/qcloud/* /usr/local/aegis/* /usr/local/cloudmonitor/* /usr/local/ilogtail/* /usr/local/hostguard/*
-    /usr/local/uniagent/* /usr/local/share/aliyun-assist/[0-9]* /usr/local/share/assist-daemon/*
-    /usr/lib/google/guest_agent/* /opt/google-cloud-ops-agent/* /opt/stackdriver/* /opt/google-fluentd/*
-    /home/kubernetes/bin/* /opt/aws/amazon-cloudwatch-agent/* /opt/aws/bin/cfn-hup /opt/parallelcluster/pyenv/*
-    /opt/parallelcluster/scripts/* /usr/libexec/oracle-cloud-agent/* /var/lib/oracle-cloud-agent/plugins/*
-    /opt/unified-monitoring-agent/* /opt/microsoft/mdatp/* /opt/microsoft/azuremonitoragent/*
-    /opt/microsoft/omsagent/* /opt/microsoft/omsconfig/* /opt/microsoft/scx/* /opt/microsoft/dependency-agent/*
-    /opt/omi/* /opt/azcmagent/* /opt/GC_Service/* /opt/GC_Ext/* /var/lib/waagent/Microsoft.Azure.Monitor*
-    /var/lib/waagent/Microsoft.Azure.Security* /var/lib/waagent/Microsoft.GuestConfiguration*
+    /usr/local/qcloud/* /usr/local/aegis/aegis_* /usr/local/aegis/PythonLoader/* /usr/local/cloudmonitor/*
+    /usr/local/ilogtail/* /usr/local/hostguard/* /usr/local/uniagent/* /usr/local/share/aliyun-assist/[0-9]*
+    /usr/local/share/assist-daemon/* /usr/lib/google/guest_agent/* /opt/google-cloud-ops-agent/* /opt/stackdriver/*
+    /opt/google-fluentd/* /home/kubernetes/bin/kube* /home/kubernetes/bin/health-monitor.sh
+    /home/kubernetes/bin/node-problem-detector /home/kubernetes/bin/*gcfs* /opt/aws/amazon-cloudwatch-agent/*
+    /opt/aws/bin/cfn-hup /opt/parallelcluster/pyenv/* /opt/parallelcluster/scripts/* /usr/libexec/oracle-cloud-agent/*
+    /var/lib/oracle-cloud-agent/plugins/* /opt/unified-monitoring-agent/* /opt/microsoft/mdatp/*
+    /opt/microsoft/azuremonitoragent/* /opt/microsoft/omsagent/* /opt/microsoft/omsconfig/* /opt/microsoft/scx/*
+    /opt/microsoft/dependency-agent/* /opt/omi/bin/* /opt/azcmagent/* /opt/GC_Service/* /opt/GC_Ext/*
+    /var/lib/waagent/Microsoft.Azure.Monitor* /var/lib/waagent/Microsoft.Azure.Security*
+    /var/lib/waagent/Microsoft.GuestConfiguration*
 
     /opt/dynatrace/* /opt/instana/* /opt/appdynamics/* /opt/newrelic/* /var/db/newrelic-infra/* /opt/datadog-agent/*
     /opt/datadog-packages/* /opt/splunkforwarder/* /usr/lib/splunk-otel-collector/* /usr/lib/signalfx-agent/*
-    /opt/observiq-otel-collector/* /opt/SumoCollector/* /opt/site24x7/* /opt/spm/* /usr/local/logicmonitor/*
-    /usr/share/scalyr-agent-2/* /usr/lib/check_mk_agent/* /usr/local/ncpa/* /opt/netdata/* /opt/Elastic/Agent/*
-    /var/lib/elastic-agent/data/* /opt/veeam/* /opt/commvault/*
+    /opt/observiq-otel-collector/* /opt/SumoCollector/* /opt/site24x7/* /opt/spm/spm-monitor/*
+    /usr/local/logicmonitor/* /usr/share/scalyr-agent-2/* /usr/lib/check_mk_agent/* /usr/local/ncpa/* /opt/netdata/*
+    /opt/Elastic/Agent/* /var/lib/elastic-agent/data/*
 
-    /opt/CrowdStrike/* /opt/sentinelone/* /opt/ds_agent/* /opt/TrendMicro/* /opt/traps/* /opt/rapid7/*
-    /opt/nessus_agent/* /opt/Tanium/* /opt/carbonblack/* /var/opt/carbonblack/* /var/lib/lacework/* /opt/wiz/*
-    /opt/qualys/*
-    /usr/local/qualys/* /var/ossec/* /opt/jc/* /opt/landesk/* /opt/BESClient/* /opt/McAfee/* /opt/isec/* /opt/eset/*
-    /opt/sophos-spl/* /opt/f-secure/* /opt/kaspersky/* /opt/bitdefender-security-tools/* /opt/cisco/amp/*
-    /opt/illumio_ven/* /var/lib/twistlock/* /opt/draios/* /opt/threatstack/* /opt/uptycs/* /opt/fireeye/* /opt/amagent/*
-    /opt/cylance/* /opt/zscaler/* /opt/netskope/* /opt/paloaltonetworks/globalprotect/*
-    /opt/puppetlabs/puppet/* /opt/chef/embedded/* /opt/chef/bin/*
+    /opt/CrowdStrike/* /opt/sentinelone/* /opt/ds_agent/* /opt/TrendMicro/* /opt/traps/bin/* /opt/traps/analyzerd/*
+    /opt/rapid7/* /opt/nessus_agent/* /opt/Tanium/* /opt/carbonblack/* /var/opt/carbonblack/* /var/lib/lacework/*
+    /opt/wiz/sensor/* /opt/qualys/* /usr/local/qualys/* /var/ossec/* /opt/jc/bin/j* /opt/landesk/* /opt/BESClient/*
+    /opt/McAfee/* /opt/isec/ens/* /opt/eset/* /opt/sophos-spl/* /opt/f-secure/* /opt/kaspersky/*
+    /opt/bitdefender-security-tools/* /opt/cisco/amp/* /opt/illumio_ven/* /var/lib/twistlock/* /opt/draios/*
+    /opt/threatstack/* /opt/uptycs/* /opt/fireeye/* /opt/amagent/* /opt/cylance/* /opt/zscaler/* /opt/netskope/*
+    /opt/paloaltonetworks/globalprotect/* /opt/puppetlabs/puppet/* /opt/chef/embedded/* /opt/chef/bin/*
 """)
 
 # Programs of the machine's own that may hold a GPU: they neither park it nor make it busy, if root or a system user

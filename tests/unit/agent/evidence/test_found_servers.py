@@ -115,17 +115,20 @@ ROUTES = (
     "        /16 link UNICAST\nLocal:\n     |-- 127.0.0.1\n        /32 host LOCAL\n"
     "     |-- {}\n        /32 host LOCAL\n"
 )
-PROXY = "docker-proxy -proto {} -host-ip 0.0.0.0 -host-port {} -container-ip {} -container-port 8000"
+ANYWHERE = "0.0.0.0"  # noqa: S104  nothing is bound
+PROXY = "docker-proxy -proto {} -host-ip {} -host-port {} -container-ip {} -container-port 8000"
 
 
 class Contained:
     """A host with one server in a container, whose port Docker publishes, scraped by another machine all the time."""
 
-    def __init__(self, root: Path, port: int, *, address: str = "172.17.0.2", protocol: str = "tcp") -> None:
+    def __init__(
+        self, root: Path, port: int, *, address: str = "172.17.0.2", protocol: str = "tcp", on: str = ANYWHERE
+    ) -> None:
         self.host = ConnectedHost(root)
         self.host.runs(42, Kind.PEOPLE, name="vllm", network=CONTAINER_NETWORK)
         self.host.runs(50, Kind.SERVICE, name="docker-proxy")
-        self.host.write("proc/50/cmdline", PROXY.format(protocol, port, address).replace(" ", "\0") + "\0")
+        self.host.write("proc/50/cmdline", PROXY.format(protocol, on, port, address).replace(" ", "\0") + "\0")
         self.host.write("proc/42/net/fib_trie", ROUTES.format("172.17.0.2"))
         self.moved = 0
         self.servers = ModelServers(ModelServerSettings(), self.host.roots, 5.0)
@@ -160,13 +163,16 @@ def test_monitoring_of_a_published_server_is_no_use(tmp_path: Path, server: Page
     assert asked == ([State.BUSY], State.BUSY)
 
 
-@pytest.mark.parametrize(("address", "protocol"), [("172.17.0.3", "tcp"), ("172.17.0.2", "udp")])
+@pytest.mark.parametrize(
+    ("address", "protocol", "on"),
+    [("172.17.0.3", "tcp", ANYWHERE), ("172.17.0.2", "udp", ANYWHERE), ("172.17.0.2", "tcp", "10.0.1.5")],
+)
 def test_a_port_that_leads_elsewhere_is_not_asked(
-    tmp_path: Path, server: PageServer, address: str, protocol: str
+    tmp_path: Path, server: PageServer, address: str, protocol: str, on: str
 ) -> None:
-    """Another container's page would speak for this one."""
+    """Another's page, on the same port of loopback, would speak for this one."""
     server.shows(requests=7)
-    made = Contained(tmp_path, server.port, address=address, protocol=protocol)
+    made = Contained(tmp_path, server.port, address=address, protocol=protocol, on=on)
 
     assert made.until_quiet() is State.BUSY
     assert not server.asked
