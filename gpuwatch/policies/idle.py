@@ -85,10 +85,9 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
     """
     if not isinstance(rules.timeout, str):
         return rules.timeout
-    found = _found(node, observation, rules)
     attended = rules.timeout == "learned" and node.activity.state is State.IDLE and not _empty(node)
     least = ATTENDED_WAIT_SECONDS if attended else MINIMUM_WAIT_SECONDS
-    if found is not None:
+    if (found := _found(node, observation, rules)) is not None:
         ahead = max(grace_seconds(node, observation, rules), observation.interval_seconds)
         return max(least, found.seconds - ahead)
     cost = restart_of(observation, node.pool, rules, observation.price(node))

@@ -22,39 +22,6 @@ REFUSED = {
         "FILE:1: max_stops_per_hour: is not a key of the configuration (its value is 3)",
         "limits.max_stops_per_hour",
     ),
-    "one section too high": (
-        "pools:\n  a:\n    instance_store: discard",
-        'FILE:3: pools.a.instance_store: is not a key of the configuration (its value is "discard")',
-        "pools.a.idle.instance_store",
-    ),
-    "a section's name within the key": (
-        "pools:\n  a:\n    idle_timeout: 30m",
-        'FILE:3: pools.a.idle_timeout: is not a key of the configuration (its value is "30m")',
-        "pools.a.idle.timeout",
-    ),
-    "another program's word for the address": (
-        "agent: {listen: '0.0.0.0:9460'}",
-        'FILE:1: agent.listen: is not a key of the configuration (its value is "0.0.0.0:9460")',
-        "agent.host or agent.port",
-    ),
-    "a neighbour's longer name": (
-        "notify: {receivers: {hook: {webhook: {url_file: x}}}}",
-        'FILE:1: notify.receivers.hook.webhook.url_file: is not a key of the configuration (its value is "x")',
-        "notify.receivers.hook.webhook.url",
-    ),
-    "known in another section alone": (
-        "ledger: {fleet: x}",
-        'FILE:1: ledger.fleet: is not a key of the configuration (its value is "x")',
-        (
-            "one of path, url, url_file, leader_timeout, retention, quiet_round_retention, hourly_spend_retention; "
-            "in another section there is fleet"
-        ),
-    ),
-    "known in many sections": (
-        "timeout: 30m",
-        'FILE:1: timeout: is not a key of the configuration (its value is "30m")',
-        "pools.<name>.idle.timeout or pools.<name>.kubernetes.pods.timeout or kubernetes.timeout",
-    ),
     "unheard of": (
         "ledger: {colour: red}",
         'FILE:1: ledger.colour: is not a key of the configuration (its value is "red")',
