@@ -296,8 +296,7 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
     key = next(filter(None, (origin.key(path[:length]) for length in range(len(path), 0, -1))))
     right = f"{key.expected} of {', '.join(nearest.below(path))}" if key.kind is Kind.SECTION else key.expected
     if key.kind is Kind.DURATION and has_no_unit(error["input"]):
-        number = str(error["input"]).strip()
-        origin.add(path, f"{shown} has no unit", f"{right}; write {number}m for minutes, {number}s for seconds")
+        origin.add(path, f"{shown} has no unit", f"{right}; write {_with_units(str(error['input']).strip(), key)}")
         return
     if key.kind is Kind.DURATION and "longer than a century" in error["msg"]:
         origin.add(path, f"{shown} is longer than a century", right + _WRITTEN[key.kind])
@@ -308,6 +307,13 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
         right += _example(key)
     kind = "a text" if key.kind is Kind.LIST and len(path) > len(key.path) else key.kind.value
     origin.add(path, f"{shown} {_WRONG.get(error['type'], f'is not {kind}')}", right)
+
+
+def _with_units(number: str, key: keys.Key) -> str:
+    """`30m for minutes, 30s for seconds`, without those that the setting does not allow."""
+    units = {"m": ("minutes", 60), "s": ("seconds", 1), "h": ("hours", 3600)}
+    long = [unit for unit in units if key.floor is None or key.floor.allows(float(number) * units[unit][1])]
+    return ", ".join(f"{number}{unit} for {units[unit][0]}" for unit in (long or ["h"])[:2])
 
 
 def _example(key: keys.Key) -> str:

@@ -33,11 +33,13 @@ def written(path: keys.Path, value: object) -> str:
 
 @pytest.mark.parametrize("key", DURATIONS, ids=lambda key: key.dotted)
 def test_no_duration_is_a_number_without_a_unit(file: Path, key: keys.Key) -> None:
-    """`timeout: 30` may mean minutes: the refusal names key, value, and how both units are written."""
+    """`timeout: 30` may mean minutes: the refusal names key, value, and how those units are written that fit."""
     text = mistakes(file, written(key.path, 30))
 
     assert f"{key.dotted.replace(NAME, 'default')}: 30 has no unit\n" in text
-    assert f"expected: {key.expected}; write 30m for minutes, 30s for seconds" in text
+    assert f"expected: {key.expected}; write 30" in text
+    for unit, seconds in {"m for minutes": 1800, "s for seconds": 30}.items():
+        assert (f"30{unit}" in text) is (key.floor is None or key.floor.allows(seconds))
 
 
 @pytest.mark.parametrize("value", ['"30"', "' 30 '", "30.0", "1e3", "-5", "0.5", '"4"'])

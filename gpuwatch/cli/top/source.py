@@ -7,7 +7,7 @@ import ssl
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -78,14 +78,12 @@ class AgentSource:
             ValueError: it is no URL of an agent, or the password would go out in the clear.
 
         """
-        parts = urlsplit(url if "//" in url else f"//{url}", scheme="http")
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
-            raise ValueError(f"{url!r} is not the URL of an agent, such as http://127.0.0.1:9460")
-        if login is not None and parts.scheme == "http" and not is_loopback(parts.hostname):
+        parts = _parts(url)
+        if login is not None and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             raise ValueError(f"the password goes out over https or to this host only, and {url} is neither")
         self.note = ""
         self.url = f"{parts.scheme}://{parts.netloc}"
-        self._host, self._port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+        self._host, self._port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         self._context = _context(certificate) if parts.scheme == "https" else None
         self._headers = {"Accept": "application/json"}
         if login is not None:
@@ -154,6 +152,26 @@ class AgentSource:
             return response.status, response.headers.get("Server", ""), response.read(_LARGEST_BYTES)
         finally:
             connection.close()
+
+
+def _parts(url: str) -> SplitResult:
+    """A URL of an agent; people leave out its scheme, and then the port that most agents have.
+
+    Raises:
+        ValueError: it is not a URL of an agent.
+
+    """
+    wrong = ValueError(f"{url!r} is not the URL of an agent, such as http://127.0.0.1:9460")
+    try:
+        parts = urlsplit(url if "//" in url else f"//{url}", scheme="http")
+        port = parts.port
+    except ValueError:
+        raise wrong from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
+        raise wrong
+    if "//" not in url and port is None:
+        return parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{AgentSettings().port}")
+    return parts
 
 
 def _context(certificate: str | None) -> ssl.SSLContext:

@@ -13,7 +13,15 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Le, MinLen
 
 from gpuwatch.model.setting import Contradiction, Setting
-from gpuwatch.notify.transports.base import LOOPBACK, Delivery, Transport, in_words, one_without_other, secret
+from gpuwatch.notify.transports.base import (
+    LOOPBACK,
+    Delivery,
+    DeliveryError,
+    Transport,
+    in_words,
+    one_without_other,
+    secret,
+)
 from gpuwatch.runtime.printable import legible
 
 ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
@@ -99,6 +107,10 @@ class MailSettings(Transport):
         if self.security == "starttls":
             try:
                 server.starttls(context=ssl.create_default_context(cafile=self.tls_ca))
+            except smtplib.SMTPNotSupportedError:
+                server.close()
+                what = "the mail server has no STARTTLS: set its `security` to tls, or to none in a closed network"
+                raise DeliveryError(what) from None
             except BaseException:
                 server.close()
                 raise

@@ -2,11 +2,13 @@
 
 import json
 import logging
+import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiosmtpd.controller import Controller as SmtpServer
 
 from gpuwatch.notify.formats import Notification
 from gpuwatch.notify.message import Message, composed
@@ -18,7 +20,7 @@ from gpuwatch.notify.transports.web import SlackSettings, WebhookSettings
 from tests.support.builders.fleet import NOW
 from tests.support.builders.notices import a_machine, about, an_event
 from tests.support.fakes.http_sink import Answer, serving
-from tests.support.real.alerting import PASSWORD, mail_server, text_of
+from tests.support.real.alerting import PASSWORD, Mails, mail_server, text_of
 from tests.support.real.certificates import Authority
 
 # In apprise 2.2 with Python before 3.13.
@@ -48,6 +50,23 @@ def secret(folder: Path, text: str) -> str:
     path = folder / "secret"
     path.write_text(f"{text}\n")
     return str(path)
+
+
+def test_a_server_without_starttls_is_told_by_the_setting() -> None:
+    """Nothing is sent in the clear, and the message says what to set."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    mails = Mails()
+    server = SmtpServer(mails, hostname="127.0.0.1", port=port)
+    server.start()
+    try:
+        settings = MailSettings(host="127.0.0.1", port=port, sender="gpuwatch@example.com")
+        with pytest.raises(DeliveryError, match="has no STARTTLS: set its `security` to tls, or to none"):
+            sent(a_parcel("ann@example.com"), Receiver(mail=settings, owners=True))
+    finally:
+        server.stop()
+    assert mails.messages == []
 
 
 def test_a_mail_goes_to_the_owner_with_a_copy(tmp_path: Path) -> None:

@@ -22,6 +22,11 @@ REFUSED = {
         "FILE:1: max_stops_per_hour: is not a key of the configuration (its value is 3)",
         "limits.max_stops_per_hour",
     ),
+    "a wait without a unit": (
+        "pools: {a: {idle: {timeout: 3}}}",
+        "FILE:1: pools.a.idle.timeout: 3 has no unit",
+        "a duration of at least 5m, or break_even, or learned; write 3h for hours",
+    ),
     "unheard of": (
         "ledger: {colour: red}",
         'FILE:1: ledger.colour: is not a key of the configuration (its value is "red")',

@@ -100,14 +100,18 @@ def test_no_tls_where_it_was_expected_is_told_so(monkeypatch: pytest.MonkeyPatch
         AgentSource("https://127.0.0.1:9460").page()
 
 
-@pytest.mark.parametrize("url", ["ftp://host", "http://", "http://user:secret@host:9460", ""])
+@pytest.mark.parametrize(
+    "url", ["ftp://host", "http://", "http://user:secret@host:9460", "", "host:x", "http://host:99999", "http://[::1"]
+)
 def test_what_is_no_url_of_an_agent_is_refused(url: str) -> None:
     """A password in a URL would be seen in the process list."""
     with pytest.raises(ValueError, match="is not the URL of an agent"):
         AgentSource(url)
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:9460", "http://127.0.0.1:9460", "//127.0.0.1:9460"])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1", "127.0.0.1:", "127.0.0.1:9460", "//127.0.0.1:9460", "http://127.0.0.1:9460"]
+)
 def test_a_url_may_be_short(url: str) -> None:
     """As people type it."""
     assert AgentSource(url).url == "http://127.0.0.1:9460"
