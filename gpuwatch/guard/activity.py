@@ -8,6 +8,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.quantity import how_many
 from gpuwatch.policies import idle
 from gpuwatch.policies.spot import back
 
@@ -163,12 +164,10 @@ def gpus_missing(case: Case) -> Finding:
         return allow("It does not run.")
     if node.gpu_count is None:
         return refuse(f"The number of GPUs of a {node.instance_type} is unknown.", "The cloud must describe this type.")
+    sentence = f"Its agent sees {seen} of {how_many(node.gpu_count, 'GPU')}."
     if seen >= node.gpu_count:
-        return allow(f"All {node.gpu_count} GPUs of its type are accounted for.")
-    return refuse(
-        f"Its agent sees {seen} of {node.gpu_count} GPUs.",
-        "The others may be working: check the driver and the host's devices.",
-    )
+        return allow(sentence)
+    return refuse(sentence, "The others may be working: check the driver and the host's devices.")
 
 
 def warm_up(case: Case) -> Finding:

@@ -1,6 +1,7 @@
 """Rules on taking back what a group wants and its cloud does not give it."""
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.model.quantity import how_many
 from gpuwatch.policies import uncounted
 
 
@@ -21,7 +22,8 @@ def group_takes_back(case: Case) -> Finding:
     size, why = int(case.step.arguments["size"]), uncounted.left(case.observation, group)
     if why is None or not len(group.node_ids) <= size < group.desired:
         return refuse(
-            f"The group has {len(group.node_ids)} of {group.desired} nodes now.", "The next round looks again."
+            f"The group has {len(group.node_ids)} of {how_many(group.desired, 'node')} now.",
+            "The next round looks again.",
         )
     if size < group.min_size:
         return refuse(f"The group's minimum is {group.min_size}.", "Lower its MinSize.")

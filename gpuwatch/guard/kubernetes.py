@@ -1,6 +1,7 @@
 """Rules on machines that are nodes of a Kubernetes cluster: who owns them, and what becomes of their pods."""
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.model.quantity import how_many
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes import obstacles
 from gpuwatch.policies.kubernetes.evacuation import obstacle
@@ -130,7 +131,7 @@ def not_drained(case: Case) -> Finding:
         return refuse("It is not cordoned by gpuwatch.", "The cordon comes first.")
     if known.to_drain:
         names = ", ".join(sorted(map(str, known.to_drain))[:3])
-        return refuse(f"{len(known.to_drain)} pods are still there: {names}.", "They are drained first.")
+        return refuse(f"Still there: {how_many(len(known.to_drain), 'pod')} ({names}).", "They are drained first.")
     return allow("It is cordoned, and its pods are gone.")
 
 

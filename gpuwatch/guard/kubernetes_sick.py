@@ -5,6 +5,7 @@ import math
 from gpuwatch.guard import activity
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import Verb
+from gpuwatch.model.quantity import how_many
 from gpuwatch.policies.kubernetes import marks, obstacles
 from gpuwatch.policies.kubernetes import sick as policy
 from gpuwatch.policies.kubernetes.steps import PODS
@@ -33,7 +34,10 @@ def quarantine(case: Case) -> Finding:
     most = math.ceil(rules.max_cordoned_ratio * len(members))
     if len(cordoned - {case.step.node_id}) + 1 > most:
         key = f"pools.{case.pool}.health.max_cordoned_ratio"
-        return refuse(f"{len(cordoned)} nodes of the pool are cordoned already.", f"{key} allows {most}.")
+        return refuse(
+            f"{how_many(len(cordoned), 'node')} of the pool {'is' if len(cordoned) == 1 else 'are'} cordoned already.",
+            f"{key} allows {most}.",
+        )
     return allow(why)
 
 

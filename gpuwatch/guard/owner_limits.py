@@ -7,6 +7,7 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.guard.settings import OwnerLimit, OwnerLimits
 from gpuwatch.model.decision import ADDITIONS, Observation, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.quantity import how_many
 from gpuwatch.policies import capacity
 
 _KEY = "limits.per_owner"
@@ -32,16 +33,18 @@ def owner_limit(case: Case) -> Finding:
     more = _gpus_of(case, case.step)
     nodes, key = len(counted) + len(more), f"{_KEY}, or let idle nodes of {owner} stop"
     if limit.max_nodes is not None and nodes > limit.max_nodes:
-        return refuse(f"{owner} would have {nodes} nodes; the limit is {limit.max_nodes}.", f"Raise {key}.")
+        return refuse(f"{owner} would have {how_many(nodes, 'node')}; the limit is {limit.max_nodes}.", f"Raise {key}.")
     if limit.max_gpus is None:
-        return allow(f"{owner} would have {nodes} nodes.")
+        return allow(f"{owner} would have {how_many(nodes, 'node')}.")
     known = [gpus for gpus in (*counted, *more) if gpus is not None]
     if len(known) < nodes:
         sentence = f"How many GPUs {owner} would have is not known, and max_gpus is set."
         return refuse(sentence, "Let an agent report the GPUs of that type, or remove max_gpus.")
     if sum(known) > limit.max_gpus:
-        return refuse(f"{owner} would have {sum(known)} GPUs; the limit is {limit.max_gpus}.", f"Raise {key}.")
-    return allow(f"{owner} would have {nodes} nodes with {sum(known)} GPUs.")
+        return refuse(
+            f"{owner} would have {how_many(sum(known), 'GPU')}; the limit is {limit.max_gpus}.", f"Raise {key}."
+        )
+    return allow(f"{owner} would have {how_many(nodes, 'node')} with {how_many(sum(known), 'GPU')}.")
 
 
 def limit_of(limits: OwnerLimits, owner: str) -> OwnerLimit | None:
@@ -64,9 +67,9 @@ def beyond(fleet: Fleet, limits: OwnerLimits) -> Iterator[str]:
         if limit is None:
             continue
         if limit.max_nodes is not None and nodes[owner] > limit.max_nodes:
-            yield f"{owner} has {nodes[owner]} nodes; {_KEY} allows {limit.max_nodes}."
+            yield f"{owner} has {how_many(nodes[owner], 'node')}; {_KEY} allows {limit.max_nodes}."
         if limit.max_gpus is not None and gpus[owner] > limit.max_gpus:
-            yield f"{owner} has {gpus[owner]} GPUs; {_KEY} allows {limit.max_gpus}."
+            yield f"{owner} has {how_many(gpus[owner], 'GPU')}; {_KEY} allows {limit.max_gpus}."
 
 
 def _owner_of(case: Case, step: Step) -> str | None:

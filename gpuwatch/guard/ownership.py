@@ -7,6 +7,7 @@ from gpuwatch.model.activity import LocalDisks
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
+from gpuwatch.model.quantity import how_many
 from gpuwatch.model.verbs import PREPARES, prepared
 from gpuwatch.policies import capacity, elsewhere, idle
 from gpuwatch.policies.kubernetes.obstacles import consents, joined
@@ -309,13 +310,14 @@ def group_rules(case: Case) -> Finding:
         size, adds = int(case.step.arguments["size"]), capacity.adds(case.step)
         if not 0 < size - group.desired <= adds:
             return refuse(
-                f"The group has {group.desired} nodes now: {size} is not {adds} more.", "The next round counts again."
+                f"The group has {how_many(group.desired, 'node')} now: {size} is not {adds} more.",
+                "The next round counts again.",
             )
         if size > group.max_size:
             return refuse(f"{size} is above the group's maximum of {group.max_size}.", "Raise its MaxSize.")
         if "Launch" in group.suspended:
             return refuse("The group's Launch process is suspended.", "Resume it, or start nodes another way.")
-        return allow(f"The group takes up to {group.max_size} nodes.")
+        return allow(f"The group takes up to {how_many(group.max_size, 'node')}.")
     leaving = sum(
         1
         for step in case.counts(PREPARES | {Verb.TERMINATE, Verb.UNPROTECT})

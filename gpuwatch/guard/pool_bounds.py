@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import ADDITIONS, LETS_GO, Intent, Step
+from gpuwatch.model.quantity import how_many
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.uncounted import may_come
@@ -74,11 +75,11 @@ def max_nodes(case: Case) -> Finding:
         limit, named = limit + case.pool_rules.capacity.surge, "max_nodes with capacity.surge"
     after = capacity.now(case.observation, case.pool) + sum(map(capacity.adds, (*_adding(case), case.step)))
     if limit is None:
-        return allow(f"The pool would have {after} nodes.")
+        return allow(f"The pool would have {how_many(after, 'node')}.")
     late = len(may_come(case.observation, case.pool))
     going = len(capacity.taken(case.observation, case.pool))
     most = limit + min(going, limit if surge is None else surge)
-    sentence = f"The pool would have {after} nodes{_besides(late, going)}"
+    sentence = f"The pool would have {how_many(after, 'node')}{_besides(late, going)}"
     if after + late <= limit and after + late + going <= most:
         return allow(sentence)
     return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
@@ -119,7 +120,7 @@ def max_gpus(case: Case) -> Finding:
     taken = sorted((sizes.node(node) or 0 for node in capacity.taken(case.observation, case.pool)), reverse=True)
     going, most = sum(taken), limit + min(sum(taken[: rules.surge_nodes]), limit)
     may = sum(size or 0 for size in late)
-    sentence = f"The pool would have {after} GPUs{_besides(may, going)}"
+    sentence = f"The pool would have {how_many(after, 'GPU')}{_besides(may, going)}"
     if after + may <= limit and after + may + going <= most:
         return allow(sentence)
     return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")

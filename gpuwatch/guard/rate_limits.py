@@ -12,6 +12,7 @@ from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import PriceKey, format_usd
+from gpuwatch.model.quantity import how_many
 from gpuwatch.model.verbs import PREPARES
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
@@ -126,7 +127,7 @@ def blast_radius(case: Case) -> Finding:
         (hour, share, "max_stops_per_hour_ratio"),
     ):
         if count + 1 > limit:
-            return refuse(f"{count} stops count already, {name} allows {limit}.", f"Wait, or raise {name}.")
+            return refuse(f"{_counted(count)}, {name} allows {limit}.", f"Wait, or raise {name}.")
     owner, per_owner = case.machine.owner, limits.max_stops_per_owner_per_hour
     rationed = per_owner is not None or limits.max_stopped_usd_per_hour is not None
     found = (case.observation.fleet.find(step.node_id) for step in fresh if rationed)
@@ -134,12 +135,16 @@ def blast_radius(case: Case) -> Finding:
     if per_owner is not None:
         of_owner = [each for each in (*past, *nodes) if each.owner == owner]
         if len(of_owner) + 1 > per_owner:
-            spent = f"{len(of_owner)} stops count already for {owner or 'machines without an owner'}"
+            spent = f"{_counted(len(of_owner))} for {owner or 'machines without an owner'}"
             return refuse(f"{spent}, max_stops_per_owner_per_hour allows {per_owner}.", "Wait, or raise it.")
     if limits.max_stopped_usd_per_hour is not None:
         worth = [_usd(case, node.id) for node in nodes] + [done.usd_per_hour for done in past]
         return _money(worth, _usd(case, case.step.node_id), limits.max_stopped_usd_per_hour, "max_stopped_usd_per_hour")
-    return allow(f"{hour} stops within the hour, {len(granted)} in this round.")
+    return allow(f"{how_many(hour, 'stop')} within the hour, {len(granted)} in this round.")
+
+
+def _counted(stops: int) -> str:
+    return "1 stop counts already" if stops == 1 else f"{stops} stops count already"
 
 
 def _gone_within_the_hour(case: Case) -> list[Done | Intent]:

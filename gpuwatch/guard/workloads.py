@@ -19,6 +19,7 @@ from gpuwatch.model.decision import Answer, Done, Intent, Observation, Review, S
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.promise import Notice
+from gpuwatch.model.quantity import how_many
 from gpuwatch.policies.kubernetes import idle_pods
 from gpuwatch.policies.kubernetes import idle_pods_obstacles as obstacles
 from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS, WorkloadStep
@@ -323,7 +324,7 @@ def _blast_radius(case: WorkloadCase) -> Finding:
         if limit is not None and count > limit:
             key = f"limits.workloads.{name}"
             return refuse(f"It would be {count:g}, and {key} allows {limit}.", f"Wait, or raise {key}.")
-    return allow(f"{hour} pods within the hour, {pods} in this round.")
+    return allow(f"{how_many(int(hour), 'pod')} within the hour, {pods} in this round.")
 
 
 def _too_large(case: WorkloadCase) -> Finding:

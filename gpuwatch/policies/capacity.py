@@ -282,7 +282,7 @@ def additions(  # noqa: PLR0913  where from, and how far
     has = now(observation, pool, sizes)
     if target <= has or unsized(observation, pool, sizes):
         return ()
-    sentence = f"The pool has {has} {sizes.unit} and should have {target}."
+    sentence = f"The pool has {sizes.words(has)} and should have {target}."
     if going := taken(observation, pool):
         gone = sum(_known(sizes.node(node)) for node in going)
         sentence += f" Its cloud is about to take {gone} more of them."

@@ -8,6 +8,7 @@ from gpuwatch.cli.doctor.report import Finding, fine
 from gpuwatch.clouds import CloudError
 from gpuwatch.kubernetes.calls import Use
 from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.model.quantity import how_many
 
 
 def cluster(case: ControllerCase) -> Iterator[Finding]:
@@ -57,5 +58,6 @@ def _looked(case: ControllerCase, settings: KubernetesSettings, where: str) -> I
         return
     pods = [pod for node in view.nodes for pod in node.pods]
     gpus = sum(node.gpus or 0 for node in view.nodes)
-    seen = f"{len(view.nodes)} nodes with {gpus:g} GPUs, {len(pods)} pods, {len(view.pending)} pending ones want GPUs"
+    nodes, held = how_many(len(view.nodes), "node"), how_many(len(pods), "pod")
+    seen = f"{nodes} with {gpus:g} GPUs, {held}, {len(view.pending)} pending ones want GPUs"
     yield fine("kubernetes", f"what {where} shows", seen)

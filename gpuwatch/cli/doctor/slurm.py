@@ -9,6 +9,7 @@ from gpuwatch.cli.doctor.report import Finding, fine, shown
 from gpuwatch.controller.slurm import join
 from gpuwatch.controller.slurm.scontrol import Scontrol
 from gpuwatch.model.fleet import Fleet, NodeState
+from gpuwatch.model.quantity import how_many
 
 _ENDS = frozenset({"stop", "terminate"})
 
@@ -23,7 +24,7 @@ def cluster(case: ControllerCase) -> Iterator[Finding]:
     if seen is None or seen.view.doubt is not None:
         yield found("slurm.unusable", where, "" if seen is None else seen.view.doubt or "")
         return
-    yield fine("slurm", where, f"{settings.scontrol} shows {len(seen.nodes)} nodes")
+    yield fine("slurm", where, f"{settings.scontrol} shows {how_many(len(seen.nodes), 'node')}")
     yield from _power(case, seen)
     yield from _unjoined(case, seen)
 

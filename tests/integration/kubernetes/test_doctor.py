@@ -63,7 +63,7 @@ def test_with_the_charts_role_all_is_well(plane: ControlPlane) -> None:
     ):
         assert right in text
     assert "get, patch pods" in text
-    assert "1 nodes with 8 GPUs, 1 pods" in text
+    assert "1 node with 8 GPUs, 1 pod" in text
 
 
 def test_a_right_that_the_settings_need_and_the_role_lacks_is_named(plane: ControlPlane) -> None:

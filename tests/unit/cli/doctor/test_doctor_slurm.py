@@ -43,7 +43,7 @@ def test_a_cluster_whose_machines_are_all_known_is_fine(tmp_path: Path) -> None:
     found = looked(tmp_path, mode="enforce")
     assert codes(found) == []
     assert [each.seen for each in found] == [
-        f"{tmp_path}/scontrol shows 1 nodes",
+        f"{tmp_path}/scontrol shows 1 node",
         "slurm.conf has no program for it: Slurm leaves it to others",
         "each of 1 machines is one node",
     ]
