@@ -103,6 +103,8 @@ def test_what_is_printed_is_what_is_declared(kind: str, world: Path, monkeypatch
     """One line; no field that the type does not have, and none missing; times end in Z; each list has an entry."""
     stand_in(world, monkeypatch)
     filled: dict[str, bool] = {}
+    if kind == "resume":  # something must be paused, whichever tests ran before
+        assert CliRunner().invoke(commands, shlex.split(LINES["pause"][0])).exit_code == 0
     for line in LINES[kind]:
         done = CliRunner().invoke(commands, [*shlex.split(line), "--json"])
         assert done.exit_code in {0, 1}, done.output
