@@ -172,7 +172,7 @@ def _ordered(parts: ControllerContext, observation: Observation, review: Review)
     try:
         latest = parts.orders(now)
     except LedgerError as error:  # a cloud's SDK must not take it for one of its own
-        return f"nobody knows whether somebody has ordered otherwise: {error}"
+        return f"the ledger cannot say whether a pause or a snooze was ordered: {error}"
     for pause in latest.pauses if guard.obeys_pauses(move.verb) else ():
         if pause.pool in {None, review.pool}:
             what = "everything" if pause.pool is None else f"the pool {pause.pool}"

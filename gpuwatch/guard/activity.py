@@ -37,7 +37,7 @@ def not_stopped_by_us(case: Case) -> Finding:
     Machines stopped by somebody else are never terminated: a stop is their owner's way to keep them. If anybody has
     started the node since gpuwatch stopped it, it counts as the owner's, also if it was stopped again while no
     controller looked. Azure and Tencent Cloud do not say when a machine was started last: there it counts as the
-    owner's if nobody looked at it for more than ten minutes since its stop, as after an outage of the controller.
+    owner's if no controller saw it for more than ten minutes since its stop, as after an outage.
 
     The node is kept for `pools.<name>.idle.terminate_after`; the notice comes `pools.<name>.idle.grace_period` before
     the end. Times are by the controller's clock; EC2 itself refuses calls from a clock that is wrong by five minutes.

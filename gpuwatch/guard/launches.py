@@ -126,8 +126,8 @@ def start_consent(case: Case) -> Finding:
 
     Somebody who stopped a machine may not want it back. For scaling or a schedule, gpuwatch starts a node only if
     gpuwatch stopped it and nobody has started it since. A machine that its owner starts, and stops again, is the
-    owner's. Where the cloud does not say when it was started last (Azure, Tencent Cloud), so is one that nobody looked
-    at for more than ten minutes since.
+    owner's. Where the cloud does not say when it was started last (Azure, Tencent Cloud), so is one that no
+    controller saw for more than ten minutes since.
 
     Start it yourself, or set `pools.<name>.start: any`, which permits every stopped node of the pool to be started. A
     node that is stopped again after such a start is not started again within the hour.

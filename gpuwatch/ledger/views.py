@@ -271,7 +271,7 @@ def stopped(db: Connection) -> tuple[Stopped, ...]:
 
 
 def _stopped(row: Row[Any], nothing: Sequence[active_times.Between] = ()) -> Stopped:
-    """A machine that we stopped, with the newest of those times since then in which nobody looked."""
+    """A machine that we stopped, with the newest of those times since then in which no controller looked."""
     away = [each.interruption for each in nothing if each.first > row.link and each.interruption.why == "away"]
     launched_at = launched(_arguments(row)) if row.arguments is not None else None
     promise = None if row.promised is None else promise_of("", msgspec.json.decode(row.promised, type=dict[str, str]))

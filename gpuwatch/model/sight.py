@@ -1,8 +1,8 @@
 """PURE: whether anybody watched a machine, where its cloud does not say when it was started last.
 
 EC2, Google Cloud and Alibaba Cloud say it, so no start of theirs is overlooked. Azure and Tencent Cloud do not. There a
-machine that is stopped now may have been started, used and stopped again by its owner while nobody looked. The one
-thing that excludes this is that somebody looked all the time.
+machine that is stopped now may have been started, used and stopped again by its owner while no controller looked.
+Only a controller that looked all the time excludes this.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Sight:
     blind_seconds: float = 0.0
 
     def lost_since(self, then: datetime, interval_seconds: float) -> bool:
-        """Whether nobody looked for a while since then; rounds with long intervals look rarely."""
+        """Whether there was a long time without a look since then; rounds with long intervals look rarely."""
         if self.blind_until is None or self.blind_until <= then:
             return False
         return self.blind_seconds > max(BLIND_SECONDS, _INTERVALS * interval_seconds)

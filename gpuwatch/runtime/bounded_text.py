@@ -14,7 +14,7 @@ def text_of(path: Path, *, encoding: str = "utf-8-sig") -> str:
 
     Raises:
         OSError: it cannot be read, or holds more than that; `strerror` has the reason.
-        UnicodeDecodeError: it is no such text.
+        UnicodeDecodeError: it is not text in that encoding.
 
     """
     with path.open(encoding=encoding) as file:
