@@ -8,6 +8,8 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -177,6 +179,51 @@ def _unreadable(path: Path) -> str | None:
     return None
 
 
+# What the one load that runs in this context reads: the file, the variables, and where it notes mistakes.
+_SOURCES: ContextVar[tuple[Path | None, Mapping[str, str], Origin]] = ContextVar("sources")
+
+
+class _Reader(BaseSettings):
+    """The settings as pydantic-settings merges them; `_model` makes it once."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        allow_inf_nan=False,
+        case_sensitive=True,
+        env_nested_delimiter="__",
+        validate_default=False,  # a duration's default is a number of seconds, which users may not write
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        path, env, origin = _SOURCES.get()
+        file = _File(settings_cls, path, origin)  # first: a variable's pool name is looked up in it
+        return _Environment(settings_cls, env, file, origin), file
+
+
+@cache
+def _fields() -> dict[str, Any]:
+    """Return the sections of `Settings` as pydantic's fields: name -> (type, default)."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {
+        each.name: (
+            hints[each.name],
+            Field(default_factory=each.default_factory)
+            if each.default_factory is not dataclasses.MISSING
+            else each.default,
+        )
+        for each in dataclasses.fields(Settings)
+    }
+
+
+@cache
+def _model() -> type[BaseSettings]:
+    """Return the model of all settings; building it takes four times as long as a load."""
+    return create_model("Reader", __base__=_Reader, **_fields())
+
+
 def _read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
     """The settings before any contradiction is looked for."""
     origin = Origin(keys=nearest.KEYS)
@@ -189,40 +236,17 @@ def _read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
             origin.refuse(origin.file, f"cannot be read: {unreadable}", remedy)
             path = None
 
-    class Reader(BaseSettings):
-        model_config = SettingsConfigDict(
-            extra="forbid",
-            allow_inf_nan=False,
-            case_sensitive=True,
-            env_nested_delimiter="__",
-            validate_default=False,  # a duration's default is a number of seconds, which users may not write
-        )
-
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            file = _File(settings_cls, path, origin)  # first: a variable's pool name is looked up in it
-            return _Environment(settings_cls, env, file, origin), file
-
-    hints = get_type_hints(Settings, include_extras=True)
-    fields: dict[str, Any] = {
-        each.name: (
-            hints[each.name],
-            Field(default_factory=each.default_factory)
-            if each.default_factory is not dataclasses.MISSING
-            else each.default,
-        )
-        for each in dataclasses.fields(Settings)
-    }
+    sources = _SOURCES.set((path, env, origin))
     try:
-        read = create_model("Reader", __base__=Reader, **fields)()
+        read = _model()()
     except ValidationError as error:
         for each in error.errors():
             _translate(each, origin)
+    finally:
+        _SOURCES.reset(sources)
     if origin.problems:
         raise ConfigError(tuple(origin.problems))
-    return Settings(**{name: getattr(read, name) for name in fields}), origin
+    return Settings(**{name: getattr(read, name) for name in _fields()}), origin
 
 
 def _overrides(env: Mapping[str, str], written: Mapping[str, Any], origin: Origin) -> Iterator[tuple[keys.Path, str]]:
