@@ -15,7 +15,7 @@ from gpuwatch.clouds.alibaba.billing import STOP_CHARGING
 from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, reading
 from gpuwatch.clouds.alibaba.groups import Group, known, named
 from gpuwatch.clouds.alibaba.instances import Instance, described
-from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims

@@ -23,10 +23,10 @@ from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, NO_INSTANCE
 from gpuwatch.clouds.alibaba.group_activities import attempts
 from gpuwatch.clouds.alibaba.groups import Group
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
-from gpuwatch.clouds.alibaba.regions import Region, Regions
+from gpuwatch.clouds.alibaba.machine_types import MachineTypes
+from gpuwatch.clouds.alibaba.places import Region, Regions
 from gpuwatch.clouds.alibaba.seen import Seen
 from gpuwatch.clouds.alibaba.settings import AccountSettings
-from gpuwatch.clouds.alibaba.types import MachineTypes
 from gpuwatch.clouds.alibaba.wire import Wire
 from gpuwatch.clouds.disks import by_id, in_use
 from gpuwatch.clouds.group_refusals import Refusals

@@ -6,7 +6,7 @@ from datetime import datetime
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.pages import List, by_number
-from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.old_images import is_old
 
 _IMAGES = List(call="ecs:DescribeImages", path=("Images", "Image"), identity="ImageId")

@@ -10,10 +10,10 @@ from gpuwatch.clouds.alibaba import billing
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import NO_INSTANCE, reading
 from gpuwatch.clouds.alibaba.groups import Group, Member
+from gpuwatch.clouds.alibaba.machine_types import gpus_of
 from gpuwatch.clouds.alibaba.owners import managed_by
 from gpuwatch.clouds.alibaba.pages import List, at, by_token, first, tags_of
-from gpuwatch.clouds.alibaba.regions import Region
-from gpuwatch.clouds.alibaba.types import gpus_of
+from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.fleet import Node, NodeState

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from gpuwatch.clouds import AuthFailedError, CloudError
 from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.permissions import identity
-from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.keys import AccessKey, Credentials
 
 _LIST = "ram:ListAccessKeys"

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.clouds.alibaba.errors import reading
-from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.survey import CloudUse
 
 NAME = "CloudMonitor"

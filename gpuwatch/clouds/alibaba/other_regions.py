@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from gpuwatch.clouds import AuthFailedError, CloudError
 from gpuwatch.clouds.alibaba import instances, monitor
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
-from gpuwatch.clouds.alibaba.regions import Region, Regions
+from gpuwatch.clouds.alibaba.places import Region, Regions
 from gpuwatch.clouds.permissions import OtherRegion
 from gpuwatch.clouds.places import everywhere
 from gpuwatch.clouds.survey import CloudUse, Surveyed, of_other

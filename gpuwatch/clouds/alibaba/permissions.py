@@ -11,7 +11,7 @@ from gpuwatch.clouds import AuthFailedError, CloudError, NotFoundError
 from gpuwatch.clouds.alibaba.actions import launch_request
 from gpuwatch.clouds.alibaba.billing import STOP_CHARGING
 from gpuwatch.clouds.alibaba.errors import reading
-from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.permissions import Identity, Permission, Quota
 
 _WOULD_DO = ("DryRunOperation", "DRYRUN.SUCCESS")

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import Clock
 

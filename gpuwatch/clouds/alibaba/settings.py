@@ -90,7 +90,7 @@ class AlibabaSettings(ProviderSettings):
     def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:
         """Those of RAM; there are no partitions."""
         del partition, scopes
-        from gpuwatch.clouds.alibaba.ram import ROLES, policy, render  # noqa: PLC0415  needed by one command only
+        from gpuwatch.clouds.alibaba.iam import ROLES, policy, render  # noqa: PLC0415  needed by one command only
 
         return {f"{role}.json": render(policy(role, fleet=fleet, regions=regions)) for role in ROLES}
 

@@ -6,7 +6,7 @@ from typing import Any
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.pages import List, at, by_number, by_token
-from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.disks import made_at, of_machines
 
 DISKS = List(call="ecs:DescribeDisks", path=("Disks", "Disk"), identity="DiskId")

@@ -21,7 +21,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.aws.groups import SERVICE, Group, known
 from gpuwatch.clouds.aws.instances import described, state_of
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims

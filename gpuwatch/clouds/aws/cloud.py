@@ -25,7 +25,7 @@ from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.instances import Instance, Translator
 from gpuwatch.clouds.aws.notices import Notices
-from gpuwatch.clouds.aws.regions import Region, Regions
+from gpuwatch.clouds.aws.places import Region, Regions
 from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.clouds.disks import by_id, in_use
 from gpuwatch.clouds.group_refusals import Refusals

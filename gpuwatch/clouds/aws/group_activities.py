@@ -1,7 +1,7 @@
 """What an Auto Scaling group tried to launch, by its own record."""
 
 from gpuwatch.clouds.aws.groups import SERVICE, Group
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.group_refusals import Attempt
 
 _NEWEST = 20  # activities; the newest come first

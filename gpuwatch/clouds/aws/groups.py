@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import FLEET_TAG, NotFoundError
 from gpuwatch.clouds.aws.owners import managed_by
-from gpuwatch.clouds.aws.regions import ClientPool, Region
+from gpuwatch.clouds.aws.places import ClientPool, Region
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeGroup
 from gpuwatch.model.kubernetes import of_a_cluster

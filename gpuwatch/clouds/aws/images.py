@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.aws import instances
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.old_images import is_old
 
 _GIB = 1024**3

@@ -10,7 +10,7 @@ from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.notices import Notices
 from gpuwatch.clouds.aws.owners import GROUP_TAG, managed_by
-from gpuwatch.clouds.aws.regions import ClientPool, Region
+from gpuwatch.clouds.aws.places import ClientPool, Region
 from gpuwatch.clouds.aws.spot import Requests, cannot_stop, cannot_terminate, requests_of
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import CapacityType, Node, NodeState

@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 
 from gpuwatch.clouds import AuthFailedError, CloudError
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.keys import AccessKey, Credentials, DiskKey
 
 _VALUES_A_FILTER = 200

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import AuthFailedError, CloudError
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.aws.spot import Requests
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.runtime.clock import Clock

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from gpuwatch.clouds import AuthFailedError, CloudError
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.instances import Translator
-from gpuwatch.clouds.aws.regions import Region, Regions
+from gpuwatch.clouds.aws.places import Region, Regions
 from gpuwatch.clouds.permissions import OtherRegion
 from gpuwatch.clouds.survey import Surveyed
 from gpuwatch.model.fleet import Node

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuwatch.clouds import AuthFailedError, CloudError
 from gpuwatch.clouds.aws.actions import launch_request
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.permissions import Identity, Permission
 from gpuwatch.model.decision import DECISION_TAG
 

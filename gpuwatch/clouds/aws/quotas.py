@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.instances import Instance
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.permissions import Quota
 
 _UNIT = "vCPUs"

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.aws import images
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 
 _GIB = 1024**3
 _PAGE_SIZE = 500

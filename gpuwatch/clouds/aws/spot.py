@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef

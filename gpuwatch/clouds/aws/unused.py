@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import Leftover, LeftoverKind
-from gpuwatch.clouds.aws.regions import Region
+from gpuwatch.clouds.aws.places import Region
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef

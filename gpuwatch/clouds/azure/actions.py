@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.clouds import FLEET_TAG, START_IS_DONE, TERMINATE_IS_DONE, CloudError, NotFoundError, ProtectedError
 from gpuwatch.clouds.azure.errors import NOT_FOUND
 from gpuwatch.clouds.azure.groups import ScaleSet, known
-from gpuwatch.clouds.azure.machines import Machine, one
+from gpuwatch.clouds.azure.instances import Machine, one
 from gpuwatch.clouds.azure.operations import follow
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import name_of

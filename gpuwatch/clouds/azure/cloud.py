@@ -7,21 +7,22 @@ from typing import Any
 from azure.core.credentials import TokenCredential
 
 from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.azure import actions, groups, keys, launch, machines, monitor, other_places, permissions, quotas
+from gpuwatch.clouds.azure import actions, groups, instances, keys, monitor, other_regions, permissions, quotas
 from gpuwatch.clouds.azure import images as azure_images
+from gpuwatch.clouds.azure import launches as azure_launches
 from gpuwatch.clouds.azure import locks as azure_locks
 from gpuwatch.clouds.azure import unused as azure_unused
 from gpuwatch.clouds.azure.credentials import default_credential
 from gpuwatch.clouds.azure.errors import NOT_FOUND
 from gpuwatch.clouds.azure.groups import ScaleSet
-from gpuwatch.clouds.azure.launch import Order
-from gpuwatch.clouds.azure.machines import Machine
+from gpuwatch.clouds.azure.instances import Machine
+from gpuwatch.clouds.azure.launches import Order
+from gpuwatch.clouds.azure.machine_types import Sizes
 from gpuwatch.clouds.azure.nodes import Surroundings, Translator
-from gpuwatch.clouds.azure.paths import Paths
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions
 from gpuwatch.clouds.azure.resource_ids import same
+from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.azure.settings import MANAGERS, SubscriptionSettings, TemplateSettings
-from gpuwatch.clouds.azure.sizes import Sizes
 from gpuwatch.clouds.disks import by_id, in_use
 from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
@@ -101,10 +102,10 @@ class AzureCloud(WithViews[Subscription]):
 
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, by its name in the resource groups of the templates."""
-        name = launch.name_for(key)
+        name = azure_launches.name_for(key)
         targets = {(self._places.at(each.subscription), each.resource_group or "") for each in self._templates.values()}
         for place, group in sorted(targets, key=lambda each: (each[0].id, each[1])):
-            machine = launch.found(place, group, key)
+            machine = azure_launches.found(place, group, key)
             if machine is not None and machine.id:
                 return self._node_of(place, machine)
         return self._paths.gone_by_name(name)
@@ -170,11 +171,11 @@ class AzureCloud(WithViews[Subscription]):
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """Ask for one machine from a template of the settings."""
-        order = launch.ordered(self._places, self._templates, arguments, key)
+        order = azure_launches.ordered(self._places, self._templates, arguments, key)
         why = self._no_gpu(order, arguments["template"])
         if why is not None:
             raise CloudError(why, code=NO_GPU)
-        machine = launch.launched(order, key, arguments.get("pool"), fleet=self._fleet, clock=self._clock)
+        machine = azure_launches.launched(order, key, arguments.get("pool"), fleet=self._fleet, clock=self._clock)
         self._paths.learn(machine.id, machine.path)
         return machine.id
 
@@ -225,7 +226,7 @@ class AzureCloud(WithViews[Subscription]):
         """Why templates do not fit: they cannot be read, or their size has no GPU that the agent can read."""
         for arguments in launches:
             try:
-                order = launch.ordered(self._places, self._templates, arguments, "gpuwatch-doctor")
+                order = azure_launches.ordered(self._places, self._templates, arguments, "gpuwatch-doctor")
             except CloudError as error:
                 yield str(error)
                 continue
@@ -253,11 +254,11 @@ class AzureCloud(WithViews[Subscription]):
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions and subscriptions that the settings do not name."""
-        return other_places.looked_for(self._places, self._apart(), self._paths)
+        return other_regions.looked_for(self._places, self._apart(), self._paths)
 
     def survey(self) -> Sequence[Surveyed]:
         """Every region with GPU machines of every subscription that the credentials may see."""
-        return other_places.surveyed(self._places, self._apart(), self._paths)
+        return other_regions.surveyed(self._places, self._apart(), self._paths)
 
     @property
     def monitor(self) -> str:
@@ -278,10 +279,10 @@ class AzureCloud(WithViews[Subscription]):
     def _nodes(self, place: Subscription) -> list[Node]:
         """The place's GPU machines; what was there before and is not listed is asked for by itself."""
         scale_sets = groups.listed(place)
-        found = machines.listed(place)
+        found = instances.listed(place)
         uniform = [group for group in scale_sets if self._looked_into(place, group)]
         for group in uniform:
-            found += machines.members(place, group.described)
+            found += instances.members(place, group.described)
         self._paths.saw(found)
         answered = {machine.id for machine in found}
         for node_id in self._views.left_out(place, answered):
@@ -294,7 +295,7 @@ class AzureCloud(WithViews[Subscription]):
         around = Surroundings(
             groups={group.id: group for group in scale_sets},
             locks=azure_locks.of(place),
-            addresses=machines.addresses(place, [group.path for group in uniform]),
+            addresses=instances.addresses(place, [group.path for group in uniform]),
         )
         made = [machine for machine in found if not machine.never_made]
         nodes = list(self._translator.nodes(place, made, around))
@@ -317,14 +318,14 @@ class AzureCloud(WithViews[Subscription]):
             if not place.covers(group.region) or not (group.enrolled(self._fleet) or self._has_gpus(place, group)):
                 continue
             if not group.uniform and flexible is None:
-                flexible = machines.listed(place)
-            there = machines.members(place, group.described) if group.uniform else flexible or []
+                flexible = instances.listed(place)
+            there = instances.members(place, group.described) if group.uniform else flexible or []
             members = [each for each in there if each.group == group.id]
             shown.append(self._translator.scale_set(place, group, members))
         return self._views.keep_groups(place, shown)
 
     def _members(self, place: Subscription, group: ScaleSet) -> list[Machine]:
-        there = machines.members(place, group.described) if group.uniform else machines.listed(place)
+        there = instances.members(place, group.described) if group.uniform else instances.listed(place)
         return [each for each in there if each.group == group.id]
 
     def _group(self, group_id: str) -> tuple[Subscription, ScaleSet]:
@@ -340,7 +341,7 @@ class AzureCloud(WithViews[Subscription]):
             scale_sets = {found.id: found} if isinstance(found, ScaleSet) else {}
         paths = [group.path for group in scale_sets.values() if machine.uniform]
         around = Surroundings(
-            groups=scale_sets, locks=azure_locks.of(place), addresses=machines.addresses(place, paths)
+            groups=scale_sets, locks=azure_locks.of(place), addresses=instances.addresses(place, paths)
         )
         node = self._translator.node(place, machine, around)
         self._paths.showed([node])

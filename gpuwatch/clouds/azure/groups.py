@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG
-from gpuwatch.clouds.azure import machines
-from gpuwatch.clouds.azure.machines import Machine
+from gpuwatch.clouds.azure import instances
+from gpuwatch.clouds.azure.instances import Machine
 from gpuwatch.clouds.azure.owners import managed_by
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import group_of, same, subscription_of
@@ -161,8 +161,8 @@ def all_machines(place: Subscription) -> list[Machine]:
         CloudError: a part of it could not be had.
 
     """
-    found = machines.listed(place)
+    found = instances.listed(place)
     for group in listed(place):
         if group.uniform:
-            found += machines.members(place, group.described)
+            found += instances.members(place, group.described)
     return found

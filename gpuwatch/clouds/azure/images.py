@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.clouds import Leftover, LeftoverKind
-from gpuwatch.clouds.azure import groups, machines
+from gpuwatch.clouds.azure import groups, instances
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import same
 from gpuwatch.clouds.azure.settings import TemplateSettings
@@ -78,7 +78,7 @@ def _named(place: Subscription) -> Iterator[str]:
     for group in groups.listed(place):
         properties = group.described.get("properties") or {}
         yield _reference(properties.get("virtualMachineProfile") or {})
-        for member in machines.members(place, group.described) if group.uniform else ():
+        for member in instances.members(place, group.described) if group.uniform else ():
             yield _reference(member.described.get("properties") or {})
 
 

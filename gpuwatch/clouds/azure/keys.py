@@ -11,7 +11,7 @@ from typing import Any
 from azure.core.credentials import TokenCredential
 
 from gpuwatch.clouds import AuthFailedError, CloudError
-from gpuwatch.clouds.azure.line import Line
+from gpuwatch.clouds.azure.client import Line
 from gpuwatch.clouds.azure.settings import GRAPHS
 from gpuwatch.clouds.keys import AccessKey, Credentials
 from gpuwatch.runtime.clock import Clock

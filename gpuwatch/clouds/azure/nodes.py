@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpuwatch.clouds.azure.groups import ScaleSet
+from gpuwatch.clouds.azure.instances import KEPT_PLACE, Machine
 from gpuwatch.clouds.azure.locks import Locks
-from gpuwatch.clouds.azure.machines import KEPT_PLACE, Machine
+from gpuwatch.clouds.azure.machine_types import Size, Sizes
 from gpuwatch.clouds.azure.owners import managed_by
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import group_of, same
-from gpuwatch.clouds.azure.sizes import Size, Sizes
 from gpuwatch.clouds.sightings import Sightings
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState

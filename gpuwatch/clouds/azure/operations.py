@@ -6,8 +6,8 @@ so the operation is followed for that long.
 
 from urllib.parse import urlsplit
 
+from gpuwatch.clouds.azure.client import Answer
 from gpuwatch.clouds.azure.errors import said, typed
-from gpuwatch.clouds.azure.line import Answer
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.errors import CloudError
 from gpuwatch.runtime.clock import Clock

@@ -15,8 +15,8 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import AzureError
 
 from gpuwatch.clouds import CloudError
+from gpuwatch.clouds.azure.iam import ACT, END, GROUPS, LAUNCH, READ
 from gpuwatch.clouds.azure.places import Subscription
-from gpuwatch.clouds.azure.roles import ACT, END, GROUPS, LAUNCH, READ
 from gpuwatch.clouds.permissions import Identity, Permission
 
 _PATH = "/providers/Microsoft.Authorization/permissions"

@@ -6,7 +6,7 @@ from typing import Any
 
 from azure.core.credentials import TokenCredential
 
-from gpuwatch.clouds.azure.line import Answer, Line
+from gpuwatch.clouds.azure.client import Answer, Line
 from gpuwatch.clouds.azure.resource_ids import COMPUTE, subscription_of
 from gpuwatch.clouds.azure.settings import SubscriptionSettings
 from gpuwatch.clouds.errors import CloudError, NotFoundError

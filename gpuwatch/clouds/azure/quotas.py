@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from gpuwatch.clouds.azure.machine_types import Sizes
 from gpuwatch.clouds.azure.places import Subscription
-from gpuwatch.clouds.azure.sizes import Sizes
 from gpuwatch.clouds.permissions import Quota
 from gpuwatch.clouds.places import gathered
 from gpuwatch.model.fleet import Node

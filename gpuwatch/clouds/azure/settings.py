@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import MinLen
 
 from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.azure.roles import NOBODYS, ROLES, render, role
+from gpuwatch.clouds.azure.iam import NOBODYS, ROLES, render, role
 from gpuwatch.clouds.provider import ProviderSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.runtime.clock import Clock

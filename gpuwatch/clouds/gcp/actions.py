@@ -34,8 +34,8 @@ from gpuwatch.clouds.gcp.calls import (
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.errors import NOT_FOUND, NOT_READY, STALE
 from gpuwatch.clouds.gcp.groups import Group, known, members
+from gpuwatch.clouds.gcp.instances import Instance
 from gpuwatch.clouds.gcp.labels import labels_of, tags_of
-from gpuwatch.clouds.gcp.machines import Instance
 from gpuwatch.clouds.gcp.operations import being_deleted, follow
 from gpuwatch.clouds.group_size import TOO_MANY_MEMBERS
 from gpuwatch.clouds.permit import Permit, permit_in_force

@@ -15,11 +15,11 @@ from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.credentials import Credentials as Given
 from gpuwatch.clouds.gcp.errors import NOT_FOUND, NOT_READY
 from gpuwatch.clouds.gcp.groups import Group, Templates
+from gpuwatch.clouds.gcp.instances import Instance, Translator
 from gpuwatch.clouds.gcp.labels import labels_of
-from gpuwatch.clouds.gcp.listing import Listing, Zone
 from gpuwatch.clouds.gcp.machine_types import region_of
-from gpuwatch.clouds.gcp.machines import Instance, Translator
 from gpuwatch.clouds.gcp.operations import ended, launch_that_ended
+from gpuwatch.clouds.gcp.places import Listing, Zone
 from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit

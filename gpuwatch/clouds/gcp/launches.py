@@ -17,9 +17,9 @@ from gpuwatch.clouds.gcp.calls import INSERT, LIST_INSTANCES
 from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.errors import CONFLICT
 from gpuwatch.clouds.gcp.groups import Template, Templates, path_in_project
+from gpuwatch.clouds.gcp.instances import Instance
 from gpuwatch.clouds.gcp.labels import labels_of
 from gpuwatch.clouds.gcp.machine_types import MachineTypes, region_of, zones_with
-from gpuwatch.clouds.gcp.machines import Instance
 from gpuwatch.clouds.gcp.operations import follow
 from gpuwatch.clouds.permit import permit_in_force
 from gpuwatch.model.decision import DECISION_TAG

@@ -27,9 +27,9 @@ from gpuwatch.clouds.gcp.calls import (
 )
 from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.credentials import Credentials
-from gpuwatch.clouds.gcp.listing import Listing
+from gpuwatch.clouds.gcp.instances import Instance, Translator
 from gpuwatch.clouds.gcp.machine_types import region_of
-from gpuwatch.clouds.gcp.machines import Instance, Translator
+from gpuwatch.clouds.gcp.places import Listing
 from gpuwatch.clouds.permissions import Identity, OtherRegion, Permission
 from gpuwatch.model.fleet import Node
 

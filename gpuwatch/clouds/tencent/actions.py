@@ -21,9 +21,9 @@ from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.tencent.errors import about_its_state
 from gpuwatch.clouds.tencent.groups import Group, known
-from gpuwatch.clouds.tencent.history import History
 from gpuwatch.clouds.tencent.instances import described
 from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.clouds.tencent.seen import History
 from gpuwatch.model.fleet import NodeState
 
 _IN_SERVICE = "IN_SERVICE"

@@ -12,15 +12,24 @@ from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gathered
 from gpuwatch.clouds.survey import CloudUse, Surveyed
-from gpuwatch.clouds.tencent import actions, images, keys, launches, monitor, other_regions, permissions, unused
+from gpuwatch.clouds.tencent import (
+    actions,
+    images,
+    instances,
+    keys,
+    launches,
+    monitor,
+    other_regions,
+    permissions,
+    unused,
+)
 from gpuwatch.clouds.tencent import groups as scaling
-from gpuwatch.clouds.tencent import instances as machines
+from gpuwatch.clouds.tencent.client import TIMEOUTS
 from gpuwatch.clouds.tencent.group_activities import attempts
 from gpuwatch.clouds.tencent.groups import Group
-from gpuwatch.clouds.tencent.history import History
 from gpuwatch.clouds.tencent.instances import UNKNOWN_ID, Instance, Translator
-from gpuwatch.clouds.tencent.line import TIMEOUTS
 from gpuwatch.clouds.tencent.places import Place, Places
+from gpuwatch.clouds.tencent.seen import History
 from gpuwatch.clouds.tencent.settings import TencentAccountSettings
 from gpuwatch.clouds.tencent.tag_limits import check_tag_value
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
@@ -93,7 +102,7 @@ class TencentCloud(WithViews[Place]):
     def lacks(self, node: Node) -> bool:
         """Whether a whole list of its region and account is without it."""
         place = self._places.at(node.region, node.account)
-        return node.id not in {each.id for each in machines.listed(place.reading)}
+        return node.id not in {each.id for each in instances.listed(place.reading)}
 
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, which is its name."""
@@ -252,16 +261,16 @@ class TencentCloud(WithViews[Place]):
 
     def _nodes(self, place: Place) -> list[Node]:
         """The place's GPU machines. What was there before and is not listed is asked for once more by its id."""
-        instances = machines.listed(place.reading)
-        missing = self._views.left_out(place, [instance.id for instance in instances])
-        instances += machines.by_ids(place.reading, missing)
-        alive = [each for each in instances if each.state is not NodeState.TERMINATED]
+        found = instances.listed(place.reading)
+        missing = self._views.left_out(place, [instance.id for instance in found])
+        found += instances.by_ids(place.reading, missing)
+        alive = [each for each in found if each.state is not NodeState.TERMINATED]
         members = scaling.members(place) if alive else {}
         grouped = any(each.id in members for each in alive)
         groups = {group.id: group for group in scaling.listed(place, members)} if grouped else {}
         nodes = [self._history.seen(node) for node in self._translator.nodes(place, alive, members, groups)]
         gone = [node_id for node_id in missing if self._history.ended(node_id) is not None]
-        return self._views.keep(place, nodes, [*(instance.id for instance in instances), *gone])
+        return self._views.keep(place, nodes, [*(instance.id for instance in found), *gone])
 
     def _groups(self, place: Place) -> list[NodeGroup]:
         groups = scaling.listed(place, scaling.members(place))
@@ -279,7 +288,7 @@ class TencentCloud(WithViews[Place]):
         return self._refusals.added(told, place.name, lambda: attempts(place, group.id, now))
 
     def _launched(self, place: Place, key: str) -> Node | None:
-        named = machines.listed(place.reading, Filters=[{"Name": "instance-name", "Values": [key]}])
+        named = instances.listed(place.reading, Filters=[{"Name": "instance-name", "Values": [key]}])
         for instance in named:
             if instance.described.get("InstanceName") == key:  # the filter also finds longer names
                 self._homes[instance.id] = place
@@ -309,7 +318,7 @@ class TencentCloud(WithViews[Place]):
         places = [self._homes[node_id]] if node_id in self._homes else self._places.all
         for place in places:
             try:
-                instance = machines.described(place.reading, node_id)
+                instance = instances.described(place.reading, node_id)
             except NotFoundError:
                 continue
             self._homes[node_id] = place

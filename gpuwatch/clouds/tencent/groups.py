@@ -7,8 +7,8 @@ from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, NotFoundError
 from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking
-from gpuwatch.clouds.tencent.line import Line
 from gpuwatch.clouds.tencent.owners import managed_by
 from gpuwatch.clouds.tencent.places import Place
 from gpuwatch.model.fleet import NodeGroup

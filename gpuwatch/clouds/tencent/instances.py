@@ -8,9 +8,9 @@ from typing import Any
 
 from gpuwatch.clouds import NotFoundError
 from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.groups import Group, Member
-from gpuwatch.clouds.tencent.line import Line
 from gpuwatch.clouds.tencent.machine_types import MachineTypes
 from gpuwatch.clouds.tencent.owners import managed_by
 from gpuwatch.clouds.tencent.places import Place

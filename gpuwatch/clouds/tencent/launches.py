@@ -6,8 +6,8 @@ from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, NO_GPU, POOL_TAG, CloudError
 from gpuwatch.clouds.permit import permit_in_force
+from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking
-from gpuwatch.clouds.tencent.line import Line
 from gpuwatch.clouds.tencent.machine_types import MachineTypes
 from gpuwatch.clouds.tencent.places import Place
 from gpuwatch.clouds.tencent.tag_limits import check_tag_value

@@ -6,8 +6,8 @@ from functools import partial
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.provider import ALL
+from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.credentials import AssumedRole, Signer, own_credentials
-from gpuwatch.clouds.tencent.line import Line
 from gpuwatch.clouds.tencent.settings import TencentAccountSettings, account_of
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, STOP_AT, WRITABLE_TAGS
-from gpuwatch.clouds.alibaba.ram import NEEDS_NO_PERMISSION, RIDES_ALONG, ROLES, policy, render
+from gpuwatch.clouds.alibaba.iam import NEEDS_NO_PERMISSION, RIDES_ALONG, ROLES, policy, render
 from gpuwatch.clouds.permissions import Needs
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.money.prices.providers.alibaba import AlibabaPrices
@@ -36,7 +36,7 @@ def called() -> set[str]:
     return {
         node.value
         for path in SOURCES
-        if path.name != "ram.py"
+        if path.name != "iam.py"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and ACTION.fullmatch(node.value)
     }
@@ -95,7 +95,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("role", sorted(ROLES))
 def test_the_file_is_the_table(role: str) -> None:
-    """iam/alibaba/ROLE.json is what the table says, and `python -m gpuwatch.clouds.alibaba.ram ROLE` prints it."""
+    """iam/alibaba/ROLE.json is what the table says, and `python -m gpuwatch.clouds.alibaba.iam ROLE` prints it."""
     assert (ROOT / "iam/alibaba" / f"{role}.json").read_text(encoding="utf-8") == render(policy(role))
 
 

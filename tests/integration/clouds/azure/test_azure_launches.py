@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.clouds import CloudError, InsufficientCapacityError, QuotaExceededError
-from gpuwatch.clouds.azure.launch import name_for
+from gpuwatch.clouds.azure.launches import name_for
+from gpuwatch.clouds.azure.machine_types import _size
 from gpuwatch.clouds.azure.settings import TemplateSettings
-from gpuwatch.clouds.azure.sizes import _size
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure import sizes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuwatch.clouds.azure.roles import ACT, END
+from gpuwatch.clouds.azure.iam import ACT, END
 from gpuwatch.clouds.permissions import Diagnosable, Needs, Quota, Quotas, Searchable
 from gpuwatch.clouds.survey import CloudUse, Monitored, Surveyable
 from gpuwatch.runtime.clock import ManualClock

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.main import commands
 from gpuwatch.clouds import STOP_AT
 from gpuwatch.clouds.azure.cloud import AzureCloud
-from gpuwatch.clouds.azure.roles import RIDES_ALONG, ROLES, render, role
+from gpuwatch.clouds.azure.iam import RIDES_ALONG, ROLES, render, role
 from gpuwatch.clouds.permissions import Needs
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit

@@ -12,7 +12,7 @@ from gpuwatch.clouds import (
     NotFoundError,
     ProtectedError,
 )
-from gpuwatch.clouds.tencent import line
+from gpuwatch.clouds.tencent import client
 from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
@@ -246,7 +246,7 @@ def test_a_machine_that_moves_out_of_sight_between_two_pages_is_not_lost(
     world: TencentWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages are counted by Offset: when one goes in between, the list is read again."""
-    monkeypatch.setattr(line, "PAGE_SIZE", 5)
+    monkeypatch.setattr(client, "PAGE_SIZE", 5)
     ids = sorted(world.launch(MINE) for _ in range(12))
     pages: list[int] = []
     real = world.fake.answer

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.clouds.tencent.client import VERSIONS
 from gpuwatch.clouds.tencent.groups import known
 from gpuwatch.clouds.tencent.instances import Instance
-from gpuwatch.clouds.tencent.line import VERSIONS
 from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.tencent.cvm import Cvm, described

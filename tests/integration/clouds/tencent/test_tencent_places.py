@@ -11,8 +11,8 @@ from gpuwatch.clouds import AuthFailedError, CloudError, NotFoundError
 from gpuwatch.clouds.permissions import Diagnosable, Needs, Quotas, Searchable
 from gpuwatch.clouds.settings import CloudSettings, connect
 from gpuwatch.clouds.tencent import credentials
+from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.cloud import TencentCloud
-from gpuwatch.clouds.tencent.line import Line
 from gpuwatch.clouds.tencent.settings import TencentAccountSettings, TencentSettings
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock

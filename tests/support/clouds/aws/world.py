@@ -19,7 +19,7 @@ from botocore.config import Config
 from moto.ec2.models import ec2_backends
 
 from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.aws import regions as aws_regions
+from gpuwatch.clouds.aws import places as aws_places
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
@@ -225,7 +225,7 @@ def fault_world(folder: Path) -> Iterator[AwsFaultWorld]:
         naps: Any = SimpleNamespace(sleep=lambda _: None)
         patch.setattr(botocore.endpoint, "time", naps)
         for name in ("_READING", "_ACTING"):
-            config: Any = getattr(aws_regions, name)
+            config: Any = getattr(aws_places, name)
             short: Any = {"connect_timeout": patience(0.5), "read_timeout": patience(0.3), "max_pool_connections": 1}
-            patch.setattr(aws_regions, name, config.merge(Config(**short)))
+            patch.setattr(aws_places, name, config.merge(Config(**short)))
         yield AwsFaultWorld(clock, ec2, server, ec2.sending_session())

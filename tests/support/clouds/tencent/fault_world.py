@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from gpuwatch.clouds.tencent import line
+from gpuwatch.clouds.tencent import client
 from gpuwatch.clouds.tencent.cloud import TencentCloud
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
@@ -102,5 +102,5 @@ def fault_world(folder: Path) -> Iterator[TencentFaultWorld]:
     key_file = folder / "key"
     key_file.write_text(f"{SECRET_ID}:{SECRET_KEY}\n", encoding="utf-8")
     with serving(fake) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line, "PAGE_SIZE", TencentFaultWorld.page)
+        patch.setattr(client, "PAGE_SIZE", TencentFaultWorld.page)
         yield TencentFaultWorld(clock, server, fake, key_file)

@@ -6,11 +6,11 @@ They are shown, and never acted on.
 from collections.abc import Iterator
 
 from gpuwatch.clouds import AuthFailedError, CloudError
-from gpuwatch.clouds.azure import groups, machines
-from gpuwatch.clouds.azure.machines import Machine
+from gpuwatch.clouds.azure import groups, instances
+from gpuwatch.clouds.azure.instances import Machine
 from gpuwatch.clouds.azure.nodes import Surroundings, Translator
-from gpuwatch.clouds.azure.paths import Paths
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions
+from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.permissions import OtherRegion
 from gpuwatch.clouds.places import everywhere
 from gpuwatch.clouds.survey import Surveyed
@@ -91,8 +91,8 @@ def _silent(where: str, error: CloudError, *, watched: bool) -> Surveyed:
 
 
 def _machines(place: Subscription, translator: Translator) -> list[Machine]:
-    found = machines.listed(place)
+    found = instances.listed(place)
     for group in groups.listed(place):
         if group.uniform and translator.has_gpus(place, group.region, group.size):
-            found += machines.members(place, group.described)
+            found += instances.members(place, group.described)
     return found

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.alibaba.errors import reading
-from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.alibaba.places import Region
 
 _NVIDIA = "NVIDIA"
 

@@ -9,8 +9,8 @@ from gpuwatch.clouds.gcp.actions import Home, described
 from gpuwatch.clouds.gcp.calls import LIST_INSTANCES
 from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.groups import Group
+from gpuwatch.clouds.gcp.instances import Instance, Translator
 from gpuwatch.clouds.gcp.machine_types import region_of
-from gpuwatch.clouds.gcp.machines import Instance, Translator
 from gpuwatch.clouds.gcp.operations import being_deleted, ended
 from gpuwatch.clouds.places import Views
 from gpuwatch.clouds.silence import missed

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, CloudError, CloudUnavailableError, NotFoundError
 from gpuwatch.clouds.azure.errors import typed
-from gpuwatch.clouds.azure.machines import Machine, one
+from gpuwatch.clouds.azure.instances import Machine, one
 from gpuwatch.clouds.azure.operations import follow
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions
 from gpuwatch.clouds.azure.resource_ids import machine
