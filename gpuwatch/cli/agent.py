@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.base import commands, config_option, duration_or_none, explained, json_option, say, settings_of
-from gpuwatch.cli.json_output import json_text
+from gpuwatch.runtime.json_document import json_text
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 _MOST_WORDS = 2  # of `snooze`: a workload and a duration

@@ -23,9 +23,9 @@ def blocked(only: str | None, path: Path | None, *, as_json: bool) -> None:
     with a_plan(path) as (parts, done):
         import msgspec  # noqa: PLC0415  loaded by this command only
 
-        from gpuwatch.cli.json_output import json_text  # noqa: PLC0415  loaded by this command only
         from gpuwatch.money.blocked.blocked import blocked as blocked_of  # noqa: PLC0415  likewise
         from gpuwatch.money.blocked.text import as_text  # noqa: PLC0415  likewise
+        from gpuwatch.runtime.json_document import json_text  # noqa: PLC0415  loaded by this command only
 
         if done.trouble:
             say(done.trouble, err=True)

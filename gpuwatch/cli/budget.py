@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
-from gpuwatch.cli.json_output import json_text
+from gpuwatch.runtime.json_document import json_text
 
 
 @commands.command()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
-from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.missing import install_hint
+from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.cli.config_documents import CheckDocument, ConfigWarning, ShowDocument

@@ -19,7 +19,7 @@ from gpuwatch.cli.base import (
     say,
     settings_of,
 )
-from gpuwatch.cli.json_output import json_text
+from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings

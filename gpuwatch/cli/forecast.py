@@ -18,11 +18,11 @@ from gpuwatch.cli.base import (
     settings_of,
     show_money_as_in,
 )
-from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.money import money_head
+from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:

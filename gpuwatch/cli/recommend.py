@@ -13,7 +13,7 @@ import click
 
 from gpuwatch.cli.amounts import none_below, share
 from gpuwatch.cli.base import above_zero, commands, config_option, explained, is_given, json_option, say, settings_of
-from gpuwatch.cli.json_output import json_text
+from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.model.money import Offer

@@ -9,10 +9,10 @@ import click
 
 from gpuwatch.cli.amounts import none_below, price_of, share, usd
 from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of, show_money_as_in
-from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import column_usd, format_price, money_head, whole_usd
+from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:

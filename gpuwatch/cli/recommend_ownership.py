@@ -9,11 +9,11 @@ import click
 
 from gpuwatch.cli.amounts import factor, none_below, price_of, share, usd
 from gpuwatch.cli.base import config_option, json_option, say, show_money_as_in
-from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.cli.recommend_commitments import csv_load, metered_load
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import column_usd, format_usd, money_head, whole_usd
+from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:

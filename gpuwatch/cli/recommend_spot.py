@@ -9,9 +9,9 @@ import click
 
 from gpuwatch.cli.amounts import share, usd
 from gpuwatch.cli.base import duration_or_none, json_option, say
-from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recommend import recommend
+from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:

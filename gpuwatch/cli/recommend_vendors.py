@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
-from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.recommend import paid_by_settings, recommend
 from gpuwatch.runtime.bounded_text import text_of
+from gpuwatch.runtime.json_document import json_text
 
 _DAYS = 90
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
-from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
+from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.clouds import Cloud

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from gpuwatch.cli.base import commands, json_option, say
-from gpuwatch.cli.json_output import json_text
+from gpuwatch.runtime.json_document import json_text
 
 # A requirement of an extra, such as `boto3>=1.35; extra == "aws"`, or of another extra: `gpuwatch[controller]; …`.
 _REQUIREMENT = re.compile(r"""([\w.-]+)(?:\[(\w+)\])?.*extra == ['"](\w+)['"]""")

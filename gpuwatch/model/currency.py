@@ -9,22 +9,13 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypedDict
 
 _SIGNS = {"USD": "$", "CNY": "¥", "EUR": "€", "GBP": "£", "INR": "₹", "KRW": "₩"}
 
 
-class CurrencyDocument(TypedDict):
-    """The currency that texts are in: US dollars for one unit, as a decimal text, and the day of that rate."""
-
-    code: str
-    usd: str
-    as_of: date | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Currency:
-    """`usd` is US dollars for one unit, and `as_of` the day of that rate; None: nobody said."""
+    """The currency of texts: `usd` is US dollars for one unit, `as_of` the day of that rate; null: nobody said."""
 
     code: str = "USD"
     usd: Decimal = Decimal(1)
@@ -54,9 +45,9 @@ class Currency:
         return f"Money in {self.code}: one is {self.usd.normalize():f} US dollars, the rate {day}."
 
     @property
-    def document(self) -> CurrencyDocument | None:
+    def unless_usd(self) -> "Currency | None":
         """For JSON, where every sum stays in US dollars; None: texts are in US dollars, too."""
-        return None if self.code == "USD" else {"code": self.code, "usd": str(self.usd), "as_of": self.as_of}
+        return None if self.code == "USD" else self
 
 
 DOLLARS = Currency()

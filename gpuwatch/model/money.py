@@ -124,6 +124,16 @@ def dated(as_of: date, today: date) -> str:
     return f"{as_of}, {days} day{'s' if days != 1 else ''} old" if days > 0 else f"{as_of}"
 
 
+def usd_to_the_cent(amount: Decimal | Fraction) -> Decimal:
+    """US dollars for documents: exactly so many cents, rounded once."""
+    return usd_of_cents(round(Fraction(amount) * 100))
+
+
+def usd_of_cents(cents: int) -> Decimal:
+    """So many hundredths of a US dollar, as documents have them: `12.50`."""
+    return Decimal(cents).scaleb(-2)
+
+
 def cents_of(amount: Decimal | Fraction | float) -> int:
     """US dollars as hundredths of the currency that people read, rounded once."""
     return round(Fraction(amount) / shown_in().cent)

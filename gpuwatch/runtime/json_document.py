@@ -1,10 +1,16 @@
-"""JSON documents for programs: an object that begins with its schema, and times in UTC that end in Z; others' JSON."""
+"""JSON documents for programs, in one form; others' JSON.
+
+A document is a frozen dataclass that says in its docstring what its fields mean: docs/json.md is made from it. It
+begins with its schema. Times are in UTC and end in Z, money (`Decimal`) is text with all its digits and no exponent,
+and a number that JSON does not have is null.
+"""
 
 import json
 import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -16,10 +22,10 @@ VERSION = 1  # of a document's schema; it grows when a field changes its meaning
 def document(kind: str, body: object) -> dict[str, Any]:
     """One document of values that any JSON library writes.
 
-    `kind` is the command's words with dots between them (`audit.log`). `body` is a mapping, a struct or a dataclass of
+    `kind` is the command's words with dots between them (`audit.log`). `body` is a dataclass, a struct or a mapping of
     what msgspec knows; its datetimes have a time zone. A field `schema` of its own is replaced.
     """
-    fields = _plain(msgspec.to_builtins(body, builtin_types=(datetime,)))
+    fields = _plain(msgspec.to_builtins(body, builtin_types=(datetime, Decimal)))
     return {"schema": f"gpuwatch.{kind}/{VERSION}", **{name: fields[name] for name in fields if name != "schema"}}
 
 
@@ -54,10 +60,12 @@ def _whole(value: Any) -> Any:  # noqa: ANN401  JSON
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  JSON
-    """Times in UTC, numbers that JSON has; what is neither stays."""
+    """Return the value with its times in UTC, its money in text, and only numbers that JSON has."""
     match value:
         case datetime():
             return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
+        case Decimal():
+            return f"{value:f}" if value.is_finite() else None
         case float() if not math.isfinite(value):
             return None
         case Mapping():

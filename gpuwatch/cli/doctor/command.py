@@ -10,8 +10,8 @@ import click
 
 from gpuwatch import __version__
 from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
-from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.progress import progress
+from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.cli.doctor.report import Finding

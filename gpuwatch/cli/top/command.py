@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.base import above_zero, commands, config_option, json_option, say
-from gpuwatch.cli.json_output import json_text
+from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.printable import not_utf8
 
 if TYPE_CHECKING:

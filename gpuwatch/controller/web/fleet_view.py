@@ -12,7 +12,7 @@ from gpuwatch.controller.workload_rows import WorkloadRow
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger.use_history import OFF, gpus_by_use
 from gpuwatch.model.activity import State
-from gpuwatch.model.currency import CurrencyDocument
+from gpuwatch.model.currency import Currency
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.orders import ITSELF, Pause
@@ -127,7 +127,7 @@ class FleetPage:
     kubernetes: ClusterRow | None = None
     pods: tuple[PodRow, ...] = ()
     workloads: tuple[WorkloadRow, ...] = ()
-    currency: CurrencyDocument | None = None
+    currency: Currency | None = None
 
 
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:

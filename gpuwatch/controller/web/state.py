@@ -174,5 +174,5 @@ class State:
             kubernetes=cluster_row(done.observation),
             pods=pod_rows(done.observation),
             workloads=workload_rows(done, self.rules),
-            currency=shown_in().document,
+            currency=shown_in().unless_usd,
         )

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TypedDict
 
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.currency import CurrencyDocument, shown_in
+from gpuwatch.model.currency import Currency, shown_in
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import format_usd
 from gpuwatch.runtime.printable import legible
@@ -22,13 +22,13 @@ class BudgetDocument(TypedDict):
     """The budgets as the round at that time saw them."""
 
     at: datetime
-    currency: CurrencyDocument | None
+    currency: Currency | None
     budgets: list[BudgetState]
 
 
 def as_object(states: Sequence[BudgetState], at: datetime) -> BudgetDocument:
     """Money as decimal texts, times in UTC."""
-    return {"at": at, "currency": shown_in().document, "budgets": list(states)}
+    return {"at": at, "currency": shown_in().unless_usd, "budgets": list(states)}
 
 
 def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:

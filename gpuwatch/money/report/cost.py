@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import TypedDict
 
-from gpuwatch.model.currency import CurrencyDocument, shown_in
+from gpuwatch.model.currency import Currency, shown_in
 from gpuwatch.model.money import format_usd
 from gpuwatch.model.usage import HOUR_MS, USES
 from gpuwatch.money.accounting.settings import EnergySettings
@@ -110,7 +110,7 @@ class CostDocument(TypedDict):
     metered_since: datetime | None
     cut: bool
     by: str
-    currency: CurrencyDocument | None
+    currency: Currency | None
     groups: list[CostGroup]
     total: CostTotal
     prices_from: date | None
@@ -130,7 +130,7 @@ def as_object(report: Report, factors: EnergySettings) -> CostDocument:
         "metered_since": None if report.began is None else _time(report.began),
         "cut": report.cut,
         "by": report.by,
-        "currency": shown_in().document,
+        "currency": shown_in().unless_usd,
         "groups": [
             {
                 "name": name,

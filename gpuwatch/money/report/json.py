@@ -48,7 +48,7 @@ def as_object(report: Report) -> ReportDocument:
         "timezone": period.zone.key,
         "made_at": facts.now,
         "over": report.over,
-        "currency": shown_in().document,
+        "currency": shown_in().unless_usd,
         "total": _total(report.whole),
         "before": None
         if report.before is None

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import TypedDict
 
 from gpuwatch.model.activity import State
-from gpuwatch.model.currency import CurrencyDocument
+from gpuwatch.model.currency import Currency
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.health import Health
 from gpuwatch.money.accounting.totals import Energy, TotalDocument
@@ -223,7 +223,7 @@ class ReportDocument(TypedDict):
     timezone: str
     made_at: datetime
     over: bool
-    currency: CurrencyDocument | None
+    currency: Currency | None
     total: TotalDocument
     before: EarlierTotal | None
     by: dict[str, list[GroupTotal]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 
 import click
 import msgspec
@@ -51,6 +52,14 @@ def test_times_are_utc_and_numbers_are_json() -> None:
         "rows": [{"at": "2026-03-01T18:00:00Z", "all": ["2026-03-01T18:00:00Z"], "ratio": None}],
     }
     assert json_text("x", {"name": "a\x9b\u202e"}).isascii()
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [("12.50", "12.50"), ("0E-9", "0.000000000"), ("1E+3", "1000"), ("NaN", None)]
+)
+def test_money_has_all_its_digits(amount: str, text: str | None) -> None:
+    """No exponent, whatever it was computed from; what is no number is null."""
+    assert document("x", {"usd": Decimal(amount)})["usd"] == text
 
 
 def test_an_extra_is_what_its_packages_are() -> None:
