@@ -41,26 +41,34 @@ class Profile:
     stalled_timeout: float
 
 
-def _profile(timeout: float, grace: float, owned: Removal, wait: float, owner_grace: float) -> Profile:
+def _profile(*, wait: float, grace: float, owned: Removal, owned_wait: float, owner_grace: float) -> Profile:
+    """Make a profile: `wait` and `grace` of idle nodes; what happens to somebody's, and their wait and grace."""
     learns = owned != "report"
     return Profile(
-        timeout="learned" if learns else timeout,
-        fresh_timeout=timeout if learns else None,
+        timeout="learned" if learns else wait,
+        fresh_timeout=wait if learns else None,
         grace_period=grace,
         unattended_grace_period=_MINUTE if learns else grace,
         owner_grace_period=owner_grace,
         occupied=owned,
-        occupied_timeout=wait,
+        occupied_timeout=owned_wait,
         parked=owned,
-        parked_timeout=wait,
+        parked_timeout=owned_wait,
         stalled=owned,
-        stalled_timeout=wait,
+        stalled_timeout=owned_wait,
     )
 
 
+# The pages that state these numbers are held to them by tests/docs/test_profile_numbers.py.
 PROFILES: dict[ProfileName, Profile] = {
-    "cautious": _profile(2 * _HOUR, 30 * _MINUTE, "report", 16 * _HOUR, 4 * _HOUR),
-    "balanced": _profile(30 * _MINUTE, 10 * _MINUTE, "stop", 16 * _HOUR, 4 * _HOUR),
-    "eager": _profile(20 * _MINUTE, 10 * _MINUTE, "stop", 2 * _HOUR, 30 * _MINUTE),
+    "cautious": _profile(
+        wait=2 * _HOUR, grace=30 * _MINUTE, owned="report", owned_wait=16 * _HOUR, owner_grace=4 * _HOUR
+    ),
+    "balanced": _profile(
+        wait=30 * _MINUTE, grace=10 * _MINUTE, owned="stop", owned_wait=16 * _HOUR, owner_grace=4 * _HOUR
+    ),
+    "eager": _profile(
+        wait=20 * _MINUTE, grace=10 * _MINUTE, owned="stop", owned_wait=2 * _HOUR, owner_grace=30 * _MINUTE
+    ),
 }
 DECIDED = tuple(each.name for each in fields(Profile))
