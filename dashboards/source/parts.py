@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dashboards.source.currency import MONEY, converted, titled
-from gpuwatch.model.colours import STATE_COLOURS
+from gpuwatch.cli.console import STATE_COLOURS
 
 Json = dict[str, Any]
 COLUMNS = 24
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
-# One colour for one thing, on all dashboards, on the fleet page and on terminals: model/colours.py.
+# One colour for one thing, on all dashboards, on the fleet page and on terminals: cli/console.py.
 BLUE, ORANGE, OLIVE, PURPLE, RED, GREY, GREEN = (
     STATE_COLOURS[name].light for name in ("busy", "idle", "occupied", "parked", "stalled", "unknown", "healthy")
 )

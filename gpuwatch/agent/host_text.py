@@ -13,7 +13,7 @@ from gpuwatch.model.fleet import GpuVerdict, NodeVerdict
 from gpuwatch.model.gpu_identity import DownCause
 from gpuwatch.model.health import GpuHealth, Health, Remedy
 from gpuwatch.model.host_page import HostProcess, HostTrouble
-from gpuwatch.model.legible import legible
+from gpuwatch.model.readable import legible
 
 _LONGEST_NAME = 32
 _MOST_PARTIES = 3

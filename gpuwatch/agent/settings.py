@@ -12,7 +12,7 @@ from gpuwatch.agent.health.verdict import HealthRules
 from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.processes.patterns import ProcessPattern
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.metric_groups import Chosen
+from gpuwatch.model.metric import Chosen
 from gpuwatch.model.setting import Setting
 from gpuwatch.runtime.http.settings import ServerSettings
 

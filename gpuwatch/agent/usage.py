@@ -7,10 +7,9 @@ from datetime import datetime
 from itertools import islice
 
 from gpuwatch.agent.activity import Memory
-from gpuwatch.model.activity import GpuUse, State
+from gpuwatch.model.activity import GpuUse, State, Tally
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.health import GpuHealth, Health
-from gpuwatch.model.tally import Tally
 
 _OVER_SECONDS = 60.0
 _PART_SECONDS = 5.0

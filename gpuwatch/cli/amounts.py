@@ -4,8 +4,7 @@ from decimal import Decimal, InvalidOperation
 
 import click
 
-from gpuwatch.model.similar_names import nearest
-from gpuwatch.model.typed_numbers import as_share, is_amount, right_way
+from gpuwatch.model.slips import as_share, is_amount, nearest, right_way
 
 _EXAMPLE = "0.35"
 

@@ -98,7 +98,7 @@ def trial_of(asked: Asked) -> Trial:
         click.UsageError: there is no --pool, or the settings do not have it, or it never removes a node.
 
     """
-    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.model.slips import meant  # noqa: PLC0415  loaded by this command only
     from gpuwatch.policies.fingerprint import removes  # noqa: PLC0415  likewise
 
     if asked.pool is None:

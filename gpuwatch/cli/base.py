@@ -236,7 +236,7 @@ def refuse_unknown_pools(asked: Iterable[str], parts: "LiveParts", done: "Round"
         click.UsageError: neither the settings nor a node name such a pool.
 
     """
-    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  loaded by few commands
+    from gpuwatch.model.slips import meant  # noqa: PLC0415  loaded by few commands
 
     known = sorted({*parts.rules.known, *done.observation.fleet.pools})
     for pool in asked:

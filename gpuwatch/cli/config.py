@@ -155,7 +155,7 @@ def show(path: Path | None, only: str | None, as_json: bool) -> None:
     """Show what holds in each pool, and where it comes from: a line, a variable, the profile, or the default."""
     from gpuwatch.config import ConfigError, read  # noqa: PLC0415  loaded by this command only
     from gpuwatch.config.in_force import of_pools  # noqa: PLC0415  likewise
-    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  likewise
+    from gpuwatch.model.slips import meant  # noqa: PLC0415  likewise
 
     try:
         settings, origin = read(path, os.environ)

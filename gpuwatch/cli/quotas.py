@@ -7,7 +7,7 @@ from gpuwatch.clouds import AuthFailedError, Cloud, CloudError
 from gpuwatch.clouds.permissions import Quota
 from gpuwatch.clouds.silence import partial
 from gpuwatch.controller.node_row import QuotaRow
-from gpuwatch.model.legible import legible
+from gpuwatch.model.readable import legible
 
 _SHORT_RATIO = 0.1  # less than this left is worth a warning
 

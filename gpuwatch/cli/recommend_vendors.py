@@ -63,7 +63,7 @@ def _prices(gpu: str, path: Path | None) -> dict[str, float]:
 
     """
     from gpuwatch.model.fleet import CapacityType  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  likewise
+    from gpuwatch.model.slips import meant  # noqa: PLC0415  likewise
     from gpuwatch.money.prices import catalogue  # noqa: PLC0415  likewise
 
     paid, found = paid_by_settings(path), dict[str, float]()

@@ -13,8 +13,8 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Step, Verb
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.quantity import how_many
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.readable import how_many
+from gpuwatch.model.sight import Silence
 from gpuwatch.policies import unknown_pool
 from gpuwatch.runtime.printable import legible
 

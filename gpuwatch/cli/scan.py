@@ -84,7 +84,7 @@ def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "C
 def _refuse_unknown(regions: tuple[str, ...], settings: "Settings", looked: "list[Looked]") -> None:
     """Refuse a region that no cloud lists: it is a typing mistake. Without a list of regions nothing is refused."""
     from gpuwatch.clouds.provider import ALL  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  likewise
+    from gpuwatch.model.slips import meant  # noqa: PLC0415  likewise
 
     places = [place for each in looked for place in each.places]
     known = {place.region for place in places if place.region}

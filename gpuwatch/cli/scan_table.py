@@ -7,9 +7,8 @@ from rich.text import Text
 
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.legible import legible
 from gpuwatch.model.money import bare_usd, format_usd
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many, legible
 from gpuwatch.money.scan import ScanDocument, ScanMachine, ScanSum
 from gpuwatch.runtime.columns import Column, laid_out
 

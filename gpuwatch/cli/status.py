@@ -17,9 +17,8 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.legible import legible
 from gpuwatch.model.money import bare_usd, format_usd
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many, legible
 from gpuwatch.model.verbs import PREPARES
 from gpuwatch.runtime.columns import Column, laid_out, wrapped
 

@@ -11,8 +11,8 @@ from gpuwatch.controller.workload_rows import WorkloadRow
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.legible import legible
 from gpuwatch.model.money import bare_usd
+from gpuwatch.model.readable import legible
 from gpuwatch.runtime.columns import Column, laid_out
 
 

@@ -11,7 +11,7 @@ from gpuwatch.clouds.provider import ALL, StartCommand
 from gpuwatch.clouds.settings import CLOUDS, CloudSettings
 from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.model.setting import Contradiction
-from gpuwatch.model.similar_names import folded, meant, nearest
+from gpuwatch.model.slips import folded, meant, nearest
 from gpuwatch.policies.spot.settings import OfferRules
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import NoStores, Stores, unread

@@ -11,7 +11,7 @@ from gpuwatch.clouds.errors import CloudError, CloudUnavailableError
 from gpuwatch.clouds.places import everywhere
 from gpuwatch.clouds.silence import Outlook, Recall, Recalling, as_last_seen, missed, of_cloud, partial, partial_here
 from gpuwatch.model.fleet import Node, NodeGroup
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Silence
 
 log = logging.getLogger(__name__)
 

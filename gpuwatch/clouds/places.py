@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from gpuwatch.clouds.errors import CloudError
 from gpuwatch.clouds.silence import Outlook, Past, Recall, as_last_seen, missed
 from gpuwatch.model.fleet import Node, NodeGroup
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Silence
 from gpuwatch.runtime.clock import Clock
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from gpuwatch.clouds.provider import ALL, ProviderSettings
 from gpuwatch.clouds.tencent.settings import TencentSettings
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
-from gpuwatch.model.similar_names import nearest
+from gpuwatch.model.slips import nearest
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import NoStores, Stores
 

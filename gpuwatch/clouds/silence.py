@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from gpuwatch.clouds.errors import CloudError
 from gpuwatch.model.fleet import Node, NodeGroup, NodeReport, NodeState
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

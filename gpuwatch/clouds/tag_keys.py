@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG, STOP_AT
 from gpuwatch.model.decision import DECISION_TAG, INTERRUPTIBLE_TAG, NOTIFIED_TAG
-from gpuwatch.model.similar_names import edits, folded
+from gpuwatch.model.slips import edits, folded
 
 # What people set: each changes what may be done with a machine, so a slip in any of them is a doubt.
 READ = (PROTECT_TAG, SNOOZE_TAG, POOL_TAG, OWNER_TAG, FLEET_TAG, INTERRUPTIBLE_TAG)

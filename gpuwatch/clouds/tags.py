@@ -7,7 +7,7 @@ from typing import TypedDict
 from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG
 from gpuwatch.clouds.tag_keys import doubt
 from gpuwatch.model.fleet import DEFAULT_POOL
-from gpuwatch.model.similar_names import folded
+from gpuwatch.model.slips import folded
 
 _FOR_GOOD = "true"
 EXPIRED_REMEDY = "Remove the tag: policies in the cloud, such as those in iam/, refuse every change while it is there."

@@ -15,7 +15,7 @@ import yaml
 
 from gpuwatch.config import keys
 from gpuwatch.config.keys import GROUPS, NUMERIC, Key, Kind, Path
-from gpuwatch.model.typed_numbers import is_amount
+from gpuwatch.model.slips import is_amount
 from gpuwatch.runtime.bounded_text import text_of
 from gpuwatch.runtime.printable import not_utf8
 

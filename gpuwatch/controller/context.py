@@ -14,10 +14,10 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.kubernetes import Cluster
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.protocol import RoundLedger
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Decision, Done, Intent, LedgerView, Observation, Outcome, Proposal, Review
 from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.model.node_facts import NodeFacts
 from gpuwatch.money.accounting.totals import Row

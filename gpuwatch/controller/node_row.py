@@ -17,7 +17,7 @@ from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, S
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.orders import ITSELF
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Silence
 from gpuwatch.policies import idle
 
 _REMOVES = frozenset(verb.value for verb in REMOVALS)

@@ -11,7 +11,7 @@ from gpuwatch.controller import interruptions
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.model.decision import REMOVALS, Done, LedgerView, Verb
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.offers import OffersPast
+from gpuwatch.model.measurement import OffersPast
 from gpuwatch.model.verbs import RECORDS
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot.offers import MEMORY_SECONDS

@@ -17,8 +17,8 @@ from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause
-from gpuwatch.model.quantity import how_many
-from gpuwatch.model.similar_names import meant, nearest
+from gpuwatch.model.readable import how_many
+from gpuwatch.model.slips import meant, nearest
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned

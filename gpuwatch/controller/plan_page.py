@@ -8,7 +8,7 @@ from gpuwatch.controller.node_row import NodeRow, node_rows
 from gpuwatch.controller.workload_rows import WorkloadRow, workload_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Proposal, Review
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.kubernetes import SNOOZE_UNTIL, is_workload
 from gpuwatch.model.orders import Snooze
-from gpuwatch.model.similar_names import nearest
+from gpuwatch.model.slips import nearest
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, workloads
 from gpuwatch.policies.kubernetes.workload_words import id_of, named, typed
 from gpuwatch.runtime.clock import Clock

@@ -8,7 +8,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.policies import idle
 from gpuwatch.policies.spot import back
 

@@ -1,7 +1,7 @@
 """Rules on taking back what a group wants and its cloud does not give it."""
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.policies import uncounted
 
 

@@ -1,7 +1,7 @@
 """Rules on machines that are nodes of a Kubernetes cluster: who owns them, and what becomes of their pods."""
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes import obstacles
 from gpuwatch.policies.kubernetes.evacuation import obstacle

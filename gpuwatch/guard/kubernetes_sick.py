@@ -5,7 +5,7 @@ import math
 from gpuwatch.guard import activity
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.policies.kubernetes import marks, obstacles
 from gpuwatch.policies.kubernetes import sick as policy
 from gpuwatch.policies.kubernetes.steps import PODS

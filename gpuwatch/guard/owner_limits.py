@@ -7,7 +7,7 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.guard.settings import OwnerLimit, OwnerLimits
 from gpuwatch.model.decision import ADDITIONS, Observation, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.policies import capacity
 
 _KEY = "limits.per_owner"

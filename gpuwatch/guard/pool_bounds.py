@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import ADDITIONS, LETS_GO, Intent, Step
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.uncounted import may_come

@@ -12,7 +12,7 @@ from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import PriceKey, format_usd
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.model.verbs import PREPARES
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gpuwatch.guard.settings import Limits
 from gpuwatch.model.fleet import DEFAULT_POOL
-from gpuwatch.model.similar_names import meant
+from gpuwatch.model.slips import meant
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules

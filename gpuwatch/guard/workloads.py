@@ -19,7 +19,7 @@ from gpuwatch.model.decision import Answer, Done, Intent, Observation, Review, S
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.promise import Notice
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.policies.kubernetes import idle_pods
 from gpuwatch.policies.kubernetes import idle_pods_obstacles as obstacles
 from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS, WorkloadStep

@@ -48,7 +48,7 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.kubernetes import target_of
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
-from gpuwatch.model.stop_words import stop_words
+from gpuwatch.model.proposal import stop_words
 from gpuwatch.model.verbs import ENDS, GIVES_BACK, OF_CLUSTER, OF_SLURM, RECORDS
 
 CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER | OF_SLURM | ENDS | RECORDS | GIVES_BACK

@@ -1,5 +1,6 @@
-"""What a machine does: its state of use, the evidence for it, and the owner of the work."""
+"""What a machine does: its state of use, the evidence for it, the owner of the work, and how much of it was counted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -88,3 +89,19 @@ class GpuUse:
     utilization_ratio: float | None = None
     memory_used_ratio: float | None = None
     sm_active_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What an agent has counted since it began at `since`, which names its run: each run begins at zero.
+
+    Seconds of the node and of its GPUs together by state, as long as somebody looked; a GPU that is not to be given
+    work and does none counts as `down`. Joules are differences of the GPUs' energy counters, over
+    `joules_gpu_seconds` of them. For accounting; never a ground for removal.
+    """
+
+    since: datetime
+    node_seconds: Mapping[str, float]
+    gpu_seconds: Mapping[str, float]
+    joules: float = 0.0
+    joules_gpu_seconds: float = 0.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from gpuwatch.model.legible import legible
+from gpuwatch.model.readable import legible
 
 # A notice of more than this ahead changes nothing yet: a replacement that waits for days costs as much as the machine.
 LEAD = timedelta(hours=1)

@@ -10,15 +10,13 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import snoozed
-from gpuwatch.model.measurement import MetricValue, Pauses, Restarts
+from gpuwatch.model.measurement import BatchPast, MetricValue, OffersPast, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
-from gpuwatch.model.offers import OffersPast
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Interruption as Inaction
 from gpuwatch.model.promise import Notice

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from gpuwatch.model.activity import Activity, Evidence, LastBusy, State, WorkOwner
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import NodeVerdict
-from gpuwatch.model.legible import legible
-from gpuwatch.model.quantity import quantity_text
+from gpuwatch.model.readable import legible, quantity_text
 
 _LONGEST_NAME = 64
 _LONGEST_NOTE = 160

@@ -6,15 +6,13 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 
-from gpuwatch.model.activity import Activity, GpuUse, LastBusy, LocalDisks, State
+from gpuwatch.model.activity import Activity, GpuUse, LastBusy, LocalDisks, State, Tally
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
-from gpuwatch.model.sight import Sight
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Sight, Silence
 from gpuwatch.model.slurm import SlurmNode, SlurmView
-from gpuwatch.model.tally import Tally
 
 # The pool of a node whose tags name none; it has rules even where the settings name no pool.
 DEFAULT_POOL = "default"

@@ -1,8 +1,17 @@
-"""How well a GPU is, in the words of operators. Judged in `gpuwatch.agent.health.verdict`."""
+"""How well a GPU is, in the words of operators, judged in `gpuwatch.agent.health.verdict`; and its driver's XIDs.
+
+XIDs are the numbers under which NVIDIA's driver reports errors of a GPU; each asks for something else.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+OFF_THE_BUS = 79
+RECOVERY_ACTION_CHANGED = 154
+NVLINK_5 = range(144, 151)  # fatal or not: only the kernel log says which
+
+CATALOGUE_SOURCE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 
 
 class Health(StrEnum):
@@ -48,3 +57,110 @@ class GpuHealth:
     def remedy(self) -> Remedy:
         """That of the first finding."""
         return self.findings[0].remedy if self.findings else Remedy.NOTHING
+
+
+class XidSource(StrEnum):
+    """The source of an XID report; several sources often report the same one."""
+
+    NVML = "nvml"  # an event set
+    KERNEL = "kernel"  # a line `NVRM: Xid (...): 79, ...`
+    BUS = "bus"  # a line "fallen off the bus" without a number, repeated as long as the driver likes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XidEvent:
+    """The driver reported an error. `monotonic_seconds` is the host's monotonic clock, `at` wall-clock UTC.
+
+    `fatal` is known of NVLINK_5 from the kernel log; `recovery_action` of RECOVERY_ACTION_CHANGED, by its number in
+    `RECOVERY_ACTIONS`.
+    """
+
+    uuid: str
+    xid: int
+    at: datetime
+    monotonic_seconds: float
+    witness: XidSource
+    fatal: bool | None = None
+    recovery_action: int | None = None
+
+
+class Severity(StrEnum):
+    """What an XID says of the GPU."""
+
+    CRITICAL = "critical"  # failing
+    WARNING = "warning"  # degraded
+    INFORMATION = (
+        "information"  # nothing by itself: another XID, a counter or the recovery action follows if it matters
+    )
+    APPLICATION = "application"  # a program's fault; the GPU is well
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xid:
+    """One row of the catalogue. The remedy is what to do where the driver itself names no remedy."""
+
+    severity: Severity
+    sentence: str
+    remedy: Remedy = Remedy.NOTHING
+
+
+def _critical(sentence: str, remedy: Remedy = Remedy.RESET) -> Xid:
+    return Xid(severity=Severity.CRITICAL, sentence=sentence, remedy=remedy)
+
+
+def _warning(sentence: str, remedy: Remedy = Remedy.NOTHING) -> Xid:
+    return Xid(severity=Severity.WARNING, sentence=sentence, remedy=remedy)
+
+
+def _information(sentence: str) -> Xid:
+    return Xid(severity=Severity.INFORMATION, sentence=sentence)
+
+
+def _application(sentence: str) -> Xid:
+    return Xid(severity=Severity.APPLICATION, sentence=sentence)
+
+
+def _nvlink_5(unit: str) -> Xid:
+    return _critical(f"An NVLink failed in its unit {unit}; judged only where the kernel log calls it fatal.")
+
+
+# An XID that is not listed is counted and not judged. Remedies follow the catalogue's immediate actions.
+XIDS: dict[int, Xid] = {
+    8: _application("The GPU stopped processing: a program's work did not end in time."),
+    13: _application("A program's kernel raised an exception in the graphics engine."),
+    31: _application("A program read or wrote an address that is not its own."),
+    32: _application("A program's command stream was invalid or corrupted."),
+    43: _application("The driver ended a program's work after a fault of that program."),
+    45: _information("The driver cleaned up after an earlier error."),
+    46: _critical("The GPU stopped processing and could not be brought back."),
+    48: _critical("A memory error could not be corrected."),
+    61: _critical("An internal microcontroller stopped at a breakpoint."),
+    62: _critical("An internal microcontroller halted."),
+    63: _information("A memory page or row is set to be replaced at the next reset."),
+    64: _critical("A memory page or row could not be set to be replaced."),
+    68: _application("The video decoder raised an exception."),
+    69: _application("A program used a graphics class wrongly."),
+    74: _critical("An NVLink failed."),
+    79: _critical("The GPU has fallen off the bus.", Remedy.REBOOT),
+    92: _information("Memory errors are being corrected at a high rate."),
+    94: _warning("A memory error could not be corrected; it was contained to the programs that it hit."),
+    95: _critical("A memory error could not be corrected or contained."),
+    109: _critical("A switch between contexts did not end in time."),
+    110: _critical("A security fault was raised."),
+    119: _critical("The GPU's system processor (GSP) does not answer."),
+    120: _critical("The GPU's system processor (GSP) failed."),
+    121: _information("An error of the link between GPU and CPU was corrected."),
+    136: _critical("An NVLink could not be trained."),
+    137: _application("A program reached over NVLink for memory that is not its own."),
+    140: _critical("A memory error could not be recovered from."),
+    143: _critical("The GPU could not be initialised."),
+    144: _nvlink_5("SAW"),
+    145: _nvlink_5("RLW"),
+    146: _nvlink_5("TLW"),
+    147: _nvlink_5("TREX"),
+    148: _nvlink_5("NVLPW_CTRL"),
+    149: _nvlink_5("NETIR"),
+    150: _nvlink_5("MSE"),
+    151: _critical("The keys of confidential computing could not be rotated.", Remedy.REBOOT),
+    154: _information("The driver changed its recovery action, which is judged by itself."),
+}

@@ -1,6 +1,7 @@
-"""What was measured of a pool: the numbers that scaling looks at, how long starts take, and its pauses."""
+"""What was measured of a pool, and what the ledger says of its past: its starts, pauses, offers and work."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 
@@ -48,3 +49,49 @@ class Pauses:
 
     ended: int = 0
     days: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferPast:
+    """One offer's past of the last three days: the pool's own tries and losses there, and nothing of the cloud's own.
+
+    `refusals` is the count after the newest try, where each success takes one away; `refused_at` is when the newest
+    refusal was, and `refused_since` the first since a node came from there. `losses` are nodes that ended without
+    gpuwatch, `hours_up` are node-hours. `faults` are the newest tries in a row that failed for another reason than
+    stock (a missing right, a broken template, no answer), `fault` is the last one's.
+    """
+
+    refusals: int = 0
+    refused_at: datetime | None = None
+    refused_since: datetime | None = None
+    faults: int = 0
+    fault_at: datetime | None = None
+    fault: str = ""
+    losses: int = 0
+    hours_up: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffersPast:
+    """The past of a pool's offers, by their names.
+
+    `spot_refused_since` is when spot was refused first since any spot node came; None: not since then.
+    """
+
+    offers: Mapping[str, OfferPast] = field(default_factory=dict)
+    spot_refused_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPast:
+    """How far the work of a pool with a deadline is. Seconds are those in which all of its nodes work.
+
+    `done_seconds` is without what the `losses` (nodes that worked and are gone) may have taken back. `line_seconds` is
+    the work that was left when half of the slack was spent; None: it is not spent, or nobody knows. `start_seconds` of
+    what the losses took back are for a start that is still to come: of the nodes that have worked none is there.
+    """
+
+    done_seconds: float = 0.0
+    losses: int = 0
+    line_seconds: float | None = None
+    start_seconds: float = 0.0

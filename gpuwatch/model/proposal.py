@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuwatch.model.activity import Evidence
+from gpuwatch.model.duration import format_duration
 from gpuwatch.model.verbs import Verb
+
+_IDLE = "It has been "
+_NOTICE = ". The notice of "  # what follows it says the notice's times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,3 +149,18 @@ def reason_with_refusals(step: Step, refusals: Sequence[Answer]) -> str:
         # Nobody waits for that: the machine is on its way down, and its notice goes once that is known.
         return f"{step.reason.sentence} Its notice ends once the last action on it has settled."
     return " ".join([step.reason.sentence, *(f"But: {answer.sentence}" for answer in refusals)])
+
+
+def stop_words(reason: Reason, grace_seconds: float | None) -> str:
+    """Why gpuwatch stopped a machine, such as `idle for 16m27s, notice of 5m had run out`; no period at the end.
+
+    Args:
+        reason: of the stop's intent.
+        grace_seconds: what its notice promised; None: not known.
+
+    """
+    head, notice, _ = reason.sentence.partition(_NOTICE)
+    if reason.code != "expired" or not notice or not head.startswith(_IDLE):
+        return reason.sentence.rstrip(".")
+    grace = "its notice" if grace_seconds is None else f"notice of {format_duration(grace_seconds)}"
+    return f"{head.removeprefix(_IDLE)}, {grace} had run out"

@@ -10,9 +10,9 @@ from gpuwatch.clouds import Cloud, Leftover, LeftoverKind
 from gpuwatch.clouds.disks import HasDisks
 from gpuwatch.clouds.silence import partial
 from gpuwatch.model.currency import shown_in
-from gpuwatch.model.legible import legible
 from gpuwatch.model.money import dated, format_usd
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.readable import legible
+from gpuwatch.model.sight import Silence
 from gpuwatch.money import prices
 from gpuwatch.money.storage import Sum
 from gpuwatch.runtime.table import aligned

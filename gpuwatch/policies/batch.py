@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol
 
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.decision import Observation, Proposal, Reason
 from gpuwatch.model.duration import format_duration, format_time
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.policies.spot import back, batch
 from gpuwatch.policies.spot.batch import BatchRules

@@ -26,7 +26,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup, NodeState
-from gpuwatch.model.offers import OffersPast
+from gpuwatch.model.measurement import OffersPast
 from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Sources, again, failed, launches, may_appear
 from gpuwatch.policies.sizes import NODES, Need, Sizes
 from gpuwatch.policies.spot import records

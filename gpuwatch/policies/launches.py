@@ -20,7 +20,7 @@ from gpuwatch.model.decision import (
     Step,
     Verb,
 )
-from gpuwatch.model.offers import OfferPast, OffersPast
+from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.model.setting import STRICT, Setting
 from gpuwatch.policies.sizes import Need
 from gpuwatch.policies.spot.choice import chosen, resting_seconds

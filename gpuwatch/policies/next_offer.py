@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from gpuwatch.model.decision import Decision, Observation, Reason, Step, Verb
-from gpuwatch.model.offers import OffersPast
+from gpuwatch.model.measurement import OffersPast
 from gpuwatch.policies import capacity
 from gpuwatch.policies.launches import launches
 from gpuwatch.policies.sizes import Need, Sizes

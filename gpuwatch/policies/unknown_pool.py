@@ -6,7 +6,7 @@ gets the group's scale-in protection, whatever its use, because its pool may be 
 
 from gpuwatch.model.decision import Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 
 CODE = "unknown_pool"
 

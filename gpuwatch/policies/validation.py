@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
-from gpuwatch.model.similar_names import folded, meant
+from gpuwatch.model.slips import folded, meant
 from gpuwatch.policies import PoolRules, batch, scaling, schedule
 from gpuwatch.policies.scaling.settings import PENDING
 from gpuwatch.policies.spot import settings

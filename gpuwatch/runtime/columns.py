@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
-from gpuwatch.model.legible import legible
+from gpuwatch.model.readable import legible
 
 _GAPS = (2, 1)  # between columns; the narrower one where the room is needed
 _CUT = "…"

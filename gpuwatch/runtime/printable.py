@@ -1,6 +1,6 @@
 """Makes text from outside harmless for readers: tags, reasons, servers' answers on terminals and in logs."""
 
-from gpuwatch.model.legible import legible
+from gpuwatch.model.readable import legible
 
 __all__ = ["legible", "not_utf8", "shown"]
 

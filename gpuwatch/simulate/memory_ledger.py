@@ -42,7 +42,7 @@ from gpuwatch.model.kubernetes import target_of
 from gpuwatch.model.looked_again import changed_since
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
-from gpuwatch.model.stop_words import stop_words
+from gpuwatch.model.proposal import stop_words
 from gpuwatch.model.verbs import RECORDS
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 

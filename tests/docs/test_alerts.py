@@ -15,7 +15,7 @@ from gpuwatch.agent.exporter.catalogue import FAMILIES
 from gpuwatch.agent.health.causes import DOWN, LEVELS, RECOVERY, xid_finding
 from gpuwatch.controller import metrics
 from gpuwatch.model.gpu import DownCause
-from gpuwatch.model.xid import XIDS, Severity
+from gpuwatch.model.health import XIDS, Severity
 from tests.support.components import require
 from tests.support.paths import ROOT
 from tests.support.real.alerting import ALERTS

@@ -8,7 +8,7 @@ import yaml
 
 from gpuwatch.agent.exporter.catalogue import FAMILIES
 from gpuwatch.controller.observe import exporters
-from gpuwatch.model.metric_groups import DEFAULT, GROUPS, NAMES, chosen
+from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GROUPS, chosen
 from gpuwatch.simulate.backtest.sources import questions
 from tests.support.dashboards import NAMES as BOARDS
 from tests.support.dashboards import load, panels
@@ -34,7 +34,7 @@ def rules(name: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("name", ["gpuwatch.yml", "recording.yml"])
 def test_alerts_and_recording_rules_need_the_default_groups_alone(name: str) -> None:
     """An alert that could never fire would be worse than none."""
-    assert {rule: found for rule, expr in rules(name) if (found := groups_of(expr) - DEFAULT)} == {}
+    assert {rule: found for rule, expr in rules(name) if (found := groups_of(expr) - DEFAULT_GROUPS)} == {}
 
 
 @pytest.mark.parametrize("name", BOARDS)
@@ -42,7 +42,7 @@ def test_a_panel_needs_the_default_groups_or_names_the_other_one(name: str) -> N
     """Its description ends with the setting, and it is in a folded row."""
     board = load(name)
     for panel in panels(board):
-        needed = {group for target in panel["targets"] for group in groups_of(target["expr"])} - DEFAULT
+        needed = {group for target in panel["targets"] for group in groups_of(target["expr"])} - DEFAULT_GROUPS
         said = re.search(r"Needs agent\.metrics: \[default, (.+)\]\.$", panel["description"])
 
         assert needed == (set(said[1].split(", ")) if said else set()), panel["title"]
@@ -70,7 +70,7 @@ def test_the_controller_and_backtests_ask_for_core_alone() -> None:
 def test_the_page_of_metrics_lists_each_group_with_its_cost() -> None:
     """A row in the table, and a section with its metrics."""
     page = render_metrics_md()
-    for name in NAMES:
+    for name in GROUP_NAMES:
         section = re.search(rf"^## {name}\n(.+)\n\n\| name ", page, re.MULTILINE)
 
         assert section is not None, name

@@ -228,7 +228,7 @@ def test_a_pool_that_another_section_names_must_exist(file: Path, text: str, key
 @given(name=st.text(max_size=12).filter(str.isprintable))
 def test_any_spelling_of_default_but_itself_is_refused(name: str) -> None:
     """Whatever is put around or between its letters, if only case, blanks and punctuation differ."""
-    from gpuwatch.model.similar_names import folded  # noqa: PLC0415  what the rule goes by
+    from gpuwatch.model.slips import folded  # noqa: PLC0415  what the rule goes by
     from gpuwatch.policies import PoolRules, validation  # noqa: PLC0415  likewise
 
     found = list(validation.contradictions({name: PoolRules(), "x": PoolRules()}, {}))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gpuwatch.guard import Limits, Rulebook, case_of, judge, review
 from gpuwatch.model.decision import Done, Intent, LedgerView, Observation, OpenIntent, Outcome, Status, Step, Verb
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.offers import OffersPast
+from gpuwatch.model.measurement import OffersPast
 from gpuwatch.policies import PoolRules, capacity, resolve
 from gpuwatch.policies.schedule import Window, propose
 from gpuwatch.policies.spot.choice import resting_seconds

@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from gpuwatch import guard
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Review, Verb
-from gpuwatch.model.offers import OffersPast
+from gpuwatch.model.measurement import OffersPast
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.fleet import LIVES, Desk, lived

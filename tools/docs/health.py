@@ -6,8 +6,7 @@ from gpuwatch.agent.health.causes import DOWN, LEVELS, RECOVERY, xid_finding
 from gpuwatch.agent.health.settings import HealthRules
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.health import Finding
-from gpuwatch.model.xid import CATALOGUE_SOURCE, XIDS
+from gpuwatch.model.health import CATALOGUE_SOURCE, XIDS, Finding
 
 _PAGE = """\
 # Health of a GPU

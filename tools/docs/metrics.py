@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from gpuwatch.agent.exporter.catalogue import FAMILIES
-from gpuwatch.model.metric import SLOW_SECONDS
-from gpuwatch.model.metric_groups import DEFAULT, GROUPS, NAMES, GroupName
+from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GROUPS, SLOW_SECONDS, GroupName
 from gpuwatch.runtime.metrics.family import table_md
 from tools.docs.reference_host import series, total
 
@@ -40,7 +39,7 @@ Prometheus needs for them.
 def render_metrics_md() -> str:
     """The page."""
     lines = [_OPENING, *_groups()]
-    for name in NAMES:
+    for name in GROUP_NAMES:
         lines += ["", f"## {name}", GROUPS[name].about, ""]
         lines += table_md(family for family in FAMILIES.values() if family.group == name)
     return "\n".join(lines) + "\n"
@@ -50,10 +49,10 @@ def _groups() -> Iterator[str]:
     """The table of groups with their cost."""
     yield "| group | default | series a GPU | series a host | what |"
     yield "| --- | --- | --- | --- | --- |"
-    for name in NAMES:
+    for name in GROUP_NAMES:
         gpu, host = series(name)
         yield f"| [`{name}`](#{name}) | {_whether(name)} | {gpu} | {host} | {GROUPS[name].about} |"
-    for word, groups in (("default", DEFAULT), ("all", NAMES)):
+    for word, groups in (("default", DEFAULT_GROUPS), ("all", GROUP_NAMES)):
         gpu, host = total(groups)
         yield f"| **{word}** | | **{gpu}** | **{host}** | |"
 

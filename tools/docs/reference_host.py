@@ -20,7 +20,7 @@ from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.gpu import GpuInfo, GpuProcess, GpuReading, ProcessKind, metrics
-from gpuwatch.model.metric_groups import NAMES, GroupName
+from gpuwatch.model.metric import GROUP_NAMES, GroupName
 from gpuwatch.runtime.clock import ManualClock
 
 GPUS = 8
@@ -46,7 +46,7 @@ def series(group: GroupName) -> tuple[int, int]:
 
 def total(groups: Collection[GroupName]) -> tuple[int, int]:
     """Series of these groups together: of each GPU, and of the host beside them."""
-    counts = [series(group) for group in NAMES if group in groups]
+    counts = [series(group) for group in GROUP_NAMES if group in groups]
     return sum(gpu for gpu, _ in counts), sum(host for _, host in counts)
 
 
@@ -59,7 +59,7 @@ def _samples() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def page(groups: frozenset[GroupName] = frozenset(NAMES)) -> str:
+def page(groups: frozenset[GroupName] = frozenset(GROUP_NAMES)) -> str:
     """What a scrape of that host shows."""
     clock = ManualClock()
     host = tuple(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from gpuwatch.model.metric_groups import DEFAULT, NAMES, GroupName
+from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GroupName
 from tools.docs.reference_host import GPUS, LINKS, total
 
 SCRAPE_SECONDS = 15
@@ -45,7 +45,7 @@ def _table() -> Iterator[str]:
     yield "| GPUs | groups | series | samples a second | memory | disk a day |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for gpus in FLEETS:
-        for word, groups in (("default", DEFAULT), ("all", NAMES)):
+        for word, groups in (("default", DEFAULT_GROUPS), ("all", GROUP_NAMES)):
             count = fleet_series(gpus, groups)
             rate = count / SCRAPE_SECONDS
             memory, disk = count * SERIES_BYTES, rate * _DAY_SECONDS * SAMPLE_BYTES

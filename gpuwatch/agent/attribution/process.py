@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
-from gpuwatch.model.legible import legible
+from gpuwatch.model.readable import legible
 
 _MOST_BYTES = 64 * 1024
 _LONGEST_NAME = 64

@@ -29,7 +29,7 @@ from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.runtime.printable import legible
 
 _SPAN_SECONDS = 60.0

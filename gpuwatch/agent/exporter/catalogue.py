@@ -6,7 +6,7 @@ from dataclasses import replace
 from gpuwatch.agent.exporter import pods, rdma
 from gpuwatch.agent.metadata import metrics as instance
 from gpuwatch.model.gpu import CLOCK_EVENTS, Kind, Metric, metrics
-from gpuwatch.model.metric_groups import GroupName
+from gpuwatch.model.metric import GroupName
 from gpuwatch.model.mig import mig_metrics
 from gpuwatch.runtime.build import BUILD
 from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, HISTOGRAM, INFO, LOGINS_HELP, Family

@@ -25,7 +25,7 @@ from gpuwatch.model.activity import Activity, Evidence, LastBusy, LocalDisks, St
 from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuReading, metrics
 from gpuwatch.model.health import Health
-from gpuwatch.model.metric_groups import NAMES, GroupName
+from gpuwatch.model.metric import GROUP_NAMES, GroupName
 from gpuwatch.model.mig import MigInstance, mig_metrics
 from gpuwatch.runtime.build import build
 from gpuwatch.runtime.clock import Clock
@@ -111,7 +111,7 @@ class Exporter:
         foreign: Callable[[Snapshot, bytes], bytes] = lambda _, page: page,
         blind: Callable[[], Iterable[str]] = tuple,
         rdma_ports: Callable[[], Iterable[RdmaPort]] = tuple,
-        groups: Collection[GroupName] = NAMES,
+        groups: Collection[GroupName] = GROUP_NAMES,
     ) -> None:
         """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from urllib.parse import parse_qs
 
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.model.metric_groups import NAMES, GroupName, chosen
+from gpuwatch.model.metric import GROUP_NAMES, GroupName, chosen
 
 _COLLECT = "collect[]"  # as node_exporter has it
 
@@ -36,7 +36,7 @@ def groups_in(query: str, served: Collection[str]) -> frozenset[str] | None:
         return None
     for name in given:
         if name not in served:
-            what = "not on this agent's page (agent.metrics)" if name in NAMES else "no group of metrics"
-            there = ", ".join(each for each in NAMES if each in served) or "none: agent.compat_only is set"
+            what = "not on this agent's page (agent.metrics)" if name in GROUP_NAMES else "no group of metrics"
+            there = ", ".join(each for each in GROUP_NAMES if each in served) or "none: agent.compat_only is set"
             raise ValueError(f"{_COLLECT}={name!r} is {what}; groups here are {there}")
     return frozenset(given)

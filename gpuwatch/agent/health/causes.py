@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from gpuwatch.agent.health.counters import Figures
 from gpuwatch.agent.health.settings import HealthRules
 from gpuwatch.model.gpu import DownCause, GpuReading
-from gpuwatch.model.health import Finding, Health, Remedy
-from gpuwatch.model.xid import XIDS, Severity
+from gpuwatch.model.health import XIDS, Finding, Health, Remedy, Severity
 
 _HUNG_AFTER_SECONDS = 10.0  # a GPU left unread by a hang is read by the next probe long before
 _HEALTHS = {Severity.CRITICAL: Health.FAILING, Severity.WARNING: Health.DEGRADED}

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuwatch.model.xid import NVLINK_5, OFF_THE_BUS, RECOVERY_ACTION_CHANGED, XidSource
+from gpuwatch.model.health import NVLINK_5, OFF_THE_BUS, RECOVERY_ACTION_CHANGED, XidSource
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)

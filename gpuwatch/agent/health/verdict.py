@@ -22,8 +22,7 @@ from gpuwatch.agent.health.causes import DOWN, LEVELS, RECOVERY, has_evidence, x
 from gpuwatch.agent.health.counters import Figures
 from gpuwatch.agent.health.settings import BLIND_SECONDS, HealthRules
 from gpuwatch.model.gpu import RECOVERY_ACTIONS, GpuDown, GpuReading
-from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
-from gpuwatch.model.xid import NVLINK_5, XidEvent
+from gpuwatch.model.health import NVLINK_5, Finding, GpuHealth, Health, Remedy, XidEvent
 
 __all__ = ["Cause", "HealthRules", "Look", "Record", "fold"]
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from gpuwatch.agent.health.kernel_log import DriverLoaded, KernelEvent, KernelXid, PciAddress, pci_address
 from gpuwatch.model.gpu import GpuInfo
-from gpuwatch.model.xid import XidEvent, XidSource
+from gpuwatch.model.health import XidEvent, XidSource
 from gpuwatch.runtime.clock import Clock
 
 _WITHIN_SECONDS = 5.0  # at most, between the two reports of one event

@@ -24,7 +24,7 @@ from pathlib import Path
 from gpuwatch.agent.devices import HUNG, DeviceSource, EventSource, PacedSource, SourceUnavailableError
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable, encode
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
-from gpuwatch.model.metric_groups import NAMES, GroupName
+from gpuwatch.model.metric import GROUP_NAMES, GroupName
 from gpuwatch.runtime.clock import Clock, SystemClock
 
 NOTHING_READ = 1
@@ -278,7 +278,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
     parser.add_argument("--on-request", action="store_true", help="also begin a cycle for each byte on standard input")
     parser.add_argument(
-        "--metrics", type=_groups, default=NAMES, metavar="GROUPS", help="read for these, with commas (all)"
+        "--metrics", type=_groups, default=GROUP_NAMES, metavar="GROUPS", help="read for these, with commas (all)"
     )
     parser.add_argument("--steps", action="store_true", help="also say what is about to be opened, as it may hang")
     parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not read this GPU; repeatable")
@@ -297,10 +297,12 @@ def flags() -> argparse.ArgumentParser:
 
 def _groups(text: str) -> frozenset[GroupName]:
     named = frozenset(filter(None, text.split(",")))
-    unknown = sorted(named - {*NAMES})
+    unknown = sorted(named - {*GROUP_NAMES})
     if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not a group of metrics; groups are {', '.join(NAMES)}")
-    return frozenset(name for name in NAMES if name in named)
+        raise argparse.ArgumentTypeError(
+            f"{unknown[0]!r} is not a group of metrics; groups are {', '.join(GROUP_NAMES)}"
+        )
+    return frozenset(name for name in GROUP_NAMES if name in named)
 
 
 def _place(text: str) -> GpuInfo:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.legible import legible
+from gpuwatch.model.readable import legible
 
 _GIB = 1 << 30
 _TENTHS_BELOW = 10.0  # GiB

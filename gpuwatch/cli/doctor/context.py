@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuwatch.clouds import Cloud
     from gpuwatch.config.settings import Settings
     from gpuwatch.model.fleet import Node
-    from gpuwatch.model.silence import Silence
+    from gpuwatch.model.sight import Silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

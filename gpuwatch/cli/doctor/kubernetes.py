@@ -8,7 +8,7 @@ from gpuwatch.cli.doctor.report import Finding, fine
 from gpuwatch.clouds import CloudError
 from gpuwatch.kubernetes.calls import Use
 from gpuwatch.kubernetes.settings import KubernetesSettings
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 
 
 def cluster(case: ControllerCase) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from textwrap import fill
 from typing import TypedDict
 
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.runtime.printable import legible
 
 

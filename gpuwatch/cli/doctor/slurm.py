@@ -9,7 +9,7 @@ from gpuwatch.cli.doctor.report import Finding, fine, shown
 from gpuwatch.controller.slurm import join
 from gpuwatch.controller.slurm.scontrol import Scontrol
 from gpuwatch.model.fleet import Fleet, NodeState
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 
 _ENDS = frozenset({"stop", "terminate"})
 

@@ -9,7 +9,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.gpu_identity import ProcessKind
 from gpuwatch.model.health import Health
 from gpuwatch.model.host_page import HostGpu, HostInstance, HostProcess
-from gpuwatch.model.legible import legible
+from gpuwatch.model.readable import legible
 from gpuwatch.runtime.columns import Column
 
 _GIB = 1 << 30

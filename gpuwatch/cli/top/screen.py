@@ -13,7 +13,7 @@ from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.health import Health
 from gpuwatch.model.host_page import HostGpu, HostPage, HostProcess
-from gpuwatch.model.legible import legible
+from gpuwatch.model.readable import legible
 from gpuwatch.runtime.columns import cut, laid_out, wrapped
 
 _LONGEST = 200

@@ -28,7 +28,7 @@ from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.silence import Outlook, Recall, missed
 from gpuwatch.clouds.survey import CloudUse
 from gpuwatch.model.fleet import Node, NodeGroup
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Silence
 from gpuwatch.runtime.clock import Clock
 
 

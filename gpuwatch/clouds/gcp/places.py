@@ -15,7 +15,7 @@ from gpuwatch.clouds.gcp.operations import being_deleted, ended
 from gpuwatch.clouds.places import Views
 from gpuwatch.clouds.silence import missed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Silence
 
 _ZONE = "zones/"
 

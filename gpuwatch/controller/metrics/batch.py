@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Value, gauge
-from gpuwatch.model.batch import BatchPast
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.policies.spot.batch import BatchRules, spare_seconds
 
 

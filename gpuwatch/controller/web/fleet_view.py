@@ -16,7 +16,7 @@ from gpuwatch.model.currency import Currency
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.orders import ITSELF, Pause
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Silence
 from gpuwatch.policies.idle_settings import wait_words
 
 NOT_USED = frozenset({State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED})

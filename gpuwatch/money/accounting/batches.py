@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.usage import AMOUNTS, EPOCH, GPU, USES, HourKey, Terms, Use, milliseconds
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.policies.spot.batch import BatchRules, Useful, Worked, past_of, worked

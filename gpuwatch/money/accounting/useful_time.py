@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gpuwatch.model.activity import Activity, State
+from gpuwatch.model.activity import Activity, State, Tally
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, NodeVerdict
 from gpuwatch.model.health import Health
-from gpuwatch.model.tally import Tally
 from gpuwatch.model.usage import GPU, JOULES, MEASURED, USES, Use, milliseconds
 from gpuwatch.money.accounting.slices import apportioned
 

@@ -9,8 +9,8 @@ from typing import TypedDict
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import Offer, cents_of, dated, format_usd, money_head
-from gpuwatch.model.quantity import count_text
-from gpuwatch.model.similar_names import meant
+from gpuwatch.model.readable import count_text
+from gpuwatch.model.slips import meant
 from gpuwatch.money.advice import instances, model_memory
 from gpuwatch.money.advice.instances import Factor, Ranked
 from gpuwatch.money.advice.model_memory import Part, Recompute, Workload

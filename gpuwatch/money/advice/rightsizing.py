@@ -21,7 +21,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeState
 from gpuwatch.model.money import HOURS_A_MONTH, Offer
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 
 HEADROOM = 1.2
 _LEAST_SHARE_SEEN = 0.5

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from gpuwatch.model.similar_names import nearest
-from gpuwatch.model.typed_numbers import right_way, semicolons
+from gpuwatch.model.slips import nearest, right_way, semicolons
 from gpuwatch.runtime.table import aligned
 
 WEIGHT, BEST, WORST = "weight", "best", "worst"

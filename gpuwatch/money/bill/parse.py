@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 
 from gpuwatch.model.duration import in_calendar
-from gpuwatch.model.typed_numbers import is_amount
+from gpuwatch.model.slips import is_amount
 from gpuwatch.runtime.printable import legible
 
 _MACHINE_TIME = ("BoxUsage", "SpotUsage", "DedicatedUsage", "HostBoxUsage", "Reservation:")

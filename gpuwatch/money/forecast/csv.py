@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuwatch.model.duration import LONGEST_SECONDS, in_calendar
-from gpuwatch.model.typed_numbers import readable, semicolons
+from gpuwatch.model.slips import readable, semicolons
 from gpuwatch.money.forecast.series import Sample
 from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8

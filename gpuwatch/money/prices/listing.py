@@ -10,7 +10,7 @@ from typing import TypedDict
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Offer, Price, PriceKey, column_usd, dated
-from gpuwatch.model.similar_names import meant
+from gpuwatch.model.slips import meant
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Found
 from gpuwatch.money.prices.price_book import Book, NoPrice

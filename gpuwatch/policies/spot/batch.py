@@ -24,8 +24,8 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge
 
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.duration import Seconds, in_calendar
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.setting import STRICT, Setting
 from gpuwatch.policies.spot.deadline import Job, Place, place
 from gpuwatch.policies.spot.mix import MixRules

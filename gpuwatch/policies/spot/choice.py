@@ -19,7 +19,7 @@ from math import inf
 
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, NodeState
-from gpuwatch.model.offers import OfferPast, OffersPast
+from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.mix import Has, goal, shares
 from gpuwatch.policies.spot.offers import LEAST_REST_SECONDS, OfferRecord, ranked, rest_in_outage_seconds, rest_seconds

@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import GIVEN_UP, REMOVALS, Done, Status, Verb
-from gpuwatch.model.offers import OfferPast, OffersPast
+from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.policies.spot.offers import MEMORY_SECONDS, refusals_after
 
 # The arguments of a launch that name its offer and how that is paid for.

@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, MinLen
 
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.money import PriceKey
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.policies.sizes import Sizes

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.quantity import how_many
+from gpuwatch.model.readable import how_many
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 from gpuwatch.simulate.backtest.compare import Figures

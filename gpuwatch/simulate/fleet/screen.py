@@ -17,7 +17,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.stop_words import stop_words
+from gpuwatch.model.proposal import stop_words
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.columns import Column, cut, laid_out, wrapped
 from gpuwatch.simulate.fleet.world import World

@@ -27,7 +27,7 @@ from statistics import median
 from typing import TextIO
 
 from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
-from gpuwatch.model.typed_numbers import semicolons
+from gpuwatch.model.slips import semicolons
 from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.simulate.fleet.workloads import DemoError, Lost, Workload

@@ -12,9 +12,9 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import DEFAULT_POOL
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.money.accounting.batches import Batches
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter

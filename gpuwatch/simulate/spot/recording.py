@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.model.typed_numbers import right_way, semicolons
+from gpuwatch.model.slips import right_way, semicolons
 from gpuwatch.money.forecast.csv import SeriesError, time_of
 from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8

@@ -16,7 +16,7 @@ from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import DownCause
-from gpuwatch.model.metric_groups import DEFAULT
+from gpuwatch.model.metric import DEFAULT_GROUPS
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.paths import ROOT
 from tests.support.real.agents import eventually
@@ -339,7 +339,7 @@ def test_the_probe_is_started_with_the_agents_settings() -> None:
     """The command line says where readings come from, and what is to be read."""
     command = probe_command(AgentSettings(source="replay", capture="/c.jsonl", interval=2.0))
 
-    metrics = ("--metrics", ",".join(sorted(DEFAULT)))
+    metrics = ("--metrics", ",".join(sorted(DEFAULT_GROUPS)))
     assert command[-10:] == (
         *("--source", "replay", "--interval", "2.0", "--seed", "0"),
         *metrics,

@@ -20,10 +20,10 @@ from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
 from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.decision import Done, Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.measurement import BatchPast
+from gpuwatch.model.sight import Silence
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter

@@ -12,7 +12,7 @@ from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.sight import Silence
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.mix import MixRules

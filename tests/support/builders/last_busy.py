@@ -4,9 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from gpuwatch.model.activity import Evidence, LastBusy, State, WorkOwner
+from gpuwatch.model.activity import Evidence, LastBusy, State, Tally, WorkOwner
 from gpuwatch.model.fleet import NodeVerdict
-from gpuwatch.model.tally import Tally
 from tests.support.builders.fleet import NOW
 
 FLUENT_BIT = WorkOwner(unit="fluent-bit.service", process="fluent-bit")

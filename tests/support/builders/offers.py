@@ -5,8 +5,8 @@ from datetime import timedelta
 from decimal import Decimal
 
 from gpuwatch.model.fleet import CapacityType, Node
+from gpuwatch.model.measurement import OfferPast
 from gpuwatch.model.money import Price
-from gpuwatch.model.offers import OfferPast
 from gpuwatch.policies.spot.settings import OfferRules
 from tests.support.builders.fleet import NOW, a_node
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from gpuwatch.agent.health.verdict import HealthRules, Look, Record, fold
 from gpuwatch.model.gpu import GpuDown, GpuReading
-from gpuwatch.model.health import GpuHealth, Health, Remedy
-from gpuwatch.model.xid import XidEvent, XidSource
+from gpuwatch.model.health import GpuHealth, Health, Remedy, XidEvent, XidSource
 from tests.support.builders.gpu import START, a_reading
 
 RULES = HealthRules()

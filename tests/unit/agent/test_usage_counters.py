@@ -7,9 +7,9 @@ import pytest
 
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.state import AgentCore
+from gpuwatch.model.activity import Tally
 from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
-from gpuwatch.model.tally import Tally
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import a_busy_reading, a_cycle, a_down, a_reading
 

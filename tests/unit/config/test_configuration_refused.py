@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.clouds.settings import CLOUDS
 from gpuwatch.config import ConfigError, load
-from gpuwatch.model.metric_groups import NAMES
+from gpuwatch.model.metric import GROUP_NAMES
 from tests.support.builders.configurations import mistakes
 
 REFUSED = {
@@ -207,7 +207,7 @@ REFUSED = {
     "no such group of metrics": (
         "agent: {metrics: [default, dcgm]}",
         'FILE:1: agent.metrics.1: "dcgm" is not one of the choices',
-        f"a list out of default, all, {', '.join(NAMES)}",
+        f"a list out of default, all, {', '.join(GROUP_NAMES)}",
     ),
     "nothing to replay": (
         "agent: {source: replay}",

@@ -8,9 +8,9 @@ import pytest
 from gpuwatch import policies
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Observation, Proposal
 from gpuwatch.model.fleet import Node
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.policies import PoolRules, batch
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.batch import BatchRules

@@ -9,7 +9,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import Observation, Status, Verb
 from gpuwatch.model.fleet import NodeReport
-from gpuwatch.model.offers import OffersPast
+from gpuwatch.model.measurement import OffersPast
 from gpuwatch.policies import PoolRules, capacity
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.spot.mix import MixRules

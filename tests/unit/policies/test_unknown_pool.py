@@ -13,7 +13,7 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.similar_names import edits, folded, nearest
+from gpuwatch.model.slips import edits, folded, nearest
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules

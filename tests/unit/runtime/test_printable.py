@@ -118,4 +118,4 @@ def test_others_words_are_made_harmless_in_one_place() -> None:
     """Wherever letters that cannot be seen are replaced, it is done by `legible`."""
     replacing = [path for path in ROOM.rglob("*.py") if "isprintable() else" in path.read_text(encoding="utf-8")]
 
-    assert replacing == [ROOM / "model/legible.py"]
+    assert replacing == [ROOM / "model/readable.py"]

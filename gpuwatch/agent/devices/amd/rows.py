@@ -11,8 +11,7 @@ from typing import Any
 from gpuwatch.agent.devices.amd.library import GONE, NOT_SUPPORTED, code, words
 from gpuwatch.agent.devices.plausible import ALL_ONES, bounds, plausible
 from gpuwatch.model.gpu import GpuReading, metrics
-from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS, fields_read
-from gpuwatch.model.metric_groups import GroupName
+from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS, GroupName, fields_read
 
 _NO_VALUE = {*ALL_ONES, 0xFFFF}
 _MIB = 1024 * 1024

@@ -26,8 +26,7 @@ from gpuwatch.agent.devices.messages import Step
 from gpuwatch.agent.devices.plausible import impossible_sizes
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.gpu_identity import STAND_IN, order
-from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS
-from gpuwatch.model.metric_groups import NAMES, GroupName
+from gpuwatch.model.metric import GROUP_NAMES, SLOW_SECONDS, STEADY_SECONDS, GroupName
 from gpuwatch.runtime.clock import Clock
 
 REOPEN_SECONDS = 60.0  # from try to try, while a GPU does not answer
@@ -63,7 +62,7 @@ class AmdSource:
     def __init__(
         self,
         clock: Clock,
-        groups: Collection[GroupName] = NAMES,
+        groups: Collection[GroupName] = GROUP_NAMES,
         *,
         barred: Iterable[GpuInfo] = (),
         root: Path = Path("/"),

@@ -24,8 +24,7 @@ from gpuwatch.agent.devices.nvml.gpm import Gpm
 from gpuwatch.agent.devices.nvml.mig import Mig
 from gpuwatch.agent.devices.nvml.processes import Partial, Processes
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuReading, metrics
-from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS, fields_read
-from gpuwatch.model.metric_groups import GroupName
+from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS, GroupName, fields_read
 from gpuwatch.model.mig import MigInstance
 
 _ALL_LINKS = 0xFFFFFFFF

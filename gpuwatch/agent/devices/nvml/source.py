@@ -24,8 +24,7 @@ from gpuwatch.agent.devices.nvml.rows import Tables, absent_links
 from gpuwatch.agent.devices.plausible import impossible_sizes
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.gpu_identity import STAND_IN, order
-from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS
-from gpuwatch.model.metric_groups import NAMES, GroupName
+from gpuwatch.model.metric import GROUP_NAMES, SLOW_SECONDS, STEADY_SECONDS, GroupName
 from gpuwatch.runtime.clock import Clock
 
 FORGET_SECONDS = 600  # what was not supported may be, once NVLinks are trained or a mode has changed
@@ -82,7 +81,7 @@ class NvmlSource:
     def __init__(
         self,
         clock: Clock,
-        groups: Collection[GroupName] = NAMES,
+        groups: Collection[GroupName] = GROUP_NAMES,
         *,
         barred: Iterable[GpuInfo] = (),
         known: Iterable[GpuInfo] = (),

@@ -8,8 +8,8 @@ from dataclasses import fields
 
 from gpuwatch.agent.exporter.compat.table import Dialect, Extra, Part, Row, Sample, Scene, every_gpu
 from gpuwatch.model.gpu import GpuInfo, GpuReading, Kind
+from gpuwatch.model.health import XIDS
 from gpuwatch.model.mig import MigInstance
-from gpuwatch.model.xid import XIDS
 
 _COUNTER = Kind.COUNTER
 _OF_INSTANCES = frozenset(each.name for each in fields(MigInstance))

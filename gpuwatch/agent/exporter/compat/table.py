@@ -11,7 +11,7 @@ from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.exporter.compat.processes import Figures
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.model.gpu import GpuInfo, GpuReading, Kind, metrics
-from gpuwatch.model.metric_groups import GroupName
+from gpuwatch.model.metric import GroupName
 
 MIB = 1 << 20
 

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.devices.nvml.rows import Tables
 from gpuwatch.model.gpu import metrics
-from gpuwatch.model.metric_groups import DEFAULT, NAMES, GroupName, chosen
+from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GroupName, chosen
 from gpuwatch.model.mig import mig_metrics
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.nvml import NOT_SUPPORTED, TIMEOUT, StubDriver, reading
@@ -53,7 +53,7 @@ def test_what_verdicts_are_made_of_is_read_whatever_is_exported(judge: str) -> N
     assert set(names_in(judge)) & measured - judged == set()
 
 
-@pytest.mark.parametrize("group", NAMES)
+@pytest.mark.parametrize("group", GROUP_NAMES)
 def test_a_group_is_read_where_it_is_exported(source: NvmlSource, hand: ManualClock, group: GroupName) -> None:
     """With `core` and one group, that group's fields are what they are with all; those of no group are not known."""
     everything, groups = reading(source), chosen([group])
@@ -75,13 +75,13 @@ def test_the_default_groups_take_fewer_calls_and_fields(
 ) -> None:
     """A first reading of the default groups asks the driver for less than one of all groups."""
     counted = []
-    for groups in (NAMES, DEFAULT):
+    for groups in (GROUP_NAMES, DEFAULT_GROUPS):
         with opened(source, hand, groups) as asked:
             asked.gpus()
             begin = calls(driver)
             reading(asked)
             counted.append(calls(driver) - begin)
-    tables = [Tables.of(groups) for groups in (NAMES, DEFAULT)]
+    tables = [Tables.of(groups) for groups in (GROUP_NAMES, DEFAULT_GROUPS)]
     fields = [len(table.fast.fields) + len(table.slow.fields) for table in tables]
 
     assert counted[1] <= counted[0] - 12

@@ -9,8 +9,7 @@ from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.devices.nvml.rows import Tables
 from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS
 from gpuwatch.model.gpu import GpuReading, metrics
-from gpuwatch.model.metric import SLOW_SECONDS
-from gpuwatch.model.metric_groups import NAMES
+from gpuwatch.model.metric import GROUP_NAMES, SLOW_SECONDS
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.nvml import INVALID_ARGUMENT, NOT_SUPPORTED, TIMEOUT, StubDriver, cycle, reading
 
@@ -208,7 +207,7 @@ def test_who_it_is(source: NvmlSource) -> None:
 
 def test_slow_rows_are_those_of_the_catalogue() -> None:
     """What METRICS.md calls slow is read slowly, and nothing else."""
-    tables = Tables.of(NAMES)
+    tables = Tables.of(GROUP_NAMES)
 
     assert set(tables.slow.rows) == {name for name, metric in metrics() if metric.slow}
     assert set(tables.steady.rows) == {name for name, metric in metrics() if metric.steady} | {"clock_events"}

@@ -17,7 +17,7 @@ from gpuwatch.agent.probe.command import probe_command
 from gpuwatch.agent.probe.main import flags
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.metric_groups import DEFAULT, GROUPS, NAMES, GroupName, chosen
+from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GROUPS, GroupName, chosen
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import a_busy_reading, a_cycle, a_process, a_reading
 from tools.docs.reference_host import GPUS, page, total
@@ -32,7 +32,7 @@ DOTS = "text/plain; version=1.0.0; escaping=dots"
 class Page:
     """An exporter of some groups, one cycle after its start."""
 
-    def __init__(self, groups: Collection[GroupName] = NAMES) -> None:
+    def __init__(self, groups: Collection[GroupName] = GROUP_NAMES) -> None:
         """One GPU at work, one at rest."""
         self.clock = ManualClock()
         core = AgentCore(
@@ -64,24 +64,24 @@ def of(groups: Collection[str]) -> set[str]:
 
 def test_every_metric_is_in_one_group_that_is_described() -> None:
     """So METRICS.md has a section for each."""
-    assert {family.group for family in FAMILIES.values()} == set(GROUPS) == set(NAMES)
+    assert {family.group for family in FAMILIES.values()} == set(GROUPS) == set(GROUP_NAMES)
 
 
 def test_the_default_page_has_at_most_60_series_a_gpu() -> None:
     """On an H100 with 18 NVLinks and one process; counted on the page itself."""
-    of_gpu, of_host = total(DEFAULT)
-    samples = [line for line in page(frozenset(DEFAULT)).splitlines() if not line.startswith("#")]
+    of_gpu, of_host = total(DEFAULT_GROUPS)
+    samples = [line for line in page(frozenset(DEFAULT_GROUPS)).splitlines() if not line.startswith("#")]
 
     assert of_gpu <= 60
     assert len(samples) == of_gpu * GPUS + of_host
-    assert total(NAMES)[0] > 3 * of_gpu
+    assert total(GROUP_NAMES)[0] > 3 * of_gpu
 
 
 def test_the_sizing_table_is_the_arithmetic_that_it_states() -> None:
     """Series of the page, each scrape, bytes a series and a sample; docs/sizing.md is written by the same code."""
     gpus, written = FLEETS[-1], render_sizing_md()
-    series = fleet_series(gpus, DEFAULT)
-    of_gpu, of_host = total(DEFAULT)
+    series = fleet_series(gpus, DEFAULT_GROUPS)
+    of_gpu, of_host = total(DEFAULT_GROUPS)
     row = next(line for line in written.splitlines() if line.startswith(f"| {gpus:,} | default"))
 
     assert series == gpus * of_gpu + gpus // GPUS * of_host
@@ -96,12 +96,12 @@ def test_core_is_always_there() -> None:
     """What the controller asks a Prometheus for is there whatever is switched off."""
     assert chosen([]) == {"core"}
     assert chosen(["pcie"]) == {"core", "pcie"}
-    assert chosen(["default"]) == DEFAULT
-    assert chosen(["default", "nvlink_links"]) == DEFAULT | {"nvlink_links"}
-    assert chosen(["all"]) == set(NAMES)
+    assert chosen(["default"]) == DEFAULT_GROUPS
+    assert chosen(["default", "nvlink_links"]) == DEFAULT_GROUPS | {"nvlink_links"}
+    assert chosen(["all"]) == set(GROUP_NAMES)
 
 
-@pytest.mark.parametrize("group", NAMES)
+@pytest.mark.parametrize("group", GROUP_NAMES)
 def test_a_page_has_the_families_of_its_groups_and_no_other(group: GroupName) -> None:
     """Each group alone is what it is on the page of all; families whose group is off are not there."""
     alone, everything = Page({group}).text(), Page().text()
@@ -119,7 +119,7 @@ def test_a_page_has_the_families_of_its_groups_and_no_other(group: GroupName) ->
 def test_a_scrape_may_ask_for_some_groups(accept: str) -> None:
     """In each format, with what ends a page; together the parts are the whole."""
     served = Page()
-    parts = [served.text(accept, group).removesuffix("# EOF\n") for group in NAMES]
+    parts = [served.text(accept, group).removesuffix("# EOF\n") for group in GROUP_NAMES]
     whole = served.text(accept)
     lines = {line for part in parts for line in part.splitlines()}
 
@@ -146,8 +146,8 @@ def test_a_part_is_cut_out_of_the_page_that_others_get() -> None:
 def test_parts_that_are_kept_are_bounded() -> None:
     """Whatever combinations a client thinks of."""
     served = Page()
-    for first in NAMES:
-        for second in NAMES:
+    for first in GROUP_NAMES:
+        for second in GROUP_NAMES:
             served.exporter.page(PLAIN, frozenset({first, second}))
 
     (cached,) = served.exporter._cache.values()
@@ -172,16 +172,16 @@ def test_other_exporters_names_are_on_the_whole_page_only() -> None:
 
 def test_what_a_query_asks_for() -> None:
     """collect[] as often as one likes, escaped or not; nothing else is looked at."""
-    assert groups_in("collect[]=core&collect%5B%5D=pcie", NAMES) == frozenset({"core", "pcie"})
-    assert groups_in("target=x", NAMES) is None
-    assert groups_in("", NAMES) is None
+    assert groups_in("collect[]=core&collect%5B%5D=pcie", GROUP_NAMES) == frozenset({"core", "pcie"})
+    assert groups_in("target=x", GROUP_NAMES) is None
+    assert groups_in("", GROUP_NAMES) is None
 
 
 @pytest.mark.parametrize(
     ("query", "served", "words"),
     [
-        ("collect[]=dcgm", NAMES, "'dcgm' is no group of metrics; groups here are core, profiling,"),
-        ("collect[]=", NAMES, "'' is no group of metrics"),
+        ("collect[]=dcgm", GROUP_NAMES, "'dcgm' is no group of metrics; groups here are core, profiling,"),
+        ("collect[]=", GROUP_NAMES, "'' is no group of metrics"),
         ("collect[]=nvlink_links", ("core",), "'nvlink_links' is not on this agent's page (agent.metrics)"),
         ("collect[]=core", (), "groups here are none: agent.compat_only is set"),
     ],
@@ -208,7 +208,7 @@ def test_the_probe_is_told_what_to_read() -> None:
     command = probe_command(asked)
     arguments = flags().parse_args(command[command.index("probe") + 1 :])
 
-    assert arguments.metrics == read(asked) == DEFAULT | {"clocks"}
+    assert arguments.metrics == read(asked) == DEFAULT_GROUPS | {"clocks"}
 
 
 def test_an_unknown_group_is_refused_by_the_probe(capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,8 +224,8 @@ def test_what_other_exporters_names_need_is_read_though_it_is_not_shown(name: st
     """They add to what is read; compat_only takes all of ours off the page."""
     both, only = settings(compat=[name]), settings(compat=[name], compat_only=True)
 
-    assert exported(both) == DEFAULT
-    assert read(both) == DEFAULT | load(name).groups
+    assert exported(both) == DEFAULT_GROUPS
+    assert read(both) == DEFAULT_GROUPS | load(name).groups
     assert exported(only) == frozenset()
     assert read(only) == load(name).groups
 

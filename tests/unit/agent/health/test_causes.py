@@ -4,8 +4,7 @@ import pytest
 
 from gpuwatch.agent.health.causes import DOWN, LEVELS
 from gpuwatch.model.gpu import RECOVERY_ACTIONS, DownCause, GpuReading
-from gpuwatch.model.health import Health, Remedy
-from gpuwatch.model.xid import NVLINK_5, XIDS, Severity
+from gpuwatch.model.health import NVLINK_5, XIDS, Health, Remedy, Severity
 from tests.support.builders.gpu import START, a_busy_reading, a_down, a_reading
 from tests.support.builders.sick_gpus import SEEN, Patient
 

@@ -15,8 +15,7 @@ from gpuwatch.agent.health.watch import HealthFile, HealthWatch
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.gpu import GpuReading
-from gpuwatch.model.health import GpuHealth, Health, Remedy
-from gpuwatch.model.xid import XIDS
+from gpuwatch.model.health import XIDS, GpuHealth, Health, Remedy
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import START, a_cycle, a_reading
 from tests.support.paths import ROOT

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.health.kernel_log import DriverLoaded, KernelEvent, KernelLog, KernelXid, parse, pci_address
-from gpuwatch.model.xid import XidSource
+from gpuwatch.model.health import XidSource
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.real.agents import PATIENCE_SECONDS, eventually
 

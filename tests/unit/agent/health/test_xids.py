@@ -14,8 +14,7 @@ from gpuwatch.agent.health.kernel_log import DriverLoaded, KernelXid
 from gpuwatch.agent.health.xids import XidLog
 from gpuwatch.agent.published import OutOfOrderError
 from gpuwatch.agent.state import AgentCore, Interruption
-from gpuwatch.model.health import Health
-from gpuwatch.model.xid import XidSource
+from gpuwatch.model.health import Health, XidSource
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import START, a_cycle, a_gpu, a_reading
 from tests.support.fakes.nvml import GPU_IS_LOST, NO_PERMISSION, UNKNOWN, StubDriver, build

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.round import step
-from gpuwatch.model.batch import BatchPast
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.policies.spot.batch import BatchRules
 from tests.support.builders.fleet import NOW, Desk, a_node
 

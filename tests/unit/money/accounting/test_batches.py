@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.activity import State
-from gpuwatch.model.batch import BatchPast
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.usage import EPOCH, GPU, USES, Use
 from gpuwatch.money.accounting.batches import Batches
 from gpuwatch.money.accounting.metering import Metering

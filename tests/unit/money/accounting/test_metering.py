@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.model.activity import State
+from gpuwatch.model.activity import State, Tally
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport, NodeState
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
-from gpuwatch.model.tally import Tally
 from gpuwatch.model.usage import GPU, USES, HourKey, Terms, Use
 from gpuwatch.money.accounting.metering import Marks, Metering, meter
 from gpuwatch.money.accounting.slices import Calendar, apportioned

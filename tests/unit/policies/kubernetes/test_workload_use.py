@@ -6,9 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from gpuwatch.model.activity import Evidence, LastBusy, State
+from gpuwatch.model.activity import Evidence, LastBusy, State, Tally
 from gpuwatch.model.fleet import Node, NodeReport
-from gpuwatch.model.tally import Tally
 from gpuwatch.policies.kubernetes.workload_use import quiet_seconds, workloads
 from tests.support.builders.clusters import a_workload
 from tests.support.builders.fleet import NOW, a_node

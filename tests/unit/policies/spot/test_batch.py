@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.batch import BatchPast
+from gpuwatch.model.measurement import BatchPast
 from gpuwatch.policies.spot.batch import (
     BatchRules,
     Mode,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Node
+from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.model.money import Price
-from gpuwatch.model.offers import OfferPast, OffersPast
 from gpuwatch.policies import capacity
 from gpuwatch.policies.sizes import Need
 from gpuwatch.policies.spot.batch import BatchRules

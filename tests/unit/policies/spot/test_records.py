@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Done, Status, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.offers import OfferPast, OffersPast
-from gpuwatch.model.silence import Silence
+from gpuwatch.model.measurement import OfferPast, OffersPast
+from gpuwatch.model.sight import Silence
 from gpuwatch.policies import capacity
 from gpuwatch.policies.next_offer import faults
 from gpuwatch.policies.spot.choice import resting_seconds

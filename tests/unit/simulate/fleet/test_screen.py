@@ -90,7 +90,7 @@ def test_a_high_terminal_shows_whole_reasons() -> None:
 
 
 def test_the_states_have_the_pages_colours() -> None:
-    """By the palette of model/colours."""
+    """By the palette of cli/console."""
     console = Console(force_terminal=True, width=80, height=24, color_system="truecolor", theme=theme("truecolor"))
     with console.capture() as caught:
         console.print(BOARD)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.typed_numbers import as_share, readable, right_way
+from gpuwatch.model.slips import as_share, readable, right_way
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.quantity import count_text, how_many, quantity_text
+from gpuwatch.model.readable import count_text, how_many, quantity_text
 
 
 @pytest.mark.parametrize(

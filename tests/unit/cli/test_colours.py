@@ -1,4 +1,4 @@
-"""model/colours: the states have the same colours on the fleet page, on terminals and in Grafana."""
+"""cli/console: the states have the same colours on the fleet page, on terminals and in Grafana."""
 
 import json
 import re
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dashboards.source import parts
+from gpuwatch.cli.console import STATE_COLOURS
 from gpuwatch.model.activity import State
-from gpuwatch.model.colours import STATE_COLOURS
 from tests.support.paths import ROOT
 
 CSS = (ROOT / "gpuwatch/controller/web/page.css").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""PURE: numbers with their units as people read them: `0.86 GB`, `16.7 MB/s`, `37 %`, `1h30m`."""
+"""PURE: what people read: numbers with their units (`0.86 GB`, `37 %`, `1h30m`), and others' words made harmless."""
 
 from gpuwatch.model.duration import format_duration
 
@@ -6,6 +6,18 @@ _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _COUNTS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _ANY = 1e-9  # no limit that a person would write
 _LARGE_ENOUGH = 0.5  # of the next unit: 0.86 GB reads better than 855 MB next to 21.5 GB
+
+
+def legible(words: str, longest: int | None = None) -> str:
+    """The text on one line without control characters: invisible characters are shown by their codes.
+
+    Control characters, ends of lines, and marks that turn the direction of text cannot be seen. Text that is longer
+    than `longest` is cut off there.
+    """
+    words = words[:longest]
+    if words.isprintable():  # as nearly all are
+        return words
+    return "".join(each if each.isprintable() else _code(each) for each in words)[:longest]
 
 
 def quantity_text(seen: float, limit: float | None, unit: str) -> str:
@@ -50,3 +62,7 @@ def number_text(value: float) -> str:
 def _against(seen: float, limit: float | None, unit: str) -> str:
     words = number_text(seen) if limit is None else f"{number_text(seen)} of {number_text(limit)}"
     return f"{words} {unit}".rstrip()
+
+
+def _code(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()

@@ -3,7 +3,7 @@
 import pytest
 
 from gpuwatch.model.decision import Reason
-from gpuwatch.model.stop_words import stop_words
+from gpuwatch.model.proposal import stop_words
 
 EXPIRED = (
     "It has been {} for 16m27s. The notice of 2026-01-05 08:20 UTC promised a stop not before 2026-01-05 08:25 UTC, "
