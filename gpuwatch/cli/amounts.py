@@ -65,10 +65,10 @@ def price_of(price: Decimal | None, instance_type: str | None, option: str = "--
     if price is not None:
         return price, "as given"
     from gpuwatch.model.money import dated  # noqa: PLC0415  loaded where it is asked for
-    from gpuwatch.money.prices import catalogue, lookup  # noqa: PLC0415  likewise
+    from gpuwatch.money.prices import catalogue  # noqa: PLC0415  likewise
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
-    listed = lookup(str(instance_type))
+    listed = catalogue.list_price(str(instance_type))
     if listed is None:
         known = {kind for provider, kind in catalogue.machine_types() if provider == "aws"}
         near = None if instance_type in known else nearest(str(instance_type), known)

@@ -13,8 +13,7 @@ from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import dated, format_usd
 from gpuwatch.model.readable import legible
 from gpuwatch.model.sight import Silence
-from gpuwatch.money import prices
-from gpuwatch.money.storage import Sum
+from gpuwatch.money.storage import STORAGE_AS_OF, STORAGE_SOURCE, Sum, address_usd_per_month, volume_usd_per_month
 from gpuwatch.runtime.table import aligned
 
 _WORDS = {
@@ -37,11 +36,11 @@ def usd_per_month(left: Leftover) -> Decimal | None:
     if left.provider != "aws":
         return None
     if left.kind in {LeftoverKind.UNUSED_ADDRESS, LeftoverKind.STOPPED_ADDRESS}:
-        return prices.address_usd_per_month()
+        return address_usd_per_month()
     # What a snapshot or an image holds is less than the volumes that it makes.
     if left.size_bytes is None or left.kind in {LeftoverKind.SNAPSHOT, LeftoverKind.IMAGE}:
         return None
-    return prices.volume_usd_per_month(
+    return volume_usd_per_month(
         left.type, size_bytes=left.size_bytes, iops=left.iops, bytes_per_second=left.throughput_bytes_per_second
     )
 
@@ -147,9 +146,9 @@ def as_object(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, toda
         ],
         "usd_per_month": str(_sum(left).quantize(_CENT)),
         "in_use_usd_per_month": str(_sum(used).quantize(_CENT)),
-        "prices_as_of": prices.STORAGE_AS_OF,
-        "prices_age_days": (today - prices.STORAGE_AS_OF).days,
-        "prices_source": prices.STORAGE_SOURCE,
+        "prices_as_of": STORAGE_AS_OF,
+        "prices_age_days": (today - STORAGE_AS_OF).days,
+        "prices_source": STORAGE_SOURCE,
     }
 
 
@@ -183,7 +182,7 @@ def _text(found: Sequence[Leftover], today: date, *, whole: bool) -> str:
     left, used = _parted(found)
     lines = [*_left(left, whole=whole), *_used(used)]
     if found:
-        lines += textwrap.wrap(f"Prices of {dated(prices.STORAGE_AS_OF, today)}: {prices.STORAGE_SOURCE}.", _WIDTH)
+        lines += textwrap.wrap(f"Prices of {dated(STORAGE_AS_OF, today)}: {STORAGE_SOURCE}.", _WIDTH)
         lines += filter(None, [shown_in().note])
     return "\n".join(lines)
 

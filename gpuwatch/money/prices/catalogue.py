@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Offer
+from gpuwatch.model.money import Offer, Price
 
 _MIB, _GIB = 1024**2, 1024**3
 
@@ -136,6 +136,15 @@ def oldest(provider: str) -> date | None:
 def offer(provider: str, region: str | None, instance_type: str, capacity_type: CapacityType) -> Offer | None:
     """That one offer; None where the table has no such price."""
     return _index().get((provider, region or "", instance_type, capacity_type))
+
+
+@cache
+def list_price(instance_type: str) -> Price | None:
+    """The list price of an AWS machine on demand in us-east-1; None where the table does not know it, never a guess."""
+    found = offer("aws", "us-east-1", instance_type, CapacityType.ON_DEMAND)
+    if found is None or found.price_per_hour is None:
+        return None
+    return Price(usd_per_hour=found.price_per_hour, as_of=found.as_of, source=found.source)
 
 
 def described(

@@ -7,10 +7,9 @@ from pkgutil import resolve_name
 
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.money.prices import overrides_file
-from gpuwatch.money.prices.books import Books
 from gpuwatch.money.prices.fetch import Fetcher, Live
 from gpuwatch.money.prices.overrides import OwnPrices
-from gpuwatch.money.prices.price_book import Book
+from gpuwatch.money.prices.price_book import Book, Books
 from gpuwatch.money.prices.settings import LivePriceSettings, PriceSettings
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reloading_file import ReloadingFile

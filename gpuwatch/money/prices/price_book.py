@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from gpuwatch.model.fleet import CapacityType, Fleet
-from gpuwatch.model.money import HOURS_A_MONTH, Price, PriceKey, key_of_node, price_key
+from gpuwatch.model.money import Price, PriceKey, key_of_node, price_key
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Live, Quote
 from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
@@ -28,11 +28,6 @@ _IN_PLACE_OF = {
     CapacityType.CAPACITY_BLOCK: "on demand, in place of what its capacity block costs, which is not known",
     CapacityType.PREPAID: "on demand, in place of what its prepaid term costs, which is not known",
 }
-STORAGE_AS_OF = date(2024, 2, 1)  # since when all of these hold; AWS has changed the address last
-STORAGE_SOURCE = "AWS list prices in us-east-1, aws.amazon.com/ebs/pricing and /vpc/pricing"
-_GIB = 1024**3
-_MIB = 1024**2
-_ADDRESS_USD_PER_HOUR = Decimal("0.005")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +163,38 @@ class Book:
         return price
 
 
+class Books:
+    """A book for each cloud by its name, in their order. What names no cloud is priced where only one has a price."""
+
+    def __init__(self, books: Mapping[str, Book]) -> None:
+        """At least one."""
+        self._books = dict(books)
+
+    def price(self, hire: PriceKey, now: datetime) -> Price | None:
+        """What an hour of it costs now; None is not known, and the log says once why."""
+        book = self._of(hire, now)
+        return None if book is None else book.price(hire, now)
+
+    def find(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
+        """The price, or why it is not known."""
+        book = self._of(hire, now)
+        if book is not None:
+            return book.find(hire, now)
+        there = ", ".join(self._books)
+        return NoPrice(why=f"its cloud {hire.cloud!r} is none of {there}" if hire.cloud else f"it may be in {there}")
+
+    def named(self, now: datetime) -> frozenset[str]:
+        """The ids and names of the machines that may have a price of their own."""
+        return frozenset().union(*(book.named(now) for book in self._books.values()))
+
+    def _of(self, hire: PriceKey, now: datetime) -> Book | None:
+        """The book of its cloud."""
+        if hire.cloud or len(self._books) == 1:
+            return self._books.get(hire.cloud) or (next(iter(self._books.values())) if not hire.cloud else None)
+        known = [book for book in self._books.values() if isinstance(book.find(hire, now), Price)]
+        return known[0] if len(known) == 1 else None
+
+
 def of_fleet(
     ask: Ask,
     fleet: Fleet,
@@ -216,46 +243,3 @@ def of_fleet(
             found[kind] = max(known, key=lambda price: price.usd_per_hour)
     found = {**{hire.key: ask(hire, now) for hire in offers}, **found}
     return {key: price for key, price in found.items() if price is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class _Volume:
-    """What a month of a volume costs; what is free of charge is left out of the IOPS and the throughput."""
-
-    usd_per_gib: str
-    usd_per_iops: str = "0"
-    free_iops: int = 0
-    known_iops: int = 1_000_000  # above, other prices hold
-    usd_per_mib_per_second: str = "0"
-    free_mib_per_second: int = 0
-
-
-_VOLUMES = {
-    "gp2": _Volume("0.10"),
-    "gp3": _Volume("0.08", "0.005", free_iops=3000, usd_per_mib_per_second="0.04", free_mib_per_second=125),
-    "io1": _Volume("0.125", "0.065"),
-    "io2": _Volume("0.125", "0.065", known_iops=32_000),
-    "st1": _Volume("0.045"),
-    "sc1": _Volume("0.015"),
-    "standard": _Volume("0.05"),
-}
-
-
-def address_usd_per_month() -> Decimal:
-    """What a public IPv4 address costs, used or not."""
-    return _ADDRESS_USD_PER_HOUR * HOURS_A_MONTH
-
-
-def volume_usd_per_month(
-    kind: str, *, size_bytes: int, iops: int | None = None, bytes_per_second: int | None = None
-) -> Decimal | None:
-    """What a month of a volume costs, attached or not; None where the table does not know it, never a guess."""
-    price = _VOLUMES.get(kind)
-    if price is None or (iops or 0) > price.known_iops:
-        return None
-    mib_per_second = Decimal(bytes_per_second or 0) / _MIB
-    return (
-        Decimal(size_bytes) / _GIB * Decimal(price.usd_per_gib)
-        + max(0, (iops or 0) - price.free_iops) * Decimal(price.usd_per_iops)
-        + max(Decimal(0), mib_per_second - price.free_mib_per_second) * Decimal(price.usd_per_mib_per_second)
-    )

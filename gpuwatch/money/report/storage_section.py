@@ -9,11 +9,10 @@ from typing import TypedDict
 from gpuwatch.clouds import LeftoverKind
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import format_cents
-from gpuwatch.money import prices
 from gpuwatch.money.accounting.totals import shown
 from gpuwatch.money.report.blocks import Part, Table, Words
 from gpuwatch.money.report.report import Report
-from gpuwatch.money.storage import Sum
+from gpuwatch.money.storage import STORAGE_AS_OF, STORAGE_SOURCE, Sum
 
 _WORDS: dict[str, str] = {
     LeftoverKind.RUNNING_VOLUME: "disks of machines in use",
@@ -65,7 +64,7 @@ def storage(report: Report) -> Iterator[Part]:
     yield Table(caption="By the month", heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True)
     unpriced = sum(each.unpriced for each in sums)
     lacking = [f"{unpriced:,} without a known price are not in the sums."] if unpriced else []
-    source = f"Prices of {prices.STORAGE_AS_OF}: {prices.STORAGE_SOURCE}."
+    source = f"Prices of {STORAGE_AS_OF}: {STORAGE_SOURCE}."
     yield Words(
         (
             "As it is when the report is made, besides the machines' own cost; `gpuwatch unused` lists each.",
@@ -89,8 +88,8 @@ def as_object(sums: Sequence[Sum]) -> StorageDocument:
             for each in sums
         ],
         "usd_per_month": str(sum((each.usd for each in sums), Decimal(0)).quantize(_CENT)),
-        "prices_as_of": prices.STORAGE_AS_OF,
-        "prices_source": prices.STORAGE_SOURCE,
+        "prices_as_of": STORAGE_AS_OF,
+        "prices_source": STORAGE_SOURCE,
     }
 
 

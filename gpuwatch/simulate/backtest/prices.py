@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from gpuwatch.model.money import Price
-from gpuwatch.money import prices
+from gpuwatch.money.prices.catalogue import list_price
 from gpuwatch.simulate.backtest.gaps import History
 
 
 def prices_of(history: History) -> dict[str, Price | None]:
     """The list price of each machine type in a history; None where it is not known."""
-    return {kind: prices.lookup(kind) for kind in sorted({life.instance_type for life in history.lives})}
+    return {kind: list_price(kind) for kind in sorted({life.instance_type for life in history.lives})}
 
 
 def node_prices_of(history: History) -> dict[str, Price] | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from gpuwatch.money import prices
+from gpuwatch.money.prices.catalogue import list_price
 from gpuwatch.simulate.fleet.world import World
 
 
@@ -72,7 +72,7 @@ def _cost(hours: Mapping[str, float]) -> Decimal:
     """Node-hours by machine type at list price; hours to the millionth."""
     total = Decimal(0)
     for kind, count in sorted(hours.items()):
-        price = prices.lookup(kind)
+        price = list_price(kind)
         if price is None:
             raise LookupError(f"there is no list price for {kind}")
         total += price.usd_per_hour * Decimal(f"{count:.6f}")

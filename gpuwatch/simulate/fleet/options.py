@@ -13,7 +13,7 @@ from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.round import ControllerContext
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger.protocol import RoundLedger
-from gpuwatch.money import prices
+from gpuwatch.money.prices.catalogue import list_price
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.runtime.clock import Clock
@@ -96,7 +96,7 @@ def recorded(options: Options, recording: Recording) -> tuple[tuple[Workload, ..
     horizon = span if options.hours is None else min(span, options.hours * 3600)
     workloads = lives_of(recording, gpus_per_node=options.gpus_per_node, instance_type=options.instance_type)
     for life in workloads:
-        if prices.lookup(life.instance_type) is None:
+        if list_price(life.instance_type) is None:
             raise DemoError(f"--instance-type {life.instance_type}: there is no list price for it; try g6.xlarge")
     return workloads, horizon
 
@@ -116,7 +116,7 @@ def assemble(
         signals=signals,
         ledger=ledger,
         rules=Rulebook(pools=dict.fromkeys((*POOLS, *pools), options.pool), limits=options.limits, enforce=True),
-        prices=prices.listed,
+        prices=lambda hire, _now: list_price(hire.instance_type),
         priced_singly=lambda _now: frozenset(),
         interval_seconds=options.interval,
     )

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
-from gpuwatch.money.prices import lookup
+from gpuwatch.money.prices.catalogue import list_price
 
 
 def run(*arguments: str | Path) -> Result:
@@ -91,7 +91,7 @@ def test_one_past_week_is_told_as_one(tmp_path: Path) -> None:
 def test_machines_have_their_list_price(load: Path) -> None:
     """--instance-type counts machines, priced from the built-in table, whose source is told."""
     result = json.loads(run("--csv", load, "--instance-type", "p5.48xlarge", "--json").stdout)
-    listed = lookup("p5.48xlarge")
+    listed = list_price("p5.48xlarge")
 
     assert listed is not None
     assert result["terms"]["price_per_hour"] == str(listed.usd_per_hour)

@@ -7,9 +7,8 @@ import pytest
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.money import PriceKey, price_key
-from gpuwatch.money.prices.books import Books
 from gpuwatch.money.prices.open import open_book
-from gpuwatch.money.prices.price_book import Book, NoPrice, of_fleet
+from gpuwatch.money.prices.price_book import Book, Books, NoPrice, of_fleet
 from gpuwatch.money.prices.settings import PriceSettings
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW, a_node, an_observation

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from gpuwatch.model.money import Price
-from gpuwatch.money import prices
+from gpuwatch.money import storage
 from gpuwatch.money.prices import catalogue
 
 
@@ -22,15 +22,15 @@ from gpuwatch.money.prices import catalogue
 )
 def test_a_known_type_has_an_exact_price_with_its_date_and_source(instance_type: str, usd: str) -> None:
     """A price is a Decimal and says as of when and on whose word it holds."""
-    price = prices.lookup(instance_type)
+    price = catalogue.list_price(instance_type)
 
     assert price == Price(usd_per_hour=Decimal(usd), as_of=date(2026, 1, 19), source=catalogue.SOURCES["karpenter-aws"])
 
 
 def test_an_unknown_type_has_no_price() -> None:
     """None is "not known"; no price is ever guessed from a similar name."""
-    assert prices.lookup("p5.49xlarge") is None
-    assert prices.lookup("") is None
+    assert catalogue.list_price("p5.49xlarge") is None
+    assert catalogue.list_price("") is None
 
 
 def test_eight_gpus_cost_no_less_than_one_of_the_same_family() -> None:
@@ -43,7 +43,7 @@ def test_eight_gpus_cost_no_less_than_one_of_the_same_family() -> None:
         ("p3.2xlarge", "p3.16xlarge"),
         ("p5.4xlarge", "p5.48xlarge"),
     ]:
-        one, eight = prices.lookup(small), prices.lookup(large)
+        one, eight = catalogue.list_price(small), catalogue.list_price(large)
 
         assert one is not None
         assert eight is not None
@@ -74,17 +74,17 @@ def test_a_month_of_a_volume(
     kind: str, size_bytes: int, iops: int | None, bytes_per_second: int | None, usd: str
 ) -> None:
     """Size, and what of IOPS and throughput is not free of charge, make the price; attached or not."""
-    price = prices.volume_usd_per_month(kind, size_bytes=size_bytes, iops=iops, bytes_per_second=bytes_per_second)
+    price = storage.volume_usd_per_month(kind, size_bytes=size_bytes, iops=iops, bytes_per_second=bytes_per_second)
 
     assert price == Decimal(usd)
 
 
 def test_a_volume_that_the_table_does_not_know_has_no_price() -> None:
     """Another kind, and io2 where other prices begin, are not guessed."""
-    assert prices.volume_usd_per_month("gp9", size_bytes=GIB) is None
-    assert prices.volume_usd_per_month("io2", size_bytes=GIB, iops=32_001) is None
+    assert storage.volume_usd_per_month("gp9", size_bytes=GIB) is None
+    assert storage.volume_usd_per_month("io2", size_bytes=GIB, iops=32_001) is None
 
 
 def test_a_month_of_an_address() -> None:
     """Half a cent an hour, used or not."""
-    assert prices.address_usd_per_month() == Decimal("3.650")
+    assert storage.address_usd_per_month() == Decimal("3.650")
