@@ -19,11 +19,11 @@ from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import bare_usd, format_usd
 from gpuwatch.model.readable import how_many, legible
-from gpuwatch.model.verbs import PREPARES
+from gpuwatch.model.verbs import PREPARATIONS
 from gpuwatch.runtime.columns import Column, laid_out, wrapped
 
 _ORDER: dict[State | None, int] = {state: rank for rank, state in enumerate(State)}
-_VERB_STYLES = dict.fromkeys(REMOVALS | PREPARES, "state.stalled") | {Verb.NOTICE: "tint.idle"}
+_VERB_STYLES = dict.fromkeys(REMOVALS | PREPARATIONS, "state.stalled") | {Verb.NOTICE: "tint.idle"}
 
 # What `--sort` takes; ties are in the order of names.
 SORTS: dict[str, Callable[[NodeRow], object]] = {

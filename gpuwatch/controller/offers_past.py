@@ -12,13 +12,13 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.model.decision import REMOVALS, Done, LedgerView, Verb
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.measurement import OffersPast
-from gpuwatch.model.verbs import RECORDS
+from gpuwatch.model.verbs import CLOUD_RECORDS
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot.offers import MEMORY_SECONDS
 
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
 _LONGEST_GAP = timedelta(minutes=30)  # every view goes back an hour at least
-_COUNTS = REMOVALS | RECORDS | {Verb.LAUNCH}
+_COUNTS = REMOVALS | CLOUD_RECORDS | {Verb.LAUNCH}
 
 
 def offers_past(

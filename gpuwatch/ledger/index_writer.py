@@ -6,9 +6,10 @@ from sqlalchemy import Connection
 
 from gpuwatch.ledger import scale_in_protection
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.indexes import BESIDE_NOTICES, ENDS_STOP
+from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.tables import NOTICES, OPEN_INTENTS, STOPPED
 from gpuwatch.model.decision import FINAL, Intent, Status, Verb
+from gpuwatch.model.verbs import ENDS_OF_A_STOP
 
 
 def mark(db: Connection, intent: Intent, status: Status, at: datetime) -> None:
@@ -22,7 +23,7 @@ def mark(db: Connection, intent: Intent, status: Status, at: datetime) -> None:
     db.execute(NOTICES.delete().where(NOTICES.c.node_id == node_id))
     if intent.verb is Verb.NOTICE:
         db.execute(NOTICES.insert(), row)
-    if intent.verb in ENDS_STOP:
+    if intent.verb in ENDS_OF_A_STOP:
         db.execute(STOPPED.delete().where(STOPPED.c.node_id == node_id))
     if intent.verb is Verb.STOP:
         db.execute(STOPPED.insert(), row)

@@ -26,11 +26,9 @@ from gpuwatch.ledger.tables import (
     WISHES,
 )
 from gpuwatch.model.decision import FINAL, Status, Verb
-from gpuwatch.model.verbs import OF_CLUSTER, OF_SLURM, RECORDS
+from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP, SCHEDULER_CHANGES, SHIELDINGS
 
-SHIELDING = frozenset({Verb.PROTECT, Verb.UNPROTECT})
-BESIDE_NOTICES = SHIELDING | OF_CLUSTER | OF_SLURM | RECORDS  # they neither give nor end a notice
-ENDS_STOP = (Verb.STOP, Verb.START, Verb.TERMINATE)
+BESIDE_NOTICES = SHIELDINGS | SCHEDULER_CHANGES | CLOUD_RECORDS  # they neither give nor end a notice
 _WISHES_COMPARED = timedelta(days=7)  # compaction drops them after eight
 _ROWS_AT_ONCE = 100
 
@@ -40,8 +38,8 @@ def untrue(db: Connection) -> Iterator[Broken]:
     yield from _open_intents(db)
     yield from _pauses(db)
     yield from _standing(db, NOTICES, Verb.NOTICE, tuple(set(Verb) - BESIDE_NOTICES))
-    yield from _standing(db, SHIELDS, Verb.PROTECT, tuple(SHIELDING))
-    yield from _standing(db, STOPPED, Verb.STOP, ENDS_STOP)
+    yield from _standing(db, SHIELDS, Verb.PROTECT, tuple(SHIELDINGS))
+    yield from _standing(db, STOPPED, Verb.STOP, tuple(ENDS_OF_A_STOP))
     yield from _wishes(db)
     yield from _gaps(db)
 

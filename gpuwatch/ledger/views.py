@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 from gpuwatch.ledger import active_times
 from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launched, opened
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.indexes import BESIDE_NOTICES, ENDS_STOP
+from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.records import Entry, read_reason
 from gpuwatch.ledger.scale_in_protection import shields
 from gpuwatch.ledger.tables import (
@@ -34,7 +34,7 @@ from gpuwatch.model.cloud_notice import ON_RECORD, Interruption
 from gpuwatch.model.decision import (
     ADDITIONS,
     FINAL,
-    LETS_GO,
+    REMOVAL_STEPS,
     DesiredNodes,
     Done,
     Intent,
@@ -49,9 +49,9 @@ from gpuwatch.model.kubernetes import target_of
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.proposal import stop_words
-from gpuwatch.model.verbs import ENDS, GIVES_BACK, OF_CLUSTER, OF_SLURM, RECORDS
+from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP, REDUCTIONS, SCHEDULER_CHANGES, WORK_ENDINGS
 
-CHANGES_MACHINES = LETS_GO | ADDITIONS | OF_CLUSTER | OF_SLURM | ENDS | RECORDS | GIVES_BACK
+CHANGES_MACHINES = REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | WORK_ENDINGS | CLOUD_RECORDS | REDUCTIONS
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
@@ -93,7 +93,7 @@ _ENDING = (
     .join(_ENDED, OUTCOMES.c.key == _ENDED.c.key)
     .where(
         _ENDED.c.node_id == STOPPED.c.node_id,
-        _ENDED.c.verb.in_([verb.value for verb in ENDS_STOP]),
+        _ENDED.c.verb.in_([verb.value for verb in sorted(ENDS_OF_A_STOP)]),
         OUTCOMES.c.status == Status.SETTLED.value,
     )
 )
@@ -164,7 +164,7 @@ _RECORDED = (
     select(INTENTS, OUTCOMES.c.at.label("then"))
     .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
     .where(
-        INTENTS.c.verb.in_(sorted(RECORDS)),
+        INTENTS.c.verb.in_(sorted(CLOUD_RECORDS)),
         OUTCOMES.c.status == Status.SETTLED.value,
         INTENTS.c.key.in_(select(_LATE.c.key).where(_LATE.c.at > _SINCE)),
     )

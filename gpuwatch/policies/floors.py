@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gpuwatch.model.decision import LETS_GO, Observation, Step, Verb
+from gpuwatch.model.decision import REMOVAL_STEPS, Observation, Step, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.policies.spot import back
 
@@ -16,7 +16,7 @@ def kept(
     few of them, whatever runs may be wanted.
     """
     roster, sizes = observation.fleet.roster(pool), rules.sizes(observation.fleet)
-    removals = [step for step in changes if step.verb in LETS_GO and step.node_id in roster.members]
+    removals = [step for step in changes if step.verb in REMOVAL_STEPS and step.node_id in roster.members]
     if not removals:
         return {}, ""
     lost = [step for step in removals if step.node_id in roster.sound]

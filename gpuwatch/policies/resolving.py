@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
-from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Step, Verb
+from gpuwatch.model.decision import REMOVAL_STEPS, Decision, Observation, Proposal, Step, Verb
 from gpuwatch.model.proposal import Steps, changing
 from gpuwatch.policies import (
     batch,
@@ -168,7 +168,7 @@ def _nothing(pool: str, rules: Rules, sizes: Sizes) -> str:
 
 def _in_date(step: Step, observation: Observation) -> Step:
     """The step; if it is a removal and its notice is out of date, the withdrawal of the notice. A new one follows."""
-    notice = observation.ledger.notice(step.node_id) if step.verb in LETS_GO else None
+    notice = observation.ledger.notice(step.node_id) if step.verb in REMOVAL_STEPS else None
     old = None if notice is None else notices.outdated(notice, observation.now)
     if old is None:
         return step

@@ -19,7 +19,7 @@ from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.slurm import SlurmNode
-from gpuwatch.model.verbs import OF_SLURM
+from gpuwatch.model.verbs import SLURM_CHANGES
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.kubernetes.obstacles import sick
 
@@ -92,7 +92,7 @@ def _rests(node: Node, observation: Observation, rules: HealthRules) -> str | No
     found = [
         done
         for done in observation.ledger.recent
-        if done.verb in OF_SLURM and done.status is Status.SETTLED and done.node_id == node.id
+        if done.verb in SLURM_CHANGES and done.status is Status.SETTLED and done.node_id == node.id
     ]
     newest = max(found, key=lambda done: done.at, default=None)
     if newest is None or newest.verb is not Verb.SLURM_DRAIN:

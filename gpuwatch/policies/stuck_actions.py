@@ -15,7 +15,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.verbs import OF_CLUSTER, OF_SLURM
+from gpuwatch.model.verbs import TargetKind
 
 
 def advice(observation: Observation, pool: str) -> Iterator[Advice]:
@@ -37,14 +37,14 @@ def _hangs(observation: Observation, entry: OpenIntent) -> Reason:
     intent, node = entry.intent, observation.fleet.find(entry.intent.node_id)
     seen = "" if node is None else f": the cloud shows it {node.state.value}"
     age = format_duration((observation.now - intent.at).total_seconds())
-    if intent.verb in OF_CLUSTER:
+    if intent.verb.target is TargetKind.CLUSTER_NODE:
         name, cluster = intent.arguments.get("node", intent.node_id), intent.arguments.get("cluster", "")
         sentence = (
             f"Its {intent.verb.value} was asked for {age} ago, and the cluster {cluster} does not show it. Look at "
             f"`kubectl describe node {name}`; docs/runbooks/controller.md#gpuwatchledgerunsettled says what to do."
         )
         return Reason(code="unsettled", sentence=sentence)
-    if intent.verb in OF_SLURM:
+    if intent.verb.target is TargetKind.SLURM_NODE:
         name = intent.arguments.get("slurm_node", intent.node_id)
         sentence = (
             f"Its {intent.verb.value} was asked for {age} ago, and nobody knows whether Slurm has carried it out. "

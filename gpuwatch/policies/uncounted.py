@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from gpuwatch.model.decision import SETTLE_TIMEOUT, Done, Observation, OpenIntent, Reason, Status, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeGroup
-from gpuwatch.model.verbs import GIVES_BACK
+from gpuwatch.model.verbs import REDUCTIONS
 from gpuwatch.policies.sizes import NODES, Sizes
 from gpuwatch.policies.spot.offers import rest_seconds
 
@@ -118,7 +118,7 @@ def _missing(group: NodeGroup) -> int:
 
 def _resting_seconds(observation: Observation, group: NodeGroup) -> float:
     """For how much longer a group rests after its size was taken back."""
-    refusals = _settled(observation, group, GIVES_BACK)
+    refusals = _settled(observation, group, REDUCTIONS)
     if not refusals:
         return 0.0
     rest = timedelta(seconds=rest_seconds(len(refusals), own=0))

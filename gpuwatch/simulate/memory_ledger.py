@@ -43,10 +43,9 @@ from gpuwatch.model.looked_again import changed_since
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.proposal import stop_words
-from gpuwatch.model.verbs import RECORDS
+from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
-_ENDS_STOP = frozenset({Verb.STOP, Verb.START, Verb.TERMINATE})
 _when, _number = itemgetter(0), itemgetter(1)
 _KEPT = timedelta(days=8)  # longer than any window that decisions look back over
 
@@ -351,11 +350,11 @@ class InMemoryLedger:
                     target=target_of(intent.arguments),
                 )
                 self._notices[node_id] = (self._number, notice)
-        if status is Status.SETTLED and intent.verb in RECORDS:
+        if status is Status.SETTLED and intent.verb in CLOUD_RECORDS:
             said = interruption_of(intent.verb, node_id, intent.key, intent.pool, outcome.at, intent.arguments)
             self._interrupted[node_id] = (outcome.at, said)
         if status is Status.SETTLED:
-            if intent.verb in _ENDS_STOP:
+            if intent.verb in ENDS_OF_A_STOP:
                 self._no_longer_stopped(node_id)
             if intent.verb is Verb.STOP:
                 self._stops_shown = None

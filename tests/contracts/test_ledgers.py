@@ -12,7 +12,7 @@ from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.model.decision import (
     ADDITIONS,
     LAUNCHED_AT,
-    LETS_GO,
+    REMOVAL_STEPS,
     Decision,
     Intent,
     Proposal,
@@ -22,7 +22,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import Node, NodeReport, NodeState
-from gpuwatch.model.verbs import ENDS, GIVES_BACK, OF_CLUSTER, OF_SLURM, RECORDS
+from gpuwatch.model.verbs import CLOUD_RECORDS, REDUCTIONS, SCHEDULER_CHANGES, WORK_ENDINGS
 from tests.support.builders.fleet import NOW, a_node, an_observation
 from tests.support.real.postgresql import Place, postgresql
 
@@ -91,7 +91,7 @@ def test_all_that_changes_machines_weighs_and_of_the_rest_what_failed(ledger: Le
         an_intent(ledger, verb, f"j-{verb}", Status.FAILED)
     weighs = {(done.verb, done.status) for done in ledger.view(NOW).recent}
 
-    changes = LETS_GO | ADDITIONS | GIVES_BACK | OF_CLUSTER | OF_SLURM | ENDS | RECORDS
+    changes = REMOVAL_STEPS | ADDITIONS | REDUCTIONS | SCHEDULER_CHANGES | WORK_ENDINGS | CLOUD_RECORDS
     assert weighs == {(verb, Status.SETTLED) for verb in changes} | {
         (verb, Status.FAILED) for verb in set(Verb) - {Verb.HOLD}
     }

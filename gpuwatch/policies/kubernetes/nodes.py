@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from gpuwatch.model.decision import LETS_GO, Observation, Step, Verb
+from gpuwatch.model.decision import REMOVAL_STEPS, Observation, Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
@@ -108,7 +108,7 @@ def _stepped(step: Step, observation: Observation, pool: Rules) -> Step:
         return say(step, Verb.WITHDRAW if stands else Verb.HOLD, code, sentence, change)
     if (held := _rested(step, node, observation, rules)) is not None:
         return held
-    if step.verb in LETS_GO and node.state is NodeState.RUNNING:
+    if step.verb in REMOVAL_STEPS and node.state is NodeState.RUNNING:
         return _cordon(step, known)
     return step
 
@@ -139,7 +139,7 @@ def _cordoned(
         return _uncordon(step, known, paused)
     if not node.enrolled:
         return _uncordon(step, known, "It is no longer enrolled.")
-    if step.verb not in LETS_GO:
+    if step.verb not in REMOVAL_STEPS:
         return step if _waits(step, node) else _uncordon(step, known, step.reason.sentence)
     if (why := obstacle(node, observation, rules, idle_rules)) is not None:
         return _uncordon(step, known, why[1])
@@ -173,7 +173,7 @@ def _rested(step: Step, node: Node, observation: Observation, rules: KubernetesR
     if newest is None or newest.verb is Verb.QUARANTINE or step.verb not in ANNOUNCES | {Verb.HOLD}:
         return None
     if newest.verb is Verb.CORDON and observation.now - newest.at <= _SHOWS:
-        waits = step.verb in LETS_GO
+        waits = step.verb in REMOVAL_STEPS
         return say(step, Verb.HOLD, "cordon", "Its cordon does not show yet.", "The next rounds.") if waits else None
     why = "Somebody has uncordoned it." if newest.verb is Verb.CORDON else newest.why
     until, notice = newest.at + timedelta(seconds=rules.drain_rest), observation.ledger.notice(node.id)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import LETS_GO, Observation, Step, Verb
+from gpuwatch.model.decision import REMOVAL_STEPS, Observation, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
@@ -73,7 +73,7 @@ def ill(step: Step, node: Node, known: KubernetesNode, observation: Observation,
     if step.verb in ANNOUNCES and (why := obstacle(node, observation, pool.kubernetes, pool.idle)) is not None:
         undone = say(step, Verb.HOLD if notice is None else Verb.WITHDRAW, *why)
         return _evicted(undone, node, known, observation, pool)
-    if step.verb not in LETS_GO or notice is None or notice.promise is None:
+    if step.verb not in REMOVAL_STEPS or notice is None or notice.promise is None:
         return _evicted(step, node, known, observation, pool)
     late = (observation.now - notice.promise.due(notice.at)).total_seconds() > pool.kubernetes.drain_timeout
     if known.to_drain and late:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
-from gpuwatch.model.decision import LETS_GO, Done, Observation, Reason, Status, Step, Verb
+from gpuwatch.model.decision import REMOVAL_STEPS, Done, Observation, Reason, Status, Step, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.verbs import THEN
@@ -19,7 +19,7 @@ from gpuwatch.policies.kubernetes.settings import KubernetesRules
 # autoscaler a mark is for; whether somebody else has let pods onto the node before its cordon was undone.
 NODE, UID, CLUSTER, UNDOES, PODS = "node", "uid", "cluster", "cordon", "pods"
 TAINT, FOR, FREED = "taint", "for", "freed"
-ANNOUNCES = LETS_GO | {Verb.NOTICE}
+ANNOUNCES = REMOVAL_STEPS | {Verb.NOTICE}
 CORDONS = frozenset({Verb.CORDON, Verb.UNCORDON, Verb.QUARANTINE})
 
 

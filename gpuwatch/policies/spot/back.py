@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from gpuwatch.model.decision import INTERRUPTIBLE_TAG, LETS_GO, Observation, Reason, Step, Verb
+from gpuwatch.model.decision import INTERRUPTIBLE_TAG, REMOVAL_STEPS, Observation, Reason, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeState
 from gpuwatch.policies import capacity, notices
@@ -114,7 +114,7 @@ def ahead(observation: Observation, pool: str, wanted: int | None, rules: Rules,
     extra = has - (wanted or 0)
     if wanted is None or extra < 0 or extra >= surge or not isinstance(rules.sources, Offers):
         return []
-    leave = {step.node_id for step in decided if step.verb in LETS_GO}
+    leave = {step.node_id for step in decided if step.verb in REMOVAL_STEPS}
     able = [node for node in _firm(observation, pool) if _old(node, observation, rules) and _may_go(node, rules, leave)]
     able = [node for node in able if (sizes.node(node) or 0) <= surge]
     going = _together(able, stand_ins(observation, pool, wanted, rules), sizes)
@@ -159,7 +159,7 @@ def stepped(
     if wanted is None or not _spot(rules) or rules.idle.action not in _REMOVES:
         return steps
     has, sizes = nodes_now(observation, pool, rules), rules.sizes(observation.fleet)
-    leave = {step.node_id for step in steps if step.verb in LETS_GO}
+    leave = {step.node_id for step in steps if step.verb in REMOVAL_STEPS}
     firm = _firm(observation, pool)
     spare = (
         has.on_demand

@@ -8,7 +8,7 @@ from gpuwatch.controller.round import step
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.verbs import OF_CLUSTER
+from gpuwatch.model.verbs import TargetKind
 from tests.support.builders.clusters import ENDING, ClusterDesk, a_cluster_desk, a_gpu_pod, a_pod
 from tests.support.builders.fleet import Desk
 from tests.support.crash_points import Mortal, PowerCut, Story, every_cut
@@ -89,7 +89,7 @@ def test_a_cordon_whose_record_of_the_answer_is_lost_is_known_as_ours() -> None:
     ended = {
         entry.intent.verb: entry.outcomes[-1].status
         for entry in desk.ledger.history("i-1", limit=20)
-        if entry.intent.verb in OF_CLUSTER
+        if entry.intent.verb.target is TargetKind.CLUSTER_NODE
     }
     assert ended == {Verb.CORDON: Status.SETTLED, Verb.UNCORDON: Status.SETTLED}
 

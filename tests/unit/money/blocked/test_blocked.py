@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits
 from gpuwatch.model.activity import LocalDisks, State
-from gpuwatch.model.decision import LETS_GO
+from gpuwatch.model.decision import REMOVAL_STEPS
 from gpuwatch.model.fleet import CapacityType, Node, NodeReport, NodeState
 from gpuwatch.money.blocked.blocked import Blocked, Money
 from gpuwatch.money.blocked.obstacles import IN_DOUBT, Obstacle
@@ -127,7 +127,7 @@ def _about_nodes(life: Life) -> None:
     """What is blocked runs, is known to be without use, and has no stop that is under way."""
     done = life.desk.plan()
     seen = done.observation
-    let_go = {review.step.node_id for review in done.reviews if review.allowed and review.step.verb in LETS_GO}
+    let_go = {review.step.node_id for review in done.reviews if review.allowed and review.step.verb in REMOVAL_STEPS}
     for group in (*life.found.groups, *life.found.groups_soon):
         for named in group.nodes:
             node = seen.fleet.find(named.id)
