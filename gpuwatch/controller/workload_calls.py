@@ -16,7 +16,7 @@ from gpuwatch.controller.cluster_calls import drained
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launches import Found
 from gpuwatch.guard import workloads as guard
-from gpuwatch.guard.workload_limits import MOST_MACHINES
+from gpuwatch.guard.workloads import MOST_MACHINES
 from gpuwatch.kubernetes import Workloads
 from gpuwatch.model.decision import SETTLE_TIMEOUT, Intent, LedgerView, Observation, OpenIntent, Status, Step, Verb
 from gpuwatch.model.duration import format_duration

@@ -12,9 +12,8 @@ from functools import partial
 
 from gpuwatch.guard import (
     activity,
-    bill,
     consent,
-    group_size,
+    groups,
     kubernetes,
     kubernetes_sick,
     launches,
@@ -22,6 +21,7 @@ from gpuwatch.guard import (
     ownership,
     pool_bounds,
     rate_limits,
+    removals,
     slurm,
 )
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
@@ -29,8 +29,7 @@ from gpuwatch.guard.consent import untried
 from gpuwatch.guard.growth import another_may_pass, instead, largest
 from gpuwatch.guard.mass_idleness import Burst, burst
 from gpuwatch.guard.rate_limits import month_budget
-from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.guard.settings import Limits
+from gpuwatch.guard.settings import Limits, Rulebook
 from gpuwatch.model.decision import (
     ADDITIONS,
     LETS_GO,
@@ -109,15 +108,15 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "cloud_notice": (_TAKEN, kubernetes.cloud_notice),
     "pods_stay": (_LET_GO, kubernetes.pods_stay),
     "not_drained": (REMOVALS | {Verb.UNPROTECT}, kubernetes.not_drained),
-    "reserved_capacity": (_LET_GO, bill.reserved_capacity),
-    "still_billed": (PREPARES | {Verb.STOP, Verb.NOTICE}, bill.still_billed),
-    "unsupported": (_LET_GO, ownership.unsupported),
-    "action_not_enabled": (_LET_GO, ownership.action_not_enabled),
+    "reserved_capacity": (_LET_GO, removals.reserved_capacity),
+    "still_billed": (PREPARES | {Verb.STOP, Verb.NOTICE}, removals.still_billed),
+    "unsupported": (_LET_GO, removals.unsupported),
+    "action_not_enabled": (_LET_GO, removals.action_not_enabled),
     "backtest": (_LET_GO, consent.backtest),
-    "data_loss": (_LET_GO, ownership.data_loss),
-    "group": (_TERMINATES | {Verb.GROW}, ownership.group_rules),
-    "group_takes_back": (GIVES_BACK, group_size.group_takes_back),
-    "scale_in_protection": (_TERMINATES | {Verb.NOTICE}, ownership.scale_in_protection),
+    "data_loss": (_LET_GO, removals.data_loss),
+    "group": (_TERMINATES | {Verb.GROW}, groups.group_rules),
+    "group_takes_back": (GIVES_BACK, groups.group_takes_back),
+    "scale_in_protection": (_TERMINATES | {Verb.NOTICE}, groups.scale_in_protection),
     "not_running": (_LET_GO | _MOVES | {Verb.START}, activity.state),
     "start_consent": (frozenset({Verb.START}), launches.start_consent),
     "not_stopped_by_us": (_LET_GO, activity.not_stopped_by_us),

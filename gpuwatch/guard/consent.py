@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from gpuwatch.guard.case import Case, Finding, allow, grace_seconds, refuse
-from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.guard.settings import Limits
+from gpuwatch.guard.settings import Limits, Rulebook
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.model.promise import Notice

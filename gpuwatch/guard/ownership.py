@@ -2,16 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.guard.case import Case, Finding, allow, chosen, final_verb, refuse
-from gpuwatch.model.activity import LocalDisks
+from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.readable import how_many
-from gpuwatch.model.verbs import PREPARES, prepared
-from gpuwatch.policies import capacity, elsewhere, idle
+from gpuwatch.model.verbs import prepared
+from gpuwatch.policies import elsewhere, idle
 from gpuwatch.policies.kubernetes.obstacles import consents, joined
-from gpuwatch.policies.profiles import OWNED
 
 RECENT = timedelta(days=1)
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
@@ -148,54 +145,6 @@ def other_cloud(case: Case) -> Finding:
     return refuse(why, f"Correct the tag gpuwatch:pool, or add the cloud to pools.{case.pool}.clouds.")
 
 
-def unsupported(case: Case) -> Finding:
-    """Refuses an action that the cloud would reject or undo, and its notice.
-
-    EC2 stops a spot instance only if its request is persistent, and never stops a machine with an instance store
-    as its root disk. If the machine of a persistent request is terminated, EC2 launches a new one. A request that EC2
-    does not describe might do so, too; the permission `ec2:DescribeSpotInstanceRequests` may be missing. Stop
-    protection in the cloud (DisableApiStop) is known only after EC2 has refused.
-
-    If a node cannot be stopped, `pools.<name>.idle.action: terminate` could remove it. If terminating would not last,
-    cancel the spot request, or set `action: stop`.
-    """
-    node, verb = case.machine, final_verb(case)
-    if verb is Verb.STOP and node.cannot_stop is not None:
-        return refuse(f"The cloud cannot stop it: {node.cannot_stop}.", "`action: terminate` could remove it.")
-    if verb is Verb.TERMINATE and node.cannot_terminate is not None:
-        return refuse(
-            f"Terminating it would not end it: {node.cannot_terminate}.",
-            "Cancel the request that would launch it again, or set `action: stop`.",
-        )
-    return allow("The cloud can do it.")
-
-
-def action_not_enabled(case: Case) -> Finding:
-    """Refuses a removal that the pool's settings do not name for the node's activity.
-
-    Terminating destroys disks. `action: stop` does not allow termination, `report` allows no removal at all, and
-    consent for idle nodes does not cover occupied, parked or stalled ones. Where a pool says `terminate`, a stop is
-    allowed as the milder action. Stopped nodes are judged by `not_stopped_by_us`.
-
-    Set `pools.<name>.profile`, or `action`, `occupied`, `parked` or `stalled` in `pools.<name>.idle`.
-    """
-    state, verb = case.machine.activity.state, prepared(case.step.verb, case.step.arguments)
-    if case.asleep:
-        return allow("It does not run.")
-    choice = chosen(case)
-    if choice == "terminate" or (choice == "stop" and verb not in {Verb.TERMINATE, Verb.UNPROTECT}):
-        return allow(f"The pool says `{choice}` for {state.value} nodes.")
-    if choice is None:
-        return refuse(
-            f"No setting allows the removal of {state.value} nodes.",
-            "Only idle, occupied, parked and stalled nodes are removed.",
-        )
-    key = state.value if state.value in OWNED else "action"
-    return refuse(
-        f"The pool says `{choice}` for {state.value} nodes.", f"To allow it, change pools.{case.pool}.idle.{key}."
-    )
-
-
 def owned(case: Case) -> Finding:
     """Refuses to change what another system manages.
 
@@ -231,121 +180,6 @@ def _would_stop(case: Case) -> bool:
     """Whether a notice would lead to a stop."""
     choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
     return case.step.verb is Verb.NOTICE and choice == "stop"
-
-
-def data_loss(case: Case) -> Finding:
-    """Refuses to remove a running node with local disks (instance store) in use, unless the pool allows it.
-
-    A stop erases local disks without asking; checkpoints on them are lost. Nothing is lost where nothing is: the agent
-    looks at these disks, and again for the last confirmation. They are unused if they are neither formatted nor written
-    to since the boot, or if they hold nothing but an empty file system ([local
-    disks](policies/idle.md#local-disks)). What the agent does not know counts as used: it is too old, does not see the
-    host's disks, or is not asked (`signals.source: promql`). A stopped node has nothing left to lose there.
-
-    Decide with `pools.<name>.idle.instance_store`: `discard` if nothing on these disks is worth keeping, `keep` if such
-    nodes are to be left alone while their disks are in use. `ask`, the default, leaves them alone, too, and `gpuwatch
-    doctor controller` says that the pool needs a decision.
-    """
-    node, rules = case.machine, case.pool_rules.idle
-    if not node.instance_store or case.asleep:
-        return allow("It has no local disk that a stop would empty.")
-    if rules.instance_store == "discard":
-        return allow("Its local disks may be emptied: the pool says so.")
-    if not node.local_data:
-        return allow("Its local disks are not used: its agent sees nothing on them.")
-    verdict = node.verdict
-    if verdict is not None and verdict.local_disks is LocalDisks.USED:
-        sentence = f"Its local disks ({node.instance_type} has instance store) are in use and would lose their data."
-    else:
-        sentence = (
-            f"It is not known whether its local disks ({node.instance_type} has instance store) are in use; "
-            "`gpuwatch doctor agent` on it says why."
-        )
-    key = f"pools.{case.pool}.idle.instance_store"
-    return refuse(
-        sentence,
-        f"Decide with {key}: `discard`, if nothing on them is worth keeping, or `keep`, if such machines are to stay.",
-    )
-
-
-def scale_in_protection(case: Case) -> Finding:
-    """Refuses to terminate a group's member that somebody else has protected from scale-in.
-
-    This protection (`aws autoscaling set-instance-protection`, or the group's `NewInstancesProtectedFromScaleIn`) means
-    that the machine should stay (P20). EC2 would still terminate it by name, so gpuwatch does not ask, and gives no
-    notice. Protection that gpuwatch set itself (docs/policies/scale-in-protection.md) does not matter here. The ledger
-    shows it: a `protect` on record, and no round since then that saw the member without protection. After the ledger
-    was lost, all protection counts as somebody else's.
-
-    Remove the protection with `aws autoscaling set-instance-protection` if the machine may be terminated.
-    """
-    if not case.machine.scale_in_protected:
-        return allow("It has no scale-in protection.")
-    if case.observation.ledger.shielded(case.step.node_id):
-        return allow("Its scale-in protection is gpuwatch's own.")
-    return refuse(
-        "Somebody else protects it from its group's scale-in.",
-        "Remove that protection in the cloud if the machine may be terminated.",
-    )
-
-
-def group_rules(case: Case) -> Finding:
-    """Refuses to terminate a member, or to grow a group, where the Auto Scaling group does not permit it safely.
-
-    A termination must not take the group below its minimum; members chosen earlier in the round count as gone (P7). It
-    must not cost another member (P4): in a group of several zones, `AZRebalance` then terminates a member of the
-    group's own choice, perhaps a busy one, unless all others have scale-in protection. A growth must not exceed the
-    group's maximum, and the group must still have the size that the decision assumed, because setting a size must never
-    make a group smaller. With `Launch` or `Terminate` suspended the group would not carry the action out.
-
-    Lower MinSize, raise MaxSize or resume the process. For `AZRebalance`, suspend it, or wait until gpuwatch has
-    protected the other members.
-    """
-    group = case.group
-    if case.node is not None and case.node.group is None:
-        return allow("It is in no group.")
-    if group is None:
-        return refuse("Its group is unknown.", "The cloud must list the group.")
-    if case.step.verb is Verb.GROW:
-        size, adds = int(case.step.arguments["size"]), capacity.adds(case.step)
-        if not 0 < size - group.desired <= adds:
-            return refuse(
-                f"The group has {how_many(group.desired, 'node')} now: {size} is not {adds} more.",
-                "The next round counts again.",
-            )
-        if size > group.max_size:
-            return refuse(f"{size} is above the group's maximum of {group.max_size}.", "Raise its MaxSize.")
-        if "Launch" in group.suspended:
-            return refuse("The group's Launch process is suspended.", "Resume it, or start nodes another way.")
-        return allow(f"The group takes up to {how_many(group.max_size, 'node')}.")
-    leaving = sum(
-        1
-        for step in case.counts(PREPARES | {Verb.TERMINATE, Verb.UNPROTECT})
-        if step.node_id != case.step.node_id and (step.node_id in group.node_ids or _in(case, step.node_id, group.id))
-    )
-    if group.desired - leaving - 1 < group.min_size:
-        return refuse(f"The group's minimum is {group.min_size} of {group.desired}.", "Lower its MinSize.")
-    if "Terminate" in group.suspended:
-        return refuse("The group's Terminate process is suspended.", "Resume it.")
-    if len(group.zones) > 1 and "AZRebalance" not in group.suspended:
-        others = [
-            node
-            for node in case.observation.fleet.roster(case.pool).nodes
-            if node.group == group.id and node.id != case.step.node_id and not node.scale_in_protected
-        ]
-        listed = {node.id for node in case.observation.fleet.roster(case.pool).nodes}
-        if others or not set(group.node_ids) <= listed:
-            return refuse(
-                "The group may terminate another member to balance its zones.",
-                "Suspend AZRebalance, or wait until gpuwatch has set scale-in protection on the others.",
-            )
-    return allow("The group allows its termination together with its place.")
-
-
-def _in(case: Case, node_id: str, group_id: str) -> bool:
-    """Whether the node says that it is in the group, which may not list it yet."""
-    node = case.observation.fleet.find(node_id)
-    return node is not None and node.group == group_id
 
 
 def other_ledger(case: Case) -> Finding:

@@ -12,9 +12,7 @@ from datetime import timedelta
 from gpuwatch.guard.case import Finding, allow, refuse
 from gpuwatch.guard.consent import wants_approval
 from gpuwatch.guard.mass_idleness import Burst, burst
-from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.guard.settings import Limits
-from gpuwatch.guard.workload_limits import MOST_MACHINES, MOST_NOTICES
+from gpuwatch.guard.settings import Limits, Rulebook
 from gpuwatch.model.decision import Answer, Done, Intent, Observation, Review, Status, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node
@@ -28,6 +26,9 @@ from gpuwatch.policies.kubernetes.pod_use import WITHOUT_USE
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, at_work
 
 _HOUR = timedelta(hours=1)
+# The last question asks each machine's cloud and agent within the seconds that an answer is worth something.
+MOST_MACHINES = 16
+MOST_NOTICES = 50  # in a round
 _BEYOND = 1e9  # every limit
 
 

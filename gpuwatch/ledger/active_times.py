@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, or_, select
 
-from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger.chain import Writer, text
 from gpuwatch.ledger.tables import CONTROLS, ROUNDS
 from gpuwatch.model.decision import Observation

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, select
 
-from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import snapshots
 from gpuwatch.ledger.cluster_snapshots import Base
 from gpuwatch.ledger.records import LedgerError, PastRound

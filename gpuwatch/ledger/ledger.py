@@ -13,7 +13,7 @@ from typing import Self
 import msgspec
 from sqlalchemy import Connection, func, select
 
-from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import active_times, chain, retention, scale_in_protection, snapshots, views
 from gpuwatch.ledger.attempts import runs_again
 from gpuwatch.ledger.audit_log import AuditLog

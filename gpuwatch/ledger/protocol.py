@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Protocol
 
-from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Rulebook
 from gpuwatch.model.decision import (
     Decision,
     Intent,

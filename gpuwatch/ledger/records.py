@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Rulebook
 from gpuwatch.model.decision import Decision, Intent, Observation, Outcome, Proposal, Reason, Review
 
 _FORMER_CODES = {"ladder": "terminate_after", "floor": "min_nodes"}  # records hold them for ever

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger.cluster_snapshots import Base, stored_node, stored_view, whole_view
 from gpuwatch.ledger.records import LedgerError, PastRound, with_present_code
 from gpuwatch.model.activity import Evidence, State

@@ -9,7 +9,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from gpuwatch.clouds.provider import StartCommand
-from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import REMOVALS, Verb

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from operator import itemgetter
 
-from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
 from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launched, opened, runs_again
 from gpuwatch.ledger.indexes import BESIDE_NOTICES

@@ -80,8 +80,8 @@ TESTS = (
     "unit/policies/test_unknown_pool",
     "unit/policies/test_elsewhere",
     "unit/guard/test_workloads",
-    "unit/policies/test_idle_pods",
-    "unit/policies/test_workload_use",
+    "unit/policies/kubernetes/test_idle_pods",
+    "unit/policies/kubernetes/test_workload_use",
 )
 WORKERS = max(1, os.cpu_count() or 1)
 _QUIET = (

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, ThrottledError
 from gpuwatch.controller.context import Memory
 from gpuwatch.guard import Limits
-from gpuwatch.guard.workload_limits import WorkloadLimits
+from gpuwatch.guard.settings import WorkloadLimits
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import Pod, PodPhase, Workload, WorkloadNow, workload_id

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits
 from gpuwatch.guard.mass_idleness import Burst
-from gpuwatch.guard.workload_limits import WorkloadLimits
+from gpuwatch.guard.settings import WorkloadLimits
 from gpuwatch.guard.workloads import WORKLOAD_RULES, WorkloadCase, judge, review
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Intent, Observation, OpenIntent, Outcome, Reason, Status, Verb

@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.guard.settings import Limits
+from gpuwatch.guard.settings import Limits, Rulebook
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings, indexes, migrations
 from gpuwatch.ledger.tables import METADATA
 from gpuwatch.model.decision import LedgerView, Proposal, Reason, Review, Status, Step, Verb
