@@ -17,6 +17,7 @@ from gpuwatch.controller import metrics
 from gpuwatch.model.gpu import DownCause
 from gpuwatch.model.health import XIDS, Severity
 from tests.support.components import require
+from tests.support.each import for_each
 from tests.support.paths import ROOT
 from tests.support.real.alerting import ALERTS
 from tools.docs.runbooks import TITLES, render_runbooks_md
@@ -65,7 +66,7 @@ def test_promtool_agrees_with_the_rules_and_with_when_they_fire(tmp_path: Path) 
     ran("promtool", "test", "rules", "gpuwatch_test.yml", folder=tmp_path)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each(NAMES)
 def test_every_alert_is_tried_both_ways(name: str) -> None:
     """At one time at least it is told, in each of its severities and thresholds, and at another it is not."""
     rows = [alert["exp_labels"] for check in TRIED if check["alertname"] == name for alert in check["exp_alerts"]]
@@ -76,7 +77,7 @@ def test_every_alert_is_tried_both_ways(name: str) -> None:
         assert any(rule["labels"].items() <= labels.items() for labels in rows), f"{name} {rule['labels']} is not tried"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each(NAMES)
 def test_every_alert_says_how_bad_it_is_what_is_wrong_and_where_to_read_on(name: str) -> None:
     """A severity that the routes know, one sentence with a remedy, the facts, and a runbook with its place."""
     for rule in named(name):
@@ -321,7 +322,7 @@ def keeps_fleets(part: Any) -> bool:  # noqa: ANN401  promql_parser's classes ha
     return wanted <= set(labels.labels) if kept else not wanted & set(labels.labels)
 
 
-@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.get("alert", rule.get("record")))
+@for_each(ALL, lambda rule: rule.get("alert", rule.get("record")))
 def test_every_rule_keeps_cluster_and_fleet(rule: dict[str, Any]) -> None:
     """In one Prometheus two fleets may have pools, budgets and machines of the same names: no rule mixes them."""
     if rule.get("alert") == "GpuwatchAgentsAbsent":

@@ -8,6 +8,7 @@ from pathlib import Path
 import grimp
 import pytest
 
+from tests.support.each import for_each
 from tests.support.paths import ROOT
 
 MODULES = sorted((ROOT / "gpuwatch").rglob("*.py"))
@@ -38,7 +39,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         pytest.fail(" -> ".join(circle.args[1]))
 
 
-@pytest.mark.parametrize("module", [*MODULES, *TESTS], ids=lambda path: str(path.relative_to(ROOT)))
+@for_each([*MODULES, *TESTS], lambda path: path.relative_to(ROOT))
 def test_no_module_grows_past_four_hundred_lines(module: Path) -> None:
     """A longer one is two, of tests as well."""
     assert len(module.read_text(encoding="utf-8").splitlines()) <= LONGEST_LINES

@@ -3,12 +3,11 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from gpuwatch.cli.main import commands
 from gpuwatch.config import keys, load, load_agent
 from gpuwatch.config.keys import Key
 from gpuwatch.config.settings import Settings
+from tests.support.each import for_each
 from tests.support.markdown import blocks
 from tests.support.paths import ROOT
 from tools.docs.configuration import render_configuration_md
@@ -22,7 +21,7 @@ def test_the_configuration_page_is_up_to_date() -> None:
     assert (ROOT / "docs/CONFIGURATION.md").read_text() == render_configuration_md(), "run `make docs`"
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+@for_each(EXAMPLES)
 def test_every_example_loads(path: Path) -> None:
     """The example files are right as they stand, for the controller and for the agent, and say something."""
     assert load(path, {}) != Settings()
@@ -34,7 +33,7 @@ def test_the_example_only_observes() -> None:
     assert load(ROOT / "docs/examples/gpuwatch.yaml", {}).mode == "observe"
 
 
-@pytest.mark.parametrize("key", keys.declared(Settings).values(), ids=lambda key: key.dotted)
+@for_each(keys.declared(Settings).values(), lambda key: key.dotted)
 def test_every_key_has_a_sentence(key: Key) -> None:
     """A setting without a sentence cannot be used by anybody who has not read the code."""
     assert key.sentence.endswith("."), f"{key.dotted} has no sentence"
@@ -46,7 +45,7 @@ def test_every_key_has_a_sentence(key: Key) -> None:
 PAGES = sorted(path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
+@for_each(PAGES)
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
     """`gpuwatch something` in a page is a command of this gpuwatch."""
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -56,7 +55,7 @@ def test_every_command_that_a_page_names_exists(page: Path) -> None:
     assert named <= set(commands.commands), f"{page} names {sorted(named - set(commands.commands))}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
+@for_each(PAGES)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     """A relative link names a file or a folder of the repository."""
     links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", (ROOT / page).read_text(encoding="utf-8"))

@@ -5,10 +5,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
-import pytest
 import yaml
 
 from gpuwatch.agent import launch
@@ -19,6 +19,7 @@ from gpuwatch.config.keys import GROUPS
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.metrics import render_md
 from gpuwatch.policies import POLICIES
+from tests.support.each import for_each
 from tests.support.paths import ROOT
 from tools.docs.commands import render_commands_md
 from tools.docs.metrics import render_metrics_md
@@ -41,15 +42,18 @@ def every(command: click.Command, path: tuple[str, ...] = ("gpuwatch",)) -> Iter
         yield from every(each, (*path, name))
 
 
+COMMANDS = dict(every(commands))
+
+
 def test_the_page_of_commands_is_up_to_date() -> None:
     """docs/commands.md is what `make docs` writes."""
     assert page("commands.md") == render_commands_md(), "run `make docs`"
 
 
-@pytest.mark.parametrize("words", sorted(words for words, _ in every(commands) if words != "gpuwatch"))
+@for_each(sorted(COMMANDS.keys() - {"gpuwatch"}))
 def test_every_command_is_told_with_all_that_it_takes(words: str) -> None:
     """Each has its heading, a sentence, and a row for each option and argument."""
-    command = dict(every(commands))[words]
+    command = COMMANDS[words]
     text = re.split(rf"^### {words}$", page("commands.md"), maxsplit=1, flags=re.MULTILINE)[1].split("\n#")[0]
     flags = [max(each.opts, key=len) for each in command.params if isinstance(each, click.Option)]
     lean = {"gpuwatch agent": launch.flags, "gpuwatch probe": probe.flags}.get(words)
@@ -140,6 +144,7 @@ def test_every_alert_has_its_runbook_and_its_row() -> None:
 # Links
 
 
+@cache
 def anchors(path: Path) -> set[str]:
     """The places in a page that a link may name, as GitHub makes them of its headings."""
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -153,7 +158,7 @@ def anchors(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each(PAGES, lambda path: path.relative_to(ROOT))
 def test_links_lead_to_the_very_place(path: Path) -> None:
     """A link with #place names a heading of that page, or of its own."""
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -166,7 +171,7 @@ def test_links_lead_to_the_very_place(path: Path) -> None:
     assert lost == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each(PAGES, lambda path: path.relative_to(ROOT))
 def test_tests_that_a_page_names_exist(path: Path) -> None:
     """Whoever is told that something is tested can look."""
     named = set(re.findall(r"`(?:tests/)?(test_\w+\.py)", path.read_text(encoding="utf-8")))

@@ -4,8 +4,6 @@ import inspect
 import re
 from dataclasses import fields
 
-import pytest
-
 from gpuwatch.config.settings import Settings
 from gpuwatch.guard import RULES, Limits
 from gpuwatch.model.decision import Verb
@@ -14,6 +12,7 @@ from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.policies.spot.mix import MixRules
+from tests.support.each import for_each
 from tests.support.paths import ROOT
 from tools.docs.guard import render_guard_md
 
@@ -45,7 +44,7 @@ def test_every_rule_has_its_place_in_the_page() -> None:
     assert re.findall(r"^## (.+)$", PAGE, re.MULTILINE) == [*RULES]
 
 
-@pytest.mark.parametrize("name", RULES)
+@for_each(RULES)
 def test_every_rule_says_what_it_refuses_and_why(name: str) -> None:
     """Its docstring has a first line, and at least one full sentence after it."""
     _, rule = RULES[name]
@@ -58,7 +57,7 @@ def test_every_rule_says_what_it_refuses_and_why(name: str) -> None:
     assert len(" ".join(more).split()) > 7
 
 
-@pytest.mark.parametrize("name", RULES)
+@for_each(RULES)
 def test_the_page_names_the_actions_that_a_rule_applies_to(name: str) -> None:
     """Each by its name, or all of them."""
     verbs, _ = RULES[name]
@@ -70,7 +69,7 @@ def test_the_page_names_the_actions_that_a_rule_applies_to(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", RULES)
+@for_each(RULES)
 def test_a_rule_names_settings_that_exist(name: str) -> None:
     """Each is a key of the configuration."""
     named = re.findall(r"`((?:limits|pools\.<name>)\.[\w.]+)", section(name))

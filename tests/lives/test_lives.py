@@ -9,6 +9,7 @@ from gpuwatch.policies import PoolRules
 from tests.lives.judge import judge, knowing
 from tests.lives.play import play, record, silent
 from tests.lives.story import all_paths, load
+from tests.support.each import for_each
 
 _HOURS = 2.0
 # One of each way in which work can be quiet; `make lives` plays them all.
@@ -52,7 +53,7 @@ def test_a_pool_that_is_known_finds_an_empty_machine_in_minutes_and_a_new_one_in
     assert 1740.0 <= new < 2400.0 <= fresh
 
 
-@pytest.mark.parametrize("path", all_paths(), ids=lambda path: path.stem)
+@for_each(all_paths(), lambda path: path.stem)
 def test_a_life_says_its_truth(path: Path) -> None:
     """Its code says what its truth says: B is in use, F is forgotten."""
     first = "B" if "truth: busy" in path.read_text(encoding="utf-8") else "F"

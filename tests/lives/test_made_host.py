@@ -9,6 +9,7 @@ from tests.lives.host import MadeHost
 from tests.lives.rates import LifeError, duration, moments, rate
 from tests.lives.story import LIVES, all_paths, load
 from tests.lives.world import World
+from tests.support.each import for_each
 
 _TICKS = 100
 
@@ -82,7 +83,7 @@ def test_a_container_has_its_own_network_and_pids(tmp_path: Path) -> None:
     assert "docker-" in (lab / "cgroup").read_text()
 
 
-@pytest.mark.parametrize("path", all_paths(), ids=lambda path: path.stem)
+@for_each(all_paths(), lambda path: path.stem)
 def test_each_life_is_well_formed(path: Path) -> None:
     """Every file can be read, and its cast knows each other."""
     world = World(load(path))

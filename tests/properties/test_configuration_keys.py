@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase, digits
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration, parse_duration
 from gpuwatch.policies import PoolRules
 from tests.support.builders.configurations import KEYS, POOL, VALUES, mistakes, named, read
+from tests.support.each import for_each
 from tools.docs.configuration import render_defaults
 
 # Misspelling, in general
@@ -90,8 +90,8 @@ def test_every_default_written_out_is_the_default(file: Path) -> None:
     assert read(file, render_defaults()) == Settings(pools={"default": PoolRules()}), render_defaults()
 
 
-@pytest.mark.parametrize("key", VALUES, ids=lambda key: key.dotted)
-def test_every_key_can_be_set_by_its_variable(file: Path, key: Key) -> None:
+@for_each(VALUES, lambda key: key.dotted)
+def test_every_key_can_be_set_by_its_variable(key: Key, file: Path) -> None:
     """The variable that the manual names reaches its key: a value out of place is told under the key's own path."""
     wrong = {Kind.TEXT: None, Kind.LIST: None}.get(key.kind, "!")
     name = key.variable.replace(NAME, POOL)
@@ -129,10 +129,9 @@ def test_any_number_can_be_shown_as_a_duration(seconds: float) -> None:
     assert format_duration(seconds).endswith(("s", "m", "h", "d"))
 
 
-@pytest.mark.parametrize(
-    "key",
+@for_each(
     [key for key in VALUES if key.kind is Kind.DURATION and isinstance(key.default, int | float)],
-    ids=lambda key: key.dotted,
+    lambda key: key.dotted,
 )
 def test_a_default_duration_loses_nothing_in_the_manual(key: Key) -> None:
     """Defaults are durations that two units tell exactly."""

@@ -11,6 +11,7 @@ from gpuwatch.config.keys import NAME, Kind
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration
 from tests.support.builders.configurations import mistakes, read
+from tests.support.each import for_each
 
 KEYS = keys.declared(Settings)
 DURATIONS = [key for key in KEYS.values() if key.kind is Kind.DURATION]
@@ -31,8 +32,8 @@ def written(path: keys.Path, value: object) -> str:
     return text
 
 
-@pytest.mark.parametrize("key", DURATIONS, ids=lambda key: key.dotted)
-def test_no_duration_is_a_number_without_a_unit(file: Path, key: keys.Key) -> None:
+@for_each(DURATIONS, lambda key: key.dotted)
+def test_no_duration_is_a_number_without_a_unit(key: keys.Key, file: Path) -> None:
     """`timeout: 30` may mean minutes: the refusal names key, value, and how those units are written that fit."""
     text = mistakes(file, written(key.path, 30))
 

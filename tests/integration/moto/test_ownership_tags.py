@@ -123,12 +123,12 @@ def test_a_time_protects_exactly_until_it_comes(until: datetime, key: str) -> No
         ("gpuwatch:Fleet", FLEET_TAG),
     ],
 )
-@pytest.mark.parametrize("value", ["", "true", "false", "2020-01-01T00:00Z", "prod"])
-def test_a_key_that_is_almost_ours_protects(key: str, right: str, value: str) -> None:
+def test_a_key_that_is_almost_ours_protects(key: str, right: str) -> None:
     """A slip in the key of a tag protects, whatever its value says, and the sentence names both keys."""
-    text = claims({FLEET_TAG: FLEET, key: value}, fleet=FLEET, now=NOW)["protected"]
+    values = ("", "true", "false", "2020-01-01T00:00Z", "prod")
+    texts = {claims({FLEET_TAG: FLEET, key: value}, fleet=FLEET, now=NOW)["protected"] for value in values}
 
-    assert text == f"tag {key!r} is no tag of gpuwatch, {right} is: it protects until it is corrected"
+    assert texts == {f"tag {key!r} is no tag of gpuwatch, {right} is: it protects until it is corrected"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from gpuwatch.controller.metrics import BY_NAME as OF_CONTROLLER
 from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, UNITS, Family
 from tests.support.builders.full_pages import agent_pages, controller_pages, families_of
 from tests.support.components import require
+from tests.support.each import for_each
 
 parse_openmetrics: Callable[[str], Iterable[Metric]] = openmetrics.text_string_to_metric_families
 PLAIN = "text/plain; version=0.0.4"
@@ -25,7 +26,6 @@ PAGES: dict[str, tuple[Callable[[str], list[str]], dict[str, Family]]] = {
     "agent": (agent_pages, OF_AGENT),
     "controller": (controller_pages, OF_CONTROLLER),
 }
-EVERY = sorted({**OF_AGENT, **OF_CONTROLLER}.items())
 _MOST_BUCKETS = 12
 # Words that a unit other than the base unit would be, or that a type adds by itself.
 _NO_UNITS = {
@@ -72,9 +72,10 @@ def _bare(family: Family) -> str:
     return family.name.removesuffix({"counter": "_total", INFO: "_info"}.get(family.kind, ""))
 
 
-@pytest.mark.parametrize(("name", "family"), EVERY, ids=[name for name, _ in EVERY])
-def test_a_name_says_what_it_is(name: str, family: Family) -> None:
+@for_each(sorted({**OF_AGENT, **OF_CONTROLLER}.items()), lambda named: named[0])
+def test_a_name_says_what_it_is(named: tuple[str, Family]) -> None:
     """A type's suffix is on names of that type and on no other; units are base units, and stand last."""
+    name, family = named
     parts = name.split("_")
 
     assert re.fullmatch(r"(gpuwatch|process)(_[a-z][a-z0-9]*)+", name), "snake case behind the program's name"

@@ -12,6 +12,7 @@ from gpuwatch.cli.documents import DOCUMENTS, document_type
 from gpuwatch.cli.main import commands
 from gpuwatch.cli.version import extras, installed
 from gpuwatch.runtime.json_document import document, json_text
+from tests.support.each import for_each
 from tests.support.paths import ROOT
 from tools.docs.json_documents import render_json_md
 
@@ -29,7 +30,7 @@ def test_every_document_is_declared() -> None:
     assert sorted(with_json(commands)) == sorted(DOCUMENTS)
 
 
-@pytest.mark.parametrize("kind", DOCUMENTS)
+@for_each(DOCUMENTS)
 def test_every_document_has_a_type_that_msgspec_knows(kind: str) -> None:
     """Its schema can be made; the type says in words what it is."""
     schema = msgspec.json.schema(document_type(kind))

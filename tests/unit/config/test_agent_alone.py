@@ -9,6 +9,7 @@ from gpuwatch.config import keys, load_handed
 from gpuwatch.config.agent_alone import DEFAULT_PATH, plainly
 from gpuwatch.config.keys import GROUPS, NAME, Kind
 from gpuwatch.model.duration import format_duration
+from tests.support.each import for_each
 
 KEYS = [key for key in keys.declared(AgentHandover).values() if key.kind not in GROUPS and NAME not in key.path]
 
@@ -52,7 +53,7 @@ def test_the_defaults_need_no_long_way() -> None:
     assert Path("/etc/gpuwatch/gpuwatch.yaml") == DEFAULT_PATH
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.dotted)
+@for_each(KEYS, lambda key: key.dotted)
 def test_each_variable_means_the_same(key: keys.Key) -> None:
     """Every key of an agent, by its variable."""
     short, long = both(None, {key.variable: example(key)})
@@ -60,7 +61,7 @@ def test_each_variable_means_the_same(key: keys.Key) -> None:
     assert short == long
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.dotted)
+@for_each(KEYS, lambda key: key.dotted)
 def test_each_line_means_the_same(key: keys.Key, tmp_path: Path) -> None:
     """Every key of an agent, in a file; a variable goes before it."""
     file = tmp_path / "gpuwatch.yaml"

@@ -16,6 +16,7 @@ from tests.support.builders.fleet import a_permit
 from tests.support.clouds.gcp.description import named
 from tests.support.clouds.gcp.tokens import a_key, token_service
 from tests.support.clouds.gcp.world import PROJECT, REGION, GcpWorld, a_world
+from tests.support.each import for_each
 from tests.support.fakes.cloud_worlds import FLEET, MINE
 from tests.support.paths import ROOT
 
@@ -121,7 +122,7 @@ def test_the_file_is_the_table(name: str) -> None:
     assert (ROOT / "iam/gcp" / f"{name}.json").read_text() == render(role(name))
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+@for_each(CALLS, lambda call: call.name)
 def test_every_call_is_one_of_googles(call: object) -> None:
     """The table's methods and paths are those of Google's own description."""
     (each,) = [known for known in CALLS if known is call]

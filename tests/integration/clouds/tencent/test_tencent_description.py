@@ -14,6 +14,7 @@ from tests.support.clouds.tencent.description import FOLDERS, description, examp
 from tests.support.clouds.tencent.others import Others
 from tests.support.clouds.tencent.scaling import Scaling
 from tests.support.clouds.tencent.state import State
+from tests.support.each import for_each
 
 ANSWERED = sorted(
     (service, action)
@@ -25,7 +26,7 @@ ANSWERED = sorted(
 # Where the documented examples do not say all that the description of the same API has.
 KNOWN_GAPS = {"DescribeSubnets": ["DescribeSubnets: NextToken is missing"]}
 EXAMPLES = [
-    pytest.param(service, action, answer, id=f"{action}-{number}")
+    (service, action, number, answer)
     for service, action in ANSWERED
     for number, (_, answer) in enumerate(examples(service, action))
 ]
@@ -41,9 +42,10 @@ def test_the_fake_answers_nothing_but_described_actions() -> None:
     assert {action for _, action in ANSWERED} >= {"StopInstances", "RemoveInstances", "TagResources", "DescribeDisks"}
 
 
-@pytest.mark.parametrize(("service", "action", "answer"), EXAMPLES)
-def test_documented_answers_fit_the_description(service: str, action: str, answer: dict[str, Any]) -> None:
+@for_each(EXAMPLES, lambda example: f"{example[1]}-{example[2]}")
+def test_documented_answers_fit_the_description(example: tuple[str, str, int, dict[str, Any]]) -> None:
     """So a fake that fits it says what the cloud says."""
+    service, action, _, answer = example
     assert description(service).wrong_answer(action, answer) == KNOWN_GAPS.get(action, [])
 
 

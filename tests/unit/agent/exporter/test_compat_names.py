@@ -175,12 +175,14 @@ TOLD_APART = {
 # Names, units and labels.
 
 
-@pytest.mark.parametrize(
-    ("dialect", "name"), [(dialect, name) for dialect, values in VALUES.items() for name in values]
-)
-def test_a_name_has_its_value_in_the_foreign_unit_and_the_foreign_labels(dialect: str, name: str) -> None:
-    """One sample, exactly so."""
-    assert Page(dialect).cycle(FULL).samples(name) == [(LABELS[dialect], VALUES[dialect][name])]
+@pytest.mark.parametrize("dialect", VALUES)
+def test_a_name_has_its_value_in_the_foreign_unit_and_the_foreign_labels(dialect: str) -> None:
+    """One sample each, exactly so."""
+    page = Page(dialect).cycle(FULL)
+
+    assert {name: page.samples(name) for name in VALUES[dialect]} == {
+        name: [(LABELS[dialect], value)] for name, value in VALUES[dialect].items()
+    }
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

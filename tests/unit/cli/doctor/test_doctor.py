@@ -7,15 +7,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 from gpuwatch.cli.doctor.findings import KINDS, found
 from gpuwatch.cli.doctor.report import Examination, Finding, Severity, as_object, as_text, fine
 from gpuwatch.cli.doctor.runner import Check, examine
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.doctor_findings import codes, the
+from tests.support.each import for_each
 from tests.support.paths import ROOT
 from tools.docs.doctor import line_of, render_doctor_md
 
@@ -77,15 +77,26 @@ def test_the_page_is_up_to_date() -> None:
     assert (ROOT / "docs/doctor.md").read_text() == render_doctor_md(), "run `make docs`"
 
 
-@pytest.mark.parametrize("code", KINDS)
+@cache
+def sources() -> str:
+    """The code of all checks."""
+    return "".join(path.read_text() for path in (ROOT / "gpuwatch/cli/doctor").glob("*.py"))
+
+
+@cache
+def lines_of_the_page() -> list[str]:
+    """The page, made once."""
+    return render_doctor_md().splitlines()
+
+
+@for_each(KINDS)
 def test_every_finding_has_its_line_on_the_page(code: str) -> None:
     """Code, meaning and remedy; and some check can find it."""
     kind = KINDS[code]
-    sources = "".join(path.read_text() for path in (ROOT / "gpuwatch/cli/doctor").glob("*.py"))
 
-    assert line_of(kind) in render_doctor_md().splitlines()
+    assert line_of(kind) in lines_of_the_page()
     assert re.split(r" (?<!\\)\| ", line_of(kind))[3].removesuffix(" |").replace("\\|", "|") == kind.remedy
-    assert f'"{code}"' in sources or code.startswith("driver."), f"no check finds {code}"
+    assert f'"{code}"' in sources() or code.startswith("driver."), f"no check finds {code}"
 
 
 def test_no_finding_is_fine_or_has_no_remedy() -> None:
