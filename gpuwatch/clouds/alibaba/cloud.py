@@ -15,9 +15,8 @@ from gpuwatch.clouds import (
     NotFoundError,
     refuse_foreign_tags,
 )
-from gpuwatch.clouds.alibaba import actions, credentials, images, instances, monitor, other_regions, permissions, unused
+from gpuwatch.clouds.alibaba import actions, credentials, instances, standing, survey
 from gpuwatch.clouds.alibaba import groups as scaling
-from gpuwatch.clouds.alibaba import keys as access_keys
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, NO_INSTANCE
 from gpuwatch.clouds.alibaba.group_activities import attempts
@@ -134,13 +133,15 @@ class AlibabaCloud(WithViews[Region]):
         """Disks, addresses, snapshots and images that no running machine uses, in every account and region."""
         stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
         now = self._clock.now()
-        found = gathered(self._places.all, lambda place: [*unused.listed(place, stopped), *images.listed(place, now)])
+        found = gathered(
+            self._places.all, lambda place: [*survey.unused(place, stopped), *survey.old_images(place, now)]
+        )
         return by_id(found)
 
     def disks(self) -> Sequence[Leftover]:
         """Disks of machines in use, in every account and region."""
         running = in_use(self.nodes())
-        return by_id(gathered(self._places.all, lambda place: unused.in_use(place, running)))
+        return by_id(gathered(self._places.all, lambda place: survey.disks_in_use(place, running)))
 
     # Acting.
 
@@ -218,14 +219,14 @@ class AlibabaCloud(WithViews[Region]):
     def may(self, needs: Needs) -> Iterator[Permission]:
         """By DryRun, in every account and region."""
         for place in self._places.all:
-            yield from permissions.reads(place)
+            yield from standing.may_read(place)
             if needs.act:
                 tried = next((name for name in needs.node_ids if self._seen.home(name) is place), None)
-                yield from permissions.acts(place, tried, terminate=needs.terminate)
-                yield from permissions.of_groups(place) if needs.groups else ()
+                yield from standing.may_act(place, tried, terminate=needs.terminate)
+                yield from standing.may_change_groups(place) if needs.groups else ()
         for arguments in needs.launches:
             place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
-            yield permissions.launch(place, arguments, _version(place, arguments), fleet=self._fleet)
+            yield standing.may_launch(place, arguments, _version(place, arguments), fleet=self._fleet)
 
     def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
         """Why templates do not fit: their machine type has no GPU of NVIDIA."""
@@ -237,40 +238,40 @@ class AlibabaCloud(WithViews[Region]):
 
     def identity(self) -> Identity:
         """In the first place."""
-        return permissions.identity(self._places.all[0])
+        return standing.identity(self._places.all[0])
 
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Disks of these machines, in every account and region."""
         wanted = frozenset(node_ids)
-        return tuple(gathered(self._places.all, lambda place: unused.unencrypted(place, wanted)))
+        return tuple(gathered(self._places.all, lambda place: survey.unencrypted(place, wanted)))
 
     def credentials(self) -> Credentials:
         """Those that we were given."""
-        return access_keys.credentials(self._places.entrance)
+        return standing.credentials(self._places.entrance)
 
     def quotas(self) -> Sequence[Quota]:
         """The vCPUs that the account may have in each region."""
-        found = gathered(self._places.all, permissions.quotas)
+        found = gathered(self._places.all, standing.quotas)
         return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions that the settings do not name."""
-        return other_regions.looked_for(self._places, self._translator, self._clock.now())
+        return survey.elsewhere(self._places, self._translator, self._clock.now())
 
     # For people who look for forgotten machines.
 
     def survey(self) -> Sequence[Surveyed]:
         """GPU machines in every region of each account, those of the settings first."""
-        return other_regions.surveyed(self._places, self._translator, self._clock.now())
+        return survey.every_place(self._places, self._translator, self._clock.now())
 
     @property
     def monitor(self) -> str:
         """CloudMonitor."""
-        return monitor.NAME
+        return survey.MONITOR
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """In the region and the account of each."""
-        return other_regions.use_of(self._places, nodes, seconds, self._clock.now())
+        return survey.use_of(self._places, nodes, seconds, self._clock.now())
 
     # Within one place.
 

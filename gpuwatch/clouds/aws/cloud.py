@@ -10,17 +10,11 @@ from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_
 from gpuwatch.clouds.aws import (
     actions,
     group_activities,
-    images,
-    keys,
-    monitor,
-    other_regions,
-    permissions,
-    snapshots,
-    unused,
+    standing,
+    survey,
 )
 from gpuwatch.clouds.aws import groups as aws_groups
 from gpuwatch.clouds.aws import instances as aws_machines
-from gpuwatch.clouds.aws import quotas as aws_quotas
 from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.instances import Instance, Translator
@@ -136,9 +130,9 @@ class AwsCloud(WithViews[Region]):
         found = gathered(
             self._places.all,
             lambda place: [
-                *unused.listed(place, [node_id for node_id in stopped if homes[node_id] is place]),
-                *images.listed(place, now),
-                *snapshots.listed(place),
+                *survey.unused(place, [node_id for node_id in stopped if homes[node_id] is place]),
+                *survey.old_images(place, now),
+                *survey.lone_snapshots(place),
             ],
         )
         return by_id(found)
@@ -146,7 +140,7 @@ class AwsCloud(WithViews[Region]):
     def disks(self) -> Sequence[Leftover]:
         """Volumes of machines in use, in every account and region."""
         here = self._by_place(in_use(self.nodes()))
-        return by_id(gathered(self._places.all, lambda place: unused.in_use(place, here[place])))
+        return by_id(gathered(self._places.all, lambda place: survey.disks_in_use(place, here[place])))
 
     # Acting. The keys are for launches alone: EC2 has no token for the rest, and asking twice changes nothing more.
 
@@ -206,14 +200,14 @@ class AwsCloud(WithViews[Region]):
     def may(self, needs: Needs) -> Iterator[Permission]:
         """By DryRun, in every account and region."""
         for place in self._places.all:
-            yield from permissions.reads(place)
+            yield from standing.may_read(place)
             if needs.act:
                 tried = next((node_id for node_id in needs.node_ids if self._homes.get(node_id) is place), None)
-                yield from permissions.acts(place, tried, terminate=needs.terminate)
-                yield from permissions.of_groups(place) if needs.groups else ()
+                yield from standing.may_act(place, tried, terminate=needs.terminate)
+                yield from standing.may_change_groups(place) if needs.groups else ()
         for arguments in needs.launches:
             place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
-            yield permissions.launch(place, arguments, fleet=self._fleet)
+            yield standing.may_launch(place, arguments, fleet=self._fleet)
 
     def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
         """Why templates do not fit: their machine type has no GPU of NVIDIA."""
@@ -225,49 +219,49 @@ class AwsCloud(WithViews[Region]):
 
     def identity(self) -> Identity:
         """In the first place."""
-        return permissions.identity(self._places.all[0])
+        return standing.identity(self._places.all[0])
 
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Volumes of these machines, in every account and region."""
         here = self._by_place(node_ids)
-        return tuple(gathered(self._places.all, lambda place: permissions.unencrypted(place, here[place])))
+        return tuple(gathered(self._places.all, lambda place: standing.unencrypted(place, here[place])))
 
     def credentials(self) -> Credentials:
         """Those that we were given."""
-        return keys.credentials(self._places.entrance)
+        return standing.credentials(self._places.entrance)
 
     def disk_keys(self, node_ids: Sequence[str]) -> Sequence[DiskKey]:
         """Keys of the volumes of these machines, in every account and region."""
         here = self._by_place(node_ids)
-        found = gathered(self._places.all, lambda place: keys.of_disks(place, here[place]))
+        found = gathered(self._places.all, lambda place: standing.disk_keys(place, here[place]))
         return tuple(sorted(found, key=lambda each: each.id))
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in enabled regions that the settings do not name."""
         apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
-        return other_regions.looked_for(self._places, apart, page_size=self._page_size)
+        return survey.elsewhere(self._places, apart, page_size=self._page_size)
 
     # For people who look for forgotten machines.
 
     def survey(self) -> Sequence[Surveyed]:
         """GPU machines in every enabled region of each account, those of the settings first."""
         apart = Translator(fleet=self._fleet, clock=self._clock)
-        return other_regions.surveyed(self._places, apart, page_size=self._page_size)
+        return survey.every_place(self._places, apart, page_size=self._page_size)
 
     @property
     def monitor(self) -> str:
         """CloudWatch."""
-        return monitor.NAME
+        return survey.MONITOR
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """In the region and the account of each."""
         found: dict[str, CloudUse] = {}
         end = self._clock.now()
         for region, account in sorted({(node.region, node.account or "") for node in nodes}):
-            place = other_regions.place_of(self._places, region, account or None)
+            place = survey.place_of(self._places, region, account or None)
             ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
             if place is not None:
-                found |= monitor.use_of(place, ids, end - timedelta(seconds=seconds), end)
+                found |= survey.use_in(place, ids, end - timedelta(seconds=seconds), end)
         return found
 
     def quotas(self) -> Sequence[Quota]:
@@ -278,7 +272,7 @@ class AwsCloud(WithViews[Region]):
             kind = apart.type(place, name)
             return None if kind is None else kind.vcpus
 
-        found = gathered(self._places.all, lambda place: aws_quotas.listed(place, vcpus, page_size=self._page_size))
+        found = gathered(self._places.all, lambda place: standing.quotas(place, vcpus, page_size=self._page_size))
         return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     # Within one place.

@@ -7,11 +7,9 @@ from typing import Any
 from azure.core.credentials import TokenCredential
 
 from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.azure import actions, groups, instances, keys, monitor, other_regions, permissions, quotas
-from gpuwatch.clouds.azure import images as azure_images
+from gpuwatch.clouds.azure import actions, groups, instances, standing, survey
 from gpuwatch.clouds.azure import launches as azure_launches
 from gpuwatch.clouds.azure import locks as azure_locks
-from gpuwatch.clouds.azure import unused as azure_unused
 from gpuwatch.clouds.azure.credentials import default_credential
 from gpuwatch.clouds.azure.errors import NOT_FOUND
 from gpuwatch.clouds.azure.groups import ScaleSet
@@ -73,7 +71,7 @@ class AzureCloud(WithViews[Subscription]):
             clock=clock,
             options=options or {},
         )
-        self._graph = keys.graph(self._credential, national_cloud, endpoint_url, clock=clock, options=options or {})
+        self._graph = standing.graph(self._credential, national_cloud, endpoint_url, clock=clock, options=options or {})
 
     # Reading.
 
@@ -126,14 +124,14 @@ class AzureCloud(WithViews[Subscription]):
         paths = self._paths.backwards(stopped)
         now, own = self._clock.now(), self._templates.values()
         found = gathered(
-            self._places.all, lambda place: [*azure_unused.listed(place, paths), *azure_images.listed(place, own, now)]
+            self._places.all, lambda place: [*survey.unused(place, paths), *survey.old_images(place, own, now)]
         )
         return by_id(found)
 
     def disks(self) -> Sequence[Leftover]:
         """Disks of machines in use, in every subscription."""
         paths = self._paths.backwards(in_use(self.nodes()))
-        return by_id(gathered(self._places.all, lambda place: azure_unused.in_use(place, paths)))
+        return by_id(gathered(self._places.all, lambda place: survey.disks_in_use(place, paths)))
 
     # Acting. The keys are for launches alone: asking twice for the rest changes nothing more.
 
@@ -211,16 +209,16 @@ class AzureCloud(WithViews[Subscription]):
         """By the actions that our roles allow, in every subscription."""
         paths = self._paths.of(needs.node_ids)
         for place in self._places.all:
-            yield from permissions.reads(place)
+            yield from standing.may_read(place)
             if needs.act:
                 tried = next((path for path in paths.values() if same(path).startswith(same(place.root))), None)
-                yield from permissions.acts(place, tried, terminate=needs.terminate)
-                yield from permissions.of_groups(place) if needs.groups else ()
+                yield from standing.may_act(place, tried, terminate=needs.terminate)
+                yield from standing.may_change_groups(place) if needs.groups else ()
         for arguments in needs.launches:
             template = self._templates.get(arguments["template"])
             if template is not None:
                 place = self._places.at(arguments.get("account") or template.subscription)
-                yield from permissions.launch(place, template.resource_group or "")
+                yield from standing.may_launch(place, template.resource_group or "")
 
     def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
         """Why templates do not fit: they cannot be read, or their size has no GPU that the agent can read."""
@@ -236,12 +234,12 @@ class AzureCloud(WithViews[Subscription]):
 
     def identity(self) -> Identity:
         """In the first subscription."""
-        return permissions.identity(self._places.all[0], self._credential, self._scope)
+        return standing.identity(self._places.all[0], self._credential, self._scope)
 
     def credentials(self) -> Credentials:
         """Those of our token."""
-        claims = permissions.claims_of(self._credential, self._scope)
-        return keys.credentials(self._graph, claims, self._clock.now())
+        claims = standing.claims_of(self._credential, self._scope)
+        return standing.credentials(self._graph, claims, self._clock.now())
 
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """None: Azure encrypts every managed disk at rest."""
@@ -250,25 +248,25 @@ class AzureCloud(WithViews[Subscription]):
 
     def quotas(self) -> Sequence[Quota]:
         """In the regions of the settings; where these name none, in those that have machines of ours."""
-        return quotas.of_all(self._places.all, self._sizes, self.nodes())
+        return standing.quotas(self._places.all, self._sizes, self.nodes())
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions and subscriptions that the settings do not name."""
-        return other_regions.looked_for(self._places, self._apart(), self._paths)
+        return survey.elsewhere(self._places, self._apart(), self._paths)
 
     def survey(self) -> Sequence[Surveyed]:
         """Every region with GPU machines of every subscription that the credentials may see."""
-        return other_regions.surveyed(self._places, self._apart(), self._paths)
+        return survey.every_place(self._places, self._apart(), self._paths)
 
     @property
     def monitor(self) -> str:
         """Azure Monitor."""
-        return monitor.NAME
+        return survey.MONITOR
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """Use of CPU and network, by Azure Monitor; a machine with an unknown path is left out."""
         end, paths = self._clock.now(), self._paths.of(node.id for node in nodes)
-        return monitor.of_machines(self._places.all[0], paths, end - timedelta(seconds=seconds), end)
+        return survey.use_of(self._places.all[0], paths, end - timedelta(seconds=seconds), end)
 
     def _apart(self) -> Translator:
         """What other places show is no news of the fleet."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, CloudError, CloudUnavailableError, Leftover, NotFoundError, refuse_foreign_tags
 from gpuwatch.clouds.disks import by_id, in_use
-from gpuwatch.clouds.gcp import actions, images, keys, launches, monitor, permissions, quotas, unused
+from gpuwatch.clouds.gcp import actions, launches, standing, survey
 from gpuwatch.clouds.gcp import groups as gcp_groups
 from gpuwatch.clouds.gcp.actions import Home
 from gpuwatch.clouds.gcp.calls import LIST_INSTANCES
@@ -125,9 +125,9 @@ class GcpCloud:
 
     def leftovers(self) -> Sequence[Leftover]:
         """Disks, addresses, snapshots and images that no running machine uses, in every project and region."""
-        found = gathered(self._all, lambda each: unused.listed(each.client, each.wanted))
+        found = gathered(self._all, lambda each: survey.unused(each.client, each.wanted))
         try:  # an image may be used in another project, so all must answer
-            found += images.listed([each.client for each in self._all], self._clock.now())
+            found += survey.old_images([each.client for each in self._all], self._clock.now())
         except CloudError as error:
             missed(Silence(where="images", reason=str(error), known=False), error)
         return tuple(sorted(found, key=lambda each: each.id))
@@ -135,7 +135,7 @@ class GcpCloud:
     def disks(self) -> Sequence[Leftover]:
         """Disks of machines in use, in every project and region."""
         running = in_use(self.nodes())
-        return by_id(gathered(self._all, lambda each: unused.in_use(each.client, each.wanted, running)))
+        return by_id(gathered(self._all, lambda each: survey.disks_in_use(each.client, each.wanted, running)))
 
     # Places that give no answer.
 
@@ -220,13 +220,13 @@ class GcpCloud:
     def may(self, needs: Needs) -> Iterator[Permission]:
         """By reading, and by testIamPermissions."""
         for listing in self._all:
-            yield from permissions.reads(listing.client)
+            yield from standing.may_read(listing.client)
             if needs.act:
                 homes = {node_id: listing.homes[node_id] for node_id in needs.node_ids if node_id in listing.homes}
-                yield from permissions.acts(listing.client, homes, terminate=needs.terminate)
-                yield from permissions.of_groups(listing.client) if needs.groups else ()
+                yield from standing.may_act(listing.client, homes, terminate=needs.terminate)
+                yield from standing.may_change_groups(listing.client) if needs.groups else ()
         for arguments in needs.launches:
-            yield permissions.launch(self._place(arguments)[0].client)
+            yield standing.may_launch(self._place(arguments)[0].client)
 
     def unfit(self, launches_: Sequence[Mapping[str, str]]) -> Iterator[str]:
         """Why templates do not fit: their machine type has no GPU of NVIDIA."""
@@ -241,7 +241,7 @@ class GcpCloud:
 
     def identity(self) -> Identity:
         """In the first project."""
-        return permissions.identity(self._all[0].client, self._credentials)
+        return standing.identity(self._all[0].client, self._credentials)
 
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Nothing: Google encrypts every disk."""
@@ -250,16 +250,16 @@ class GcpCloud:
 
     def credentials(self) -> Credentials:
         """Those that we were given."""
-        return keys.credentials(self._all[0].client, self._credentials)
+        return standing.credentials(self._all[0].client, self._credentials)
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions that the settings do not name."""
         apart = Translator(fleet=self._fleet, clock=self._clock)
-        return [each for listing in self._all for each in permissions.elsewhere(listing, apart)]
+        return [each for listing in self._all for each in survey.elsewhere(listing, apart)]
 
     def quotas(self) -> Sequence[Quota]:
         """GPUs that each project may have in each of its regions, and in all together."""
-        found = gathered(self._all, lambda each: quotas.of_project(each.client, each.wanted))
+        found = gathered(self._all, lambda each: standing.quotas(each.client, each.wanted))
         return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     # For people who look for forgotten machines.
@@ -267,7 +267,7 @@ class GcpCloud:
     @property
     def monitor(self) -> str:
         """Cloud Monitoring."""
-        return monitor.NAME
+        return survey.MONITOR
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """In the project of each."""
@@ -275,7 +275,7 @@ class GcpCloud:
         found: dict[str, CloudUse] = {}
         for listing in self._all:
             ids = [node.id for node in nodes if node.account == listing.client.project]
-            found |= monitor.use_of(listing.client, ids, end - timedelta(seconds=seconds), end)
+            found |= survey.use_in(listing.client, ids, end - timedelta(seconds=seconds), end)
         return found
 
     # Which place.

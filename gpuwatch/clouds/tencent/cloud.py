@@ -14,14 +14,10 @@ from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gather
 from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.clouds.tencent import (
     actions,
-    images,
     instances,
-    keys,
     launches,
-    monitor,
-    other_regions,
-    permissions,
-    unused,
+    standing,
+    survey,
 )
 from gpuwatch.clouds.tencent import groups as scaling
 from gpuwatch.clouds.tencent.client import TIMEOUTS
@@ -132,13 +128,15 @@ class TencentCloud(WithViews[Place]):
         """Disks, addresses and images that no running machine uses, in every account and region."""
         stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
         now = self._clock.now()
-        found = gathered(self._places.all, lambda place: [*unused.listed(place, stopped), *images.listed(place, now)])
+        found = gathered(
+            self._places.all, lambda place: [*survey.unused(place, stopped), *survey.old_images(place, now)]
+        )
         return by_id(found)
 
     def disks(self) -> Sequence[Leftover]:
         """Disks of machines in use, in every account and region."""
         running = in_use(self.nodes())
-        return by_id(gathered(self._places.all, lambda place: unused.in_use(place, running)))
+        return by_id(gathered(self._places.all, lambda place: survey.disks_in_use(place, running)))
 
     # Acting. The keys are for launches alone: the other calls take no token, and asking twice changes nothing more.
 
@@ -196,12 +194,12 @@ class TencentCloud(WithViews[Place]):
     def may(self, needs: Needs) -> Iterator[Permission]:
         """By reading, and by RunInstances' DryRun, in every account and region."""
         for place in self._places.all:
-            yield from permissions.reads(place)
+            yield from standing.may_read(place)
             if needs.act:
-                yield permissions.acts(place, needs)
+                yield standing.may_act(place, needs)
         for arguments in needs.launches:
             place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
-            yield permissions.launch(place, arguments, fleet=self._fleet)
+            yield standing.may_launch(place, arguments, fleet=self._fleet)
 
     def unfit(self, wanted: Sequence[Mapping[str, str]]) -> Iterator[str]:
         """Why templates do not fit: their machine type has no GPU of NVIDIA."""
@@ -214,47 +212,47 @@ class TencentCloud(WithViews[Place]):
 
     def identity(self) -> Identity:
         """In the first place."""
-        return permissions.identity(self._places.all[0])
+        return standing.identity(self._places.all[0])
 
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Disks of these machines, in every account and region."""
         wanted = frozenset(node_ids)
-        return tuple(gathered(self._places.all, lambda place: permissions.unencrypted(place, wanted)))
+        return tuple(gathered(self._places.all, lambda place: standing.unencrypted(place, wanted)))
 
     def credentials(self) -> Credentials:
         """Those that we were given."""
-        return keys.credentials(self._places.entrance)
+        return standing.credentials(self._places.entrance)
 
     def quotas(self) -> Sequence[Quota]:
         """The account's limits in every region."""
-        found = gathered(self._places.all, permissions.quotas)
+        found = gathered(self._places.all, standing.quotas)
         return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions of our accounts that the settings do not name; they are never acted on."""
         apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
-        return other_regions.looked_for(self._places, apart)
+        return survey.elsewhere(self._places, apart)
 
     # For people who look for forgotten machines.
 
     def survey(self) -> Sequence[Surveyed]:
         """GPU machines in every region of each account, those of the settings first."""
-        return other_regions.surveyed(self._places, Translator(fleet=self._fleet, clock=self._clock))
+        return survey.every_place(self._places, Translator(fleet=self._fleet, clock=self._clock))
 
     @property
     def monitor(self) -> str:
         """Its name."""
-        return monitor.NAME
+        return survey.MONITOR
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """In the region and the account of each."""
         found: dict[str, CloudUse] = {}
         end = self._clock.now()
         for region, account in sorted({(node.region, node.account or "") for node in nodes}):
-            place = other_regions.place_of(self._places, region, account or None)
+            place = survey.place_of(self._places, region, account or None)
             ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
             if place is not None:
-                found |= monitor.use_of(place, ids, end - timedelta(seconds=seconds), end)
+                found |= survey.use_in(place, ids, end - timedelta(seconds=seconds), end)
         return found
 
     # Within one place.

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.main import commands
 from gpuwatch.clouds import AuthFailedError, CloudUnavailableError
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.aws.quotas import _counts
+from gpuwatch.clouds.aws.standing import _counts
 from gpuwatch.clouds.permissions import Quotas
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.cloud_worlds import MINE

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clouds.azure import keys
+from gpuwatch.clouds.azure import standing
 from gpuwatch.clouds.keys import Credentials, HasCredentials
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure.world import AzureWorld, StaticCredential, an_azure
@@ -148,14 +148,14 @@ def test_each_national_cloud_has_a_graph_of_its_own(world: AzureWorld, national:
             asked.extend(scopes)
             return super().get_token(*scopes, **options)
 
-    way = keys.graph(
+    way = standing.graph(
         Asked(world.fake.token),
         national,
         world.server.url,
         clock=world.clock,
         options={"connection_verify": str(world.folder / "ca.pem")},
     )
-    keys.credentials(way, SECRET, world.clock.now())
+    standing.credentials(way, SECRET, world.clock.now())
 
     hosts = {"public": "graph.microsoft.com", "government": "graph.microsoft.us"}
     assert asked == [f"https://{hosts.get(national, 'microsoftgraph.chinacloudapi.cn')}/.default"]

@@ -1,13 +1,15 @@
-"""What Tencent Cloud says of our own standing: permissions, the clock, disks, quotas. Nothing is carried out.
+"""What Tencent Cloud says of our own standing: permissions, the clock, keys, quotas. Nothing is carried out.
 
 Reads are tried by reading. Of the changes RunInstances alone has a DryRun; stop, start, end and tags cannot be tried.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from gpuwatch.clouds import AuthFailedError, CloudError
+from gpuwatch.clouds.keys import AccessKey, Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.launches import request_of, template_of
@@ -29,23 +31,23 @@ _READS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 _ACTS = ("StopInstances", "StartInstances", "TagResources")
 _OF_GROUPS = ("RemoveInstances", "SetInstancesProtection")
 _NO_TRY = "Tencent Cloud has no way to try them"
-_KEY = "gpuwatch-doctor"  # RunInstances' ClientToken of a launch that never is
+_KEY = "gpuwatch-doctor"  # RunInstances' ClientToken of a may_launch that never is
 _QUOTAS = {"PostPaidQuotaSet": "machines", "SpotPaidQuotaSet": "vCPUs"}
 
 
-def reads(place: Place) -> Iterator[Permission]:
+def may_read(place: Place) -> Iterator[Permission]:
     """What every role needs."""
     for call, (service, parameters) in _READS.items():
         yield _tried(place, call, service, parameters)
 
 
-def acts(place: Place, needs: Needs) -> Permission:
+def may_act(place: Place, needs: Needs) -> Permission:
     """What the role `reclaim` needs."""
     calls = [*_ACTS, *(("TerminateInstances",) if needs.terminate else ()), *(_OF_GROUPS if needs.groups else ())]
     return Permission(call=", ".join(calls), where=place.name, allowed=None, reason=_NO_TRY)
 
 
-def launch(place: Place, arguments: Mapping[str, str], *, fleet: str) -> Permission:
+def may_launch(place: Place, arguments: Mapping[str, str], *, fleet: str) -> Permission:
     """What the role `scale` needs, tried with a pool's own template. Source: RunInstances with DryRun."""
     try:
         template = template_of(place.reading, arguments)
@@ -107,3 +109,37 @@ def _tried(place: Place, call: str, service: str, parameters: Mapping[str, Any])
     except CloudError as error:
         return Permission(call=call, where=place.name, allowed=None, reason=str(error))
     return Permission(call=call, where=place.name, allowed=True)
+
+
+_LIST = "ListAccessKeys"
+_BEIJING = timezone(timedelta(hours=8))  # CAM writes times without a zone, as its console shows them
+
+
+def credentials(place: Place) -> Credentials:
+    """Of the place's account. Sources: GetCallerIdentity; ListAccessKeys of CAM, without a name about who asks.
+
+    Raises:
+        CloudError: there are no credentials, or no answer names their user.
+
+    """
+    with asking("credentials"):
+        own, _, token = place.signer.get_credential_info()
+    name = identity(place).name
+    if token:
+        return Credentials(name=name, lasting=False)
+    try:
+        answer = place.reading.ask("cam", _LIST)
+        with asking(place.reading.asked(_LIST)):
+            keys = tuple(
+                AccessKey(id=each["AccessKeyId"], made=_made_at(each["CreateTime"]), ours=each["AccessKeyId"] == own)
+                for each in answer["AccessKeys"] or ()
+                if each["Status"] == "Active"
+            )
+    except CloudError as error:
+        missing = f"cam:{_LIST} is not allowed" if isinstance(error, AuthFailedError) else str(error)
+        return Credentials(name=name, lasting=True, unknown=missing)
+    return Credentials(name=name, lasting=True, keys=keys)
+
+
+def _made_at(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=_BEIJING).astimezone(UTC)

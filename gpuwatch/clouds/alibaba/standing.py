@@ -1,10 +1,11 @@
-"""What Alibaba Cloud says of our own standing: permissions by DryRun, the clock, quotas. Nothing is carried out.
+"""What Alibaba Cloud says of our own standing: permissions by DryRun, the clock, keys, quotas. Nothing is carried out.
 
 With DryRun, ECS answers a call that it would carry out with the error DryRunOperation. TagResources and the calls of
 ESS have no DryRun: they are not tried at all.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 
 from gpuwatch.clouds import AuthFailedError, CloudError, NotFoundError
@@ -12,10 +13,11 @@ from gpuwatch.clouds.alibaba.actions import launch_request
 from gpuwatch.clouds.alibaba.billing import STOP_CHARGING
 from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.places import Region
+from gpuwatch.clouds.keys import AccessKey, Credentials
 from gpuwatch.clouds.permissions import Identity, Permission, Quota
 
 _WOULD_DO = ("DryRunOperation", "DRYRUN.SUCCESS")
-_TOKEN = "gpuwatch-doctor"  # noqa: S105  RunInstances' ClientToken of a launch that never is
+_TOKEN = "gpuwatch-doctor"  # noqa: S105  RunInstances' ClientToken of a may_launch that never is
 
 _ATTRIBUTES = "ecs:DescribeAccountAttributes"
 # Limit and use of each quota, in Alibaba's words.
@@ -45,7 +47,7 @@ _ENDS: Mapping[str, Mapping[str, object]] = {"ecs:DeleteInstance": {"Force": Tru
 _UNTRIED = "it has no DryRun"
 
 
-def reads(place: Region) -> Iterator[Permission]:
+def may_read(place: Region) -> Iterator[Permission]:
     """What every role needs."""
     for call, asked in _READS.items():
         # DescribeInstanceTypes takes no region: its host says which one it is.
@@ -53,7 +55,7 @@ def reads(place: Region) -> Iterator[Permission]:
         yield _tried(place, call, partial(place.reading.ask, call, {**region, **asked}))
 
 
-def acts(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Permission]:
+def may_act(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Permission]:
     """What the role `reclaim` needs, tried on one of the fleet's own machines; without one nothing can be tried."""
     calls = {**_ACTS, **(_ENDS if terminate else {})}
     if node_id is None:
@@ -66,13 +68,13 @@ def acts(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Per
     yield Permission(call="TagResources", where=place.name, allowed=None, reason=_UNTRIED)
 
 
-def of_groups(place: Region) -> Iterator[Permission]:
+def may_change_groups(place: Region) -> Iterator[Permission]:
     """What the roles `reclaim` and `shield` need for members of groups."""
     calls = "RemoveInstances, SetInstancesProtection"
     yield Permission(call=calls, where=place.name, allowed=None, reason=_UNTRIED)
 
 
-def launch(place: Region, arguments: Mapping[str, str], version: str | None, *, fleet: str) -> Permission:
+def may_launch(place: Region, arguments: Mapping[str, str], version: str | None, *, fleet: str) -> Permission:
     """What the role `scale` needs, tried with a pool's own template."""
     call = "ecs:RunInstances"
     request = {**launch_request(place, arguments, _TOKEN, version, fleet=fleet), "DryRun": True}
@@ -120,3 +122,36 @@ def _tried(place: Region, call: str, ask: Callable[[], object]) -> Permission:
 
 def _action(call: str) -> str:
     return call.partition(":")[2]
+
+
+_LIST = "ram:ListAccessKeys"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def credentials(place: Region) -> Credentials:
+    """Of the place's account. Sources: GetCallerIdentity; ListAccessKeys, which without a name is about who asks.
+
+    Raises:
+        CloudError: there are no credentials, or no answer names their user.
+
+    """
+    own, _, token = place.owner.key()
+    name = identity(place).name
+    if token is not None:
+        return Credentials(name=name, lasting=False)
+    try:
+        answer = place.reading.ask(_LIST, {})
+        with reading(place.reading.asked(_LIST)):
+            keys = tuple(
+                AccessKey(
+                    id=each["AccessKeyId"],
+                    made=datetime.strptime(each["CreateDate"], _TIME).replace(tzinfo=UTC),
+                    ours=each["AccessKeyId"] == own,
+                )
+                for each in answer["AccessKeys"]["AccessKey"]
+                if each["Status"] == "Active"
+            )
+    except CloudError as error:
+        missing = f"{_LIST} is not allowed" if isinstance(error, AuthFailedError) else str(error)
+        return Credentials(name=name, lasting=True, unknown=missing)
+    return Credentials(name=name, lasting=True, keys=keys)
