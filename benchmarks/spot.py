@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 
 from gpuwatch.policies.spot.mix import MixRules
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 from gpuwatch.simulate.spot import job
 from gpuwatch.simulate.spot.fleet import Played, Terms, bound, play
 from gpuwatch.simulate.spot.live import play_live
@@ -260,12 +260,12 @@ def main() -> int:
         print(f"{arguments.directory / _FILE} is not there; set GPUWATCH_TRACES")
         return 0
     found = recordings(arguments.directory)
-    print("\n".join(aligned(list(_pools(found)))))
-    print("\n".join(["", *aligned(list(_choices(found)))]))
-    print("\n".join(["", *aligned(list(_live(found, arguments.live_days)))]))
-    print("\n".join(["", *aligned(list(_policies(found)))]))
-    print("\n".join(["", *aligned(list(_jobs(found, arguments.starts)), left=(1,))]))
-    print("\n".join(["", *aligned(list(_batches(found, arguments.batch_starts, arguments.batch_from)))]))
+    print("\n".join(align_rows(list(_pools(found)))))
+    print("\n".join(["", *align_rows(list(_choices(found)))]))
+    print("\n".join(["", *align_rows(list(_live(found, arguments.live_days)))]))
+    print("\n".join(["", *align_rows(list(_policies(found)))]))
+    print("\n".join(["", *align_rows(list(_jobs(found, arguments.starts)), left=(1,))]))
+    print("\n".join(["", *align_rows(list(_batches(found, arguments.batch_starts, arguments.batch_from)))]))
     return 0
 
 

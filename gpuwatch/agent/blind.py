@@ -112,7 +112,7 @@ LOOKS: dict[str, Callable[[Roots], str | None]] = {
 }
 
 
-def look(roots: Roots) -> tuple[BlindSpot, ...]:
+def find_blind_spots(roots: Roots) -> tuple[BlindSpot, ...]:
     """All that cannot be seen now; a look that fails cannot see."""
     found: list[BlindSpot] = []
     for what, each in LOOKS.items():
@@ -155,7 +155,7 @@ class BlindWatch:
 
     def step(self) -> None:
         """Look once; what is new is logged, each once."""
-        self.spots = look(self._roots)
+        self.spots = find_blind_spots(self._roots)
         for each in self.spots:
             if each.what not in self._warned:
                 self._warned.add(each.what)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.base import Roots, UnseenError
-from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.files import list_paths, read_small
 
 SECTOR_BYTES = 512  # of sysfs, whatever the disk's own
 _NO_DISK = re.compile(r"(sr|fd)\d+", re.ASCII)  # optical and floppy drives
@@ -66,8 +66,8 @@ class BlockDevices:
         """
         real = [
             path.name
-            for path in listed(self._folder)
-            if os.path.lexists(path / "device") and not _NO_DISK.fullmatch(path.name) and not _hidden(path)
+            for path in list_paths(self._folder)
+            if os.path.lexists(path / "device") and not _NO_DISK.fullmatch(path.name) and not _is_hidden_path(path)
         ]
         if not real:
             raise UnseenError(f"no disk is visible in {self._folder}")
@@ -88,7 +88,7 @@ class BlockDevices:
             UnseenError: it is not what the kernel's documentation says, or not there.
 
         """
-        path = self._known().get(name)
+        path = self._device_folders().get(name)
         if path is None:
             raise UnseenError(f"{name} is not in {self._folder}")
         stat = read_small(path / "stat").text.split()
@@ -110,15 +110,15 @@ class BlockDevices:
 
     def disks_below(self, mounts: Mapping[str, list[Mount]], point: str) -> frozenset[str]:
         """The disks that hold what is mounted there; empty if that is not known."""
-        numbers = {_text(path / "dev"): name for name, path in self._known().items()}
+        numbers = {_text(path / "dev"): name for name, path in self._device_folders().items()}
         there = [each for many in mounts.values() for each in many if each.point == point]
         names = [numbers.get(mount.number) or mount.source.removeprefix("/dev/") for mount in there]
-        return frozenset(disk for name in names if name in self._known() for disk in self._below(name, 0))
+        return frozenset(disk for name in names if name in self._device_folders() for disk in self._below(name, 0))
 
     def _below(self, name: str, depth: int) -> Iterator[str]:
         """The whole disks on which a device stands."""
-        path = self._known().get(name)
-        if path is None or depth > len(self._known()):
+        path = self._device_folders().get(name)
+        if path is None or depth > len(self._device_folders()):
             raise UnseenError(f"what is below {name} is not known")
         if path.parent != self._folder:
             yield path.parent.name
@@ -129,10 +129,10 @@ class BlockDevices:
         if not slaves:
             yield name
 
-    def _known(self) -> dict[str, Path]:
+    def _device_folders(self) -> dict[str, Path]:
         """The folder of each device, partitions included."""
         if self._paths is None:
-            whole = listed(self._folder)
+            whole = list_paths(self._folder)
             self._paths = {path.name: path for path in whole}
             self._paths |= {part.name: part for path in whole for part in _partitions(path)}
         return self._paths
@@ -154,14 +154,14 @@ class BlockDevices:
         if found:
             words = [line.partition("=")[2] for line in lines if line.startswith(_KNOWN)]
             return " ".join(words or found)
-        if not any(_finds_anything(path) for path in listed(data, re.compile(r"b\d+:\d+", re.ASCII))):
+        if not any(_finds_anything(path) for path in list_paths(data, re.compile(r"b\d+:\d+", re.ASCII))):
             raise UnseenError(f"udev's database ({data}) has no file system of any disk: it does not look for them")
         return None
 
     def without_driver(self) -> str | None:
         """An NVMe controller that the kernel does not drive: a virtual machine or a program has its disk to itself."""
         try:
-            devices = listed(self._roots.sys / "bus/pci/devices")
+            devices = list_paths(self._roots.sys / "bus/pci/devices")
         except FileNotFoundError:
             return None
         for path in devices:
@@ -241,18 +241,18 @@ def _number_of(device: int) -> str:
     return f"{os.major(device)}:{os.minor(device)}"
 
 
-def _hidden(path: Path) -> bool:
+def _is_hidden_path(path: Path) -> bool:
     """Whether it is one of several ways to a disk (NVMe multipath), which is listed by itself."""
     return _text(path / "hidden") == "1"
 
 
 def _partitions(path: Path) -> list[Path]:
-    return [each for each in listed(path) if each.name.startswith(path.name) and (each / "partition").exists()]
+    return [each for each in list_paths(path) if each.name.startswith(path.name) and (each / "partition").exists()]
 
 
 def _names(path: Path) -> tuple[str, ...]:
     try:
-        return tuple(each.name for each in listed(path))
+        return tuple(each.name for each in list_paths(path))
     except FileNotFoundError:  # a partition has no slaves
         return ()
 

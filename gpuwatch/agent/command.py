@@ -32,7 +32,7 @@ class CommandResult:
     complained: bool  # it wrote to standard error
 
 
-def inherited() -> Mapping[str, str]:
+def inherited_environment() -> Mapping[str, str]:
     """This process's environment without the agent's settings and without its channel to systemd."""
     return {
         name: value for name, value in os.environ.items() if name not in _SYSTEMD and not name.startswith(_SETTINGS)
@@ -55,7 +55,7 @@ def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> Comm
                 stdin=subprocess.PIPE if text else subprocess.DEVNULL,
                 stdout=output.writing,
                 stderr=complaints.writing,
-                env=inherited(),
+                env=inherited_environment(),
                 cwd="/",
                 start_new_session=True,
             )

@@ -152,13 +152,13 @@ class Confirmations:
                     return
                 self._last_began = since = self._clock.monotonic()
             try:
-                begun.found = self._look(since)
+                begun.found = self._look_again(since)
             except Exception:  # noqa: BLE001  a flaw in one round is doubt, and must not end the others
                 _LOG.exception("a confirmation failed")
             finally:
                 begun.over.set()
 
-    def _look(self, since: float) -> tuple[NodeVerdict, float | None]:
+    def _look_again(self, since: float) -> tuple[NodeVerdict, float | None]:
         """Look at everything again. The first cycle shows which processes to look at; the last includes all results."""
         looks_until = since + _LOOKS_SECONDS
         self._host.ask(after_gpus=False)

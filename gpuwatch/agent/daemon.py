@@ -16,12 +16,12 @@ from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
 from gpuwatch.agent.control import ControlServer, device_commands
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.exporter.exporter import Exporter, Page
-from gpuwatch.agent.exporter.groups import exported, groups_in
+from gpuwatch.agent.exporter.groups import exported_groups, groups_in
 from gpuwatch.agent.health.kernel_log import KernelLog
 from gpuwatch.agent.health.watch import HealthFile, HealthWatch
 from gpuwatch.agent.metadata import metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
-from gpuwatch.agent.parts import assembled, host_name
+from gpuwatch.agent.parts import assemble_parts, host_name
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.settings import AgentSettings
@@ -65,7 +65,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         return _UNUSABLE
     node_id = settings.node_id or discover_node_id()
     health = _health(settings, clock)
-    parts = assembled(settings, clock, node_id=node_id, health=health)
+    parts = assemble_parts(settings, clock, node_id=node_id, health=health)
     core, host, users, supervisor = parts.core, parts.host, parts.users, parts.supervisor
     instance = InstanceWatcher(settings.metadata, clock)
     core.cloud_notices = instance.told
@@ -82,7 +82,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         foreign=_foreign(settings, users),
         blind=host.blind.codes,
         rdma_ports=host.rdma_ports,
-        groups=exported(settings),
+        groups=exported_groups(settings),
     )
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)
     answers = routes(core, exporter, supervisor, clock, instance.status, parts.page)
@@ -209,7 +209,7 @@ def follow_slurm_jobs(
         before()
         jobs.sample()
 
-    core.on_publish, users.on_view = publish, jobs.look
+    core.on_publish, users.on_view = publish, jobs.look_at_jobs
 
 
 def _control(settings: AgentSettings, supervisor: ProbeSupervisor, clock: Clock) -> ControlServer | None:

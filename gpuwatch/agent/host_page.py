@@ -42,7 +42,9 @@ class Known:
     own: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, users: View | None, table: ProcessView | None, own: frozenset[int], now_monotonic: float) -> "Known":
+    def at_moment(
+        cls, users: View | None, table: ProcessView | None, own: frozenset[int], now_monotonic: float
+    ) -> "Known":
         """What of these may be used at that moment."""
         old = table is not None and now_monotonic - table.monotonic_seconds > _TABLE_VALID_SECONDS
         if table is None or table.doubt is not None or old:
@@ -121,10 +123,10 @@ def _gpu(entry: GpuReading | GpuDown, verdict: GpuVerdict, everyone: Iterable[Ho
         health=None if verdict.health is None else verdict.health.state,
         down=down,
     )
-    return _measured(gpu, entry) if isinstance(entry, GpuReading) else gpu
+    return _with_measurements(gpu, entry) if isinstance(entry, GpuReading) else gpu
 
 
-def _measured(gpu: HostGpu, reading: GpuReading) -> HostGpu:
+def _with_measurements(gpu: HostGpu, reading: GpuReading) -> HostGpu:
     """With the measurements of a GPU that was read."""
     return replace(
         gpu,

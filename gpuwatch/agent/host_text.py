@@ -115,12 +115,12 @@ def _activity_words(activity: Activity, processes: Sequence[HostProcess]) -> str
             return f"held by {_parties([who(each) for each in processes])}" if processes else "memory held"
         case State.BUSY:
             worst = max((each for each in activity.evidence if each.says is State.BUSY), key=_rank, default=None)
-            return "" if worst is None else _measured(worst)
+            return "" if worst is None else _measurement_text(worst)
     noted = next((each.note for each in activity.evidence if each.note is not None), None)
     return "" if noted is None else legible(noted)
 
 
-def _measured(evidence: Evidence) -> str:
+def _measurement_text(evidence: Evidence) -> str:
     """`utilization 97 %, limit 5 %`."""
     found = _OF_GPU.fullmatch(evidence.name)
     part = evidence.name if found is None else found[2]

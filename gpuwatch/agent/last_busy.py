@@ -110,7 +110,7 @@ def with_owners(activity: Activity, owner: Callable[[int], WorkOwner | None]) ->
     return replace(activity, evidence=tuple(map(found, activity.evidence)))
 
 
-def named(gpu: GpuVerdict) -> GpuVerdict:
+def name_holders(gpu: GpuVerdict) -> GpuVerdict:
     """The same for a GPU."""
     activity = with_settings(gpu.activity)
     return gpu if activity is gpu.activity else replace(gpu, activity=activity)
@@ -127,7 +127,7 @@ def remember(known: tuple[Kept, ...], before: Memory, after: Memory, rules: Acti
         return known
     seen = [
         Kept(evidence=evidence, at=after.at, monotonic_seconds=after.monotonic_seconds)
-        for evidence in (*_worst(_held(after.activity)), *_doubt(before, after, rules))
+        for evidence in (*_worst(_holding_evidence(after.activity)), *_doubt(before, after, rules))
     ]
     oldest = after.monotonic_seconds - KEPT_SECONDS
     if not seen and all(each.monotonic_seconds >= oldest for each in known):
@@ -138,7 +138,7 @@ def remember(known: tuple[Kept, ...], before: Memory, after: Memory, rules: Acti
     return tuple(ordered[:MOST])
 
 
-def shown(known: Iterable[Kept], now_monotonic: float, current_seconds: float | None) -> tuple[LastBusy, ...]:
+def as_of_verdict(known: Iterable[Kept], now_monotonic: float, current_seconds: float | None) -> tuple[LastBusy, ...]:
     """As a verdict has it. What the sample of `current_seconds` showed is so now; None: there is no current sample."""
     return tuple(
         LastBusy(
@@ -153,7 +153,7 @@ def shown(known: Iterable[Kept], now_monotonic: float, current_seconds: float | 
     )
 
 
-def _held(activity: Activity) -> Iterator[Evidence]:
+def _holding_evidence(activity: Activity) -> Iterator[Evidence]:
     """The evidence that made a node what it is; none of an idle or unknown one."""
     if activity.state not in _HOLDS:
         return

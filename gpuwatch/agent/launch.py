@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gpuwatch import __version__
 from gpuwatch.runtime.later import load_without_more
-from gpuwatch.runtime.printable import shown
+from gpuwatch.runtime.printable import printable_text
 from gpuwatch.runtime.reexec import own_command
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
         from gpuwatch.agent.daemon import serve  # noqa: PLC0415  loaded meanwhile
 
         judging.join()
-        sys.stderr.write(shown(_as_typed(judging.mistakes, overrides)))
+        sys.stderr.write(printable_text(_as_typed(judging.mistakes, overrides)))
         if judging.begin is None:
             return judge.returncode if judge.returncode > 0 else _FAILED
         begin = judging.begin
@@ -103,7 +103,7 @@ class _Judging(threading.Thread):
         from gpuwatch.agent.probe.child import ProbeChild  # noqa: PLC0415  loaded by now
         from gpuwatch.agent.probe.command import probe_command  # noqa: PLC0415  as above
 
-        begin = _handed(handed)
+        begin = _handed_settings(handed)
         if self._preforked is not None:
             command = probe_command(begin.agent)
             ProbeChild.runs(command, self._preforked)
@@ -118,10 +118,10 @@ def _reread(config: Path | None, overrides: Mapping[str, str]) -> "AgentSettings
         ValueError: they are not valid; the message has every mistake.
 
     """
-    return _handed(_judged(_judge(config, overrides, stderr=subprocess.PIPE))).agent
+    return _handed_settings(_judge_settings(_judge(config, overrides, stderr=subprocess.PIPE))).agent
 
 
-def _handed(judged: bytes) -> "AgentHandover":
+def _handed_settings(judged: bytes) -> "AgentHandover":
     """What the judge has printed."""
     import msgspec  # noqa: PLC0415  loaded while the settings are judged
 
@@ -163,13 +163,13 @@ def _order(verb: str, argv: Sequence[str]) -> int:
         handed, _ = judge.communicate()
         if judge.returncode != 0:
             return judge.returncode if judge.returncode > 0 else _FAILED
-        path = Path(_handed(handed).agent.control_socket)
+        path = Path(_handed_settings(handed).agent.control_socket)
     try:
         answer = order(path, verb, arguments.reason)
     except (OSError, ValueError) as error:
-        sys.stderr.write(shown(f"gpuwatch agent {verb}: {error}\n"))
+        sys.stderr.write(printable_text(f"gpuwatch agent {verb}: {error}\n"))
         return _FAILED
-    (sys.stdout if answer.done else sys.stderr).write(shown(f"{answer.text}\n"))
+    (sys.stdout if answer.done else sys.stderr).write(printable_text(f"{answer.text}\n"))
     return 0 if answer.done else _FAILED
 
 
@@ -181,7 +181,7 @@ def _judge(config: Path | None, overrides: Mapping[str, str], stderr: int | None
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr)  # noqa: S603  ours
 
 
-def _judged(judge: subprocess.Popen[bytes]) -> bytes:
+def _judge_settings(judge: subprocess.Popen[bytes]) -> bytes:
     """The validated settings as JSON.
 
     Raises:

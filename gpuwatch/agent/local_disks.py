@@ -16,7 +16,7 @@ was written to, so rule 2 does not hold for it; and an empty file system is empt
 """
 
 from gpuwatch.agent.block_devices import BlockDevices, Device, Mount
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.model.activity import Evidence, LocalDisks, State
 
 # Models as EC2, Google Cloud, Azure and Alibaba Cloud name them.
@@ -60,7 +60,7 @@ class LocalDiskSignal:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding about all local disks, if there are any."""
         del now
         devices = BlockDevices(self._roots)
@@ -82,10 +82,10 @@ class LocalDiskSignal:
             else:
                 used += [] if why is None else [f"{name}: {why}"]
         if used:
-            return (say(self, State.BUSY, several(used, 3)),)
+            return (make_finding(self, State.BUSY, several(used, 3)),)
         if doubts:
             raise UnseenError(several(doubts, 3))
-        return (say(self, State.IDLE, f"nothing is on {several(names)}"),)
+        return (make_finding(self, State.IDLE, f"nothing is on {several(names)}"),)
 
 
 def _local(devices: BlockDevices) -> list[str]:

@@ -35,7 +35,7 @@ def host_name() -> str:
     return os.environ.get("NODE_NAME") or socket.gethostname()
 
 
-def assembled(settings: AgentSettings, clock: Clock, *, node_id: str, health: HealthWatch) -> Parts:
+def assemble_parts(settings: AgentSettings, clock: Clock, *, node_id: str, health: HealthWatch) -> Parts:
     """The parts for these settings."""
     real = settings.reads_this_host  # other sources report processes of another host
     host = HostSignals(
@@ -68,7 +68,7 @@ def assembled(settings: AgentSettings, clock: Clock, *, node_id: str, health: He
         from gpuwatch.agent.host_page import Known, page_now  # noqa: PLC0415  loaded once somebody looks
 
         def known(holders: "frozenset[GpuProcess]") -> Known:
-            return Known.of(users.view(), host.processes(), host.service_pids(holders), clock.monotonic())
+            return Known.at_moment(users.view(), host.processes(), host.service_pids(holders), clock.monotonic())
 
         return page_now(core, clock, hostname=host_name(), known=known, snoozes=host.snoozes())
 

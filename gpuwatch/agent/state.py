@@ -19,7 +19,7 @@ from gpuwatch.agent.activity import ActivityRules, Sample, fold
 from gpuwatch.agent.activity.pods import PodLook, fold_pods
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
-from gpuwatch.agent.last_busy import named, named_pods, remember, shown, with_owners, with_settings
+from gpuwatch.agent.last_busy import as_of_verdict, name_holders, named_pods, remember, with_owners, with_settings
 from gpuwatch.agent.published import OutOfOrderError, Published, Snapshot, Trouble, implausible_values
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.activity import Activity, Evidence, LocalDisks, State, WorkOwner
@@ -123,7 +123,7 @@ class AgentCore:
                 self._expect(message.gpus)
                 self._health.xids.know(message.gpus)
             case Event():
-                self._listed(message.seq, message.uuid)
+                self._check_listed(message.seq, message.uuid)
                 self._health.xids.from_nvml(message.uuid, message.xid)
             case Reading():
                 self._take(message.seq, message.reading)
@@ -140,7 +140,7 @@ class AgentCore:
     def interrupt(self, why: Interruption, detail: str) -> None:
         """The probe is gone: what its cycle has read is kept, the rest is down."""
         if why is Interruption.RENEW:
-            self.replaced(why)
+            self.replace_probe(why)
             return
         self._count(why)
         cause = DownCause.HANG if why is Interruption.HANG else DownCause.ERROR
@@ -148,7 +148,7 @@ class AgentCore:
         at = self._cycle.monotonic_seconds if self._cycle is not None and self._read else self._clock.monotonic()
         self._give_up(Trouble(cause=why.value, detail=detail), cause, at)
 
-    def replaced(self, why: Interruption) -> None:
+    def replace_probe(self, why: Interruption) -> None:
         """Another probe has taken over with a whole cycle, which follows: the broken one counts for nothing."""
         self._count(why)
         self._read, self._cycle = {}, None
@@ -228,7 +228,7 @@ class AgentCore:
 
     def _take(self, seq: int, entry: GpuReading | GpuDown) -> None:
         """Take one GPU's result in the cycle."""
-        self._listed(seq, entry.info.uuid)
+        self._check_listed(seq, entry.info.uuid)
         self._read[entry.info.uuid] = entry
 
     def _expect(self, gpus: tuple[GpuInfo, ...]) -> None:
@@ -242,7 +242,7 @@ class AgentCore:
             if uuid not in listed and not replaced_by(info, gpus)
         }
 
-    def _listed(self, seq: int, uuid: str) -> None:
+    def _check_listed(self, seq: int, uuid: str) -> None:
         """Refuse a message about a GPU that the cycle in progress does not list."""
         listed = () if self._cycle is None or self._cycle.seq != seq else self._cycle.gpus
         if all(info.uuid != uuid for info in listed):
@@ -316,7 +316,7 @@ class AgentCore:
                 complete_at=at,
                 complete_monotonic_seconds=ended,
             )
-        health = self._health.look(at, ended, readings, downs)
+        health = self._health.judge_cycle(at, ended, readings, downs)
         self._published = Published(
             version=before.version + 1,
             began_seconds=began,
@@ -333,8 +333,8 @@ class AgentCore:
             statistics=statistics,
             host=host,
             health=health,
-            use=self._used.look(ended, readings),
-            tally=self._tallies.look(ended, memory, readings, health),
+            use=self._used.add_cycle(ended, readings),
+            tally=self._tallies.add_cycle(ended, memory, readings, health),
             last_busy=remember(before.last_busy, before.memory, memory, self._rules),
             local_disks=self._local_disks(judged),
             cpu_utilization_ratio=self._cpu_utilization(judged),
@@ -370,7 +370,7 @@ class AgentCore:
         health, use = published.health, published.use
         pods = self._pods()
         gpus = tuple(
-            replace(named(gpu), health=health.get(gpu.uuid), use=use.get(gpu.uuid), pods=pods.get(gpu.uuid, ()))
+            replace(name_holders(gpu), health=health.get(gpu.uuid), use=use.get(gpu.uuid), pods=pods.get(gpu.uuid, ()))
             for gpu in known
         )
         doubt = self._staleness(published, now_monotonic)
@@ -391,7 +391,7 @@ class AgentCore:
             activity=activity,
             gpus=gpus,
             tally=published.tally,
-            last_busy=shown(published.last_busy, now_monotonic, current),
+            last_busy=as_of_verdict(published.last_busy, now_monotonic, current),
             blind=self._blind(),
             local_disks=published.local_disks if doubt is None else None,
             cpu_utilization_ratio=published.cpu_utilization_ratio if doubt is None else None,

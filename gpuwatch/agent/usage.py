@@ -32,7 +32,7 @@ class UsageCounters:
         self._joules_seconds = 0.0
         self._energy: dict[str, tuple[float, float]] = {}  # by GPU: when, and the driver's counter
 
-    def look(
+    def add_cycle(
         self, ended: float, memory: Memory, readings: Iterable[GpuReading], health: Mapping[str, GpuHealth]
     ) -> Tally:
         """The tally after the cycle that ended then, on the monotonic clock."""
@@ -81,7 +81,7 @@ class RecentUtilization:
         self._parts: deque[_Part] = deque()
         self._earlier: _Sums = {}  # of all parts but the last
 
-    def look(self, ended: float, readings: Iterable[GpuReading]) -> Mapping[str, GpuUse]:
+    def add_cycle(self, ended: float, readings: Iterable[GpuReading]) -> Mapping[str, GpuUse]:
         """The use of each GPU that was read in the cycle that ended then, on the monotonic clock."""
         known = len(self._parts)
         while self._parts and self._parts[0].begin <= ended - _OVER_SECONDS:
@@ -90,12 +90,12 @@ class RecentUtilization:
             self._parts.append(_Part(ended))
             known = 0
         if len(self._parts) != known:
-            self._earlier = _added(part.sums for part in islice(self._parts, len(self._parts) - 1))
+            self._earlier = _add_sums(part.sums for part in islice(self._parts, len(self._parts) - 1))
         sums = self._parts[-1].sums
         read = []
         for reading in readings:
             read.append(reading.info.uuid)
-            for name, value in _measured(reading):
+            for name, value in _measured_figures(reading):
                 if value is not None:
                     count, total = sums.get((reading.info.uuid, name), (0, 0.0))
                     sums[reading.info.uuid, name] = count + 1, total + value
@@ -116,7 +116,7 @@ class RecentUtilization:
         return (earlier[1] + now[1]) / count if count else None
 
 
-def _added(parts: Iterable[_Sums]) -> _Sums:
+def _add_sums(parts: Iterable[_Sums]) -> _Sums:
     """The sums of several parts together."""
     added: _Sums = {}
     for part in parts:
@@ -126,7 +126,7 @@ def _added(parts: Iterable[_Sums]) -> _Sums:
     return added
 
 
-def _measured(reading: GpuReading) -> tuple[tuple[str, float | None], ...]:
+def _measured_figures(reading: GpuReading) -> tuple[tuple[str, float | None], ...]:
     """The figures of one reading, by name."""
     used, total = reading.memory_used_bytes, reading.memory_total_bytes
     memory = used / total if used is not None and total else None

@@ -115,7 +115,7 @@ class Terminals:
             RetryLaterError: another notice was written a minute ago, or is being written.
 
         """
-        with self._locked():
+        with self._lock_folder():
             known, now = self._notice, self._clock.monotonic()
             if known is not None and known.key == key and (known.withdrawal or known.result.reached):
                 return msgspec.structs.replace(known.result, repeated=True)
@@ -134,7 +134,7 @@ class Terminals:
             RetryLaterError: another withdrawal was written a minute ago, or something is being written.
 
         """
-        with self._locked():
+        with self._lock_folder():
             known = self._notice
             if known is None or known.key != key:
                 return NoticeResult()
@@ -150,8 +150,9 @@ class Terminals:
             return known.withdrawal
 
     def _notice_text(self, verb: str, stop_at: datetime, left_seconds: float) -> tuple[str, ...]:
+        when = f"{stop_at:%Y-%m-%d %H:%M} UTC, {_in_duration(left_seconds)}"
         return (
-            f"gpuwatch: {self._host} is to {_ACTIONS[verb]} at {stop_at:%Y-%m-%d %H:%M} UTC, {_in(left_seconds)}.",
+            f"gpuwatch: {self._host} is to {_ACTIONS[verb]} at {when}.",
             "To keep it, on this machine:     gpuwatch snooze 4h",
             f"Why, where the controller runs:  gpuwatch explain {_printable(self._node())}",
         )
@@ -169,7 +170,7 @@ class Terminals:
         return known.due[-1] - now if known.due else None
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_folder(self) -> Iterator[None]:
         if not self._lock.acquire(timeout=_LOCK_SECONDS):
             raise RetryLaterError(HTTPStatus.SERVICE_UNAVAILABLE, "another notice is still being written")
         try:
@@ -206,7 +207,7 @@ class Terminals:
         refused: dict[str, str] = {}
         reached: set[str] = set()
         for session in sessions:
-            why = self._closed(session.terminal)
+            why = self._why_closed(session.terminal)
             if session.terminal is not None and why is None:
                 reached.add(session.terminal)
             elif why is not None:
@@ -228,7 +229,7 @@ class Terminals:
             _LOG.warning("cannot see everybody who is logged in: %s", doubt)
         return NoticeResult(reached=len(reached), refused=refused, doubts=tuple(doubts))
 
-    def _closed(self, terminal: str | None) -> str | None:
+    def _why_closed(self, terminal: str | None) -> str | None:
         """Why nothing is written on that terminal; None if it takes messages."""
         if terminal is None:
             return "it has no terminal that can be written to"
@@ -305,7 +306,7 @@ def _printable(name: str) -> str:
     return "".join(letter if "!" <= letter <= "~" else "?" for letter in name[:64])
 
 
-def _in(seconds: float) -> str:
+def _in_duration(seconds: float) -> str:
     """How long it is until then: `in 30 minutes`."""
     if seconds < _PAUSE:
         return "in less than a minute"

@@ -105,7 +105,7 @@ def _snooze_machine(
         elif ending:
             text = "Your snooze has ended." if snoozes.end(settings.snooze) else "You hold no snooze."
         if as_json or listing:
-            found = snoozes.held(settings.snooze, SystemClock())
+            found = snoozes.snoozes_in_force(settings.snooze, SystemClock())
             text = json_text("snooze", snoozes.listing_object(*found)) if as_json else snoozes.listing(*found)
         say(text)
     except ConfigError as error:

@@ -16,7 +16,7 @@ from gpuwatch import __version__
 from gpuwatch.cli.missing import install_hint, is_missing_part
 from gpuwatch.cli.other_words import meant_by
 from gpuwatch.cli.progress import progress
-from gpuwatch.runtime.printable import legible, shown
+from gpuwatch.runtime.printable import legible, printable_text
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -213,7 +213,7 @@ def is_given(option: str) -> bool:
 
 def say(words: object, *, err: bool = False, nl: bool = True) -> None:
     """Print text; the only way to the terminal, so that control characters from outside have no effect."""
-    click.echo(shown(str(words)), err=err, nl=nl)
+    click.echo(printable_text(str(words)), err=err, nl=nl)
 
 
 @contextmanager

@@ -153,12 +153,12 @@ def _untried(settings: "Settings") -> list[str]:
 @json_option
 def show(path: Path | None, only: str | None, as_json: bool) -> None:
     """Show what holds in each pool, and where it comes from: a line, a variable, the profile, or the default."""
-    from gpuwatch.config import ConfigError, read  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.config import ConfigError, read_settings  # noqa: PLC0415  loaded by this command only
     from gpuwatch.config.in_force import of_pools  # noqa: PLC0415  likewise
     from gpuwatch.model.slips import meant  # noqa: PLC0415  likewise
 
     try:
-        settings, origin = read(path, os.environ)
+        settings, origin = read_settings(path, os.environ)
     except ConfigError as error:
         say(error, err=True)
         sys.exit(2)

@@ -15,7 +15,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from gpuwatch.model.readable import legible
-from gpuwatch.runtime.columns import wrapped
+from gpuwatch.runtime.columns import wrap_words
 
 _GAP = re.compile(r"^ +| {2,}")  # what stands before a column
 _MANY = frozenset({"256", "truecolor"})
@@ -95,6 +95,6 @@ def styled(line: str, styles: Mapping[str, str]) -> Text:
 def _wrapped(text: Text, width: int) -> list[Text]:
     """A line within the width; in a list it goes on below its last column, else where it began."""
     begin = max((found.end() for found in _GAP.finditer(text.plain) if found.end() <= width // 2), default=0)
-    parts = wrapped(text.plain[begin:], width - begin, None)
+    parts = wrap_words(text.plain[begin:], width - begin, None)
     heads = [text.plain[:begin], *[" " * begin] * (len(parts) - 1)]
     return [Text(head + part, style=text.style) for head, part in zip(heads, parts, strict=True)]

@@ -9,7 +9,7 @@ import click
 from gpuwatch.cli.base import above_zero, commands, is_given, say, zero_or_more
 from gpuwatch.cli.progress import progress
 from gpuwatch.runtime.json_document import json_text
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 
 @commands.command()
@@ -70,4 +70,4 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
     if as_json:
         say(json_text("demo", figures))
     else:
-        say("\n".join(aligned([(name, str(value)) for name, value in figures.items()], left=None)))
+        say("\n".join(align_rows([(name, str(value)) for name, value in figures.items()], left=None)))

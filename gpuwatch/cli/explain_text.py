@@ -14,7 +14,7 @@ from gpuwatch.model.gpu_identity import called
 from gpuwatch.model.health import Health
 from gpuwatch.model.money import dated, format_usd
 from gpuwatch.runtime.printable import legible
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _FEW_SIGNALS, _FEW_ENTRIES = 4, 3  # that the short text shows
 
@@ -138,7 +138,7 @@ def _evidence(page: NodePage, *, verbose: bool) -> Iterator[str]:
     found = sorted(page.activity.evidence, key=lambda each: (_RANK[each.says], -_share(each)))
     shown = page.activity.evidence if verbose else found[:_FEW_SIGNALS]
     rows = [(each.name, each.says.value, amount_text(each) or "-", *_about(each, verbose=verbose)) for each in shown]
-    yield from (f"    {line}" for line in aligned(rows, left=None))
+    yield from (f"    {line}" for line in align_rows(rows, left=None))
     left = found[len(shown) :]
     if left:
         says = sorted({each.says.value for each in left})
@@ -174,7 +174,7 @@ def guard_lines(answers: Sequence[Answer], had_it: str, *, verbose: bool) -> Ite
     rows = [("refuses", each.rule, f"{each.sentence} {each.remedy}") for each in refused]
     if verbose:
         rows += [("agrees", each.rule, each.sentence) for each in agreed]
-    yield from (f"    {line}" for line in aligned(rows, left=None))
+    yield from (f"    {line}" for line in align_rows(rows, left=None))
     if not verbose:
         yield f"    {'the other ' if refused else 'all '}{len(agreed)} rules agree"
 
@@ -205,7 +205,7 @@ def _last_busy(page: NodePage) -> Iterator[str]:
     since = "" if began is None else f" since the agent started at {format_time(began, seconds=True)}"
     yield from ("", f"What was busy last{since}:")
     head = ("WHEN", "AT", "SIGNAL", "SAID", "SEEN", "WHO", "SETTING TO CHANGE")
-    yield from (f"    {line}" for line in aligned([head, *map(_busy, page.last_busy)], left=None))
+    yield from (f"    {line}" for line in align_rows([head, *map(_busy, page.last_busy)], left=None))
 
 
 def _busy(row: BusyRow) -> tuple[str, ...]:

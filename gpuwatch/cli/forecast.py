@@ -23,7 +23,7 @@ from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.money import money_head
 from gpuwatch.runtime.json_document import json_text
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 if TYPE_CHECKING:
     from gpuwatch.money.forecast.forecast import Forecast
@@ -147,7 +147,7 @@ def _as_text(forecast: "Forecast", *, money: bool) -> str:
         for step in forecast.steps
     ]
     lines = [f"In {money_head()}."] if money else []
-    lines += aligned([("from", "mean", "lower", "upper", "80 % interval"), *steps], left={0, 4})
+    lines += align_rows([("from", "mean", "lower", "upper", "80 % interval"), *steps], left={0, 4})
     if forecast.methods:
         heads = ("method", "error", "MASE", "WAPE", "total", f"backtested {forecast.methods[0].origins} times")
         methods = [
@@ -161,7 +161,7 @@ def _as_text(forecast: "Forecast", *, money: bool) -> str:
             )
             for each in forecast.methods
         ]
-        lines += ["", *aligned([heads, *methods], left={0, 5}), _LEGEND]
+        lines += ["", *align_rows([heads, *methods], left={0, 5}), _LEGEND]
     if forecast.score is not None and forecast.score.coverage is not None:
         lines.append(f"The 80 % intervals held {forecast.score.coverage:.0%} of what came.")
     lines += filter(None, [shown_in().note if money else None])

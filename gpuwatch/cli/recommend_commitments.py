@@ -13,7 +13,7 @@ from gpuwatch.cli.recommend import recommend
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import column_usd, format_price, money_head, whole_usd
 from gpuwatch.runtime.json_document import json_text
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 if TYPE_CHECKING:
     from gpuwatch.money.advice.commitments import Advice, Tried
@@ -218,7 +218,7 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
         (name, "", "", "", column_usd(cost))
         for name, cost in (("advised", advised.usd_per_year), ("today", advice.today.usd_per_year))
     ]
-    lines += aligned([("per year", "units", "unit-hours", "used", money_head()), *parts, *sums])
+    lines += align_rows([("per year", "units", "unit-hours", "used", money_head()), *parts, *sums])
     lines += [
         "",
         f"A unit pays off for 1 year if used in {advice.break_even_one_year:.0%} of the hours or more,",
@@ -234,7 +234,7 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
         )
         for case in advice.cases
     ]
-    lines += aligned([("were it otherwise", "plan saves", "new plan", "with 3 y + 1 y"), *cases], left={0, 3})
+    lines += align_rows([("were it otherwise", "plan saves", "new plan", "with 3 y + 1 y"), *cases], left={0, 3})
     lines += [
         "",
         f"Price: {_price(terms.price_per_hour)} an hour ({source}).",

@@ -14,7 +14,7 @@ from gpuwatch.cli.recommend_commitments import csv_load, metered_load
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import column_usd, format_usd, money_head, whole_usd
 from gpuwatch.runtime.json_document import json_text
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 if TYPE_CHECKING:
     from gpuwatch.money.advice.ownership import Advice
@@ -118,7 +118,9 @@ def _as_text(advice: "Advice", source: str, notes: list[str]) -> str:
     lines.append(f"Rent: {format_usd(terms.rent_usd_per_hour)} an hour ({source}).")
     year = [(name, column_usd(cost)) for name, cost in terms.fixed if cost]
     year.append(("power at rest", column_usd(terms.power_usd(0))))
-    lines += aligned([("a year of an owned machine", head), *year, ("together, at rest", column_usd(terms.own_usd(0)))])
+    lines += align_rows(
+        [("a year of an owned machine", head), *year, ("together, at rest", column_usd(terms.own_usd(0)))]
+    )
     points = [
         (
             f"{point.hours_a_day} h",
@@ -130,7 +132,7 @@ def _as_text(advice: "Advice", source: str, notes: list[str]) -> str:
         for point in advice.curve
     ]
     titles = ("busy a day", f"own, {head} a year", f"rent, {head} a year", f"own, {head} an hour", "cheaper")
-    lines += ["", *aligned([titles, *points], left=(0, 4))]
+    lines += ["", *align_rows([titles, *points], left=(0, 4))]
     lines += filter(None, [shown_in().note])
     return "\n".join([*lines, *(f"Warning: {each}." for each in (*notes, *advice.warnings))])
 

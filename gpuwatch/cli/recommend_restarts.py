@@ -11,7 +11,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.json_document import json_text
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 if TYPE_CHECKING:
     from gpuwatch.simulate.backtest.restarts import RestartAdvice
@@ -75,7 +75,7 @@ def _as_text(advice: "RestartAdvice") -> str:
         )
         for each in advice.cases
     ]
-    lines += [*aligned([heads, *rows], left={0}), "Waits are break-even; could be: with each gap's end known.", ""]
+    lines += [*align_rows([heads, *rows], left={0}), "Waits are break-even; could be: with each gap's end known.", ""]
     if best is not today:
         more = today.node_hours_billed - best.node_hours_billed
         lines += [f"At {format_duration(best.restart_seconds)} a restart {more:,.1f} node-hours less are billed.", ""]
@@ -91,7 +91,7 @@ def _as_text(advice: "RestartAdvice") -> str:
         )
         for each in advice.pools
     ]
-    lines += aligned([columns, *pools], left={0})
+    lines += align_rows([columns, *pools], left={0})
     lines.append("Packed: work goes to the most recently used node that is free. It is the most that routing can save,")
     lines.append("for pools in which any node may serve any request.")
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from gpuwatch.cli.base import duration_or_none, json_option, say
 from gpuwatch.cli.progress import progress
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.runtime.json_document import json_text
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 if TYPE_CHECKING:
     from gpuwatch.simulate.spot.advice import SpotAdvice
@@ -152,7 +152,7 @@ def _as_text(found: "SpotAdvice") -> str:
             for row in found.policies
         ]
         titles = ("policy", "cost", "useful", "all work", "mean", "lost/day", "failed/day", "done again")
-        lines += ["", *aligned([titles, *rows]), "", *_POOL_WORDS]
+        lines += ["", *align_rows([titles, *rows]), "", *_POOL_WORDS]
     if found.jobs:
         jobs = [
             (
@@ -165,7 +165,12 @@ def _as_text(found: "SpotAdvice") -> str:
             for row in found.jobs
         ]
         heads = ("rule", "mean cost", "9 of 10 below", "missed", "mean time")
-        lines += ["", *aligned([heads, *jobs]), "", f"From {found.starts} starts. Costs are parts of on demand alone."]
+        lines += [
+            "",
+            *align_rows([heads, *jobs]),
+            "",
+            f"From {found.starts} starts. Costs are parts of on demand alone.",
+        ]
     return "\n".join([*lines, *(f"Warning: {each}" for each in found.warnings)])
 
 

@@ -20,7 +20,7 @@ from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import bare_usd, format_usd
 from gpuwatch.model.readable import how_many, legible
 from gpuwatch.model.verbs import PREPARATIONS
-from gpuwatch.runtime.columns import Column, laid_out, wrapped
+from gpuwatch.runtime.columns import Column, laid_out, wrap_words
 
 _ORDER: dict[State | None, int] = {state: rank for rank, state in enumerate(State)}
 _VERB_STYLES = dict.fromkeys(REMOVALS | PREPARATIONS, "state.stalled") | {Verb.NOTICE: "tint.idle"}
@@ -76,8 +76,8 @@ def screen(done: Round, rules: Rulebook, choice: Choice, width: int, height: int
     if done.trouble is not None:
         return [Text(at, style="bold"), Text(legible(done.trouble), style="state.stalled")]
     page = choice.of(nodes_page(done, rules))
-    head = [Text(line, style="bold") for line in wrapped(f"{at}  {totals(page)}", width, 2)]
-    head += [Text(line, style="state.stalled") for each in silences(done) for line in wrapped(each, width, 2)]
+    head = [Text(line, style="bold") for line in wrap_words(f"{at}  {totals(page)}", width, 2)]
+    head += [Text(line, style="state.stalled") for each in silences(done) for line in wrap_words(each, width, 2)]
     return [*head, Text(), *within(table(page, choice, width), height - len(head) - 1)]
 
 

@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpuwatch.config.reader import default_path, load, load_agent, load_handed, read, schema
+    from gpuwatch.config.reader import default_path, load, load_agent, load_handed, read_settings, schema
     from gpuwatch.config.yaml_file import ConfigError
 
-__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read", "schema"]
+__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read_settings", "schema"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever the reader has

@@ -34,9 +34,9 @@ def default_path(env: Mapping[str, str]) -> Path | None:
 def plainly(path: Path | None, env: Mapping[str, str]) -> AgentHandover | None:
     """What `load_handed` returns for the same file and environment; None: only it can tell."""
     path = path or default_path(env)
-    declared = keys.declared(AgentHandover)
-    written = {} if path is None else _written(path, declared)
-    given = _given(env, declared)
+    declared = keys.declared_keys(AgentHandover)
+    written = {} if path is None else _read_file(path, declared)
+    given = _read_variables(env, declared)
     if written is None or given is None or not written.keys() <= {"agent", "log_format"}:
         return None
     for place, value in given.items():
@@ -46,25 +46,25 @@ def plainly(path: Path | None, env: Mapping[str, str]) -> AgentHandover | None:
             if not isinstance(section, dict):
                 return None
         section[place[-1]] = value
-    handed = _judged(written)
+    handed = _validate_values(written)
     if handed is None or any(":" in named for _, named in files_named(handed)):
         return None
     return None if any(contradictions(handed.agent)) else handed
 
 
-def _written(path: Path, declared: Mapping[keys.Path, keys.Key]) -> dict[str, Any] | None:
+def _read_file(path: Path, declared: Mapping[keys.Path, keys.Key]) -> dict[str, Any] | None:
     """What a file holds; None: something is wrong with it."""
     from gpuwatch.config import yaml_file  # noqa: PLC0415  not where there is no file
 
     origin = yaml_file.Origin(keys=declared, file=str(path))
     try:
-        values = yaml_file.read(path, origin) if path.is_file() else None
+        values = yaml_file.read_values(path, origin) if path.is_file() else None
     except OSError:
         return None
     return None if origin.problems else values
 
 
-def _given(env: Mapping[str, str], declared: Mapping[keys.Path, keys.Key]) -> dict[keys.Path, Any] | None:
+def _read_variables(env: Mapping[str, str], declared: Mapping[keys.Path, keys.Key]) -> dict[keys.Path, Any] | None:
     """What variables set; None: one needs a closer look."""
     by_name = {key.variable: key for key in declared.values() if key.kind not in keys.GROUPS}
     given: dict[keys.Path, Any] = {}
@@ -85,7 +85,7 @@ def _given(env: Mapping[str, str], declared: Mapping[keys.Path, keys.Key]) -> di
     return given
 
 
-def _judged(values: Mapping[str, Any]) -> AgentHandover | None:
+def _validate_values(values: Mapping[str, Any]) -> AgentHandover | None:
     """The values, valid; None: they are not."""
     from pydantic import ConfigDict, TypeAdapter, ValidationError  # noqa: PLC0415  for a short life in one process
 

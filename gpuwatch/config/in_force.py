@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpuwatch.config.keys import GROUPS, NAME, Key, Path
 from gpuwatch.config.settings import Settings
-from gpuwatch.config.yaml_file import Origin, show
+from gpuwatch.config.yaml_file import Origin, show_value
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.profiles import DECIDED
@@ -31,7 +31,7 @@ def of_pools(settings: Settings, origin: Origin) -> Iterator[InForce]:
             if key.path[:2] != ("pools", NAME) or key.kind in GROUPS:
                 continue
             for path, value in _values(rules, key.path[2:], ("pools", name)):
-                written, source = _shown(key, value, path), _source(path, rules, origin)
+                written, source = _show_value(key, value, path), _source(path, rules, origin)
                 yield InForce(pool=name, key=".".join(path), value=written, source=source)
 
 
@@ -46,8 +46,8 @@ def _values(held: object, path: Path, come: Path) -> Iterator[tuple[Path, object
             yield from _values(value, path[1:], (*come, name))
 
 
-def _shown(key: Key, value: object, path: Path) -> str:
-    hidden = show(value, path)
+def _show_value(key: Key, value: object, path: Path) -> str:
+    hidden = show_value(value, path)
     if hidden == _HIDDEN or isinstance(value, bool):
         return hidden
     return "none" if value is None else key.show(value)

@@ -95,7 +95,7 @@ def variable(path: Path) -> str:
     return PREFIX + "__".join(part if part == NAME else part.upper() for part in path)
 
 
-def declared(root: type) -> dict[Path, Key]:
+def declared_keys(root: type) -> dict[Path, Key]:
     """All keys under a dataclass of settings, groups before what they hold."""
     return {key.path: key for key in _fields(root, ())}
 

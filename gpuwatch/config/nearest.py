@@ -11,7 +11,7 @@ from gpuwatch.config import keys
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Path
 from gpuwatch.config.settings import Settings
 
-KEYS = keys.declared(Settings)
+KEYS = keys.declared_keys(Settings)
 
 _VARIABLES = [each.variable for each in KEYS.values() if each.kind not in GROUPS]
 _MOST_ELSEWHERE = 3
@@ -25,7 +25,7 @@ def key(path: Path) -> str:
     """What to write in place of a key that does not exist."""
     *group, name = path
     siblings = below(tuple(group))
-    within = [(*group, *parts) for parts in _parted(name) if keys.pattern(KEYS, (*group, *parts)) is not None]
+    within = [(*group, *parts) for parts in _split_name(name) if keys.pattern(KEYS, (*group, *parts)) is not None]
     beside = (
         [each for each in _ADDRESS if name in _LISTEN and each in siblings]
         or difflib.get_close_matches(name, siblings, 1, 0.75)
@@ -58,7 +58,7 @@ def below(path: Path) -> list[str]:
     return [each[-1] for each in KEYS if each[:-1] == pattern]
 
 
-def _parted(name: str) -> Iterator[Path]:
+def _split_name(name: str) -> Iterator[Path]:
     """`idle_timeout` as a key of a section: `idle.timeout`."""
     words = name.split("_")
     for length in range(1, len(words)):
@@ -67,13 +67,13 @@ def _parted(name: str) -> Iterator[Path]:
 
 def _elsewhere(path: Path) -> tuple[list[str], int]:
     """Some keys of that name, nearest to where it was written, and how much of the path they share with it."""
-    shared = {each: _shared(each, path) for each in KEYS if each[-1] == path[-1]}
+    shared = {each: _shared_parts(each, path) for each in KEYS if each[-1] == path[-1]}
     most = max(shared.values(), default=0)
     found = sorted((each for each in shared if shared[each] == most), key=lambda each: each[0] != _USUAL)
     return [".".join(keys.named_like(each, path[:most])) for each in found[:_MOST_ELSEWHERE]], most
 
 
-def _shared(declared: Path, written: Path) -> int:
+def _shared_parts(declared: Path, written: Path) -> int:
     """How many parts the two have in common at their beginning."""
     same = (one in {other, NAME} for one, other in zip(declared, written, strict=False))
     return sum(1 for _ in takewhile(bool, same))

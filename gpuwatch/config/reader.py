@@ -31,13 +31,13 @@ from gpuwatch.config import amounts, keys, minimum_waits, nearest, yaml_file
 from gpuwatch.config.agent_alone import FILE_VARIABLE, default_path
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
 from gpuwatch.config.settings import Settings, contradictions, launch_regions, pool_regions
-from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show
+from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show_value
 from gpuwatch.model.duration import has_no_unit
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.runtime.last_resort import VARIABLE as TRACEBACK_VARIABLE
 
-__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read", "schema"]
+__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read_settings", "schema"]
 
 # Variables of our prefix that are no settings; all but ours are Kubernetes' words about a Service of that name.
 _FOREIGN = re.compile(
@@ -62,12 +62,12 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
         ConfigError: with every problem that was found.
 
     """
-    return read(path, env)[0]
+    return read_settings(path, env)[0]
 
 
-def read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
+def read_settings(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
     """The settings, and where each of them is written; raises as `load`."""
-    settings, origin = _read(path, env)
+    settings, origin = _read_sources(path, env)
     found = [
         *minimum_waits.too_short(settings, nearest.KEYS),
         *_two_forms(origin),
@@ -103,7 +103,7 @@ def load_handed(path: Path | None, env: Mapping[str, str]) -> AgentHandover:
         ConfigError: with every problem that was found.
 
     """
-    settings, origin = _read(path, env)
+    settings, origin = _read_sources(path, env)
     found = [each for each in contradictions(settings) if all(key[0] == "agent" for key in each.keys)]
     if found:
         raise ConfigError(tuple(_blame(each, origin) for each in found))
@@ -134,7 +134,7 @@ class _File(YamlConfigSettingsSource):
         super().__init__(settings_cls, yaml_file=path)
 
     def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  wider than a path in the parent
-        values = yaml_file.read(file_path, self._origin)
+        values = yaml_file.read_values(file_path, self._origin)
         amounts.in_dollars(values, self._origin)
         _choices_as_text(values, self._origin)
         return values
@@ -224,7 +224,7 @@ def _model() -> type[BaseSettings]:
     return create_model("Reader", __base__=_Reader, **_fields())
 
 
-def _read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
+def _read_sources(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
     """The settings before any contradiction is looked for."""
     origin = Origin(keys=nearest.KEYS)
     path = path or default_path(env)
@@ -312,7 +312,7 @@ def _blame(found: Contradiction, origin: Origin) -> Problem:
 def _translate(error: ErrorDetails, origin: Origin) -> None:
     """A mistake that pydantic found, in words."""
     path = tuple(str(part) for part in error["loc"])
-    shown = show(error["input"], path)
+    shown = show_value(error["input"], path)
     if error["type"] in _UNKNOWN:
         origin.add(path, f"is not a key of the configuration (its value is {shown})", nearest.key(path))
         return

@@ -148,9 +148,9 @@ class _Document:
         if value is None and (not path or (key is not None and key.kind in GROUPS)):
             return {}  # a section with nothing in it, or with comments only
         if isinstance(value, bool) and key is not None and key.kind in NUMERIC:
-            self.origin.add(path, f"{show(value, path)} is not {key.kind.value}", key.expected)
+            self.origin.add(path, f"{show_value(value, path)} is not {key.kind.value}", key.expected)
         elif key is not None and key.kind in NUMERIC and _is_astronomic(value):
-            self.origin.add(path, f"{show(value, path)} is too large or too small to be counted", key.expected)
+            self.origin.add(path, f"{show_value(value, path)} is too large or too small to be counted", key.expected)
         return value
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _is_astronomic(value: object) -> bool:
     return number.is_finite() and not is_amount(number)
 
 
-def read(file: File, origin: Origin) -> dict[str, Any]:
+def read_values(file: File, origin: Origin) -> dict[str, Any]:
     """The values of a file; mistakes are noted in `origin`, and a file that is not a mapping has no values.
 
     Raises:
@@ -229,12 +229,12 @@ def read(file: File, origin: Origin) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         line = node.start_mark.line + 1
-        origin.refuse(f"{origin.file}:{line}", f"the file holds {show(value, ())} and no keys", _LOOKS_LIKE)
+        origin.refuse(f"{origin.file}:{line}", f"the file holds {show_value(value, ())} and no keys", _LOOKS_LIKE)
         return {}
     return value
 
 
-def show(value: object, path: Path) -> str:
+def show_value(value: object, path: Path) -> str:
     """A value for people, unless its key sounds like a secret, or the value does: errors go into logs."""
     if isinstance(value, Mapping | list | tuple):
         return "a section" if isinstance(value, Mapping) else "a list"

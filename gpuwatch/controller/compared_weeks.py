@@ -46,7 +46,7 @@ class ComparedWeeks:
         """Read and tell if it is time; a failure is a line in the log, and the figures stay until the next try."""
         now = self.clock.now()
         day = (now - _METERED_AFTER).astimezone(self.zone).date()
-        if day == self._told or not self.leads() or not self._backoff.over(_WHAT):
+        if day == self._told or not self.leads() or not self._backoff.is_over(_WHAT):
             return
         try:
             ledger = Ledger.connect(self.ledger, read_only=True)
@@ -55,13 +55,13 @@ class ComparedWeeks:
             finally:
                 ledger.close()
         except LedgerError as error:
-            wait = format_duration(self._backoff.failed(_WHAT))
+            wait = format_duration(self._backoff.note_failure(_WHAT))
             log.warning("The first and last weeks of metering could not be compared: %s. Next try in %s.", error, wait)
             return
         except Exception:
-            self._backoff.failed(_WHAT)
+            self._backoff.note_failure(_WHAT)
             log.exception("The first and last weeks of metering could not be compared; that is tried again.")
             return
-        self._backoff.worked(_WHAT)
+        self._backoff.note_success(_WHAT)
         self.tell(found)
         self._told = day

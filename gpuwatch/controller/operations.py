@@ -21,7 +21,7 @@ from gpuwatch.model.readable import how_many
 from gpuwatch.model.slips import meant, nearest
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _EVERY = 2**31  # records: more than a ledger has
 
@@ -155,7 +155,7 @@ def rounds_text(rounds: tuple[RoundLine, ...]) -> str:
         for line in rounds
     ]
     heads = ("ROUND", "AT", "NODES", "STEPS", "INTENTS", "KEPT", "CONTROLLER")
-    return "\n".join(aligned([heads, *rows], left={1, 5, 6})) if rows else "No round is on record yet."
+    return "\n".join(align_rows([heads, *rows], left={1, 5, 6})) if rows else "No round is on record yet."
 
 
 def trail(settings: LedgerSettings, asked: Asked, pools: Iterable[str]) -> tuple[AuditRecord, ...]:

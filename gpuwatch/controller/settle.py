@@ -20,7 +20,7 @@ from gpuwatch.controller.absence import is_gone
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launches import Found, Launches
 from gpuwatch.controller.slurm import calls as slurm_calls
-from gpuwatch.ledger.attempts import launched
+from gpuwatch.ledger.attempts import launch_time
 from gpuwatch.model.decision import (
     ADDITIONS,
     DECISION_TAG,
@@ -162,7 +162,7 @@ def _stopped(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
 
 def _started_since(entry: OpenIntent, node: Node) -> bool:
     """Whether somebody has started the node since the intent; by the cloud's own clock, where that is known."""
-    before = launched(entry.intent.arguments)
+    before = launch_time(entry.intent.arguments)
     if node.launched_at is None:
         return False
     if before is not None:

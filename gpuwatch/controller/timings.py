@@ -52,7 +52,7 @@ class _TimedCloud:
 
     def _timed(self, operation: str, call: Callable[..., object]) -> Callable[..., object]:
         def asked(*arguments: object, **options: object) -> object:
-            with self._calls.timed(self._clock, (self._name, operation)):
+            with self._calls.time_body(self._clock, (self._name, operation)):
                 return call(*arguments, **options)
 
         return asked

@@ -20,9 +20,9 @@ def version(api: Api) -> str:
 def accesses(api: Api, uses: AbstractSet[Use]) -> Iterator[Access]:
     """Each right that these uses of the cluster need; raises CloudError."""
     for right in RIGHTS:
-        if right.use not in uses or (right.foreign and not _known(api, right)):
+        if right.use not in uses or (right.foreign and not _knows_kind(api, right)):
             continue
-        granted = {verb: _granted(api, right, verb) for verb in right.verbs}
+        granted = {verb: _is_granted(api, right, verb) for verb in right.verbs}
         resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
         yield Access(
             resource=resource + (f" of {right.group}" if right.group else ""),
@@ -32,7 +32,7 @@ def accesses(api: Api, uses: AbstractSet[Use]) -> Iterator[Access]:
         )
 
 
-def _known(api: Api, right: Right) -> bool:
+def _knows_kind(api: Api, right: Right) -> bool:
     """Whether the cluster has such a kind: any version of its group."""
     try:
         api.get(f"/apis/{right.group}", ApiResources)
@@ -41,7 +41,7 @@ def _known(api: Api, right: Right) -> bool:
     return True
 
 
-def _granted(api: Api, right: Right, verb: str) -> bool:
+def _is_granted(api: Api, right: Right, verb: str) -> bool:
     attributes = {
         "group": right.group,
         "resource": right.resource,

@@ -145,11 +145,11 @@ def evict(api: Api, pod: Pod, permit: Permit) -> tuple[str | None, bool]:
     if code == NOT_FOUND or (code == CONFLICT and "uid" in status.message.lower()):
         return None, True
     if code in {TOO_MANY, CONFLICT} or _SEVERAL_BUDGETS in status.message:
-        return _said(status), False
+        return _refusal_text(status), False
     raise refusal(f"eviction of {pod}", status)
 
 
-def _said(status: Status) -> str:
+def _refusal_text(status: Status) -> str:
     """A refusal as the API server words it, with the budget's name."""
     causes = [cause.message for cause in (status.details and status.details.causes) or () if cause.message]
     return " ".join([status.message or f"HTTP {status.code}", *causes])

@@ -41,7 +41,7 @@ class Api:
         self._wire = make
 
     @classmethod
-    def of(cls, settings: KubernetesSettings, clock: Clock) -> "Api":
+    def from_settings(cls, settings: KubernetesSettings, clock: Clock) -> "Api":
         """The API server of the settings.
 
         Raises:
@@ -78,7 +78,7 @@ class Api:
 
         """
         body = self._read(path, query or {}, accept)
-        return _decoded(f"GET {path}", body, kind)
+        return _decode_answer(f"GET {path}", body, kind)
 
     def pages(
         self, path: str, query: Mapping[str, str] | None = None, accept: str = PLAIN, size: int = PAGE_SIZE
@@ -111,7 +111,7 @@ class Api:
             if stream.status not in _GOOD:
                 body = stream.body()
                 if stream.status == UNAUTHORIZED:
-                    wire.credentials.refused(shown)
+                    wire.credentials.drop_refused(shown)
                 raise refusal(f"watch of {path}", status_of(stream.status, body))
             yield stream
 
@@ -141,7 +141,7 @@ class Api:
         with sending(asked, permit):
             status, answer = wire.ask(method, _target(path, query or {}), headers, raw, shown)
         if status == UNAUTHORIZED:
-            wire.credentials.refused(shown)
+            wire.credentials.drop_refused(shown)
         return status, answer
 
     def ask(self, path: str, body: object, kind: type[T]) -> T:
@@ -149,7 +149,7 @@ class Api:
         status, answer = self.change("POST", path, body, permit=None)
         if status not in _GOOD:
             raise refusal(f"POST {path}", status_of(status, answer))
-        return _decoded(f"POST {path}", answer, kind)
+        return _decode_answer(f"POST {path}", answer, kind)
 
     def _read(self, path: str, query: Mapping[str, str], accept: str) -> bytes:
         """The body of a good answer; a second try where the first found a dead connection or an old token."""
@@ -166,7 +166,7 @@ class Api:
             if status in _GOOD:
                 return body
             if status == UNAUTHORIZED:
-                wire.credentials.refused(shown)
+                wire.credentials.drop_refused(shown)
                 if tries_left and wire.credentials.renewable:
                     continue
             raise refusal(f"GET {path}", status_of(status, body))
@@ -183,7 +183,7 @@ def _target(path: str, query: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
 
-def _decoded(asked: str, body: bytes, kind: type[T]) -> T:
+def _decode_answer(asked: str, body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

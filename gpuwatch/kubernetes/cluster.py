@@ -88,14 +88,14 @@ class ApiCluster:
         self._started = False
 
     @classmethod
-    def of(cls, settings: KubernetesSettings, clock: Clock) -> "ApiCluster":
+    def from_settings(cls, settings: KubernetesSettings, clock: Clock) -> "ApiCluster":
         """The cluster of the settings; nothing is sent yet.
 
         Raises:
             AuthFailedError: there are no usable credentials.
 
         """
-        return cls(settings, clock, Api.of(settings, clock))
+        return cls(settings, clock, Api.from_settings(settings, clock))
 
     @property
     def name(self) -> str:
@@ -193,7 +193,7 @@ class ApiCluster:
     def _view(self) -> ClusterView:
         """What the watches hold."""
         namespaces = {each.name: each for each in self._namespaces.kept.all()}
-        picture = self._picture(self.owners.of, namespaces)
+        picture = self._picture(self.owners.owner_of, namespaces)
         on: defaultdict[str | None, list[Pod]] = defaultdict(list)
         for pod in self._pods.kept.all():
             on[pod.node].append(picture.pod(pod))
@@ -202,7 +202,7 @@ class ApiCluster:
         nodes = (picture.node(node, on[node.name], asked) for node in self._nodes.kept.all())
         return ClusterView(
             name=self.name,
-            silent_seconds=max(watch.silent_seconds for watch in self._followed()),
+            silent_seconds=max(watch.silent_seconds for watch in self._required_watches()),
             trouble=self._trouble(),
             nodes=tuple(sorted(nodes, key=lambda node: node.name)),
             pending=waiting,
@@ -225,13 +225,13 @@ class ApiCluster:
             self._behind = timedelta(minutes=minutes)
         return self._behind
 
-    def _followed(self) -> "list[Watch[NodeFacts] | Watch[PodFacts] | Watch[OwnerFacts]]":
+    def _required_watches(self) -> "list[Watch[NodeFacts] | Watch[PodFacts] | Watch[OwnerFacts]]":
         """The watches that the whole depends on; a kind of owner that may not be read is not among them."""
         return [self._nodes, self._pods, self._namespaces, *(each for each in self.owners.watches if each.listed)]
 
     def _trouble(self) -> str | None:
         """Why the whole is not to be relied on, as a sentence."""
-        for watch in self._followed():
+        for watch in self._required_watches():
             what = watch.path.rpartition("/")[2]
             why = "" if watch.failure is None else f" ({watch.failure})"
             if not watch.listed:

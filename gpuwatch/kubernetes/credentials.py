@@ -59,11 +59,11 @@ class Credentials:
         """
         with self._turn:
             if self._shown is None or self._old():
-                self._shown, self._expires = self._made()
+                self._shown, self._expires = self._make_credential()
                 self._read_at = self._clock.monotonic()
             return self._shown
 
-    def refused(self, shown: Shown) -> None:
+    def drop_refused(self, shown: Shown) -> None:
         """This one was refused (401): make another next time."""
         with self._turn:
             if self._shown is shown:
@@ -74,7 +74,7 @@ class Credentials:
             return self._clock.monotonic() - self._read_at >= _FILE_SECONDS
         return self._expires is not None and self._clock.now() >= self._expires - _EARLY
 
-    def _made(self) -> tuple[Shown, datetime | None]:
+    def _make_credential(self) -> tuple[Shown, datetime | None]:
         login = self._login
         if login.plugin is not None:
             return _run(login.plugin, self._timeout)
@@ -102,7 +102,7 @@ def _run(plugin: Plugin, seconds: float) -> tuple[Shown, datetime | None]:
     """What the program prints, and until when it holds."""
     if plugin.api_version not in _API_VERSIONS:
         known = " and ".join(_API_VERSIONS)
-        raise _failed(plugin, f"its apiVersion {plugin.api_version!r} is not known; known are {known}")
+        raise _plugin_error(plugin, f"its apiVersion {plugin.api_version!r} is not known; known are {known}")
     info: dict[str, Any] = {
         "apiVersion": plugin.api_version,
         "kind": "ExecCredential",
@@ -119,18 +119,18 @@ def _run(plugin: Plugin, seconds: float) -> tuple[Shown, datetime | None]:
             check=False,
         )
     except FileNotFoundError:
-        raise _failed(plugin, f"there is no such program. {plugin.hint}".strip()) from None
+        raise _plugin_error(plugin, f"there is no such program. {plugin.hint}".strip()) from None
     except OSError as error:
-        raise _failed(plugin, f"it cannot be run: {error.strerror}") from None
+        raise _plugin_error(plugin, f"it cannot be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise _failed(plugin, f"it did not end within {seconds:g}s (kubernetes.timeout)") from None
+        raise _plugin_error(plugin, f"it did not end within {seconds:g}s (kubernetes.timeout)") from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise _failed(plugin, f"it ended with {done.returncode}: {(said or ['no word'])[-1][:200]}")
-    return _printed(plugin, done.stdout)
+        raise _plugin_error(plugin, f"it ended with {done.returncode}: {(said or ['no word'])[-1][:200]}")
+    return _parse_output(plugin, done.stdout)
 
 
-def _printed(plugin: Plugin, output: bytes) -> tuple[Shown, datetime | None]:
+def _parse_output(plugin: Plugin, output: bytes) -> tuple[Shown, datetime | None]:
     """The credential in a program's output, which is never repeated in an error."""
     try:
         status = json.loads(output)["status"]
@@ -138,11 +138,11 @@ def _printed(plugin: Plugin, output: bytes) -> tuple[Shown, datetime | None]:
         until = status.get("expirationTimestamp")
         expires = None if until is None else datetime.fromisoformat(until)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise _failed(plugin, "what it printed is no ExecCredential") from None
+        raise _plugin_error(plugin, "what it printed is no ExecCredential") from None
     if not token and not (certificate and key):
-        raise _failed(plugin, "it printed neither a token nor a certificate with its key")
+        raise _plugin_error(plugin, "it printed neither a token nor a certificate with its key")
     if expires is not None and expires.tzinfo is None:
-        raise _failed(plugin, "its expirationTimestamp has no time zone")
+        raise _plugin_error(plugin, "its expirationTimestamp has no time zone")
     headers = dict(_bearing(token).headers) if token else {}
     made = Shown(
         headers=headers,
@@ -152,5 +152,5 @@ def _printed(plugin: Plugin, output: bytes) -> tuple[Shown, datetime | None]:
     return made, expires
 
 
-def _failed(plugin: Plugin, why: str) -> AuthFailedError:
+def _plugin_error(plugin: Plugin, why: str) -> AuthFailedError:
     return AuthFailedError(f"the credential plugin {plugin.command} of the kubeconfig: {why}", code="PluginFailed")

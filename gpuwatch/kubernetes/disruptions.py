@@ -72,10 +72,10 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     exact = all(labels.get(key) == value for key, value in (selector.match_labels or {}).items())
-    return exact and all(_met(each, labels) for each in selector.match_expressions or ())
+    return exact and all(_term_matches(each, labels) for each in selector.match_expressions or ())
 
 
-def _met(term: Term, labels: Mapping[str, str]) -> bool:
+def _term_matches(term: Term, labels: Mapping[str, str]) -> bool:
     value, values = labels.get(term.key), term.values or ()
     met = {
         "In": value in values,

@@ -136,7 +136,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
     if phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
         return None
     node = intern(spec.node_name) if spec.node_name else None
-    gpus = _requested(spec, gpu_resources)
+    gpus = _requested_gpus(spec, gpu_resources)
     waits = node is None and gpus > 0
     return PodFacts(
         namespace=intern(meta.namespace),
@@ -153,7 +153,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         local_data=next((intern(each.name) for each in spec.volumes or () if _on_disk(each)), None),
         unschedulable=_unschedulable(pod) if waits else None,
         placement=_placement(spec) if waits else None,
-        annotations=kept(meta),
+        annotations=keeping_annotations(meta),
         labels={intern(key): intern(value) for key, value in meta.labels.items()} if meta.labels else _NOTHING,
         ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
     )
@@ -194,14 +194,14 @@ def node_facts(node: NodeObject, gpu_resources: Sequence[str]) -> NodeFacts:
             Taint(key=each.key, effect=each.effect, value=each.value or "")
             for each in (spec.taints if spec is not None else None) or ()
         ),
-        annotations=kept(meta),
+        annotations=keeping_annotations(meta),
     )
 
 
 def owner_facts(described: Described, *, of_namespace: bool = False) -> OwnerFacts:
     """Of any object's metadata."""
     meta = described.metadata
-    annotations = kept(meta)
+    annotations = keeping_annotations(meta)
     if of_namespace and OWNER not in annotations and (meta.annotations or {}).get(KUBEFLOW_OWNER):
         annotations = {**annotations, OWNER: (meta.annotations or {})[KUBEFLOW_OWNER]}
     return OwnerFacts(
@@ -233,7 +233,7 @@ def _last_chance(spec: JobSpec, status: JobStatus | None) -> bool:
     return failed >= (_BACKOFF_LIMIT if limit is None else limit)
 
 
-def kept(meta: ObjectMeta) -> Mapping[str, str]:
+def keeping_annotations(meta: ObjectMeta) -> Mapping[str, str]:
     """The annotations that mean something here, slips among them; and what protects, if it is a label by mistake."""
     if not meta.annotations and not meta.labels:
         return _NOTHING
@@ -270,32 +270,34 @@ def _phase(text: str) -> PodPhase:
         return PodPhase.UNKNOWN
 
 
-def _requested(spec: PodSpec, gpu_resources: Sequence[str]) -> float:
+def _requested_gpus(spec: PodSpec, gpu_resources: Sequence[str]) -> float:
     """How many GPUs a pod holds, or wants."""
     begins = spec.init_containers or ()
     sidecars = [each for each in begins if each.restart_policy == "Always"]
-    together = sum(_of(each, gpu_resources) for each in [*(spec.containers or ()), *sidecars])
-    largest = max((_of(each, gpu_resources) for each in begins if each.restart_policy != "Always"), default=0.0)
+    together = sum(_gpus_of_container(each, gpu_resources) for each in [*(spec.containers or ()), *sidecars])
+    largest = max(
+        (_gpus_of_container(each, gpu_resources) for each in begins if each.restart_policy != "Always"), default=0.0
+    )
     found = max(together, largest) + len(spec.resource_claims or ())
     return found if found or not any(map(_holds_part, [*(spec.containers or ()), *begins])) else 1.0
 
 
-def _wanted(container: Container) -> Mapping[str, str]:
+def _container_requests(container: Container) -> Mapping[str, str]:
     """What a container asks for. The API server writes limits of GPUs into the requests, and refuses other ones."""
     resources = container.resources
     return _NOTHING if resources is None else {**(resources.limits or {}), **(resources.requests or {})}
 
 
-def _of(container: Container, gpu_resources: Sequence[str]) -> float:
+def _gpus_of_container(container: Container, gpu_resources: Sequence[str]) -> float:
     """Of one container."""
-    return sum(_gpus(key, value, gpu_resources) or 0.0 for key, value in _wanted(container).items())
+    return sum(_gpus(key, value, gpu_resources) or 0.0 for key, value in _container_requests(container).items())
 
 
 def _holds_part(container: Container) -> bool:
     """Whether a container asks for what is a GPU, or a part of one, under a name that the settings lack."""
     return any(
         "/" in key and _amount(value) > 0 and any(fnmatchcase(key, each) for each in _PARTS)
-        for key, value in _wanted(container).items()
+        for key, value in _container_requests(container).items()
     )
 
 

@@ -76,15 +76,15 @@ def machine_name(provider_id: str) -> MachineName | None:
     return None
 
 
-def marked(machine: Node) -> bool:
+def is_marked_as_node(machine: Node) -> bool:
     """Whether its tags or metadata say that it is a node of some cluster."""
     return (machine.managed_by or "").startswith(OF_A_CLUSTER)
 
 
-def joined(machines: Sequence[Node], view: ClusterView) -> tuple[tuple[Node, ...], ClusterView]:
+def join_machines(machines: Sequence[Node], view: ClusterView) -> tuple[tuple[Node, ...], ClusterView]:
     """The machines with their node objects and their doubts, and the view with notes on what does not fit."""
     index = _Index(machines)
-    claims = {node.uid: index.of(node) for node in view.nodes}
+    claims = {node.uid: index.machines_of(node) for node in view.nodes}
     claimed: defaultdict[str, list[KubernetesNode]] = defaultdict(list)
     for node in view.nodes:
         for machine_id in claims[node.uid]:
@@ -99,10 +99,10 @@ def joined(machines: Sequence[Node], view: ClusterView) -> tuple[tuple[Node, ...
     doubtful = claimed.keys() - sole.keys()
     view = replace(view, notes=(*view.notes, *sorted(notes)))
     seen = (replace(each, kubernetes=sole.get(each.id)) for each in machines)
-    return tuple(doubted(each, view, ambiguous=each.id in doubtful) for each in seen), view
+    return tuple(with_doubt(each, view, ambiguous=each.id in doubtful) for each in seen), view
 
 
-def doubted(machine: Node, view: ClusterView, *, ambiguous: bool = False) -> Node:
+def with_doubt(machine: Node, view: ClusterView, *, ambiguous: bool = False) -> Node:
     """The machine; unknown where Kubernetes gives a doubt about it."""
     why = doubt(machine, view, ambiguous=ambiguous)
     verdict = machine.signal.verdict
@@ -111,7 +111,7 @@ def doubted(machine: Node, view: ClusterView, *, ambiguous: bool = False) -> Nod
     activity = Activity(
         state=State.UNKNOWN, since=None, held_seconds=0.0, evidence=verdict.activity.evidence, doubt=why
     )
-    return replace(machine, signal=_with(machine.signal, activity))
+    return replace(machine, signal=_with_activity(machine.signal, activity))
 
 
 def doubt(machine: Node, view: ClusterView, *, ambiguous: bool = False) -> str | None:
@@ -120,11 +120,11 @@ def doubt(machine: Node, view: ClusterView, *, ambiguous: bool = False) -> str |
         return None
     node = machine.kubernetes
     may_be_one = not view.pools or machine.pool in view.pools
-    if view.trouble is not None and (node is not None or marked(machine) or (not view.nodes and may_be_one)):
+    if view.trouble is not None and (node is not None or is_marked_as_node(machine) or (not view.nodes and may_be_one)):
         return f"its pods are not known: {view.trouble.removesuffix('.')}"
     if ambiguous:
         return f"it and the nodes of the Kubernetes cluster {view.name} do not fit one to one"
-    if node is None and marked(machine):
+    if node is None and is_marked_as_node(machine):
         return (
             f"its tags say that it is a node ({machine.managed_by}), and it is not among the nodes of the "
             f"Kubernetes cluster {view.name}"
@@ -132,7 +132,7 @@ def doubt(machine: Node, view: ClusterView, *, ambiguous: bool = False) -> str |
     return None
 
 
-def _with(signal: NodeReport, activity: Activity) -> NodeReport:
+def _with_activity(signal: NodeReport, activity: Activity) -> NodeReport:
     """The same word of its agent, with another verdict on its use."""
     return signal if signal.verdict is None else replace(signal, verdict=replace(signal.verdict, activity=activity))
 
@@ -155,7 +155,7 @@ class _Index:
             for clue in {each.id, each.name, each.address or ""} - {""}:
                 self._by_clue[clue.lower()].add(each.id)
 
-    def of(self, node: KubernetesNode) -> tuple[str, ...]:
+    def machines_of(self, node: KubernetesNode) -> tuple[str, ...]:
         """The ids of all machines that a node object fits."""
         named = machine_name(node.provider_id)
         if named is not None:

@@ -74,7 +74,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] | 
             code="NoToken",
         )
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    return Login(server=server, ca=_read("kubernetes.in_cluster", ca), token_path=token, files=(ca,))
+    return Login(server=server, ca=_read_bytes("kubernetes.in_cluster", ca), token_path=token, files=(ca,))
 
 
 def from_kubeconfig(path: Path, context: str | None = None) -> Login:
@@ -94,7 +94,7 @@ class _File:
         self.path = path.expanduser()
         self.files: list[Path] = [self.path]
         try:
-            content = yaml.safe_load(_read("kubernetes.kubeconfig", self.path))
+            content = yaml.safe_load(_read_bytes("kubernetes.kubeconfig", self.path))
         except yaml.YAMLError as error:
             # The error's text would repeat what stands in the file.
             mark = getattr(error, "problem_mark", None)
@@ -158,7 +158,7 @@ class _File:
             return None
         path = self._path(entry[name])
         self.files.append(path)
-        return _read(f"kubernetes.kubeconfig {self.path}: {name}", path)
+        return _read_bytes(f"kubernetes.kubeconfig {self.path}: {name}", path)
 
     def _path(self, named: object) -> Path:
         return self.path.parent / Path(str(named)).expanduser()
@@ -189,7 +189,7 @@ class _File:
         return AuthFailedError(f"kubernetes.kubeconfig: {self.path} {what}", code="BadKubeconfig")
 
 
-def _read(key: str, path: Path) -> bytes:
+def _read_bytes(key: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

@@ -70,7 +70,7 @@ class Owners:
                 if facts.owner is not None
             }
 
-    def of(self, reference: OwnerReference, namespace: str) -> OwnerFacts | str | None:
+    def owner_of(self, reference: OwnerReference, namespace: str) -> OwnerFacts | str | None:
         """An owner; None: it does not exist any more; a sentence: nobody can tell."""
         del namespace  # its uid says it all
         kind = (reference.api_version, reference.kind)

@@ -92,7 +92,7 @@ class Picture:
         owner = pod.annotations.get(OWNER)
         if owner and owner != workload.owner:
             workload = replace(workload, owner=owner)
-        snoozed = _snoozed(own)
+        snoozed = _snoozed_until(own)
         if snoozed is not None and (workload.snoozed_until is None or snoozed > workload.snoozed_until):
             workload = replace(workload, snoozed_until=snoozed)
         return Pod(
@@ -111,13 +111,13 @@ class Picture:
             local_data=pod.local_data,
             interruptible=_nearest(levels, INTERRUPTIBLE) == "true",
             loses_local_data=_nearest(levels, LOSES_LOCAL_DATA) == "true",
-            protected=self._protected(pod) or workload.protected,
+            protected=self._why_protected(pod) or workload.protected,
             unschedulable=pod.unschedulable,
             placement=pod.placement,
             refused_by=refusal(pod, self.budgets.get(pod.namespace, ())),
         )
 
-    def _protected(self, pod: PodFacts) -> str | None:
+    def _why_protected(self, pod: PodFacts) -> str | None:
         """By its own annotations; those above are the workload's."""
         own = protection(pod.annotations, f"the pod {pod.namespace}/{pod.name}", self.now)
         if own is None and pod.annotations.get(DO_NOT_DISRUPT, "false") != "false":
@@ -170,7 +170,7 @@ class Picture:
             owner=_nearest(above, OWNER),
             idle_action=_nearest(above, IDLE_ACTION),
             protected=protected,
-            snoozed_until=_snoozed(above),
+            snoozed_until=_snoozed_until(above),
             idle_timeout=_longest(above),
         )
         return _Top(workload=workload, levels=tuple(above), bare=bare)
@@ -249,7 +249,7 @@ def kept_by(node: NodeFacts, now: datetime) -> str | None:
         return f"its annotation {SCALE_DOWN_DISABLED} keeps it"
     if node.annotations.get(DO_NOT_DISRUPT, "false") != "false":
         return f"its annotation {DO_NOT_DISRUPT} keeps it"
-    snoozed = _snoozed([node.annotations])
+    snoozed = _snoozed_until([node.annotations])
     if snoozed is not None and snoozed > now:
         return f"its annotation {SNOOZE_UNTIL} snoozes it"
     return protection(node.annotations, f"the node {node.name}", now)
@@ -287,7 +287,7 @@ def _kind(reference: OwnerReference) -> str:
     return reference.kind if _GROUPS.get(reference.kind, group) == group else f"{reference.kind}.{group}"
 
 
-def _snoozed(levels: Iterable[Mapping[str, str]]) -> datetime | None:
+def _snoozed_until(levels: Iterable[Mapping[str, str]]) -> datetime | None:
     """Until when somebody wants the pods left alone: the latest time; one that cannot be read has no end."""
     told = (each[SNOOZE_UNTIL].strip() for each in levels if SNOOZE_UNTIL in each)
     return max((time_of(text) or _FOREVER for text in told), default=None)

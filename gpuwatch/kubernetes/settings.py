@@ -75,7 +75,7 @@ class KubernetesSettings:
 
         """
         try:
-            made: ConnectedCluster = resolve_name("gpuwatch.kubernetes.cluster:ApiCluster").of(self, clock)
+            made: ConnectedCluster = resolve_name("gpuwatch.kubernetes.cluster:ApiCluster").from_settings(self, clock)
         except ImportError as error:
             hint = f"the section kubernetes needs its extra: pip install 'gpuwatch[kubernetes]' ({error})"
             raise ImportError(hint, name=error.name) from error

@@ -106,7 +106,7 @@ class Watch(Generic[F]):
                 _LOG.exception("%s cannot be followed; everything is listed again", self.path)
                 version, failure = None, CloudUnavailableError(f"it cannot be followed: {error}")
             if failure is not None:
-                self._failed(failure)
+                self._note_failure(failure)
             # A watch that ends at once, again and again, is paced like one that fails.
             quick = self._clock.monotonic() - began < _QUICK_SECONDS
             failures = failures + 1 if failure is not None or quick else 0
@@ -114,7 +114,7 @@ class Watch(Generic[F]):
                 wait = backoff_seconds(failures, first=_FIRST_PAUSE_SECONDS, longest=self._longest_pause)
                 self._ended.wait(wait)
 
-    def _failed(self, failure: CloudError) -> None:
+    def _note_failure(self, failure: CloudError) -> None:
         """Nothing was heard; said once in the log."""
         if not self._ended.is_set():
             if self.failure is None or str(self.failure) != str(failure):
@@ -152,7 +152,7 @@ class Watch(Generic[F]):
             self._well()
             try:
                 for line in stream.lines():
-                    version = self._happened(line)
+                    version = self._take_event(line)
                     self._well()
                     if self._ended.is_set():
                         break
@@ -160,7 +160,7 @@ class Watch(Generic[F]):
                 self._stream = None
         return version
 
-    def _happened(self, line: bytes) -> str:
+    def _take_event(self, line: bytes) -> str:
         """One event; the version that it is of."""
         try:
             event = _EVENT.decode(line)

@@ -120,7 +120,7 @@ class Wire:
         """
         attempt_begins()
         try:
-            answer = self._of(shown).request(
+            answer = self._pool_of(shown).request(
                 method, self.server + path, headers={**headers, **shown.headers}, body=body, redirect=False
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -131,7 +131,7 @@ class Wire:
     def stream(self, path: str, headers: Mapping[str, str], shown: Shown, silence_seconds: float) -> Stream:
         """An answer that goes on until the server ends it; raises as `ask`."""
         try:
-            answer = self._of(shown).request(
+            answer = self._pool_of(shown).request(
                 "GET",
                 self.server + path,
                 headers={**headers, **shown.headers},
@@ -150,7 +150,7 @@ class Wire:
             date = parsedate_to_datetime(answer.headers.get("Date", ""))
             self.behind_seconds = (self._clock.now() - date.astimezone(UTC)).total_seconds()
 
-    def _of(self, shown: Shown) -> urllib3.PoolManager:
+    def _pool_of(self, shown: Shown) -> urllib3.PoolManager:
         """The connections that show this certificate: a program may make one."""
         found = self._managers.get(shown.certificate)
         if found is None:

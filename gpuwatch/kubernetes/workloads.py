@@ -16,7 +16,7 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes.changes import evict
 from gpuwatch.kubernetes.client import MERGE, Api
 from gpuwatch.kubernetes.errors import CONFLICT, refusal, status_of
-from gpuwatch.kubernetes.facts import kept, time_of
+from gpuwatch.kubernetes.facts import keeping_annotations, time_of
 from gpuwatch.kubernetes.objects import ObjectMeta
 from gpuwatch.kubernetes.picture import protection
 from gpuwatch.model.kubernetes import (
@@ -110,7 +110,7 @@ class ApiWorkloads:
         """One patch, or an eviction of each pod."""
         read = self._read(target)
         annotations = read.metadata.annotations or {}
-        if (why := _kept(kept(read.metadata), str(target), self.now())) is not None:
+        if (why := _why_kept(keeping_annotations(read.metadata), str(target), self.now())) is not None:
             raise ProtectedError(f"{target} is kept: {why}", code="Kept")
         if how == "delete" and target.kind in {"Job", "Pod"}:
             return self._delete(target, frozenset(pods), permit)
@@ -252,7 +252,7 @@ def _wants(kind: str, read: _Object) -> int | None:
     return None
 
 
-def _kept(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:
+def _why_kept(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:
     """Why the object's own annotations keep it, as a clause. One that cannot be read keeps it."""
     if (why := protection(annotations, whose, now)) is not None:
         return why

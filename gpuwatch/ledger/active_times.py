@@ -60,7 +60,7 @@ class Between:
         return self.interruption.until is None or self.interruption.until > at
 
 
-def note(writer: Writer, observation: Observation, rulebook: Rulebook | None, controller: str) -> None:
+def note_round(writer: Writer, observation: Observation, rulebook: Rulebook | None, controller: str) -> None:
     """A round begins: write down that none was made before it, or that it acts otherwise than those before."""
     row = {"at": text(observation.now), "pool": None, "who": controller, "until": None}
     absence = absent(writer.db, observation.now, observation.interval_seconds)
@@ -98,7 +98,7 @@ def controls(db: Connection, since: datetime) -> tuple[Control, ...]:
     )
 
 
-def between(controls: Sequence[Control], absence: Interruption | None = None) -> Iterator[Between]:
+def interruptions_of(controls: Sequence[Control], absence: Interruption | None = None) -> Iterator[Between]:
     """The interruptions on record, and an absence that ends only now."""
     if absence is not None:
         yield Between(pool=None, first=_NEVER, last=_NEVER, interruption=absence)
@@ -116,15 +116,15 @@ def between(controls: Sequence[Control], absence: Interruption | None = None) ->
         elif each.verb == "observe":
             observed = each
         elif observed is not None:
-            yield _observed(observed, each)
+            yield _observed_rounds(observed, each)
             observed = None
     for each in held.values():
         yield _pause(each, None)
     if observed is not None:
-        yield _observed(observed, None)
+        yield _observed_rounds(observed, None)
 
 
-def resumed(
+def resumed_times(
     interruptions: Iterable[Between], since: datetime, now: datetime
 ) -> tuple[tuple[str | None, datetime], ...]:
     """When pools (None: all) had their notices and removals again, after `since`."""
@@ -150,7 +150,7 @@ def _pause(pause: Control, resume: Control | None) -> Between:
     return Between(pool=pause.pool, first=pause.id, last=link, interruption=interruption)
 
 
-def _observed(observe: Control, enforce: Control | None) -> Between:
+def _observed_rounds(observe: Control, enforce: Control | None) -> Between:
     """Rounds that only observed."""
     ended, link = (None, None) if enforce is None else (enforce.at, enforce.id)
     interruption = Interruption(why="observed", since=observe.at, until=ended)

@@ -65,7 +65,7 @@ def fault(status: Status, detail: str, before: Sequence[Status]) -> Status | Non
     return last if given_up and last in NOT_DONE | {Status.UNAVAILABLE} else None
 
 
-def opened(intent: Intent, outcomes: Sequence[Outcome]) -> OpenIntent:
+def open_intent(intent: Intent, outcomes: Sequence[Outcome]) -> OpenIntent:
     """An open intent as decisions see it."""
     tried = attempts((each.status, each.at) for each in outcomes)
     return OpenIntent(
@@ -78,7 +78,7 @@ def opened(intent: Intent, outcomes: Sequence[Outcome]) -> OpenIntent:
     )
 
 
-def launched(arguments: Mapping[str, str]) -> datetime | None:
+def launch_time(arguments: Mapping[str, str]) -> datetime | None:
     """The machine's launch time when the intent was written down."""
     text = arguments.get(LAUNCHED_AT)
     return None if text is None else datetime.fromisoformat(text)

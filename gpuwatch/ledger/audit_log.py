@@ -89,10 +89,10 @@ class _Kind:
 
     def traces(self, db: Connection, asked: Asked) -> Iterator[AuditRecord]:
         """The newest of this kind."""
-        query: Select[Any] = select(*self.columns).select_from(self.source).where(*self._wanted(asked))
+        query: Select[Any] = select(*self.columns).select_from(self.source).where(*self._conditions(asked))
         yield from map(self.render, db.execute(query.order_by(self.table.c.id.desc()).limit(asked.limit)))
 
-    def _wanted(self, asked: Asked) -> Iterator[ColumnElement[bool]]:
+    def _conditions(self, asked: Asked) -> Iterator[ColumnElement[bool]]:
         if isinstance(self.what, str):
             yield true() if not asked.whats or self.what in asked.whats else false()
         else:
@@ -114,7 +114,7 @@ def _control(row: Row[Any]) -> AuditRecord:
     return _trace(row, who=row.who, what=row.verb, pool=row.pool, why=why, result=result)
 
 
-def _keep(row: Row[Any]) -> AuditRecord:
+def _keep_record(row: Row[Any]) -> AuditRecord:
     """A node kept, or given free."""
     result = (
         f"until {format_time(datetime.fromisoformat(row.until), seconds=True)}" if row.until > row.at else "taken back"
@@ -182,7 +182,7 @@ _KINDS = (
         table=KEEPS,
         source=KEEPS,
         columns=tuple(KEEPS.c),
-        render=_keep,
+        render=_keep_record,
         what="snooze",
         node_id=KEEPS.c.node_id,
         # A keep names no pool: its node's is known by the steps on record.

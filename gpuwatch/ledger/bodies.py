@@ -39,13 +39,13 @@ class Bodies:
         self._base: Base | None = None
         self._read: Base | None = None
 
-    def made(self, observation: Observation, rulebook: Rulebook | None, said: Said, at: str) -> Body:
+    def make_body(self, observation: Observation, rulebook: Rulebook | None, said: Said, at: str) -> Body:
         """The body of a round at that time (text)."""
         base = self._base
         if base is not None and (base.hour != at[:_HOUR] or not self._there(base)):
             base = None
-        new = Base.of(observation.fleet.nodes, at[:_HOUR])
-        shared = None if base is None else base.shared(new)
+        new = Base.of_machines(observation.fleet.nodes, at[:_HOUR])
+        shared = None if base is None else base.shared_machines(new)
         if base is None or shared is None:
             content = snapshots.encode(observation, rulebook, *said)
             return Body(content=content, base=None, becomes=new if new.nodes else None)
@@ -58,10 +58,10 @@ class Bodies:
         row = {"round_id": round_id, "at": at, "codec": codec, "body": body.content, "base": body.base}
         db.execute(BODIES.insert(), row)
 
-    def written(self, round_id: int, body: Body) -> None:
+    def note_written(self, round_id: int, body: Body) -> None:
         """It is there for good: others may rest on it."""
         if body.base is None:
-            self._base = None if body.becomes is None else body.becomes.numbered(round_id)
+            self._base = None if body.becomes is None else body.becomes.with_round_id(round_id)
 
     def round(self, round_id: int) -> PastRound:
         """A past round, whole.
@@ -89,7 +89,7 @@ class Bodies:
             if row is None:
                 raise LedgerError(f"round {round_id}, on which later ones rest, is gone; restore the ledger")
             nodes = snapshots.nodes(round_id, row.codec, row.body)
-            self._read = Base.of(nodes, row.at[:_HOUR]).numbered(round_id)
+            self._read = Base.of_machines(nodes, row.at[:_HOUR]).with_round_id(round_id)
         return self._read
 
     def _there(self, base: Base) -> bool:

@@ -54,7 +54,7 @@ def audit(db: Connection, anchor: tuple[int, str] | None) -> Audit:
     """Walk the whole chain within a reading transaction; memory stays bounded. `anchor` is a link known from before."""
     walk = _Walk(db, anchor)
     try:
-        broken = next(walk.links(), None) or next(walk.after(), None)
+        broken = next(walk.links(), None) or next(walk.check_end(), None)
     finally:
         walk.close()
     return Audit(links=walk.count, head=walk.hash, bodies=walk.bodies, broken=broken)
@@ -79,7 +79,7 @@ class _Walk:
             self._rows[kind] = self._stream(table)
             self._step(kind)
         for link in self._stream(CHAIN):
-            yield from self._unlinked(link.id)
+            yield from self._unlinked_records(link.id)
             if link.id != self.count + 1:
                 yield Broken(kind="link", id=self.count + 1, at="", wrong=f"missing; the next one is {link.id}")
             row = self._next.get(link.kind)
@@ -89,9 +89,9 @@ class _Walk:
                 yield from self._judge(link, row)
                 self._step(link.kind)
             self.count, self.hash = link.id, link.hash
-        yield from self._unlinked(None)
+        yield from self._unlinked_records(None)
 
-    def after(self) -> Iterator[Broken]:
+    def check_end(self) -> Iterator[Broken]:
         """What is wrong with the head and the indexes, once all links are right."""
         head = self.db.execute(select(HEAD)).one()
         if head.links > self.count:
@@ -130,7 +130,7 @@ class _Walk:
                 kind="round", id=row.id, at=row.at, wrong="what it saw was changed: another hash than recorded"
             )
 
-    def _unlinked(self, before: int | None) -> Iterator[Broken]:
+    def _unlinked_records(self, before: int | None) -> Iterator[Broken]:
         """Records that no link leads to, up to the next link."""
         for kind, row in self._next.items():
             if row is not None and (before is None or row.id < before):

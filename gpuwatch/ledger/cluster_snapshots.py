@@ -19,16 +19,16 @@ class Base:
     round_id: int = 0
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], hour: str) -> Self:
+    def of_machines(cls, nodes: Sequence[Node], hour: str) -> Self:
         """Of the machines of a round."""
         found = {node.id: _slim(node.kubernetes) for node in nodes if node.kubernetes is not None}
         return cls(nodes=found, hour=hour)
 
-    def numbered(self, round_id: int) -> Self:
+    def with_round_id(self, round_id: int) -> Self:
         """The same, of that round."""
         return replace(self, round_id=round_id)
 
-    def shared(self, new: "Base") -> frozenset[str] | None:
+    def shared_machines(self, new: "Base") -> frozenset[str] | None:
         """The machines with the same node objects as then; None: so few that a body does not rest on this."""
         same = frozenset(name for name, known in new.nodes.items() if self.nodes.get(name) == known)
         return same if new.nodes and len(same) >= _LEAST_SHARED * len(new.nodes) else None

@@ -137,7 +137,7 @@ class Ledger:
             left = {row.pool: row.body for row in db.execute(select(GAPS))}
         digests = {pool: snapshots.digest(each) for pool, each in (left | known).items()}
         at = text(observation.now)
-        body = self._bodies.made(observation, rulebook, (proposals, decisions, reviews, digests), at)
+        body = self._bodies.make_body(observation, rulebook, (proposals, decisions, reviews, digests), at)
         about = {
             "at": at,
             "body_sha256": sha256(body.content),
@@ -153,7 +153,7 @@ class Ledger:
             if each.raw_desired_nodes is not None
         ]
         with self.store.writing() as writer:
-            active_times.note(writer, observation, rulebook, self.store.controller)
+            active_times.note_round(writer, observation, rulebook, self.store.controller)
             round_id = writer.append("round", about)
             self._bodies.insert(writer.db, round_id, at, body)
             if wishes:
@@ -162,10 +162,10 @@ class Ledger:
                 writer.db.execute(GAPS.delete().where(GAPS.c.pool.in_(sorted(known))))
                 writer.db.execute(GAPS.insert(), [{"pool": pool, "body": each} for pool, each in known.items()])
             self._see_stopped(writer.db, observation)
-            scale_in_protection.see(writer.db, observation)
+            scale_in_protection.note_fleet(writer.db, observation)
             uses = self.uses.note(writer.db, observation)
         self.uses.keep(uses)
-        self._bodies.written(round_id, body)
+        self._bodies.note_written(round_id, body)
         return round_id
 
     def round(self, round_id: int) -> PastRound:
@@ -389,6 +389,6 @@ class Ledger:
     @staticmethod
     def _see_stopped(db: Connection, observation: Observation) -> None:
         """What gpuwatch stopped and somebody has started since is no longer a stop of ours."""
-        for each in views.stopped(db):
+        for each in views.list_stopped(db):
             if runs_again(each, observation.fleet.find(each.node_id)):
                 db.execute(STOPPED.delete().where(STOPPED.c.node_id == each.node_id))

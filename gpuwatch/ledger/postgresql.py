@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from gpuwatch.ledger import schema
-from gpuwatch.ledger.postgresql_tls import HINT, guarded
+from gpuwatch.ledger.postgresql_tls import HINT, guarded_parameters
 from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.settings import LedgerSettings, is_postgresql
 from gpuwatch.ledger.store import Store, cause, this_process
@@ -59,7 +59,7 @@ class PostgresqlStore(Store):
         except ImportError as error:
             raise LedgerError(f"the driver is missing ({error}); pip install 'gpuwatch[postgres]'") from error
 
-        about = guarded(conninfo(settings), os.environ, psycopg.pq.version())
+        about = guarded_parameters(conninfo(settings), os.environ, psycopg.pq.version())
         self._secret = about.get("password")
         options = dict(_SESSION)
         if read_only:
@@ -133,7 +133,7 @@ class PostgresqlStore(Store):
 
     def _begin_session(self, *, make: bool) -> None:
         """The first connection, and the tables."""
-        with self._explained(), self._db().begin():
+        with self._explain_errors(), self._db().begin():
             if make:
                 self._db().execute(select(func.pg_advisory_xact_lock(_CREATING)))
                 schema.prepare(self._db(), self.place)

@@ -19,7 +19,7 @@ _OWN_ROOT = "~/.postgresql/root.crt"  # where libpq looks by itself
 HINT = "see docs/ledger.md, TLS, for sslmode and sslrootcert in the URL"
 
 
-def guarded(about: Mapping[str, Any], environ: Mapping[str, str], version: int) -> dict[str, Any]:
+def guarded_parameters(about: Mapping[str, Any], environ: Mapping[str, str], version: int) -> dict[str, Any]:
     """The parameters of a connection with what they leave to libpq's defaults; `version` is libpq's.
 
     Raises:

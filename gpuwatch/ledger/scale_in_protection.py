@@ -62,13 +62,13 @@ def settle(db: Connection, intent: Intent, status: Status, at: datetime) -> None
         db.execute(SHIELDS.insert(), row)
 
 
-def see(db: Connection, observation: Observation) -> None:
+def note_fleet(db: Connection, observation: Observation) -> None:
     """A round saw the fleet: a protection that is gone is nobody's, and a new one will be its setter's."""
     if not db.scalar(select(func.count()).select_from(SHIELDS)):
         return
     for row in db.execute(select(SHIELDS)).all():
         missing = None if row.missing_since is None else datetime.fromisoformat(row.missing_since)
-        keeps, since = seen(observation, row.node_id, datetime.fromisoformat(row.at), missing)
+        keeps, since = protection_after(observation, row.node_id, datetime.fromisoformat(row.at), missing)
         mine = SHIELDS.c.node_id == row.node_id
         if not keeps:
             db.execute(SHIELDS.delete().where(mine))
@@ -76,7 +76,7 @@ def see(db: Connection, observation: Observation) -> None:
             db.execute(SHIELDS.update().where(mine).values(missing_since=None if since is None else text(since)))
 
 
-def seen(
+def protection_after(
     observation: Observation, node_id: str, at: datetime, missing: datetime | None
 ) -> tuple[bool, datetime | None]:
     """Whether a node's protection is still ours after this round, and since when the node is not listed."""

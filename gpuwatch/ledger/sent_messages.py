@@ -79,7 +79,7 @@ class SentMessages:
             if row.verb != Verb.INTERRUPTION.value or read_reason(row.reason).code == Verb.INTERRUPTION.value
         )
 
-    def recorded(self, keys: Collection[str]) -> frozenset[tuple[str, str]]:
+    def recorded_messages(self, keys: Collection[str]) -> frozenset[tuple[str, str]]:
         """The (key, destination) of the messages about these intents that are on record, arrived or given up."""
         wanted, found = sorted(keys), set[tuple[str, str]]()
         with self._store.reading() as db:

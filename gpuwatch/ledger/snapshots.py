@@ -103,7 +103,7 @@ def encode(
     if rest is not None:
         own = [place for place, node in enumerate(observation.fleet.nodes) if node.id not in rest.shared]
         pieces.append(msgspec.msgpack.encode(_LastPiece(base=rest.base, own=own)))
-    return b"".join([*(squeeze.compress(_framed(piece)) for piece in pieces), squeeze.flush()])
+    return b"".join([*(squeeze.compress(_frame_piece(piece)) for piece in pieces), squeeze.flush()])
 
 
 def digest(gaps: bytes) -> str:
@@ -116,7 +116,7 @@ def wishes(round_id: int, codec: int, body: bytes) -> Iterator[tuple[str, str, i
     if codec not in _IN_PIECES:
         return
     try:
-        pieces = _unframed(zlib.decompress(body))
+        pieces = _unframe_pieces(zlib.decompress(body))
         for _ in iter(lambda: next(pieces), b""):
             pass
         proposals = _decode_proposals(next(pieces), codec)
@@ -131,7 +131,7 @@ def gaps(codec: int, body: bytes) -> dict[str, str] | None:
     """The digests of what pools knew after a round; None of a round of an older gpuwatch."""
     if codec not in _IN_PIECES:
         return None
-    pieces = _unframed(zlib.decompress(body))
+    pieces = _unframe_pieces(zlib.decompress(body))
     for _ in iter(lambda: next(pieces), b""):
         pass
     parts = list(pieces)
@@ -165,7 +165,7 @@ def _unreadable(round_id: int, error: Exception) -> LedgerError:
 
 def frame_v1(observation: bytes, reviews: bytes) -> bytes:
     """The two bodies of a round of schema 1 as one."""
-    return _framed(observation) + _framed(reviews)
+    return _frame_piece(observation) + _frame_piece(reviews)
 
 
 def _pieces(
@@ -184,14 +184,14 @@ def _pieces(
     yield encode_(None if rulebook is None else {**msgspec.to_builtins(rulebook), _PROFILES: True})
     for first in range(0, len(nodes), _NODES_PER_PIECE):
         part = nodes[first : first + _NODES_PER_PIECE]
-        yield encode_([_stored(replace(node, kubernetes=None) if node.id in shared else node) for node in part])
+        yield encode_([_node_to_store(replace(node, kubernetes=None) if node.id in shared else node) for node in part])
     yield b""
-    yield encode_([replace(each, steps=_steps(each.steps, _without, fleet)) for each in proposals])
-    yield encode_([replace(each, steps=_steps(each.steps, _without, fleet)) for each in decisions])
-    yield encode_([replace(each, step=_without(each.step, fleet)) for each in reviews])
+    yield encode_([replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in proposals])
+    yield encode_([replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in decisions])
+    yield encode_([replace(each, step=_without_evidence(each.step, fleet)) for each in reviews])
 
 
-def _stored(node: Node) -> Node:
+def _node_to_store(node: Node) -> Node:
     """The node with the newest of what was busy on it: all 16 would make a round two and a half times as large."""
     node = stored_node(node)
     verdict = node.verdict
@@ -206,7 +206,7 @@ def _steps(steps: Sequence[Step], change: Callable[[Step, Fleet], Step], fleet: 
     return tuple(change(step, fleet) for step in steps)
 
 
-def _without(step: Step, fleet: Fleet) -> Step:
+def _without_evidence(step: Step, fleet: Fleet) -> Step:
     """The step without the evidence that its node holds already: most of a round, and three times over."""
     node = fleet.find(step.node_id)
     if node is None or not step.reason.evidence or step.reason.evidence != node.activity.evidence:
@@ -214,7 +214,7 @@ def _without(step: Step, fleet: Fleet) -> Step:
     return replace(step, reason=replace(step.reason, evidence=(_ITS_NODES,)))
 
 
-def _with(step: Step, fleet: Fleet) -> Step:
+def _with_evidence(step: Step, fleet: Fleet) -> Step:
     """The step as it was, by the name that its reason's code has today."""
     step = _with_present_code(step)
     node = fleet.find(step.node_id)
@@ -234,7 +234,7 @@ def nodes(round_id: int, codec: int, body: bytes) -> list[Node]:
     if codec != PIECES:
         raise LedgerError(f"round {round_id} is in codec {codec}, and later ones rest on it; restore the ledger")
     try:
-        pieces = _unframed(zlib.decompress(body))
+        pieces = _unframe_pieces(zlib.decompress(body))
         next(pieces)
         next(pieces)
         found: list[Node] = []
@@ -249,7 +249,7 @@ def _decode_pieces(
     round_id: int, at: datetime, codec: int, body: bytes, base_of: Callable[[int], Base] | None
 ) -> PastRound:
     """Of codec V2, PIECES or ON_BASE."""
-    pieces = _unframed(zlib.decompress(body))
+    pieces = _unframe_pieces(zlib.decompress(body))
     observation = msgspec.msgpack.decode(_piece(next(pieces), codec, _rename_in_observation), type=Observation)
     rulebook = _decode_rulebook(next(pieces), codec)
     machines: list[Node] = []
@@ -259,20 +259,22 @@ def _decode_pieces(
     decisions = msgspec.msgpack.decode(next(pieces), type=tuple[Decision, ...])
     reviews = msgspec.msgpack.decode(next(pieces), type=tuple[Review, ...])
     if codec == ON_BASE:
-        machines = _rested(round_id, machines, list(pieces)[-1], base_of)
+        machines = _rest_on_base(round_id, machines, list(pieces)[-1], base_of)
     fleet = replace(observation.fleet, nodes=tuple(machines), cluster=whole_view(observation.fleet.cluster, machines))
     return PastRound(
         id=round_id,
         at=at,
         observation=replace(observation, fleet=fleet),
         rulebook=rulebook,
-        proposals=tuple(replace(each, steps=_steps(each.steps, _with, fleet)) for each in proposals),
-        decisions=tuple(replace(each, steps=_steps(each.steps, _with, fleet)) for each in decisions),
-        reviews=tuple(replace(each, step=_with(each.step, fleet)) for each in reviews),
+        proposals=tuple(replace(each, steps=_steps(each.steps, _with_evidence, fleet)) for each in proposals),
+        decisions=tuple(replace(each, steps=_steps(each.steps, _with_evidence, fleet)) for each in decisions),
+        reviews=tuple(replace(each, step=_with_evidence(each.step, fleet)) for each in reviews),
     )
 
 
-def _rested(round_id: int, machines: list[Node], piece: bytes, base_of: Callable[[int], Base] | None) -> list[Node]:
+def _rest_on_base(
+    round_id: int, machines: list[Node], piece: bytes, base_of: Callable[[int], Base] | None
+) -> list[Node]:
     """The machines with the node objects of the base, but for those with their own."""
     rest = msgspec.msgpack.decode(piece, type=_LastPiece)
     if base_of is None:
@@ -360,7 +362,7 @@ def _rename(fields: dict[str, Any] | None, kind: str) -> None:
 
 def _decode_v1(round_id: int, at: datetime, body: bytes) -> PastRound:
     """Of codec V1: proposals and decisions were not kept."""
-    seen, decided = (zlib.decompress(part) for part in _unframed(body))
+    seen, decided = (zlib.decompress(part) for part in _unframe_pieces(body))
     reviews = msgspec.json.decode(decided, type=tuple[Review, ...])
     return PastRound(
         id=round_id,
@@ -373,12 +375,12 @@ def _decode_v1(round_id: int, at: datetime, body: bytes) -> PastRound:
     )
 
 
-def _framed(piece: bytes) -> bytes:
+def _frame_piece(piece: bytes) -> bytes:
     """A piece after its length."""
     return len(piece).to_bytes(_LENGTH_BYTES, "big") + piece
 
 
-def _unframed(raw: bytes) -> Iterator[bytes]:
+def _unframe_pieces(raw: bytes) -> Iterator[bytes]:
     """The pieces of a text of pieces."""
     at = 0
     while at < len(raw):

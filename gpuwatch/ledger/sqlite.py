@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 from gpuwatch.ledger import schema
 from gpuwatch.ledger.chain import Writer
 from gpuwatch.ledger.records import LedgerError, OtherLedgerError
-from gpuwatch.ledger.sqlite_files import HeldFile, Mark, Marker, at_rest, left_over, lost, refuse_directory
+from gpuwatch.ledger.sqlite_files import HeldFile, Mark, Marker, at_rest, left_over, lost_error, refuse_directory
 from gpuwatch.ledger.store import RESTART, Store, cause, this_process
 from gpuwatch.ledger.tables import CHAIN
 
@@ -46,7 +46,7 @@ class SqliteStore(Store):
         store._file = file
         try:
             store._prepare(new=file.empty)
-            file.opened().check()
+            file.note_files().check()
             store.doubt = store._doubts()
             if store.doubt is None:
                 store._mark()
@@ -71,7 +71,7 @@ class SqliteStore(Store):
             raise LedgerError(f"{path} cannot be opened ({error.strerror}); {_AS_ITS_USER}") from error
         refuse_directory(path)
         if name is not None:
-            raise lost(path, name)
+            raise lost_error(path, name)
         if not there:
             raise LedgerError(f"{path} does not exist yet; start `gpuwatch controller`, or set ledger.path")
         untouched = read_only and at_rest(path)

@@ -57,7 +57,7 @@ def left_over(path: Path) -> str | None:
     return None if found is None else found.name
 
 
-def lost(path: Path, name: str) -> LedgerError:
+def lost_error(path: Path, name: str) -> LedgerError:
     """What to say of a ledger that is gone and has left that file."""
     what = "is empty" if path.exists() else "is missing"
     return LedgerError(
@@ -156,11 +156,11 @@ class HeldFile:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.close()
-            raise _held(path) from error
+            raise _held_error(path) from error
         name = left_over(path)
         if name is not None:
             self.close()
-            raise lost(path, name)
+            raise lost_error(path, name)
         try:
             self.file = self._open(path)
         except OSError as error:
@@ -173,7 +173,7 @@ class HeldFile:
         """Whether nothing was ever written to it."""
         return os.fstat(self.file).st_size == 0
 
-    def opened(self) -> Self:
+    def note_files(self) -> Self:
         """Remember SQLite's files as they are now: from here on they must stay the same ones."""
         self._seen = self._files_now()
         return self
@@ -231,7 +231,7 @@ class HeldFile:
         except (BlockingIOError, PermissionError) as error:
             _LEFT_OPEN.append(self._files.pop())
             self.close()
-            raise _held(self.path) from error
+            raise _held_error(self.path) from error
         except OSError:  # a file system without such locks: the lock file alone holds there
             pass
 
@@ -260,7 +260,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(file)
 
 
-def _held(path: Path) -> LedgerError:
+def _held_error(path: Path) -> LedgerError:
     return LedgerError(f"{path} is held by another controller; run one controller per ledger")
 
 

@@ -48,7 +48,7 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent picture."""
-        with self._turn, self._explained(), self._db().begin():
+        with self._turn, self._explain_errors(), self._db().begin():
             yield self._db()
 
     @contextmanager
@@ -62,7 +62,7 @@ class Store:
 
         """
         with self._turn:
-            with self._explained(), self._db().begin():
+            with self._explain_errors(), self._db().begin():
                 db = self._db()
                 head = db.execute(select(HEAD).with_for_update()).one()
                 self._recognise(db, head)
@@ -170,7 +170,7 @@ class Store:
                 held.close()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Errors of the database as one sentence without a statement or a value."""
         try:
             yield

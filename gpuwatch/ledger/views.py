@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 
 from gpuwatch.ledger import active_times
-from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launched, opened
+from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_time, open_intent
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.records import Entry, read_reason
@@ -178,22 +178,22 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
     stops = db.execute(_STOPPED).all()
     oldest = min([since, *(_time(row.given_at) for row in in_force), *(_time(row.asked_at) for row in stops)])
     absence = None if interval_seconds is None else active_times.absent(db, now, interval_seconds)
-    nothing = tuple(active_times.between(active_times.controls(db, oldest), absence))
+    nothing = tuple(active_times.interruptions_of(active_times.controls(db, oldest), absence))
     links = {row.key: int(row.link) for row in in_force}
     return LedgerView(
         notices=tuple(_notice(row, nothing, now) for row in in_force),
         open_intents=tuple(_open(entry) for entry in entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))),
-        recent=tuple(_ended(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
-        stopped=tuple(_stopped(row, nothing) for row in stops),
+        recent=tuple(_ended_intents(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
+        stopped=tuple(_stopped_of_row(row, nothing) for row in stops),
         wishes=tuple(
             DesiredNodes(pool=row.pool, policy=row.policy, at=_time(row.at), want=row.want)
             for row in db.execute(_WISHES, past)
         ),
         pauses=pauses(db, now),
-        resumed=active_times.resumed(nothing, since, now),
+        resumed=active_times.resumed_times(nothing, since, now),
         resume_orders=_orders(db, "resume", since),
         acknowledged=_orders(db, "acknowledge", since),
-        backtests=tuple(map(_backtested, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
+        backtests=tuple(map(_backtest_of_row, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
         snoozes=snoozes(db, now),
         approvals=tuple(
             Approval(node_id=row.node_id, key=row.key, at=_time(row.at), who=row.who, reason=row.reason)
@@ -265,15 +265,15 @@ def _notice(row: Row[Any], nothing: Sequence[active_times.Between], now: datetim
     )
 
 
-def stopped(db: Connection) -> tuple[Stopped, ...]:
+def list_stopped(db: Connection) -> tuple[Stopped, ...]:
     """What we stopped and nobody has started since."""
-    return tuple(map(_stopped, db.execute(_STOPPED)))
+    return tuple(map(_stopped_of_row, db.execute(_STOPPED)))
 
 
-def _stopped(row: Row[Any], nothing: Sequence[active_times.Between] = ()) -> Stopped:
+def _stopped_of_row(row: Row[Any], nothing: Sequence[active_times.Between] = ()) -> Stopped:
     """A machine that we stopped, with the newest of those times since then in which no controller looked."""
     away = [each.interruption for each in nothing if each.first > row.link and each.interruption.why == "away"]
-    launched_at = launched(_arguments(row)) if row.arguments is not None else None
+    launched_at = launch_time(_arguments(row)) if row.arguments is not None else None
     promise = None if row.promised is None else promise_of("", msgspec.json.decode(row.promised, type=dict[str, str]))
     return Stopped(
         node_id=row.node_id,
@@ -287,7 +287,7 @@ def _stopped(row: Row[Any], nothing: Sequence[active_times.Between] = ()) -> Sto
     )
 
 
-def _backtested(row: Row[Any]) -> BacktestRecord:
+def _backtest_of_row(row: Row[Any]) -> BacktestRecord:
     """One record."""
     return BacktestRecord(
         pool=row.pool,
@@ -330,7 +330,7 @@ def entries(db: Connection, rows: Sequence[Row[Any]]) -> Iterator[Entry]:
         )
 
 
-def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
+def _ended_intents(rows: Sequence[Row[Any]]) -> Iterator[Done]:
     """The finished ones among intents with all their outcomes: all that change machines, and every failure.
 
     Of an intent's times the newest counts: a clock set back before its settlement must not make it look older.
@@ -362,7 +362,7 @@ def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
 
 def _open(entry: Entry) -> OpenIntent:
     """An open entry as decisions see it."""
-    return opened(entry.intent, entry.outcomes)
+    return open_intent(entry.intent, entry.outcomes)
 
 
 def _arguments(row: Row[Any]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from gpuwatch.model.money import dated, format_usd
 from gpuwatch.model.readable import legible
 from gpuwatch.model.sight import Silence
 from gpuwatch.money.storage import STORAGE_AS_OF, STORAGE_SOURCE, Sum, address_usd_per_month, volume_usd_per_month
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _WORDS = {
     LeftoverKind.UNATTACHED_VOLUME: "volume, attached to nothing",
@@ -203,7 +203,7 @@ def _left(found: Sequence[Leftover], *, whole: bool) -> list[str]:
         return ["Nothing is left over: every volume and every address belongs to a machine that runs."]
     dearest = sorted(found, key=lambda left: (-(usd_per_month(left) or 0), left.id))
     heads = (f"{shown_in().head}/MONTH", "ID", "TYPE", "WHAT", "WHERE", "NAME")
-    lines = aligned([heads, *map(_row, dearest)], left=range(1, 6), spare=_SPARE)
+    lines = align_rows([heads, *map(_row, dearest)], left=range(1, 6), spare=_SPARE)
     unknown = sum(usd_per_month(left) is None for left in found)
     more = f", and {unknown} without a known price" if unknown else ""
     lines.append(f"{len(found)} left over, {format_usd(_sum(found))} a month{more}.")

@@ -61,7 +61,7 @@ class BudgetNotices:
         waiting = list(self._waiting())
         keys = {_key(state, each) for state, _, crossings in waiting for each in crossings}
         current = {_key(state, each) for state in self.states() for each in state.crossings}
-        self._told = {told for told in self._told if told[0] in current} | ledger.messages.recorded(keys)
+        self._told = {told for told in self._told if told[0] in current} | ledger.messages.recorded_messages(keys)
         for state, name, _ in waiting:
             left = self._left(state, name)
             if left and not self.outbox.send(ledger, self._due(state, name, left)):

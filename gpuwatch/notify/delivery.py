@@ -50,7 +50,7 @@ class Outbox:
 
     def waits(self, receiver: str, group: Hashable = None) -> bool:
         """Whether an earlier failure is too recent for another try."""
-        return not (self.backoff.over(receiver) and self.backoff.over((receiver, group)))
+        return not (self.backoff.is_over(receiver) and self.backoff.is_over((receiver, group)))
 
     def send(self, ledger: Ledger, due: Due) -> bool:
         """Whether it arrived; whatever happens to the ledger afterwards, this process does not send it again.
@@ -70,13 +70,13 @@ class Outbox:
             log.exception("The %s to %s could not be made.", due.what, due.receiver)
             why = "it could not be made"
         else:
-            self.backoff.worked(due.receiver)
-            self.backoff.worked(failed)
+            self.backoff.note_success(due.receiver)
+            self.backoff.note_success(failed)
             self._unrecorded.extend(due.records(self.clock.now(), where))
             log.info("The %s went to %s (%s).", due.what, due.receiver, where)
             self.record(ledger)
             return True
-        wait = format_duration(self.backoff.failed(failed))
+        wait = format_duration(self.backoff.note_failure(failed))
         log.warning("The %s did not reach %s: %s. Next try in %s.", due.what, due.receiver, why, wait)
         return False
 

@@ -106,7 +106,7 @@ class Notifier:
         view = ledger.view(now, recent=timedelta(0))
         notices = {each.key: _notice_of(ledger, each) for each in unexplained(events)}
         keys = [*(each.key for each in events), *notices.values()]
-        recorded = ledger.messages.recorded(keys) if keys else frozenset()
+        recorded = ledger.messages.recorded_messages(keys) if keys else frozenset()
         in_force = {each.key: each for each in view.notices}
         context = MessageContext(
             fleet=fleet,
@@ -199,17 +199,17 @@ class Notifier:
         due, dropped = due_messages(history, wanted, context.now, timedelta(seconds=self.notify.max_age))
         for each in dropped:
             ledger.messages.keep(each.event.key, WALL, context.now, reached=False, detail=each.why)
-        events = [event for event in due if backoff.over((WALL, event.key)) and runs(event, context.fleet)]
+        events = [event for event in due if backoff.is_over((WALL, event.key)) and runs(event, context.fleet)]
         notes = [host_note(event, context, withdrawn(history)) for event in events]
         answers = send_to_hosts(self.signals, self.clock, notes)
         for event, why in zip(events, answers, strict=True):
             if why is None:
-                backoff.worked((WALL, event.key))
+                backoff.note_success((WALL, event.key))
                 # Not as reached: a terminal does not prove that somebody sits there (limits.require_notification).
                 detail = "on the host's terminals"
                 ledger.messages.keep(event.key, WALL, context.now, reached=False, detail=detail)
             else:
-                backoff.failed((WALL, event.key))
+                backoff.note_failure((WALL, event.key))
                 log.info("The %s of %s reached no terminal: %s", event.verb, event.node_id, why)
             self._count(WALL, [event], "reached" if why is None else "failed")
 

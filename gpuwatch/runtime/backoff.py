@@ -31,12 +31,12 @@ class Backoff(Generic[What]):
         """What failed and has not worked since, in the order of the next tries."""
         return iter(sorted(self._trying, key=lambda what: self._trying[what].not_before))
 
-    def over(self, what: What) -> bool:
+    def is_over(self, what: What) -> bool:
         """Whether it may be tried now."""
         trying = self._trying.get(what)
         return trying is None or self.clock.monotonic() >= trying.not_before
 
-    def failed(self, what: What) -> float:
+    def note_failure(self, what: What) -> float:
         """Note a failure; the seconds until the next try."""
         trying = self._trying.setdefault(what, _Trying())
         trying.failures += 1
@@ -53,6 +53,6 @@ class Backoff(Generic[What]):
         """Forget all failures but those of `kept`."""
         self._trying = {what: trying for what, trying in self._trying.items() if what in kept}
 
-    def worked(self, what: What) -> None:
+    def note_success(self, what: What) -> None:
         """Forget its failures."""
         self._trying.pop(what, None)

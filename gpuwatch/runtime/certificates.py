@@ -67,14 +67,14 @@ def by_handshake(files: TlsFiles) -> dict[str, list[Validity]]:
     """
     found = {}
     if files.certificate is not None:
-        found[f"{files.section}.tls_certificate"] = [_validity(_shown(replace(files, ca=None)))]
+        found[f"{files.section}.tls_certificate"] = [_validity(_own_certificate(replace(files, ca=None)))]
     if files.ca is not None:
         believed = client_context(replace(files, certificate=None, key=None)).get_ca_certs()
         found[f"{files.section}.{files.ca_key}"] = sorted(map(_validity, believed), key=lambda each: each.end)
     return {name: several for name, several in found.items() if several}
 
 
-def _shown(files: TlsFiles) -> Mapping[str, Any]:
+def _own_certificate(files: TlsFiles) -> Mapping[str, Any]:
     """Our own certificate, as a client sees it that believes this one and no other, whatever the time."""
     shows = server_context(files)  # first, for its errors name the right setting
     context = client_context(replace(files, certificate=None, key=None, ca=files.certificate))

@@ -47,16 +47,16 @@ def laid_out(
     many `lines` (None: as many as its last cell needs).
     """
     kept = fitting(columns, width, wanted=wanted)
-    gap = next((each for each in _GAPS if width is None or _needed(kept, each, wanted) <= width), _GAPS[-1])
+    gap = next((each for each in _GAPS if width is None or _needed_width(kept, each, wanted) <= width), _GAPS[-1])
     widths = [column.width for column in kept]
     if width is not None:
-        _shrink(widths, kept, _needed(kept, gap, wanted) - width)
+        _shrink(widths, kept, _needed_width(kept, gap, wanted) - width)
         widths[-1] = max(0, min(widths[-1], width - sum(widths[:-1]) - gap * (len(kept) - 1)))
     found = [_line([column.title for column in kept], kept, widths, ["bold"] * len(kept), gap)]
     for row in range(len(columns[0].cells)):
         styles = [column.styles[row] if column.styles else "" for column in kept]
         *cells, last = (column.cells[row] for column in kept)
-        parts = [last] if width is None or kept[-1].right else wrapped(last, widths[-1], lines)
+        parts = [last] if width is None or kept[-1].right else wrap_words(last, widths[-1], lines)
         found.append(_line([*cells, parts[0]], kept, widths, styles, gap))
         found += [_line([*[""] * len(cells), part], kept, widths, styles, gap) for part in parts[1:]]
     return found
@@ -68,7 +68,9 @@ def fitting(
     """The columns that stay: those that know something of a row, as many as there is room for."""
     kept = [column for column in columns if not column.empty or not column.spare]
     while (
-        width is not None and _needed(kept, gap, wanted, shrunk=True) > width and any(column.spare for column in kept)
+        width is not None
+        and _needed_width(kept, gap, wanted, shrunk=True) > width
+        and any(column.spare for column in kept)
     ):
         least = max(kept, key=lambda column: column.spare)
         kept = [column for column in kept if column is not least]
@@ -83,12 +85,12 @@ def cut(words: str, width: int | None) -> str:
     return set_cell_size(words, max(0, width - 1)).rstrip() + _CUT if width > 0 else ""
 
 
-def wrapped(words: str, width: int | None, lines: int | None) -> list[str]:
+def wrap_words(words: str, width: int | None, lines: int | None) -> list[str]:
     """The words on at most so many lines; the last one is cut. `lines` None: on as many as they need, and none is."""
     if width is None or lines == 1 or width < 1:
         return [cut(words, width)]
     if lines is None:
-        return _folded(legible(words), width)
+        return _fold_words(legible(words), width)
     rest, found = words.split(" "), list[str]()
     while rest and len(found) < lines - 1:
         taken = 1
@@ -99,7 +101,7 @@ def wrapped(words: str, width: int | None, lines: int | None) -> list[str]:
     return [*found, cut("  " + " ".join(rest), width)] if rest else found
 
 
-def _folded(words: str, width: int) -> list[str]:
+def _fold_words(words: str, width: int) -> list[str]:
     """The words on as many lines as they take; a word wider than a line goes on in the next one."""
     found = [""]
     for word in words.split(" "):
@@ -123,7 +125,7 @@ def _shrink(widths: list[int], columns: Sequence[Column], missing: int) -> None:
         missing -= 1
 
 
-def _needed(columns: Sequence[Column], gap: int, wanted: int, *, shrunk: bool = False) -> int:
+def _needed_width(columns: Sequence[Column], gap: int, wanted: int, *, shrunk: bool = False) -> int:
     """The width at which no column has to go, with those that may be cut as narrow as they get, or whole."""
     *others, last = columns
     widths = (min(each.least, each.width) if shrunk and each.least else each.width for each in others)

@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 
-from gpuwatch.runtime.printable import shown
+from gpuwatch.runtime.printable import printable_text
 
 VARIABLE = "GPUWATCH_TRACEBACK"  # set to anything: commands print the traceback, too
 COULD_NOT = 2
@@ -30,8 +30,8 @@ def report(error: Exception, command: str, environment: Mapping[str, str] = os.e
         )
         return _DAEMON_FAILED
     if environment.get(VARIABLE):
-        sys.stderr.write(shown("".join(traceback.format_exception(error))))
-    sys.stderr.write(shown(sentence(error, f"gpuwatch {command}".strip())) + "\n")
+        sys.stderr.write(printable_text("".join(traceback.format_exception(error))))
+    sys.stderr.write(printable_text(sentence(error, f"gpuwatch {command}".strip())) + "\n")
     return COULD_NOT
 
 

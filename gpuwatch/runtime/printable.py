@@ -2,10 +2,10 @@
 
 from gpuwatch.model.readable import legible
 
-__all__ = ["legible", "not_utf8", "shown"]
+__all__ = ["legible", "not_utf8", "printable_text"]
 
 
-def shown(text: str) -> str:
+def printable_text(text: str) -> str:
     """Text of several lines for a terminal; text from outside within a line must be made `legible` first."""
     return "\n".join(map(legible, text.split("\n")))
 

@@ -54,12 +54,12 @@ class SecretCache:
             now = self._clock.monotonic()
             kept = self._kept.get(named)
             if kept is None or now >= kept.again_at:
-                kept = self._kept[named] = self._asked(named, kept, now)
+                kept = self._kept[named] = self._ask_source(named, kept, now)
         if kept.value is None:
             raise unread(named, kept.failure or "")
         return kept.value
 
-    def _asked(self, named: str, before: _Kept | None, now: float) -> _Kept:
+    def _ask_source(self, named: str, before: _Kept | None, now: float) -> _Kept:
         try:
             value = self._fetch(*_parts(named))
         except OSError as error:

@@ -9,7 +9,7 @@ _STANDARD_OUTPUT = 1
 _WHOLE = 1_000_000  # cells: no column is cut
 
 
-def aligned(
+def align_rows(
     rows: Sequence[Sequence[str]],
     *,
     left: Collection[int] | None = (0,),

@@ -36,7 +36,7 @@ def server_context(files: TlsFiles) -> "ssl.SSLContext":
         ValueError: a file is not what it should be.
 
     """
-    context = _hardened(ssl.PROTOCOL_TLS_SERVER)
+    context = _hardened_context(ssl.PROTOCOL_TLS_SERVER)
     if files.only_1_3:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
     _identify(context, files)
@@ -56,7 +56,7 @@ def client_context(files: TlsFiles) -> "ssl.SSLContext":
         ValueError: a file is not what it should be.
 
     """
-    context = _hardened(ssl.PROTOCOL_TLS_CLIENT)
+    context = _hardened_context(ssl.PROTOCOL_TLS_CLIENT)
     if files.ca is None:
         context.load_default_certs()
     else:
@@ -83,7 +83,7 @@ def _server_socket() -> "type[ssl.SSLSocket]":
     return ServerSocket
 
 
-def _hardened(side: int) -> "ssl.SSLContext":
+def _hardened_context(side: int) -> "ssl.SSLContext":
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_CIPHERS)
@@ -96,8 +96,8 @@ def _identify(context: "ssl.SSLContext", files: TlsFiles) -> None:
     certificate, key = files.certificate, files.key
     if certificate is None or key is None:
         raise ValueError(f"{files.section}.tls_certificate and {files.section}.tls_key are set together or not at all")
-    _read(f"{files.section}.tls_certificate", certificate)
-    _read(f"{files.section}.tls_key", key)
+    _check_readable(f"{files.section}.tls_certificate", certificate)
+    _check_readable(f"{files.section}.tls_key", key)
     try:
         context.load_cert_chain(certificate, key, password=_no_passphrase)
     except ssl.SSLError as error:
@@ -116,14 +116,14 @@ def _trust(context: "ssl.SSLContext", files: TlsFiles) -> None:
     if files.ca is None:
         return
     name = f"{files.section}.{files.ca_key}"
-    _read(name, files.ca)
+    _check_readable(name, files.ca)
     try:
         context.load_verify_locations(files.ca)
     except ssl.SSLError as error:
         raise ValueError(f"{name}: {files.ca} holds no certificate in PEM ({error.reason or error})") from error
 
 
-def _read(key: str, path: Path) -> None:
+def _check_readable(key: str, path: Path) -> None:
     """Say which file it is that cannot be read, which OpenSSL does not."""
     try:
         path.open("rb").close()

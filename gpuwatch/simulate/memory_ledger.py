@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
-from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launched, opened, runs_again
+from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_time, open_intent, runs_again
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import LedgerError
@@ -148,7 +148,7 @@ class InMemoryLedger:
             if runs_again(self._stopped[node_id], observation.fleet.find(node_id)):
                 self.forget_stop(node_id)
         for node_id, (at, missing) in list(self._shields.items()):
-            keeps, since = scale_in_protection.seen(observation, node_id, at, missing)
+            keeps, since = scale_in_protection.protection_after(observation, node_id, at, missing)
             self._shields[node_id] = (at, since)
             if not keeps:
                 del self._shields[node_id]
@@ -187,7 +187,7 @@ class InMemoryLedger:
             owner=owner,
             usd_per_hour=usd_per_hour,
         )
-        self._opened[intent.key] = opened(intent, ())
+        self._opened[intent.key] = open_intent(intent, ())
         self._outcomes[intent.key] = []
         if node is not None:
             self._nodes[intent.key] = node
@@ -213,7 +213,7 @@ class InMemoryLedger:
             self._end(held, outcome)
         else:
             self._outcomes[intent.key].append(outcome)
-            self._opened[intent.key] = opened(held, self._outcomes[intent.key])
+            self._opened[intent.key] = open_intent(held, self._outcomes[intent.key])
         self._shown = None
         return outcome
 
@@ -277,8 +277,8 @@ class InMemoryLedger:
             ),
         }
         if self._controls:
-            nothing = tuple(active_times.between(self._controls))
-            found["resumed"] = active_times.resumed(nothing, since, now)
+            nothing = tuple(active_times.interruptions_of(self._controls))
+            found["resumed"] = active_times.resumed_times(nothing, since, now)
             found["notices"] = tuple(
                 replace(
                     notice, interruptions=active_times.touching(nothing, self._pools[notice.key], link, notice.at, now)
@@ -364,7 +364,7 @@ class InMemoryLedger:
                     node_id=node_id,
                     key=intent.key,
                     at=outcome.at,
-                    launched_at=launched(intent.arguments),
+                    launched_at=launch_time(intent.arguments),
                     asked_at=intent.at,
                     why=stop_words(intent.reason, self._grace.get(node_id)),
                 )

@@ -33,7 +33,7 @@ def test_the_example_only_observes() -> None:
     assert load(ROOT / "docs/examples/gpuwatch.yaml", {}).mode == "observe"
 
 
-@for_each(keys.declared(Settings).values(), lambda key: key.dotted)
+@for_each(keys.declared_keys(Settings).values(), lambda key: key.dotted)
 def test_every_key_has_a_sentence(key: Key) -> None:
     """A setting without a sentence cannot be used by anybody who has not read the code."""
     assert key.sentence.endswith("."), f"{key.dotted} has no sentence"

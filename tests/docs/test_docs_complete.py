@@ -99,7 +99,7 @@ def test_every_setting_is_told() -> None:
         for variable, name in rows.items()
         if variable.startswith("GPUWATCH_CLOUD__")
     }
-    settable = {key.variable: key.path[-1] for key in keys.declared(Settings).values() if key.kind not in GROUPS}
+    settable = {key.variable: key.path[-1] for key in keys.declared_keys(Settings).values() if key.kind not in GROUPS}
 
     assert len(settable) > 200
     assert rows == settable

@@ -86,7 +86,7 @@ class PlayedAgent:
         self._readings = tuple(each.reading for each in messages if isinstance(each, Reading))
         watcher = self._signals.watcher
         for watched in sorted(watcher._watched, key=lambda each: each.signal.name != "processes"):  # others rest on it
-            watcher.look(watched)
+            watcher.look_once(watched)
         self._core.ingest_messages(messages)
 
     def answer(self) -> bytes:

@@ -13,7 +13,7 @@ from gpuwatch.model.duration import format_duration
 from tests.support.builders.configurations import mistakes, read
 from tests.support.each import for_each
 
-KEYS = keys.declared(Settings)
+KEYS = keys.declared_keys(Settings)
 DURATIONS = [key for key in KEYS.values() if key.kind is Kind.DURATION]
 FLOORS = [key for key in DURATIONS if key.floor is not None]
 

@@ -46,7 +46,7 @@ def agents(busy: Intervals, lost: set[int]) -> dict[str, dict[float, float]]:
     """What PromQL gives of an agent's scrapes."""
     document: dict[str, dict[float, float]] = {"states": {}, "held": {}, "told_at": {}}
     for number, scraped in kept(lost):
-        states = [Bits.IDLE if busy.until(at) is None else Bits.BUSY for at in scraped]
+        states = [Bits.IDLE if busy.end_of_interval(at) is None else Bits.BUSY for at in scraped]
         document["states"][number * STEP] = float(Bits.IDLE * (Bits.IDLE in states) + Bits.BUSY * (Bits.BUSY in states))
         if states[-1] is Bits.IDLE:
             since = max([-600.0, *(end for _, end in busy if end <= scraped[-1])])
@@ -61,7 +61,7 @@ def exporters(busy: Intervals, lost: set[int]) -> dict[str, dict[float, float]]:
     for number, scraped in kept(lost):
         document["utilization"][number * STEP] = document["memory"][number * STEP] = 1.0
         document["samples"][number * STEP] = float(len(scraped))
-        if any(busy.until(at) is not None for at in scraped):
+        if any(busy.end_of_interval(at) is not None for at in scraped):
             document["work"][number * STEP] = 0.97
     return document
 

@@ -67,7 +67,7 @@ class Life:
 
     def look_for_leases(self, now: float) -> tuple[Evidence, ...]:
         """What the host says; a look at files in every cycle would take the test's time."""
-        return self.snoozes.look(self.moment(now)) if self.seq % 50 == 0 else ()
+        return self.snoozes.find_evidence(self.moment(now)) if self.seq % 50 == 0 else ()
 
     def moment(self, now: float) -> Moment:
         """Now, as a signal gets it."""

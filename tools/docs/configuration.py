@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.config.keys import GROUPS, NAME, Key, Kind, Path, declared, variable
+from gpuwatch.config.keys import GROUPS, NAME, Key, Kind, Path, declared_keys, variable
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.fleet import DEFAULT_POOL
 
@@ -38,7 +38,7 @@ host.
 
 def render_configuration_md() -> str:
     """The page: every key by section, then a file with every key at its default."""
-    keys = declared(Settings)
+    keys = declared_keys(Settings)
     parts = [_INTRODUCTION, _table("The top", [key for key in keys.values() if len(key.path) == 1])]
     for group in keys.values():
         if group.path in _LIKE:
@@ -72,7 +72,7 @@ def _like(group: Key, described: Key) -> str:
 
 def render_defaults() -> str:
     """A complete file; reading it changes nothing."""
-    return "\n".join(_lines(declared(Settings), ())) + "\n"
+    return "\n".join(_lines(declared_keys(Settings), ())) + "\n"
 
 
 def _table(title: str, members: list[Key], sentence: str = "") -> str:

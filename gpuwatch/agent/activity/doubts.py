@@ -46,7 +46,7 @@ def dark(reading: GpuReading) -> tuple[MigInstance, ...]:
     return tuple(part for part in parts if part.sm_activity_ratio is None and part.activity_unsupported)
 
 
-def unrested(reading: GpuReading, evidence: tuple[Evidence, ...]) -> str | None:
+def doubt_of_rest(reading: GpuReading, evidence: tuple[Evidence, ...]) -> str | None:
     """Why a GPU is not proven to be at rest that has no MIG instance, or cannot report their activity.
 
     Called after `unread`, so the lists are complete.

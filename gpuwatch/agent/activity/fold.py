@@ -3,11 +3,11 @@
 from dataclasses import replace
 from datetime import datetime
 
-from gpuwatch.agent.activity.doubts import unread, unrested
-from gpuwatch.agent.activity.holders import excused, listed, looked, people
+from gpuwatch.agent.activity.doubts import doubt_of_rest, unread
+from gpuwatch.agent.activity.holders import excuse_own_work, holders_after, lists_all_processes, people
 from gpuwatch.agent.activity.links import counters_of, rates_of
 from gpuwatch.agent.activity.memory import GpuMemory, Judgement, Memory, Sample, Track
-from gpuwatch.agent.activity.rest_power import busy_watts, learned, sees_work
+from gpuwatch.agent.activity.rest_power import busy_watts, learn_rest_power, sees_work
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.agent.activity.signals import Derived, evidence_of, looks_stalled
 from gpuwatch.model.activity import Activity, Evidence, State
@@ -23,7 +23,7 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
     """The memory after one more sample. Cost: O(GPUs and their processes)."""
     if memory.monotonic_seconds is not None and sample.monotonic_seconds <= memory.monotonic_seconds:
         return memory
-    gap, doubt = elapsed(memory, sample)
+    gap, doubt = elapsed_seconds(memory, sample)
     gpus: dict[str, GpuMemory] = {}
     read: list[tuple[GpuReading, Judgement]] = []
     for reading in sample.readings:
@@ -49,11 +49,11 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
     host = _of_spinning(sample, read) if not unseen else sample.host
     judged = [judgement for _, judgement in read] + unseen
     judged += [host_judgement(entry) for entry in host if entry.says is not State.IDLE]
-    node = advance(memory.node, _listing(combined(judged, doubt), host), sample.at, gap, rules)
+    node = advance(memory.node, _listing(combine_judgements(judged, doubt), host), sample.at, gap, rules)
     return Memory(at=sample.at, monotonic_seconds=sample.monotonic_seconds, node=node, by_uuid=gpus)
 
 
-def elapsed(memory: Memory, sample: Sample) -> tuple[float, str | None]:
+def elapsed_seconds(memory: Memory, sample: Sample) -> tuple[float, str | None]:
     """Seconds since the last sample, and why all of this one is in doubt: nothing was read, or a clock jumped."""
     gap = 0.0 if memory.monotonic_seconds is None else sample.monotonic_seconds - memory.monotonic_seconds
     jump = 0.0 if memory.at is None else abs((sample.at - memory.at).total_seconds() - gap)
@@ -76,8 +76,8 @@ def _fold_gpu(
         links=rates_of(reading, known.links, counters),
     )
     raw = evidence_of(reading, derived, own, rules)
-    holders = looked(known.holders, reading, own, now)
-    evidence = excused(raw, known.holders, holders, rules)
+    holders = holders_after(known.holders, reading, own, now)
+    evidence = excuse_own_work(raw, known.holders, holders, rules)
     stalling = gap <= rules.max_gap and evidence is raw and looks_stalled(reading, evidence, rules)
     stall_seconds = known.stall_seconds + gap if stalling else 0.0
     judgement = _judge(reading, evidence, stalled=stall_seconds >= rules.stalled_timeout, doubt=doubt)
@@ -89,7 +89,7 @@ def _fold_gpu(
         energy_joules=reading.energy_joules_total,
         energy_at_seconds=known.energy_at_seconds if _same_energy(known, reading) else now,
         stall_seconds=stall_seconds,
-        rest=learned(known.rest, reading, power, gap, quiet=quiet),
+        rest=learn_rest_power(known.rest, reading, power, gap, quiet=quiet),
         holders=holders,
         links=counters,
     ), judgement
@@ -137,7 +137,7 @@ def _judge(reading: GpuReading, evidence: tuple[Evidence, ...], *, stalled: bool
     if busy:
         return Judgement(state=State.STALLED if stalled else State.BUSY, evidence=evidence)
     if doubt is None:
-        doubt = unread(reading) or unrested(reading, evidence)
+        doubt = unread(reading) or doubt_of_rest(reading, evidence)
     if doubt is not None:
         return Judgement(state=State.UNKNOWN, evidence=evidence, doubt=f"GPU {reading.info.index}: {doubt}")
     parked = any(entry.says is State.PARKED for entry in evidence)
@@ -149,7 +149,9 @@ def _of_spinning(sample: Sample, read: list[tuple[GpuReading, Judgement]]) -> tu
     if all(judgement.state is not State.STALLED for _, judgement in read):
         return sample.host
     for reading, judgement in read:
-        if judgement.state is not State.STALLED and (not listed(reading) or people(reading, sample.service_pids)):
+        if judgement.state is not State.STALLED and (
+            not lists_all_processes(reading) or people(reading, sample.service_pids)
+        ):
             return sample.host
     return tuple(
         replace(entry, says=State.STALLED, note="every GPU that it can be about is stalled: it spins while it waits")
@@ -165,7 +167,7 @@ def host_judgement(entry: Evidence) -> Judgement:
     return Judgement(state=entry.says, evidence=(entry,), doubt=doubt)
 
 
-def combined(judged: list[Judgement], doubt: str | None) -> Judgement:
+def combine_judgements(judged: list[Judgement], doubt: str | None) -> Judgement:
     """The node's state: the first of the order that any of its parts has."""
     if not judged:
         return Judgement(state=State.UNKNOWN, doubt=doubt or "no GPU is listed")

@@ -57,7 +57,7 @@ def _virtual(name: str | None) -> bool:
     return _VIRTUAL.search(name or "") is not None
 
 
-def listed(reading: GpuReading) -> bool:
+def lists_all_processes(reading: GpuReading) -> bool:
     """Whether the list of processes is complete and can be believed."""
     if reading.processes is None or reading.processes_partial or _virtual(reading.info.name):
         return False
@@ -75,7 +75,7 @@ def people(reading: GpuReading, own: frozenset[int]) -> tuple[GpuProcess, ...]:
     return tuple(process for process in reading.processes or () if process.pid not in own)
 
 
-def looked(known: Holders, reading: GpuReading, own: frozenset[int], now: float) -> Holders:
+def holders_after(known: Holders, reading: GpuReading, own: frozenset[int], now: float) -> Holders:
     """Who held the GPU lately, after one more reading."""
     kept: dict[int, Own] = {}
     if known.own:
@@ -91,13 +91,13 @@ def looked(known: Holders, reading: GpuReading, own: frozenset[int], now: float)
         before = kept.get(pid, Own(first_seconds=now, last_seconds=now, computes=computes))
         kept[pid] = replace(before, last_seconds=now, computes=computes or before.computes)
     return Holders(
-        looked_seconds=now if listed(reading) else None,
+        looked_seconds=now if lists_all_processes(reading) else None,
         people_seconds=now if people(reading, own) else known.people_seconds,
         own=kept,
     )
 
 
-def excused(
+def excuse_own_work(
     evidence: tuple[Evidence, ...], before: Holders, after: Holders, rules: ActivityRules
 ) -> tuple[Evidence, ...]:
     """The evidence of a GPU, idle instead of busy where its work is the machine's own by rules 1 to 4."""

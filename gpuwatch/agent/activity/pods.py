@@ -7,7 +7,7 @@ by any doubt; else idle. Time counts as for the machine (rules 4 and 5 of `agent
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuwatch.agent.activity.fold import advance, combined, elapsed, host_judgement
+from gpuwatch.agent.activity.fold import advance, combine_judgements, elapsed_seconds, host_judgement
 from gpuwatch.agent.activity.memory import Judgement, Memory, Sample, Track
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.model.activity import Evidence, State
@@ -45,15 +45,15 @@ def fold_pods(
     known: PodTracks, memory: Memory, sample: Sample, looks: Mapping[str, PodLook], rules: ActivityRules
 ) -> PodTracks:
     """The tracks after one more sample; `memory` is the machine's before it. A pod that is not looked at is dropped."""
-    gap, doubt = elapsed(memory, sample)
+    gap, doubt = elapsed_seconds(memory, sample)
     tracks = {
-        uid: advance(known.by_uid.get(uid, Track()), _judged(look, sample.host, doubt), sample.at, gap, rules)
+        uid: advance(known.by_uid.get(uid, Track()), _judge_sample(look, sample.host, doubt), sample.at, gap, rules)
         for uid, look in looks.items()
     }
     return PodTracks(names={uid: look.name for uid, look in looks.items()}, by_uid=tracks)
 
 
-def _judged(look: PodLook, host: tuple[Evidence, ...], doubt: str | None) -> Judgement:
+def _judge_sample(look: PodLook, host: tuple[Evidence, ...], doubt: str | None) -> Judgement:
     """What one sample shows of a pod."""
     others = (each for each in host if each.name not in look.divided)
     found = [host_judgement(each) for each in (*look.evidence, *others) if each.says not in _QUIET]
@@ -61,4 +61,4 @@ def _judged(look: PodLook, host: tuple[Evidence, ...], doubt: str | None) -> Jud
         found.append(Judgement(state=State.UNKNOWN, doubt=doubt))
     if not found:
         return Judgement(state=State.IDLE)
-    return combined(found, doubt)
+    return combine_judgements(found, doubt)

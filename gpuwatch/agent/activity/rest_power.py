@@ -76,7 +76,9 @@ def sees_work(reading: GpuReading) -> bool:
     return traffic <= 0.0
 
 
-def learned(known: RestPower, reading: GpuReading, watts: float | None, gap: float, *, quiet: bool) -> RestPower:
+def learn_rest_power(
+    known: RestPower, reading: GpuReading, watts: float | None, gap: float, *, quiet: bool
+) -> RestPower:
     """What is known after one more sample, `gap` seconds after the last one.
 
     `watts` is the mean since then, None where it or the time between is not known. `quiet`: every signal but power said

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gpuwatch.agent.activity.doubts import REST_INSTANCE_BYTES, dark
-from gpuwatch.agent.activity.holders import listed, own_work, people
+from gpuwatch.agent.activity.holders import lists_all_processes, own_work, people
 from gpuwatch.agent.activity.links import LinkRates
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.model.activity import Evidence, State, WorkOwner
@@ -81,7 +81,9 @@ def evidence_of(
 ) -> tuple[Evidence, ...]:
     """Every signal that this GPU gives. `own` are the pids of the machine's own processes."""
     holders = people(reading, own)
-    notes = _Notes(reading, WorkOwner(pid=holders[0].pid) if len(holders) == 1 and listed(reading) else None)
+    notes = _Notes(
+        reading, WorkOwner(pid=holders[0].pid) if len(holders) == 1 and lists_all_processes(reading) else None
+    )
     for name, ratio in _kernels(reading):
         if ratio is not None:
             notes.take(name, ratio, _ANY_KERNEL, unit="ratio", source="NVML GPM")
@@ -107,7 +109,7 @@ def evidence_of(
 def _note_memory(notes: _Notes, used: int, holders: tuple[GpuProcess, ...], rules: ActivityRules) -> None:
     """Memory that no process holds (the page cache of a Grace Hopper, a leak) or the machine's own is not parked."""
     above, note = State.PARKED, None
-    if used >= rules.held_memory_bytes and not holders and listed(notes.reading):
+    if used >= rules.held_memory_bytes and not holders and lists_all_processes(notes.reading):
         own = [process.pid for process in notes.reading.processes or ()]
         above, note = State.IDLE, own_work(own) if own else "held by no process"
     notes.take(

@@ -14,7 +14,7 @@ from pathlib import Path
 from gpuwatch.agent.attribution.devices import Node, Part, device_minors, is_numbered
 from gpuwatch.agent.attribution.grpc import CallError, NoServerError
 from gpuwatch.agent.attribution.pod_resources import Allocation, is_name, list_allocations
-from gpuwatch.agent.attribution.pods import PodName, Workload, granted, holders, name_pods
+from gpuwatch.agent.attribution.pods import PodName, Workload, granted_gpus, holders, name_pods
 from gpuwatch.agent.attribution.process import GONE, Owner, read_owner, sees_host_pids, start_time
 from gpuwatch.agent.attribution.settings import AttributionSettings
 from gpuwatch.agent.published import Snapshot
@@ -112,7 +112,7 @@ class Attribution:
         pod_uids = {pid: owner.placement.pod_uid for pid, owner in owners.items() if owner.placement.pod_uid}
         names = self._folders.names(frozenset(pod_uids.values()))
         allocations = self._pods.allocations(frozenset(pod_uids.values()))
-        grants = granted(allocations, self._node(snapshot, allocations))
+        grants = granted_gpus(allocations, self._node(snapshot, allocations))
         sure = {pid: uid for pid, uid in pod_uids.items() if uid in names or uid in self._pods.covers}
         held = holders(grants)
         self._view = View(
@@ -139,7 +139,7 @@ class Attribution:
             numbers = any(is_numbered(allocation.device) for allocation in allocations)
             self._numbered, self._minors = allocations, device_minors(self._proc) if numbers else {}
         gpus = (*(reading.info for reading in snapshot.readings), *(down.info for down in snapshot.downs))
-        return Node.of(gpus, snapshot.readings, self._minors)
+        return Node.from_cycle(gpus, snapshot.readings, self._minors)
 
     def _owners(self, pids: Iterable[int], cycle: int) -> dict[int, Owner]:
         """The owner of each living pid; a process that is gone counts as dead once a later cycle still lists it."""
@@ -227,7 +227,7 @@ class PodFolders:
         """The known names of these uids."""
         self._known = {uid: name for uid, name in self._known.items() if uid in uids}
         if uids - self._known.keys():
-            self._known |= self._listed(uids)
+            self._known |= self._list_folders(uids)
         return self._known
 
     def uids(self, pods: frozenset[PodName]) -> dict[str, PodName]:
@@ -239,7 +239,7 @@ class PodFolders:
         self._given = (pods, looks + 1, found)
         return found
 
-    def _listed(self, uids: frozenset[str]) -> dict[str, PodName]:
+    def _list_folders(self, uids: frozenset[str]) -> dict[str, PodName]:
         return {uid: name for uid, name in self._all().items() if uid in uids}
 
     def _all(self) -> dict[str, PodName]:

@@ -52,7 +52,7 @@ class Node:
     by_profile: Mapping[tuple[str, str], frozenset[Part]]  # MIG devices by GPU and size, as a claim's name has it
 
     @classmethod
-    def of(cls, gpus: Iterable[GpuInfo], readings: Iterable[GpuReading], minors: Mapping[str, int]) -> "Node":
+    def from_cycle(cls, gpus: Iterable[GpuInfo], readings: Iterable[GpuReading], minors: Mapping[str, int]) -> "Node":
         """From the last cycle; the first GPU has its number and place, should a later one that is lost still claim it.
 
         `minors`: the numbers of /dev/nvidiaN by PCI address, as `address` has it.
@@ -84,7 +84,7 @@ class Node:
         if claim := _CLAIM.fullmatch(name):
             number = int(claim[1])
             gpus = self._by_minor(number) | ({self.by_index[number]} if number in self.by_index else set())
-            return frozenset().union(*(self._claimed(gpu, claim[2]) for gpu in gpus))
+            return frozenset().union(*(self._parts_of_claim(gpu, claim[2]) for gpu in gpus))
         if gke := _GKE.fullmatch(name):
             instance = int(gke[2]) if gke[2] else None
             return frozenset(Part(gpu=gpu, gpu_instance=instance) for gpu in self._by_minor(int(gke[1])))
@@ -98,7 +98,7 @@ class Node:
         """The GPU with that number; without one, any GPU with an unknown number."""
         return frozenset({self.by_minor[number]} if number in self.by_minor else self.unnumbered)
 
-    def _claimed(self, gpu: str, profile: str | None) -> frozenset[Part]:
+    def _parts_of_claim(self, gpu: str, profile: str | None) -> frozenset[Part]:
         """The GPU; of its MIG devices those of the size claimed."""
         return self.by_profile.get((gpu, profile or ""), frozenset({Part(gpu=gpu)}))
 

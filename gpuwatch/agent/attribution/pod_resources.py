@@ -59,9 +59,9 @@ def parse_list(message: bytes) -> tuple[Allocation, ...]:
 
 
 def _allocations(message: bytes) -> Iterator[Allocation]:
-    for pod in _nested(message, 1):
+    for pod in _nested_messages(message, 1):
         pod_name, namespace = _text(pod, 1), _text(pod, 2)
-        for container in _nested(pod, 3):
+        for container in _nested_messages(pod, 3):
             container_name = _text(container, 1)
             for device in _devices(container):
                 yield Allocation(
@@ -74,22 +74,22 @@ def _allocations(message: bytes) -> Iterator[Allocation]:
 
 def _devices(container: bytes) -> Iterator[str]:
     """The devices of a container: those of device plugins, then those of claims."""
-    for devices in _nested(container, 2):
-        for device in _nested(devices, 2):
+    for devices in _nested_messages(container, 2):
+        for device in _nested_messages(devices, 2):
             yield device[:_LONGEST_DEVICE].decode()
-    for claim in _nested(container, 5):
-        for resource in _nested(claim, 4):
-            for name in _claimed(resource):
+    for claim in _nested_messages(container, 5):
+        for resource in _nested_messages(claim, 4):
+            for name in _claimed_devices(resource):
                 yield f"{CLAIMED}{name}"[:_LONGEST_DEVICE]
 
 
-def _claimed(resource: bytes) -> Iterator[str]:
+def _claimed_devices(resource: bytes) -> Iterator[str]:
     """NVIDIA's device of a ClaimResource; before Kubernetes 1.31 only its CDI devices are given."""
     driver, device = _text(resource, 2), _text(resource, 4)
     if driver:
         yield from [device] if f"{driver}/" == CLAIMED and device else []
         return
-    for cdi_device in _nested(resource, 1):
+    for cdi_device in _nested_messages(resource, 1):
         if found := _CDI_DEVICE.fullmatch(_text(cdi_device, 1)):
             yield found[1]
 
@@ -105,13 +105,13 @@ def _name(text: str) -> str:
     return text
 
 
-def _nested(message: bytes, number: int) -> Iterator[bytes]:
+def _nested_messages(message: bytes, number: int) -> Iterator[bytes]:
     return (value for found, value in _fields(message) if found == number)
 
 
 def _text(message: bytes, number: int) -> str:
     """A text field; the last one counts, and one not sent is empty."""
-    return b"".join(list(_nested(message, number))[-1:]).decode()
+    return b"".join(list(_nested_messages(message, number))[-1:]).decode()
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:

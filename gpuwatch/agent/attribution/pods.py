@@ -51,7 +51,7 @@ _Given = Mapping[
 ]  # by the GPU's uuid: workloads with the parts that they may have
 
 
-def granted(allocations: Iterable[Allocation], node: Node) -> tuple[Grant, ...]:
+def granted_gpus(allocations: Iterable[Allocation], node: Node) -> tuple[Grant, ...]:
     """The GPUs, and parts of them, among the kubelet's devices."""
     return tuple(
         Grant(
@@ -88,7 +88,10 @@ def name_pods(
     for pid, uid in pod_uids.items():
         if uid not in known:
             held[uid] = held.get(uid, frozenset()) | uses[pid]
-    fitting = {uid: _common({each.of for each in _given(part, given)} for part in parts) for uid, parts in held.items()}
+    fitting = {
+        uid: _common({each.of for each in _workloads_with(part, given)} for part in parts)
+        for uid, parts in held.items()
+    }
     fitted = {uid: next(iter(pods)) for uid, pods in fitting.items() if len(pods) == 1}
     claims = Counter((*fitted.values(), *known.values()))
     names = {**known, **{uid: pod for uid, pod in fitted.items() if claims[pod] == 1}}
@@ -111,11 +114,11 @@ def _by_gpu(grants: Iterable[Grant]) -> _Given:
 
 def _container(pod: PodName, parts: frozenset[Part], given: _Given) -> str | None:
     """The one container of the pod that was given all these parts."""
-    names = _common({each.container for each in _given(part, given) if each.of == pod} for part in parts)
+    names = _common({each.container for each in _workloads_with(part, given) if each.of == pod} for part in parts)
     return next(iter(names)) if len(names) == 1 else None
 
 
-def _given(part: Part, given: _Given) -> list[Workload]:
+def _workloads_with(part: Part, given: _Given) -> list[Workload]:
     """The workloads that have this part, or may have it."""
     return [workload for workload, other in given.get(part.gpu, ()) if part.may_be(other)]
 

@@ -44,7 +44,7 @@ def start_time(proc: Path, pid: int) -> int | None:
 
     """
     try:
-        behind_name = _read(proc / str(pid) / "stat").rpartition(b")")[2].split()
+        behind_name = _read_bytes(proc / str(pid) / "stat").rpartition(b")")[2].split()
         return int(behind_name[_START_TIME])
     except GONE:
         raise
@@ -107,12 +107,12 @@ def user_name(uid: int) -> str:
 def _try_read(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
     """The beginning of the file; empty if it may not be read."""
     try:
-        return _read(path, most_bytes)
+        return _read_bytes(path, most_bytes)
     except OSError:
         return b""
 
 
-def _read(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
+def _read_bytes(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
     """Unbuffered, because /proc makes up a file as it is read."""
     with path.open("rb", buffering=0) as file:
         data = b""

@@ -30,7 +30,7 @@ class Mask:
         """One line of a capture, newline included."""
         plain = msgspec.json.decode(encode(message))
         self._learn(plain)
-        return encode(decode(msgspec.json.encode(self._masked(plain))))  # in the form in which it will be played
+        return encode(decode(msgspec.json.encode(self._mask_value(plain))))  # in the form in which it will be played
 
     def _learn(self, value: Any, key: str = "") -> None:  # noqa: ANN401  whatever JSON may hold
         """Give a mask to each name under a key that holds names, and to what looks like a UUID anywhere."""
@@ -53,12 +53,12 @@ class Mask:
         names = sorted((each for each in self._masks if len(each) >= _SHORTEST_LETTERS), key=len, reverse=True)
         self._known = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)") if names else None
 
-    def _masked(self, value: Any, key: str = "") -> Any:  # noqa: ANN401  any JSON
+    def _mask_value(self, value: Any, key: str = "") -> Any:  # noqa: ANN401  any JSON
         """The same with each known name masked."""
         if isinstance(value, dict):
-            return {below: self._masked(held, below) for below, held in value.items()}
+            return {below: self._mask_value(held, below) for below, held in value.items()}
         if isinstance(value, list | tuple):
-            return [self._masked(held, key) for held in value]
+            return [self._mask_value(held, key) for held in value]
         if not isinstance(value, str):
             return value
         if _SECRET_KEY.search(key):

@@ -32,23 +32,23 @@ class Intervals:
         """Each interval in order."""
         return zip(self.begins, self.ends, strict=True)
 
-    def until(self, seconds: float) -> float | None:
+    def end_of_interval(self, seconds: float) -> float | None:
         """The end of the interval that holds this moment; None if none does."""
         index = bisect_right(self.begins, seconds) - 1
         return self.ends[index] if index >= 0 and seconds < self.ends[index] else None
 
     def next(self, seconds: float) -> float | None:
         """The first moment from this one on at which it holds; None if it never does again."""
-        if self.until(seconds) is not None:
+        if self.end_of_interval(seconds) is not None:
             return seconds
         index = bisect_left(self.begins, seconds)
         return self.begins[index] if index < len(self.begins) else None
 
     def overlap(self, begin: float, end: float) -> float:
         """How many of the seconds from `begin` to `end` it holds."""
-        return self._before(end) - self._before(begin) if end > begin else 0.0
+        return self._start_of_cycle(end) - self._start_of_cycle(begin) if end > begin else 0.0
 
-    def _before(self, seconds: float) -> float:
+    def _start_of_cycle(self, seconds: float) -> float:
         index = bisect_right(self.begins, seconds) - 1
         if index < 0:
             return 0.0
@@ -99,7 +99,7 @@ class LoadProfile:
         self._loads = _sums(lengths, [phase.utilization_ratio for phase in phases])
         self._works = _sums(lengths, [0.0 if phase.stalled else phase.utilization_ratio for phase in phases])
 
-    def at(self, seconds: float) -> tuple[Phase, float]:
+    def phase_at(self, seconds: float) -> tuple[Phase, float]:
         """The phase in force, and until when it is."""
         offset = 0.0
         if self._period is not None:

@@ -91,7 +91,7 @@ class SimulatedSource:
     def gpus(self) -> tuple[GpuInfo, ...]:
         """All GPUs of the script; during a silence it answers only at its end."""
         self._block(self._silence)
-        if self._driver_missing.until(self._now()) is not None:
+        if self._driver_missing.end_of_interval(self._now()) is not None:
             raise SourceUnavailableError(
                 "driver_not_loaded", "the script has taken the driver away", "wait until the script brings it back"
             )
@@ -102,7 +102,7 @@ class SimulatedSource:
         simulated = self._gpus[gpu.uuid]
         self._block(simulated.hang)
         now = self._now()
-        if simulated.lost.until(now) is not None:
+        if simulated.lost.end_of_interval(now) is not None:
             return GpuDown(info=gpu, at=self._clock.now(), cause=DownCause.LOST, detail="GPU is lost")
         return self._reading(simulated, now)
 
@@ -114,7 +114,7 @@ class SimulatedSource:
 
     def _block(self, spans: Intervals) -> None:
         """Hang, as a driver call does."""
-        until = spans.until(self._now())
+        until = spans.end_of_interval(self._now())
         if until is not None:
             self._clock.sleep(until - self._now())
 
@@ -133,7 +133,7 @@ class SimulatedSource:
                 mean = min(1.0, max(0.0, gpu.load_profile.load_seconds(last.seconds, now) / elapsed))
                 peak = gpu.load_profile.peak(last.seconds, now)
                 work_seconds = gpu.load_profile.work_seconds(last.seconds, now)
-                phase, last.until = gpu.load_profile.at(now)
+                phase, last.until = gpu.load_profile.phase_at(now)
                 last.phase, last.processes = phase, _processes(gpu, phase)
             last.joules += (_watts(gpu, 1.0) - _watts(gpu, 0.0)) * work_seconds
             target = _settled_celsius(gpu, phase)
@@ -180,7 +180,7 @@ def _settled_celsius(gpu: SimulatedGpu, phase: Phase) -> float:
 
 def _first(gpu: SimulatedGpu, now: float) -> _Last:
     """Before the first reading: the energy drawn since the origin, a settled temperature."""
-    phase, until = gpu.load_profile.at(now)
+    phase, until = gpu.load_profile.phase_at(now)
     joules = _watts(gpu, 0.0) * now + (_watts(gpu, 1.0) - _watts(gpu, 0.0)) * gpu.load_profile.work_seconds(0.0, now)
     return _Last(now, until, phase, _processes(gpu, phase), _settled_celsius(gpu, phase), joules)
 
@@ -214,7 +214,10 @@ def open_simulated(script: Path | None, seed: int, clock: Clock) -> SimulatedSou
     """
     if script is None:
         host = f"simulated-{seed}"
-        gpus = [SimulatedGpu(info=gpu_info("Simulated GPU", i, host), load_profile=_mixed(seed, i)) for i in range(2)]
+        gpus = [
+            SimulatedGpu(info=gpu_info("Simulated GPU", i, host), load_profile=_mixed_profile(seed, i))
+            for i in range(2)
+        ]
         return SimulatedSource(gpus, clock, origin_seconds=clock.monotonic())
     from gpuwatch.agent.devices.scenario import read_script  # noqa: PLC0415  only a script needs its reader
 
@@ -239,7 +242,7 @@ def open_simulated(script: Path | None, seed: int, clock: Clock) -> SimulatedSou
     )
 
 
-def _mixed(seed: int, index: int) -> LoadProfile:
+def _mixed_profile(seed: int, index: int) -> LoadProfile:
     """Work, held memory and rest in turn, ten seconds to five minutes each, repeating after an hour."""
     chance = random.Random(f"{seed}/{index}")
     phases: list[Phase] = []

@@ -52,7 +52,7 @@ class Origin(Protocol):
 class HostSignal(Origin, Protocol):
     """One signal."""
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """What is seen now; empty if this host does not have what the signal looks at.
 
         Raises:
@@ -89,7 +89,7 @@ class IdleClock:
         self._silent_from = {key: known for key, known in self._silent_from.items() if key in keys}
 
 
-def say(  # noqa: PLR0913  the fields of one finding
+def make_finding(  # noqa: PLR0913  the fields of one finding
     signal: Origin,
     says: State,
     note: str | None,

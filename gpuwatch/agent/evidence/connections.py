@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gpuwatch.agent.attribution.process import user_name
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.hum import Hum
 from gpuwatch.agent.evidence.net_namespaces import Namespace, namespaces
 from gpuwatch.agent.evidence.rate import Rate
@@ -73,7 +73,7 @@ class Connections:
         self._read: dict[str, int] = {}  # what monitoring moved there, by namespace
         self._looked: float | None = None
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all connections and containers."""
         view = now.processes
         try:
@@ -86,17 +86,17 @@ class Connections:
         open_ones = [each for each in found.listeners if not each.is_local]
         holders = self._owners.whose((*found.leaving, *open_ones), view, now.monotonic_seconds)
         theirs = [each for each in found.leaving if each.cookie in holders and _is_peoples(each, holders, view)]
-        grown = self._grown.since(found.leaving) if found.bytes_known else {}
+        grown = self._grown.bytes_since_last(found.leaving) if found.bytes_known else {}
         self._note_most(theirs, holders, grown, containers)
         self._note_served(found, theirs, holders, now)
         # Connections to a model server that gets no requests are scrapes and health checks.
         quiet = self.quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
-        theirs = [each for each in theirs if not (found.accepted(each) and each.local[1] in quiet)]
+        theirs = [each for each in theirs if not (found.is_accepted(each) and each.local[1] in quiet)]
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
         counted = {_HOST: self._moved} | self._used_by(containers, now.monotonic_seconds)
         self._namespaces = containers
         judged = self._rate.judge(self, counted, now)
-        serving = [] if found.bytes_known else [each for each in theirs if found.accepted(each)]
+        serving = [] if found.bytes_known else [each for each in theirs if found.is_accepted(each)]
         if serving and judged.says is not State.BUSY:
             return (self._serves(serving, holders),)
         if judged.says is State.BUSY:
@@ -130,11 +130,11 @@ class Connections:
     ) -> Evidence | None:
         """Busy evidence below the limit: clients that do more than usual, mounts, what SSH carries on."""
         at = now.monotonic_seconds
-        clients = [each for each in theirs if found.accepted(each)]
+        clients = [each for each in theirs if found.is_accepted(each)]
         self._since = {each.cookie: self._since.get(each.cookie, at) for each in clients}
         lasting = [each for each in clients if at - self._since[each.cookie] >= _LASTING_SECONDS]
         stands_out = self._hum.stands_out(sum(grown.get(each.cookie, 0) for each in lasting), at)
-        onward = [each for each in found.leaving if not found.accepted(each) and _of_ssh(holders.get(each.cookie))]
+        onward = [each for each in found.leaving if not found.is_accepted(each) and _of_ssh(holders.get(each.cookie))]
         self._carried_moved += sum(grown.get(each.cookie, 0) for each in onward)
         carried = self._carried.judge(self, {_HOST: self._carried_moved}, now)
         mounted = [each for each in clients if _kernel_server(each.local[1], now.processes) is not None]
@@ -152,7 +152,9 @@ class Connections:
 
     def _busy(self, note: str, owner: WorkOwner, connections: int) -> Evidence:
         unit = "connections"
-        return say(self, State.BUSY, note, observed=connections, limit=1, unit=unit, owner=owner, setting=_SWITCH)
+        return make_finding(
+            self, State.BUSY, note, observed=connections, limit=1, unit=unit, owner=owner, setting=_SWITCH
+        )
 
     def _silent(
         self,
@@ -181,7 +183,7 @@ class Connections:
         serving = [
             each
             for each in theirs
-            if found.accepted(each)
+            if found.is_accepted(each)
             and (_is_packaged(holders[each.cookie]) or _kernel_server(each.local[1], now.processes) is not None)
         ]
         if serving:
@@ -208,7 +210,7 @@ class Connections:
             self._most = most
 
     def _busy_note(self, found: Sockets, theirs: Sequence[Sock]) -> str:
-        clients = sum(found.accepted(each) for each in theirs)
+        clients = sum(found.is_accepted(each) for each in theirs)
         parts = [f"serves {how_many(clients, 'client')}"] if clients else []
         parts += [f"asks over {how_many(len(theirs) - clients, 'connection')}"] if len(theirs) > clients else []
         parts += (
@@ -218,7 +220,7 @@ class Connections:
 
     def _serves(self, serving: Sequence[Sock], holders: Mapping[int, Holders]) -> Evidence:
         """How much they move is not known, and somebody elsewhere has asked for them."""
-        return say(
+        return make_finding(
             self,
             State.BUSY,
             f"serves {how_many(len(serving), 'client')}; how much they move is not known",
@@ -236,7 +238,7 @@ class Grown:
         """Before the first look."""
         self._before: dict[int, int] | None = None
 
-    def since(self, connections: Iterable[Sock]) -> dict[int, int]:
+    def bytes_since_last(self, connections: Iterable[Sock]) -> dict[int, int]:
         """Bytes since the last look, by cookie; nothing at the first one. What began since then counts as a whole."""
         now = {each.cookie: each.moved for each in connections if each.moved is not None}
         before, self._before = self._before, now

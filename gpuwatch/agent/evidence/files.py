@@ -53,7 +53,7 @@ def read_small(path: Path, most_bytes: int = _LARGEST_BYTES) -> Contents:
     return Contents(data=data, owner_uid=status.st_uid, written_seconds=status.st_mtime)
 
 
-def listed(folder: Path, wanted: re.Pattern[str] = _SHOWN, most: int = MOST_NAMES) -> list[Path]:
+def list_paths(folder: Path, wanted: re.Pattern[str] = _SHOWN, most: int = MOST_NAMES) -> list[Path]:
     """The paths in a folder with wanted names, sorted; without hidden ones and systemd's pipes (`*.ref`).
 
     Raises:

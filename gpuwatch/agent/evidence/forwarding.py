@@ -8,7 +8,7 @@ from gpuwatch.agent.evidence.files import read_small
 LIMIT_PER_SECOND, SPAN_SECONDS = 5.0, 60.0
 
 
-def forwarded(roots: Roots) -> int | None:
+def forwarded_packets(roots: Roots) -> int | None:
     """Packets that were forwarded since the boot, IPv4 and IPv6; None where the kernel does not say."""
     counted = [_of_ipv4(roots.proc / "net/snmp"), _of_ipv6(roots.proc / "net/snmp6")]
     known = [each for each in counted if each is not None]

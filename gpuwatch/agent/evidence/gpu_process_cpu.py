@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding
 from gpuwatch.agent.evidence.files import moved_bytes, read_small, sees_processes
 from gpuwatch.agent.evidence.settings import GpuProcessSettings
 from gpuwatch.model.activity import Evidence, State
@@ -53,7 +53,7 @@ class GpuProcessCpu:
         self._progress: Mapping[int, _Used] = {}  # as of the last progress
         self._progress_at: float | None = None  # by uptime
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all of them."""
         if now.gpu_pids is None:
             raise UnseenError("which processes hold a GPU is not known")
@@ -77,7 +77,7 @@ class GpuProcessCpu:
         if not looks or uptime <= looks[0][0]:
             return (self._say(State.UNKNOWN, "looked at for the first time", None),)
         last, before = looks[0]
-        spent, new = self._spent(used, before, last)
+        spent, new = self._spent_seconds(used, before, last)
         cores = spent / (uptime - last)
         if cores > self._limit:
             if self._spins(used, uptime):
@@ -90,7 +90,9 @@ class GpuProcessCpu:
         hidden = unseen and not sees_processes(self._roots.proc)  # else they have ended
         return (self._say(State.UNKNOWN if hidden else State.IDLE, note, cores),)
 
-    def _spent(self, present: Mapping[int, _Used], before: Mapping[int, _Used], last: float) -> tuple[float, int]:
+    def _spent_seconds(
+        self, present: Mapping[int, _Used], before: Mapping[int, _Used], last: float
+    ) -> tuple[float, int]:
         """Seconds of CPU time since the look before, and how many processes there are of which that is not known."""
         spent, new = 0.0, 0
         for pid, used in present.items():
@@ -144,4 +146,4 @@ class GpuProcessCpu:
         )
 
     def _say(self, says: State, note: str | None, cores: float | None) -> Evidence:
-        return say(self, says, note, observed=cores, limit=self._limit, unit="cores")
+        return make_finding(self, says, note, observed=cores, limit=self._limit, unit="cores")

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuwatch.agent.evidence import forwarding
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
-from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
+from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.settings import CpuSettings, DiskSettings, NetworkSettings
 from gpuwatch.agent.processes.process import Kind
@@ -45,10 +45,10 @@ class Cpu:
         used = [each.observed for each in found if each.observed is not None]
         return min(1.0, used[0] / self._processors) if used and self._processors else None
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all processors."""
         try:
-            used = self._used()
+            used = self._used_seconds()
         except (OSError, UnseenError):
             self._rate.forget()
             raise
@@ -61,9 +61,9 @@ class Cpu:
             if found.observed - own <= limit:
                 note = f"{own:.2f} cores of it are the machine's own programs' and those of processes on GPUs"
                 found = replace(found, says=State.IDLE, note=note)
-        return (_weighed(found, now),)
+        return (_weigh_load(found, now),)
 
-    def _used(self) -> float:
+    def _used_seconds(self) -> float:
         """Seconds of CPU time since the boot, but for those spent waiting, and those that the hypervisor took."""
         text = read_small(self._path).text
         found = _CPU.match(text)
@@ -83,19 +83,19 @@ class Disk:
         self._rate = Rate(settings.busy_bytes_per_second)
         self._roots = roots
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all disks; idle without any."""
         try:
             real = _real(self._roots.sys / "block")
-            moved = self._moved(real)
+            moved = self._moved_bytes(real)
         except (OSError, UnseenError):
             self._rate.forget()
             raise
         if not real:
-            return (say(self, State.IDLE, "there is no local disk"),)
-        return (_weighed(self._rate.judge(self, moved, now), now),)
+            return (make_finding(self, State.IDLE, "there is no local disk"),)
+        return (_weigh_load(self._rate.judge(self, moved, now), now),)
 
-    def _moved(self, real: frozenset[str]) -> dict[str, int]:
+    def _moved_bytes(self, real: frozenset[str]) -> dict[str, int]:
         """Bytes read and written by disk, since the boot."""
         path = self._roots.proc / "diskstats"
         moved = {}
@@ -122,21 +122,21 @@ class Network:
         self._forwards = Rate(forwarding.LIMIT_PER_SECOND, "packets per second", forwarding.SPAN_SECONDS)
         self._roots = roots
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all cards; unknown without any, as in a container."""
         try:
-            moved = self._moved(_real(self._roots.sys / "class/net"))
+            moved = self._moved_bytes(_real(self._roots.sys / "class/net"))
         except (OSError, UnseenError):
             self._rate.forget()
             raise
-        found = _weighed(self._rate.judge(self, moved, now), now)
-        packets = forwarding.forwarded(self._roots)
+        found = _weigh_load(self._rate.judge(self, moved, now), now)
+        packets = forwarding.forwarded_packets(self._roots)
         passed = None if packets is None else self._forwards.judge(self, {"packets": packets}, now)
         if found.says is State.IDLE and passed is not None and passed.says is State.BUSY and forwarding.for_others(now):
             return (replace(passed, note="forwards packets between other machines", setting=_NETWORK_SWITCH),)
         return (found,)
 
-    def _moved(self, real: frozenset[str]) -> dict[str, int]:
+    def _moved_bytes(self, real: frozenset[str]) -> dict[str, int]:
         """Bytes in and out by card, since the boot."""
         if not real:
             raise UnseenError("no real network card is visible; give the agent the host's network")
@@ -155,7 +155,7 @@ class Network:
         return moved
 
 
-def _weighed(found: Evidence, now: Moment) -> Evidence:
+def _weigh_load(found: Evidence, now: Moment) -> Evidence:
     """Load is somebody's only while somebody's program is alive; without the list of processes it always is.
 
     So is a load ten times the limit: an image that is pulled, a file server in the kernel.
@@ -170,4 +170,4 @@ def _weighed(found: Evidence, now: Moment) -> Evidence:
 
 def _real(folder: Path) -> frozenset[str]:
     """The devices of a class that stand for hardware, a virtual machine's included."""
-    return frozenset(path.name for path in listed(folder) if os.path.lexists(path / "device"))
+    return frozenset(path.name for path in list_paths(folder) if os.path.lexists(path / "device"))

@@ -5,8 +5,8 @@ a moment to put things in order, which half the programs of a host hold for ever
 may be added to them.
 """
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
-from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
+from gpuwatch.agent.evidence.files import fields, list_paths, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import InhibitorSettings
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.runtime.printable import legible
@@ -23,14 +23,14 @@ class Inhibitors:
     def __init__(self, _: InhibitorSettings, roots: Roots) -> None:
         self._roots = roots
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all locks: who holds them, not why, which may say anything. None without systemd."""
         del now
         systemd = self._roots.run / "systemd"
         if not systemd.is_dir():
             return ()
         try:
-            paths = listed(systemd / "inhibit")
+            paths = list_paths(systemd / "inhibit")
         except FileNotFoundError:  # logind makes it with the first lock
             paths = []
         holders: list[str] = []
@@ -64,4 +64,4 @@ class Inhibitors:
         return who
 
     def _say(self, says: State, note: str, held: int | None) -> Evidence:
-        return say(self, says, note, observed=held, limit=1, unit="locks")
+        return make_finding(self, says, note, observed=held, limit=1, unit="locks")

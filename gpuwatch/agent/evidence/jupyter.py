@@ -19,8 +19,8 @@ from typing import Annotated
 import msgspec
 
 from gpuwatch.agent.attribution.process import user_name
-from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several
-from gpuwatch.agent.evidence.files import ENDED, hides_processes, listed, processes, read_small, surely_dead
+from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, make_finding, several
+from gpuwatch.agent.evidence.files import ENDED, hides_processes, list_paths, processes, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
 from gpuwatch.model.activity import Evidence, State
@@ -94,7 +94,7 @@ class Jupyter:
         self._timeout_seconds = deadline_seconds / 2
         self._silence = IdleClock()
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all servers; none where there is no server."""
         paths = list(islice(self._runtime_files(), _MOST_SERVERS + 1))
         if len(paths) > _MOST_SERVERS:
@@ -102,14 +102,14 @@ class Jupyter:
         found = _Found()
         for path in paths:
             try:
-                self._look_at(path, found, now)
+                self._ask_server(path, found, now)
             except FileNotFoundError:
                 continue  # it ended while we looked
             except OSError as error:
                 found.doubts.append(f"{legible(path.name, 60)}: {error.strerror or type(error).__name__}")
             except UnseenError as error:
                 found.doubts.append(f"{legible(path.name, 60)}: {error}")
-        found.doubts += self._hidden(found.owners)
+        found.doubts += self._unreadable_servers(found.owners)
         self._silence.forget_all_but(found.silent.keys())
         least = min(found.silent.values(), default=None)
         if found.busy:
@@ -123,10 +123,10 @@ class Jupyter:
         note = f"{len(found.silent)} kernels on {found.servers} servers are at rest"
         return (self._say(State.IDLE, note, least),)
 
-    def _look_at(self, path: Path, found: _Found, now: Moment) -> None:
+    def _ask_server(self, path: Path, found: _Found, now: Moment) -> None:
         """One server by its runtime file."""
         contents = read_small(path)
-        server = _decoded(contents.data)
+        server = _decode_runtime_file(contents.data)
         if surely_dead(server.pid, self._roots):
             return  # it did not clean up
         found.servers += 1
@@ -145,13 +145,13 @@ class Jupyter:
                 found.doubts.append(f"{of} is in an unknown state")
 
     def _say(self, says: State, note: str, least: float | None) -> Evidence:
-        return say(self, says, note, observed=least, limit=self._silent_after, unit="seconds since activity")
+        return make_finding(self, says, note, observed=least, limit=self._silent_after, unit="seconds since activity")
 
     def _runtime_files(self) -> Iterator[Path]:
         """Runtime files in all readable homes, and in the configured folders, which must be readable."""
         folders = list(self._runtime_dirs)
         for folder in folders:
-            listed(folder)
+            list_paths(folder)
         folders += [home / _IN_HOME for home in self._homes()]
         for folder in dict.fromkeys(folders):
             with suppress(PermissionError):  # of a home; `_hidden` finds out whether that matters
@@ -162,9 +162,9 @@ class Jupyter:
         for home in self._roots.homes:
             yield home
             with suppress(OSError):
-                yield from listed(home, most=_MOST_HOMES)
+                yield from list_paths(home, most=_MOST_HOMES)
 
-    def _hidden(self, asked: Collection[int]) -> Iterator[str]:
+    def _unreadable_servers(self, asked: Collection[int]) -> Iterator[str]:
         """Servers with unreadable or missing runtime files: what their kernels do is unknown."""
         closed = {owner for home in self._homes() if (owner := _shut_out(home)) is not None}
         if closed and hides_processes(self._roots.proc):
@@ -222,7 +222,7 @@ class Jupyter:
         return http.client.HTTPSConnection(address, server.port, timeout=self._timeout_seconds, context=context)
 
 
-def _decoded(data: bytes) -> _Server:
+def _decode_runtime_file(data: bytes) -> _Server:
     """A runtime file; its text is never repeated, for it holds the token."""
     try:
         return _SERVER.decode(data)
@@ -233,7 +233,7 @@ def _decoded(data: bytes) -> _Server:
 def _there(folder: Path) -> list[Path]:
     """The runtime files in a folder, which may not exist."""
     try:
-        return listed(folder, _FILES)
+        return list_paths(folder, _FILES)
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -241,7 +241,7 @@ def _there(folder: Path) -> list[Path]:
 def _shut_out(home: Path) -> int | None:
     """The owner of the home, if runtime files in it cannot be read."""
     try:
-        listed(home / _IN_HOME)
+        list_paths(home / _IN_HOME)
     except (FileNotFoundError, NotADirectoryError):
         pass  # it has none
     except OSError:

@@ -98,7 +98,7 @@ def fetch(page: Page, seconds: float) -> bytes:
     refused: ConnectionRefusedError | None = None
     for address in page.addresses:
         try:
-            raw = _ask(page, address, ends)
+            raw = _fetch_page(page, address, ends)
         except ConnectionRefusedError as error:
             refused = error
             continue
@@ -113,7 +113,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _ask(page: Page, address: str, ends: float) -> bytes:
+def _fetch_page(page: Page, address: str, ends: float) -> bytes:
     """All that the server writes until it hangs up: a page that drips must not hold us up."""
     host = f"[{address}]" if ":" in address else address
     words = (
@@ -123,11 +123,11 @@ def _ask(page: Page, address: str, ends: float) -> bytes:
         "User-Agent: gpuwatch",
         "Connection: close",
     )
-    with closing(_connected(page, address, ends)) as connection:
+    with closing(_connect_to(page, address, ends)) as connection:
         connection.sendall("\r\n".join((*words, "", "")).encode("ascii"))
         data = bytearray()
         while len(data) <= _LARGEST_BYTES:
-            connection.settimeout(_left(ends))
+            connection.settimeout(_seconds_left(ends))
             part = connection.recv(_PART_BYTES)
             if not part:
                 return bytes(data)
@@ -135,8 +135,8 @@ def _ask(page: Page, address: str, ends: float) -> bytes:
     raise UnseenError("its page is larger than it can rightly be")
 
 
-def _connected(page: Page, address: str, ends: float) -> socket.socket:
-    plain = socket.create_connection((address, page.port), timeout=_left(ends))
+def _connect_to(page: Page, address: str, ends: float) -> socket.socket:
+    plain = socket.create_connection((address, page.port), timeout=_seconds_left(ends))
     if not page.secure:
         return plain
     try:
@@ -146,7 +146,7 @@ def _connected(page: Page, address: str, ends: float) -> socket.socket:
         raise
 
 
-def _left(ends: float) -> float:
+def _seconds_left(ends: float) -> float:
     left = ends - _CLOCK.monotonic()
     if left <= 0:
         raise TimeoutError("timed out")

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from math import inf
 
 from gpuwatch.agent.attribution.process import user_name
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.found_servers import FoundServers
 from gpuwatch.agent.evidence.loopback import Page, fetch, parse
-from gpuwatch.agent.evidence.published_ports import published
+from gpuwatch.agent.evidence.published_ports import published_ports
 from gpuwatch.agent.evidence.server_pages import Requests, requests_on
 from gpuwatch.agent.evidence.settings import ModelServerSettings
 from gpuwatch.agent.evidence.tcp_listeners import LISTEN, sockets
@@ -72,9 +72,9 @@ class ModelServers:
         """The network namespaces of containers in which nothing else than such a server runs."""
         return self._quiet[2] if 0 <= at - self._quiet[0] <= _QUIET_SECONDS else frozenset()
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all servers; of those that were found only what is asked counts."""
-        words = {name: self._look_at(name, page, now, self._timeout_seconds) for name, page in self._pages.items()}
+        words = {name: self._ask_server(name, page, now, self._timeout_seconds) for name, page in self._pages.items()}
         words |= self._of_found(now)
         for state in (State.BUSY, State.UNKNOWN, State.IDLE):
             notes = [f"{legible(name, 40)}: {word.note}" for name, word in words.items() if word.says is state]
@@ -83,7 +83,7 @@ class ModelServers:
             silent = min((w.silent_seconds for w in words.values() if w.silent_seconds is not None), default=None)
             busy = next((name for name, word in words.items() if word.says is State.BUSY), None)
             return (
-                say(
+                make_finding(
                     self,
                     state,
                     several(notes),
@@ -102,7 +102,7 @@ class ModelServers:
         ports_of: Mapping[int, frozenset[int]] = {} if found is None else found.ports(now)
         view = now.processes
         seen = found is not None and view is not None and view.doubt is None
-        spaces: Mapping[str, frozenset[int]] = published(self._roots, view) if seen and view is not None else {}
+        spaces: Mapping[str, frozenset[int]] = published_ports(self._roots, view) if seen and view is not None else {}
         at, words, quiet, quiet_spaces, asked = now.monotonic_seconds, dict[str, _Word](), set[int](), set[str](), 0
         self._no_page = {port: since for port, since in self._no_page.items() if at - since < _ASK_AGAIN_SECONDS}
         for whose, ports in (*ports_of.items(), *spaces.items()):
@@ -111,7 +111,7 @@ class ModelServers:
                     continue
                 asked += 1
                 page = Page(addresses=_LOCALHOST, port=port, target="/metrics")
-                word = self._look_at(f"port {port}", page, now, _FOUND_TIMEOUT_SECONDS)
+                word = self._ask_server(f"port {port}", page, now, _FOUND_TIMEOUT_SECONDS)
                 if not word.server:
                     self._no_page[port] = at
                 elif word.says is State.BUSY:
@@ -132,7 +132,7 @@ class ModelServers:
         self._quiet = (at, frozenset(quiet), frozenset(quiet_spaces))
         return words
 
-    def _look_at(self, name: str, page: Page, now: Moment, timeout_seconds: float) -> _Word:
+    def _ask_server(self, name: str, page: Page, now: Moment, timeout_seconds: float) -> _Word:
         """One server. One that was expected and cannot be understood is unknown, one that does not run is idle."""
         before, at = self._known.get(name), now.monotonic_seconds
         try:

@@ -39,7 +39,7 @@ def namespaces(roots: Roots, people: Iterable[Process]) -> Mapping[str, Namespac
         if len(passed) > _MOST_NAMESPACES:
             raise UnseenError(f"there are more than {_MOST_NAMESPACES} network namespaces")
         try:
-            moved = _moved(roots, each.pid, is_known=name.startswith("net:["))
+            moved = _moved_bytes(roots, each.pid, is_known=name.startswith("net:["))
         except ENDED:
             passed.discard(name)
             continue
@@ -63,7 +63,7 @@ def traffic(roots: Roots, pid: int) -> int | None:
 
     """
     own, its = _own(roots), _link(roots, str(pid))
-    return None if its is not None and its == own else _moved(roots, pid, is_known=its is not None)
+    return None if its is not None and its == own else _moved_bytes(roots, pid, is_known=its is not None)
 
 
 def _own(roots: Roots) -> str | None:
@@ -82,7 +82,7 @@ def _link(roots: Roots, pid: str) -> str | None:
         return None
 
 
-def _moved(roots: Roots, pid: int, *, is_known: bool) -> int | None:
+def _moved_bytes(roots: Roots, pid: int, *, is_known: bool) -> int | None:
     """Bytes of a namespace's cards; None if they are this agent's own cards."""
     before = {} if is_known else _cards(roots, "")
     there = _cards(roots, str(pid))

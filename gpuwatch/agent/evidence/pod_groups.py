@@ -57,14 +57,14 @@ class Group:
             return Counters(
                 cpu_seconds=_number(self.cpu / "cpuacct.usage") / 1e9,
                 disk_bytes=None,
-                paged_bytes=float(_of(memory, "total_pgpgin", self.memory) * _PAGE_BYTES),
-                file_bytes=_of(memory, "total_cache", self.memory),
+                paged_bytes=float(_value_of(memory, "total_pgpgin", self.memory) * _PAGE_BYTES),
+                file_bytes=_value_of(memory, "total_cache", self.memory),
             )
         return Counters(
-            cpu_seconds=_of(_numbers(self.cpu / "cpu.stat"), "usage_usec", self.cpu) / 1e6,
+            cpu_seconds=_value_of(_numbers(self.cpu / "cpu.stat"), "usage_usec", self.cpu) / 1e6,
             disk_bytes=_disk_bytes(self.cpu / "io.stat"),
             paged_bytes=_pages_in(memory, self.memory),
-            file_bytes=_of(memory, "file", self.memory),
+            file_bytes=_value_of(memory, "file", self.memory),
         )
 
 
@@ -93,7 +93,7 @@ def _pods(root: Path) -> dict[str, Path] | None:
     if not tops:
         return None
     found: dict[str, Path] = {}
-    for number, each in enumerate(folder for top in tops for folder in _walked(top, _DEEPEST)):
+    for number, each in enumerate(folder for top in tops for folder in _walk_folders(top, _DEEPEST)):
         if number >= _MOST_GROUPS:
             raise UnseenError(f"{root} holds more than {_MOST_GROUPS} groups of pods")
         uid = parse_cgroup(f"0::/{each.name}").pod_uid
@@ -102,12 +102,12 @@ def _pods(root: Path) -> dict[str, Path] | None:
     return found
 
 
-def _walked(folder: Path, deep: int) -> Iterator[Path]:
+def _walk_folders(folder: Path, deep: int) -> Iterator[Path]:
     """The folders in which a pod's may be, and the pods' own; not what is in those."""
     yield folder
     if deep and _BETWEEN.fullmatch(folder.name) and parse_cgroup(f"0::/{folder.name}").pod_uid is None:
         for each in _folders(folder):
-            yield from _walked(each, deep - 1)
+            yield from _walk_folders(each, deep - 1)
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -145,7 +145,7 @@ def _number(path: Path) -> int:
     return int(text)
 
 
-def _of(values: Mapping[str, int], name: str, folder: Path) -> int:
+def _value_of(values: Mapping[str, int], name: str, folder: Path) -> int:
     if name not in values:
         raise UnseenError(f"{folder} does not count {name}")
     return values[name]
@@ -158,4 +158,4 @@ def _pages_in(values: Mapping[str, int], folder: Path) -> float:
     """
     refaults = values.get("workingset_refault_file", values.get("workingset_refault", 0))
     reclaimed = values.get("pgsteal_direct", values.get("pgsteal", 0))
-    return float((_of(values, "pgmajfault", folder) + refaults + reclaimed) * _PAGE_BYTES)
+    return float((_value_of(values, "pgmajfault", folder) + refaults + reclaimed) * _PAGE_BYTES)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuwatch.agent.activity.pods import PodLook
 from gpuwatch.agent.evidence import pod_groups
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding
 from gpuwatch.agent.evidence.files import ENDED, read_small
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.net_namespaces import traffic
@@ -92,7 +92,7 @@ class Pods:
         self._watches: dict[str, _Watch] = {}
         self.found: Mapping[str, PodLook] = {}
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """Look at each pod.
 
         Raises:
@@ -114,7 +114,7 @@ class Pods:
                 theirs[process.placement.pod_uid].append(process)
         self._watches = {uid: self._watches.get(uid) or self._watch() for uid in theirs}
         self.found = {
-            uid: self._look_at(self._watches[uid], wanted[uid], groups.get(uid), processes, now)
+            uid: self._look_at_pod(self._watches[uid], wanted[uid], groups.get(uid), processes, now)
             for uid, processes in theirs.items()
         }
         return ()
@@ -126,13 +126,14 @@ class Pods:
         """
         outside = processes.get(None)
         if doubt is None and outside is None:
-            doubt = say(_GROUP, State.UNKNOWN, _NOT_YET)
+            doubt = make_finding(_GROUP, State.UNKNOWN, _NOT_YET)
         if doubt is not None:
             return {uid: replace(each, evidence=(doubt,), divided=_ALL) for uid, each in self.found.items()}
         others = () if outside is None or outside.says is State.IDLE else (outside,)
         return {
             uid: replace(
-                each, evidence=(*each.evidence, processes.get(uid, say(_GROUP, State.UNKNOWN, _NOT_YET)), *others)
+                each,
+                evidence=(*each.evidence, processes.get(uid, make_finding(_GROUP, State.UNKNOWN, _NOT_YET)), *others),
             )
             for uid, each in self.found.items()
         }
@@ -148,20 +149,20 @@ class Pods:
             network=Rate(most.busy_bytes_per_second, span_seconds=_SPAN_SECONDS),
         )
 
-    def _look_at(
+    def _look_at_pod(
         self, watch: _Watch, name: str | None, group: pod_groups.Group | None, processes: list[Process], now: Moment
     ) -> PodLook:
         """One pod; whatever fails makes it unknown."""
         try:
-            return self._seen(watch, name, group, processes, now)
+            return self._look_of_pod(watch, name, group, processes, now)
         except UnseenError as error:
             why = str(error)
         except OSError as error:
             why = f"{error.strerror or type(error).__name__}: {error.filename or 'its control group'}"
         watch.forget()
-        return PodLook(name=name, evidence=(say(_GROUP, State.UNKNOWN, why),), divided=_ALL)
+        return PodLook(name=name, evidence=(make_finding(_GROUP, State.UNKNOWN, why),), divided=_ALL)
 
-    def _seen(
+    def _look_of_pod(
         self, watch: _Watch, name: str | None, group: pod_groups.Group | None, processes: list[Process], now: Moment
     ) -> PodLook:
         """All that can be seen of it.
@@ -177,7 +178,7 @@ class Pods:
         counted = group.read()
         moved = traffic(self._roots, min(processes, key=_age).pid)
         found = [*self._of_gpu_processes(watch, processes, now), self._of_cpu(watch, counted, processes, now)]
-        found.append(watch.pages.judge(_PAGES, {"its memory": _paged(watch, counted)}, now))
+        found.append(watch.pages.judge(_PAGES, {"its memory": _paged_bytes(watch, counted)}, now))
         found += self._people(watch, processes, now)
         divided = _OF_PROCESSES
         if counted.disk_bytes is not None:
@@ -203,9 +204,9 @@ class Pods:
         """As for the machine, by the same code."""
         pids = None if now.gpu_pids is None else now.gpu_pids & {each.pid for each in processes}
         try:
-            return watch.gpu.look(replace(now, gpu_pids=pids))
+            return watch.gpu.find_evidence(replace(now, gpu_pids=pids))
         except (OSError, UnseenError) as error:
-            return (say(watch.gpu, State.UNKNOWN, str(error)),)
+            return (make_finding(watch.gpu, State.UNKNOWN, str(error)),)
 
     def _of_cpu(self, watch: _Watch, counted: Counters, processes: Iterable[Process], now: Moment) -> Evidence:
         """What the group uses without its GPU processes, which may spin."""
@@ -221,7 +222,7 @@ class Pods:
     def _people(self, watch: _Watch, processes: Collection[Process], now: Moment) -> tuple[Evidence, ...]:
         """Terminals that somebody opened in its containers, and how long each has been silent."""
         limit = self._settings.people.silent_after
-        opened = [each for each in _opened(processes) if not is_viewer((each.name,))]
+        opened = [each for each in _processes_with_terminal(processes) if not is_viewer((each.name,))]
         known, watch.terminals = watch.terminals, {}
         at, silent = now.monotonic_seconds, limit
         for each in opened:
@@ -234,10 +235,10 @@ class Pods:
         if silent >= limit:
             return ()
         note = f"somebody is at a terminal: {opened[0].name} (pid {opened[0].pid})"
-        return (say(_TERMINAL, State.BUSY, note, observed=silent, limit=limit, unit="seconds"),)
+        return (make_finding(_TERMINAL, State.BUSY, note, observed=silent, limit=limit, unit="seconds"),)
 
 
-def _paged(watch: _Watch, counted: Counters) -> float:
+def _paged_bytes(watch: _Watch, counted: Counters) -> float:
     """Bytes that came into its memory from files, since the watch began: what is kept of them, and what came again."""
     last, watch.before = watch.before, counted
     if last is not None:
@@ -251,7 +252,7 @@ def _age(process: Process) -> tuple[int, int]:
     return process.started_ticks, process.pid
 
 
-def _opened(processes: Iterable[Process]) -> list[Process]:
+def _processes_with_terminal(processes: Iterable[Process]) -> list[Process]:
     """The processes with a terminal that is not their container's own: it is of the session of the first process."""
     first: dict[str | None, Process] = {}
     for each in sorted(processes, key=_age):

@@ -18,7 +18,7 @@ _HERE = frozenset({"0.0.0.0", "127.0.0.1"})  # elsewhere another server may have
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 
 
-def published(roots: Roots, view: ProcessView) -> Mapping[str, frozenset[int]]:
+def published_ports(roots: Roots, view: ProcessView) -> Mapping[str, frozenset[int]]:
     """The host's ports that lead to each such container, by the name of its network namespace."""
     inside: dict[str, list[Process]] = {}
     for each in view.people():

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 
-from gpuwatch.agent.evidence.base import Moment, Origin, say, several
+from gpuwatch.agent.evidence.base import Moment, Origin, make_finding, several
 from gpuwatch.model.activity import Evidence, State
 
 SHORTEST_SPAN_SECONDS = 1.0  # over less, a confirmation's own packets and a journal's flush would look like work
@@ -51,4 +51,4 @@ class Rate:
         self._looks.clear()
 
     def _say(self, signal: Origin, says: State, note: str | None, rate: float | None) -> Evidence:
-        return say(signal, says, note, observed=rate, limit=self._limit, unit=self._unit)
+        return make_finding(signal, says, note, observed=rate, limit=self._limit, unit=self._unit)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
-from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
+from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.rate import Rate
-from gpuwatch.agent.evidence.rdma_ports import WORD_BYTES, RdmaPort, seen
+from gpuwatch.agent.evidence.rdma_ports import WORD_BYTES, RdmaPort, read_ports
 from gpuwatch.agent.evidence.settings import RdmaSettings
 from gpuwatch.model.activity import Evidence, State
 
@@ -48,12 +48,12 @@ class Rdma:
         self._folder = roots.sys / "class/infiniband"
         self.ports: tuple[RdmaPort, ...] = ()
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all ports; none where there is no RDMA device."""
         self.ports = ()
         try:
-            self.ports = seen(_ports(self._folder))
-            moved, doubts = self._moved()
+            self.ports = read_ports(_ports(self._folder))
+            moved, doubts = self._moved_bytes()
         except (OSError, UnseenError):
             self._rate.forget()
             raise
@@ -63,10 +63,10 @@ class Rdma:
         if found.says is State.BUSY:
             return (replace(found, setting=_SETTING),)
         if doubts:
-            return (say(self, State.UNKNOWN, several(doubts)),)
+            return (make_finding(self, State.UNKNOWN, several(doubts)),)
         return (found,)
 
-    def _moved(self) -> tuple[dict[str, int], list[str]]:
+    def _moved_bytes(self) -> tuple[dict[str, int], list[str]]:
         """Bytes in and out by port, since the driver was loaded; and why some are not known."""
         moved: dict[str, int] = {}
         doubts: list[str] = []
@@ -92,7 +92,7 @@ def _ports(folder: Path) -> Iterator[Path]:
 
 def _there(folder: Path) -> list[Path]:
     try:
-        return listed(folder)
+        return list_paths(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
 

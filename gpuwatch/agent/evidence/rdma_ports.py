@@ -64,7 +64,7 @@ class RdmaPort:
     errors: Mapping[str, int] = field(default_factory=dict)
 
 
-def seen(ports: Iterator[Path]) -> tuple[RdmaPort, ...]:
+def read_ports(ports: Iterator[Path]) -> tuple[RdmaPort, ...]:
     """What the folders of these ports show now; what cannot be read is left out."""
     return tuple(_port(path) for path, _ in zip(ports, range(_MOST_PORTS), strict=False))
 

@@ -8,7 +8,7 @@ from typing import Any
 from gpuwatch.agent.activity.pods import PodLook
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.blind import BlindWatch
-from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, run, say
+from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, make_finding, run
 from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network
@@ -219,7 +219,7 @@ class Command:
         self._argv = settings.argv
         self._deadline_seconds = deadline_seconds
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding."""
         del now
         ran = run(self._argv, self._deadline_seconds)
@@ -229,4 +229,4 @@ class Command:
         if status not in _SAYS:
             ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
             raise UnseenError(f"{self._argv[0]} {ended}; 0 would be busy, 1 idle")
-        return (say(self, _SAYS[status], None, observed=status, limit=None, unit="exit status"),)
+        return (make_finding(self, _SAYS[status], None, observed=status, limit=None, unit="exit status"),)

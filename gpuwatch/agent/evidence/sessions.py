@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.agent.attribution.process import user_name
-from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several
-from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
+from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, make_finding, several
+from gpuwatch.agent.evidence.files import fields, list_paths, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.runtime.printable import legible
@@ -60,10 +60,10 @@ class People:
         self._roots = roots
         self._silence = IdleClock()
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding: the person who typed last."""
         sessions, doubts = self.present()
-        silent, untimed = self._logged_in(sessions, doubts, now)
+        silent, untimed = self._silences(sessions, doubts, now)
         try:
             for session in self._open({session.terminal for session in sessions}):
                 with suppress(FileNotFoundError):  # closed while we looked
@@ -87,7 +87,7 @@ class People:
         there = several([session.called for session in silent])
         return (self._say(State.IDLE, f"silent: {there}" if silent else "no user is logged in", least),)
 
-    def _logged_in(
+    def _silences(
         self, sessions: Iterable[Session], doubts: list[str], now: Moment
     ) -> tuple[dict[Session, float], list[Session]]:
         """Seconds of silence of those with a terminal, and those who cannot be timed while their programs are seen."""
@@ -126,7 +126,7 @@ class People:
 
     def _say(self, says: State, note: str, least: float | None, owner: WorkOwner | None = None) -> Evidence:
         unit = "seconds since input"
-        return say(self, says, note, observed=least, limit=self._silent_after, unit=unit, owner=owner)
+        return make_finding(self, says, note, observed=least, limit=self._silent_after, unit=unit, owner=owner)
 
     def _silent_seconds(self, session: Session, now: Moment) -> float:
         """Since its last input.
@@ -143,7 +143,7 @@ class People:
     def _open(self, known: Collection[str | None]) -> Iterator[Session]:
         """Pseudo terminals with input, but without a known login."""
         folder = self._roots.dev / "pts"
-        for path in listed(folder) if folder.exists() else ():
+        for path in list_paths(folder) if folder.exists() else ():
             terminal = f"pts/{path.name}"
             if path.name.isdecimal() and terminal not in known:
                 with suppress(FileNotFoundError):  # closed meanwhile
@@ -194,7 +194,7 @@ class People:
         """Sessions of systemd-logind; empty if it does not run."""
         folder = self._roots.run / "systemd/sessions"
         try:
-            paths = listed(folder)
+            paths = list_paths(folder)
         except FileNotFoundError:
             return
         for path in paths:

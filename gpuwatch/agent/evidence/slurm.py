@@ -4,7 +4,7 @@ import re
 import shutil
 import socket
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, run, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, run, several
 from gpuwatch.agent.evidence.files import processes
 from gpuwatch.agent.evidence.settings import SlurmSettings
 from gpuwatch.model.activity import Evidence, State
@@ -43,7 +43,7 @@ class Slurm:
         self._node = settings.node_name or socket.gethostname().partition(".")[0]
         self._deadline_seconds = deadline_seconds
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all jobs; none where neither slurmd nor squeue is installed, and no slurmd runs."""
         del now
         squeue = shutil.which("squeue")
@@ -60,16 +60,16 @@ class Slurm:
         if not all(_JOB.fullmatch(job) for job in jobs):
             raise UnseenError("squeue's output is not a list of jobs")
         if jobs:
-            return (say(self, State.BUSY, f"jobs {several(jobs)}", observed=len(jobs), limit=1, unit="jobs"),)
+            return (make_finding(self, State.BUSY, f"jobs {several(jobs)}", observed=len(jobs), limit=1, unit="jobs"),)
         states = self._states()
         says = {state_says(state) for state in states}
         if State.BUSY in says:
             note = f"no job is shown, and {self._node} is {several(states)}"
-            return (say(self, State.BUSY, note, observed=1, limit=1, unit="jobs"),)
+            return (make_finding(self, State.BUSY, note, observed=1, limit=1, unit="jobs"),)
         if says != {State.IDLE}:
             shown = legible(several(states), _LONGEST_STATES)
             raise UnseenError(f"squeue lists no job, and {self._node} is {shown}, so there may be hidden jobs")
-        return (say(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
+        return (make_finding(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
 
     def _states(self) -> list[str]:
         """The node's states in Slurm."""

@@ -17,8 +17,8 @@ from typing import TypedDict
 import msgspec
 
 from gpuwatch.agent.attribution.process import user_name
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
-from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
+from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.duration import format_duration
@@ -73,7 +73,7 @@ class Snoozes:
         self._seen = False  # the directory was there once
         self.current: tuple[Snooze, ...] = ()
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding for each snooze, and one for all that cannot be read.
 
         Without a directory there can be no snooze. If the directory has disappeared, the snoozes are unknown.
@@ -84,7 +84,7 @@ class Snoozes:
 
         """
         try:
-            paths = listed(self._directory, _NAME)
+            paths = list_paths(self._directory, _NAME)
         except OSError as error:
             self.current = ()
             if not isinstance(error, FileNotFoundError):
@@ -93,12 +93,12 @@ class Snoozes:
                 why = f"{self._directory} is gone, with the snoozes in it: {_remedy(self._directory)}"
                 raise UnseenError(why) from None
             note = f"`gpuwatch snooze` does not work yet: {self._directory} is missing ({_remedy(self._directory)})"
-            return (say(self, State.IDLE, note),)
+            return (make_finding(self, State.IDLE, note),)
         self._seen = True
         snoozes, broken = self.read(paths, now)
         self.current = snoozes
         found = [
-            say(
+            make_finding(
                 self,
                 State.BUSY,
                 f"{snooze.user} until {snooze.expires_at:%Y-%m-%d %H:%M} UTC: {snooze.reason}",
@@ -109,9 +109,9 @@ class Snoozes:
             for snooze in snoozes
         ]
         if broken:
-            found.append(say(self, State.UNKNOWN, several(broken)))
+            found.append(make_finding(self, State.UNKNOWN, several(broken)))
         if not found:
-            found.append(say(self, State.IDLE, "no snooze holds"))
+            found.append(make_finding(self, State.IDLE, "no snooze holds"))
         return tuple(found)
 
     def read(self, paths: Iterable[Path], now: Moment) -> tuple[tuple[Snooze, ...], list[str]]:
@@ -219,7 +219,7 @@ def snooze(settings: EvidenceSettings, seconds: float, reason: str, clock: Clock
     return f"Kept until {until:%Y-%m-%d %H:%M} UTC.{longest} To end it sooner: gpuwatch snooze --end"
 
 
-def held(settings: SnoozeSettings, clock: Clock) -> tuple[list[Snooze], list[str]]:
+def snoozes_in_force(settings: SnoozeSettings, clock: Clock) -> tuple[list[Snooze], list[str]]:
     """The snoozes that hold, and what is wrong with the others.
 
     Raises:
@@ -229,7 +229,9 @@ def held(settings: SnoozeSettings, clock: Clock) -> tuple[list[Snooze], list[str
     now = Moment(at=clock.now(), monotonic_seconds=clock.monotonic())
     directory = Path(settings.directory)
     try:
-        snoozes, broken = Snoozes(settings, Roots()).read(listed(directory, _NAME) if directory.exists() else (), now)
+        snoozes, broken = Snoozes(settings, Roots()).read(
+            list_paths(directory, _NAME) if directory.exists() else (), now
+        )
     except (OSError, UnseenError) as error:
         raise SnoozeError(f"The snoozes cannot be read: {error}") from error
     return list(snoozes), list(broken)

@@ -75,7 +75,7 @@ class Sockets:
     bytes_known: bool
     listeners: tuple[Sock, ...] = ()
 
-    def accepted(self, each: Sock) -> bool:
+    def is_accepted(self, each: Sock) -> bool:
         """Whether the other end has asked for the connection."""
         return each.local[1] in self.listening
 
@@ -139,13 +139,13 @@ def _from_kernel() -> list[tuple[int, Sock]] | None:
         rows: list[tuple[int, Sock]] = []
         try:
             for family in _LENGTHS:
-                rows += _dumped(asked, family)
+                rows += _dump_sockets(asked, family)
         except OSError:
             return None
     return rows
 
 
-def _dumped(asked: socket.socket, family: int) -> Iterator[tuple[int, Sock]]:
+def _dump_sockets(asked: socket.socket, family: int) -> Iterator[tuple[int, Sock]]:
     """All sockets of a family, established or listening."""
     states = 1 << _STATE_ESTABLISHED | 1 << _STATE_LISTEN
     request = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << _INFO - 1, states)

@@ -62,7 +62,7 @@ class SocketOwners:
             if cookie in theirs and at - since < _KEPT_SECONDS and _alive(kept, view)
         }
         new = [each for cookie, each in theirs.items() if cookie not in self._kept]
-        found = self._found(new, view) if new else {}
+        found = self._find_holders(new, view) if new else {}
         # A guess rests on who was there at the last look at the processes: it is made anew each time.
         self._kept |= {cookie: (at, holders) for cookie, holders in found.items() if holders.seen}
         return {cookie: self._kept[cookie][1] if cookie in self._kept else found[cookie] for cookie in theirs}
@@ -73,7 +73,7 @@ class SocketOwners:
             self._look_into(f"{self._roots.proc}/self/fd", None, None, walk)
         return frozenset(walk.holders)
 
-    def _found(self, connections: list[Sock], view: ProcessView) -> dict[int, Holders]:
+    def _find_holders(self, connections: list[Sock], view: ProcessView) -> dict[int, Holders]:
         processes = [each for each in view.processes.values() if each.state not in _DEAD][:_MOST_PROCESSES]
         walk = self._walk({each.inode for each in connections}, processes)
         groups = None
@@ -81,12 +81,12 @@ class SocketOwners:
         for each in connections:
             seen = walk.holders.get(each.inode)
             if seen:
-                found[each.cookie] = _judged(seen)
+                found[each.cookie] = _judge_holders(seen)
             elif view.doubt is not None:
                 found[each.cookie] = _UNKNOWN
             else:
                 groups = self._groups(processes) if groups is None else groups
-                found[each.cookie] = _guessed(each, groups.get(each.cgroup or 0, ()), walk.blind)
+                found[each.cookie] = _guess_holders(each, groups.get(each.cgroup or 0, ()), walk.blind)
         return found
 
     def _walk(self, inodes: set[int], processes: Iterable[Process]) -> _Walk:
@@ -139,13 +139,13 @@ class SocketOwners:
         return groups
 
 
-def _judged(holders: list[Process]) -> Holders:
+def _judge_holders(holders: list[Process]) -> Holders:
     """Of processes that hold a connection: people's, if it is one of them."""
     people = [each for each in holders if each.kind is Kind.PEOPLE]
     return Holders(kind=(people or holders)[0].kind, processes=tuple((people or holders)[:1]), seen=True)
 
 
-def _guessed(connection: Sock, group: Collection[Process], blind: Collection[Process]) -> Holders:
+def _guess_holders(connection: Sock, group: Collection[Process], blind: Collection[Process]) -> Holders:
     """Of a connection that no process seems to hold: the kernel's own, or of a process that may not be looked into."""
     candidates = group or [each for each in blind if each.uid == connection.uid]
     people = [each for each in candidates if each.kind is Kind.PEOPLE]

@@ -45,7 +45,7 @@ def belongs_to(roots: Roots, port: int, uid: int) -> None:
     """
     if uid == _OVERFLOW_UID:
         raise UnseenError("its owner is not known in this agent's user namespace")
-    owners = {each.uid for each in sockets(roots.proc) if each.state == LISTEN and _reached(each.local, port)}
+    owners = {each.uid for each in sockets(roots.proc) if each.state == LISTEN and _is_reached(each.local, port)}
     if not owners:
         raise ConnectionRefusedError(111, "Connection refused")
     if others := owners - {uid}:
@@ -71,7 +71,7 @@ def answered_by(roots: Roots, connection: socket.socket, uid: int) -> None:
     raise TimeoutError
 
 
-def _reached(local: End, port: int) -> bool:
+def _is_reached(local: End, port: int) -> bool:
     """Whether a listener there gets the connections to that port of loopback."""
     address, its = local
     return its == port and (address.is_loopback or address.is_unspecified)
@@ -100,12 +100,12 @@ def _table(path: Path) -> Iterator[Tcp]:
                 raise UnseenError(f"{path} is longer than it can rightly be")
             try:
                 _, local, remote, state, _, _, _, uid, _, inode, *_ = line.split()
-                yield Tcp(local=_read(local), remote=_read(remote), state=state, uid=int(uid), inode=int(inode))
+                yield Tcp(local=_read_end(local), remote=_read_end(remote), state=state, uid=int(uid), inode=int(inode))
             except (ValueError, OverflowError):
                 raise UnseenError(f"{path} has an unexpected line") from None
 
 
-def _read(text: str) -> End:
+def _read_end(text: str) -> End:
     """An end as the kernel writes it: words of 32 bits in the machine's own byte order."""
     address, _, port = text.partition(":")
     words = (int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8))

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gpuwatch.agent.evidence.base import HostSignal, Moment, UnseenError, say
+from gpuwatch.agent.evidence.base import HostSignal, Moment, UnseenError, make_finding
 from gpuwatch.agent.processes.process import ProcessView
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.duration import format_duration
@@ -107,19 +107,19 @@ class HostWatcher:
         counted = [each for each in self._watched if each.evidence]
         return tuple(entry for each in counted for entry in self.current(each, now_monotonic))
 
-    def look(self, each: Watched) -> None:
+    def look_once(self, each: Watched) -> None:
         """Look once, and keep what is seen. Whatever goes wrong is kept as unknown."""
         begin = self._clock.monotonic()
         each.looking_since = begin
         try:
-            found = each.signal.look(self._moment(begin))
+            found = each.signal.find_evidence(self._moment(begin))
         except UnseenError as error:
-            found = (say(each.signal, State.UNKNOWN, str(error)),)
+            found = (make_finding(each.signal, State.UNKNOWN, str(error)),)
         except OSError as error:
             where = f": {error.filename}" if isinstance(error.filename, str) else ""
-            found = (say(each.signal, State.UNKNOWN, f"{error.strerror or type(error).__name__}{where}"),)
+            found = (make_finding(each.signal, State.UNKNOWN, f"{error.strerror or type(error).__name__}{where}"),)
         except Exception as error:  # noqa: BLE001  a flaw in one signal must not end the others, or pass for idle
-            found = (say(each.signal, State.UNKNOWN, f"it failed: {type(error).__name__}"),)
+            found = (make_finding(each.signal, State.UNKNOWN, f"it failed: {type(error).__name__}"),)
             if each.seen is None or each.seen[1] != found:  # once, not at every look
                 _LOG.exception("host signal %s failed", each.signal.name)
         each.seen = (begin, found)
@@ -135,7 +135,7 @@ class HostWatcher:
 
     def _run(self, each: Watched) -> None:
         while not self._stopping.is_set():
-            self.look(each)
+            self.look_once(each)
             with self._looked:
                 if each.seen is not None and each.seen[0] >= each.asked_at and not self._stopping.is_set():
                     each.wake.clear()
@@ -148,7 +148,7 @@ class HostWatcher:
         why, seen = self.late(each, now), each.seen
         if why is None and seen is not None:
             return seen[1]
-        return (say(each.signal, State.UNKNOWN, why),)
+        return (make_finding(each.signal, State.UNKNOWN, why),)
 
     def late(self, each: Watched, now: float) -> str | None:
         """Why what the last look of a signal saw does not count now; None: it counts."""

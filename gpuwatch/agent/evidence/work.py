@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuwatch.agent.attribution.process import user_name
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
 from gpuwatch.agent.evidence.settings import WorkSettings
 from gpuwatch.agent.processes.kinds import CRON_JOB, PACKAGED, VIEWER, installs, pulls_images
@@ -88,10 +88,10 @@ class Processes:
         self.on_look: Callable[[ProcessView, Collection[int], float], None] = lambda *_: None  # must not wait
         self.of_pods: Mapping[str | None, Evidence] = {}  # by uid; None: what is in no pod
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all processes."""
         try:
-            view = self.table.look(now.monotonic_seconds)
+            view = self.table.read_processes(now.monotonic_seconds)
         except TableError as error:
             raise UnseenError(str(error)) from None
         self.on_look(view, now.gpu_pids or (), now.monotonic_seconds)
@@ -134,12 +134,12 @@ class Processes:
             return working
         new = [each for each in begun if each.pid in counted]
         if new:
-            return self._say(State.BUSY, f"a program began: {_called(new[-1])}", new[-1], None, None, "")
+            return self._say(State.BUSY, f"a program began: {_name_process(new[-1])}", new[-1], None, None, "")
         sleeper = self._sleeper(counted.values(), view)
         if sleeper is None:
             return None
         process, left = sleeper
-        note = f"{_called(process)} waits for another {format_duration(left)}"
+        note = f"{_name_process(process)} waits for another {format_duration(left)}"
         return self._say(State.BUSY, note, process, None, None, "")
 
     def _by_pod(
@@ -155,23 +155,23 @@ class Processes:
             says = self._at_work(group, {}, {}, view, begun, before, now)
             hung = next((each for each in group.values() if each.state == "D"), None)
             if says is None and hung is not None and uid is not None:
-                says = say(self, State.UNKNOWN, f"{_called(hung)} waits for a device")
-            found[uid] = says or say(self, State.IDLE, None)
+                says = make_finding(self, State.UNKNOWN, f"{_name_process(hung)} waits for a device")
+            found[uid] = says or make_finding(self, State.IDLE, None)
         return found
 
     def _at_rest(self, people: list[Process], view: ProcessView) -> Evidence:
         """Nobody's program works: occupied, in doubt, or idle."""
         jobs = [each for each in view.processes.values() if each.rule == CRON_JOB and each.kind is not Kind.PEOPLE]
         if jobs and not people:
-            note = f"a job of root's cron runs: {_called(jobs[0])}"
-            return say(self, State.UNKNOWN, note, owner=owner_of(jobs[0], user_name(jobs[0].uid)))
+            note = f"a job of root's cron runs: {_name_process(jobs[0])}"
+            return make_finding(self, State.UNKNOWN, note, owner=owner_of(jobs[0], user_name(jobs[0].uid)))
         if not people and (installer := self._installer(view)) is not None:
-            note = f"{_called(installer)} changes the software of the machine"
-            return say(self, State.UNKNOWN, note, owner=owner_of(installer, user_name(installer.uid)))
+            note = f"{_name_process(installer)} changes the software of the machine"
+            return make_finding(self, State.UNKNOWN, note, owner=owner_of(installer, user_name(installer.uid)))
         if not people:
             return self._say(State.IDLE, "no program of a user, a container or a job is alive", None, 0, 1, "programs")
         newest = max(people, key=lambda each: (each.started_ticks, each.pid))
-        note = several([_called(each) for each in sorted(people, key=lambda each: -each.started_ticks)], 3)
+        note = several([_name_process(each) for each in sorted(people, key=lambda each: -each.started_ticks)], 3)
         return self._say(State.OCCUPIED, f"alive and at rest: {note}", newest, len(people), 1, "programs")
 
     def _installer(self, view: ProcessView) -> Process | None:
@@ -219,12 +219,12 @@ class Processes:
         ):
             rates = self._rates(processes, before, now.monotonic_seconds, gpu)
             if rates.cores > cores:
-                note = _note(rates.largest)
+                note = _note_on(rates.largest)
                 return self._say(State.BUSY, note, rates.largest, rates.cores, cores, "cores", f"{_PREFIX}.busy_cores")
             if rates.bytes_per_second > most:
                 return self._say(
                     State.BUSY,
-                    _note(rates.largest),
+                    _note_on(rates.largest),
                     rates.largest,
                     rates.bytes_per_second,
                     most,
@@ -334,7 +334,7 @@ class Processes:
         setting: str = "agent.services",
     ) -> Evidence:
         owner = None if process is None else owner_of(process, user_name(process.uid))
-        return say(
+        return make_finding(
             self,
             says,
             note,
@@ -354,11 +354,11 @@ def _origin(process: Process, view: ProcessView) -> tuple[_Key, str]:
     return (parent.pid, parent.started_ticks), process.name
 
 
-def _note(process: Process | None) -> str:
-    return "nobody" if process is None else _called(process)
+def _note_on(process: Process | None) -> str:
+    return "nobody" if process is None else _name_process(process)
 
 
-def _called(process: Process) -> str:
+def _name_process(process: Process) -> str:
     """A process in a message: `alice's python3 (pid 4711, session-3.scope)`."""
     owner = owner_of(process, user_name(process.uid))
     where = f", {owner.unit}" if owner.unit else ""

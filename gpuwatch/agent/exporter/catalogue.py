@@ -26,7 +26,7 @@ def mig_metric(field: str) -> str:
     return f"gpuwatch_mig_{field}"
 
 
-def _measured(name: str, metric: Metric, key: tuple[str, ...]) -> Family:
+def _measured_family(name: str, metric: Metric, key: tuple[str, ...]) -> Family:
     """A field of a reading; its source is a function nvmlDeviceGet... unless given in full."""
     labels = (*key, metric.label) if metric.label else key
     every = metric.every_seconds
@@ -36,8 +36,8 @@ def _measured(name: str, metric: Metric, key: tuple[str, ...]) -> Family:
 
 def _families() -> Iterator[Family]:
     """The tables of this module, GPU readings first."""
-    yield from (_measured(gpu_metric(field), metric, GPU) for field, metric in metrics())
-    yield from (_measured(mig_metric(field), metric, MIG) for field, metric in mig_metrics())
+    yield from (_measured_family(gpu_metric(field), metric, GPU) for field, metric in metrics())
+    yield from (_measured_family(mig_metric(field), metric, MIG) for field, metric in mig_metrics())
     for name, kind, labels, text, source in (
         *_GPU_ROWS,
         *_NODE_ROWS,

@@ -33,13 +33,13 @@ from gpuwatch.runtime.metrics.exposition import (
     OPENMETRICS_END,
     Exposition,
     Labels,
-    collected,
-    joined,
+    as_families,
+    join_blocks,
     renames,
 )
 from gpuwatch.runtime.metrics.family import CERTIFICATE
 from gpuwatch.runtime.metrics.histogram import Histogram
-from gpuwatch.runtime.metrics.negotiation import content_type_for, renamed
+from gpuwatch.runtime.metrics.negotiation import content_type_for, rename_page
 from gpuwatch.runtime.metrics.process import ProcessFigures
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Exporter:
 
         With `groups` it is those families of the same page that are theirs, without other exporters' names.
         """
-        with self._scrapes.timed(self._clock), self._rendering:  # a second scraper waits for the first one's page
+        with self._scrapes.time_body(self._clock), self._rendering:  # a second scraper waits for the first one's page
             cached = self._whole(accept)
             return cached.page if groups is None else self._part(cached, groups)
 
@@ -163,7 +163,7 @@ class Exporter:
         if cached is not None and fresh and cached.shown == shown:
             return cached
         blocks = self._blocks(snapshot, now, accept, content_type)
-        own = joined(blocks.values(), openmetrics=_is_openmetrics(content_type))
+        own = join_blocks(blocks.values(), openmetrics=_is_openmetrics(content_type))
         page = _page(content_type, self._foreign(snapshot, own))
         until = now + _KEEP_PAGE_SECONDS
         if len(self._cache) >= _MOST_PAGES:  # content types repeat the version that a client names
@@ -175,15 +175,15 @@ class Exporter:
     def collect(self) -> Iterable["SampleFamily"]:
         """Each family that has a sample now, as prometheus-client has them."""
         now = self._clock.monotonic()
-        return list(collected(self._families, self._rows(self._core.snapshot(now), now)).values())
+        return list(as_families(self._families, self._rows(self._core.snapshot(now), now)).values())
 
     def _blocks(self, snapshot: Snapshot, now: float, accept: str, content_type: str) -> Mapping[str, str]:
         """The text of each family that has a sample."""
         rows = self._rows(snapshot, now)
         if not renames(content_type):
             return self._exposition.blocks(rows, openmetrics=_is_openmetrics(content_type))
-        made = collected(self._families, rows)
-        texts = {name: renamed(accept, _Only(family)).decode() for name, family in made.items()}
+        made = as_families(self._families, rows)
+        texts = {name: rename_page(accept, _Only(family)).decode() for name, family in made.items()}
         return {name: text.removesuffix(OPENMETRICS_END) for name, text in texts.items()}
 
     def _part(self, cached: _Cached, groups: frozenset[str]) -> Page:
@@ -192,7 +192,7 @@ class Exporter:
         if page is None:
             content_type = cached.page.content_type
             chosen = (text for name, text in cached.blocks.items() if self._families[name].group in groups)
-            page = _page(content_type, joined(chosen, openmetrics=_is_openmetrics(content_type)))
+            page = _page(content_type, join_blocks(chosen, openmetrics=_is_openmetrics(content_type)))
             if len(cached.parts) >= _MOST_PARTS:
                 cached.parts.clear()
             cached.parts[groups] = page
@@ -267,7 +267,7 @@ class Exporter:
         key = reading.info.key
         yield from _info_rows(reading.info)
         yield "gpuwatch_gpu_up", key, 1
-        yield from _measured(reading, self._fields, key)
+        yield from _measured_rows(reading, self._fields, key)
         for instance in reading.mig_instances or ():
             yield from _mig_rows(key, instance, self._mig_fields)
         if active_seconds is not None:
@@ -290,7 +290,7 @@ def _is_openmetrics(content_type: str) -> bool:
     return "openmetrics" in content_type
 
 
-def _measured(reading: GpuReading | MigInstance, known: Iterable[_Field], key: Labels) -> Rows:
+def _measured_rows(reading: GpuReading | MigInstance, known: Iterable[_Field], key: Labels) -> Rows:
     """The measurements of a reading, those by label as one sample for each of its values."""
     for field, name, labelled in known:
         value = getattr(reading, field)
@@ -306,7 +306,7 @@ def _mig_rows(key: tuple[str, str | None], instance: MigInstance, known: Iterabl
     within = str(instance.id)
     for device in instance.devices:
         yield "gpuwatch_mig_info", (*key, within, str(device.compute_instance), device.uuid, device.profile), 1
-    yield from _measured(instance, known, (*key, within))
+    yield from _measured_rows(instance, known, (*key, within))
 
 
 def _info_rows(info: GpuInfo) -> Rows:

@@ -9,14 +9,14 @@ from gpuwatch.model.metric import GROUP_NAMES, GroupName, chosen
 _COLLECT = "collect[]"  # as node_exporter has it
 
 
-def exported(settings: AgentSettings) -> frozenset[GroupName]:
+def exported_groups(settings: AgentSettings) -> frozenset[GroupName]:
     """The groups on the page: none where other exporters' names stand instead of ours."""
     return frozenset() if settings.compat_only else chosen(settings.metrics)
 
 
-def read(settings: AgentSettings) -> frozenset[GroupName]:
+def groups_to_read(settings: AgentSettings) -> frozenset[GroupName]:
     """The groups that the probe reads: those on the page, and those behind other exporters' names."""
-    groups = exported(settings)
+    groups = exported_groups(settings)
     if settings.compat:
         from gpuwatch.agent.exporter.compat import load  # noqa: PLC0415  loaded by few agents
 

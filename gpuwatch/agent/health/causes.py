@@ -114,7 +114,7 @@ def has_evidence(reading: GpuReading) -> bool:
     return any(getattr(reading, name) is not None for name in _WITNESSES)
 
 
-def _asked(action: str, health: Health, sentence: str, remedy: Remedy) -> tuple[str, Finding]:
+def _as_finding(action: str, health: Health, sentence: str, remedy: Remedy) -> tuple[str, Finding]:
     source = "recovery_action, or XID 154 in the kernel log"
     return action, Finding(code=f"driver_asks_{action}", health=health, sentence=sentence, remedy=remedy, source=source)
 
@@ -122,15 +122,19 @@ def _asked(action: str, health: Health, sentence: str, remedy: Remedy) -> tuple[
 # By the names of RECOVERY_ACTIONS; `none` gives no finding.
 RECOVERY: dict[str, Finding] = dict(
     (
-        _asked("reset", Health.FAILING, "The driver asks for a reset of the GPU.", Remedy.RESET),
-        _asked("reboot", Health.FAILING, "The driver asks for a reboot.", Remedy.REBOOT),
-        _asked("drain_p2p", Health.DEGRADED, "The driver asks to end peer-to-peer traffic.", Remedy.DRAIN),
-        _asked(
+        _as_finding("reset", Health.FAILING, "The driver asks for a reset of the GPU.", Remedy.RESET),
+        _as_finding("reboot", Health.FAILING, "The driver asks for a reboot.", Remedy.REBOOT),
+        _as_finding("drain_p2p", Health.DEGRADED, "The driver asks to end peer-to-peer traffic.", Remedy.DRAIN),
+        _as_finding(
             "drain_and_reset", Health.DEGRADED, "The driver asks for a reset once the work has ended.", Remedy.DRAIN
         ),
-        _asked("recover_imex_domain", Health.DEGRADED, "The driver asks to recover its IMEX domain.", Remedy.DRAIN),
-        _asked("bus_reset", Health.FAILING, "The driver asks for a reset over the bus.", Remedy.RESET),
-        _asked("system_reboot", Health.FAILING, "The driver asks for a reboot of the whole system.", Remedy.REBOOT),
+        _as_finding(
+            "recover_imex_domain", Health.DEGRADED, "The driver asks to recover its IMEX domain.", Remedy.DRAIN
+        ),
+        _as_finding("bus_reset", Health.FAILING, "The driver asks for a reset over the bus.", Remedy.RESET),
+        _as_finding(
+            "system_reboot", Health.FAILING, "The driver asks for a reboot of the whole system.", Remedy.REBOOT
+        ),
     )
 )
 

@@ -25,12 +25,12 @@ class Figures:
     thermal_ratio: float = 0.0
     power_brake_ratio: float = 0.0
 
-    def restarted(self, reading: GpuReading) -> bool:
+    def has_restarted(self, reading: GpuReading) -> bool:
         """Whether the GPU was reset or its driver reloaded since: the energy counter began again."""
         before, now = self.energy_joules, reading.energy_joules_total
         return before is not None and now is not None and now < before / 2
 
-    def after(self, reading: GpuReading, now: float, rules: HealthRules) -> "Figures":
+    def after_reading(self, reading: GpuReading, now: float, rules: HealthRules) -> "Figures":
         """The figures with one more reading. A counter that starts again adds nothing; an unknown one stays."""
         gap = 0.0 if self.read_seconds is None else max(0.0, now - self.read_seconds)
         gap = gap if gap <= BLIND_SECONDS else 0.0

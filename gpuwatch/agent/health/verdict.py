@@ -83,11 +83,11 @@ def fold(record: Record, look: Look, rules: HealthRules) -> Record:
     now = look.monotonic_seconds
     gap = 0.0 if record.looked_seconds is None else max(0.0, now - record.looked_seconds)
     reading = look.entry if isinstance(look.entry, GpuReading) else None
-    renewed = look.reloaded or (reading is not None and record.figures.restarted(reading))
+    renewed = look.reloaded or (reading is not None and record.figures.has_restarted(reading))
     reported = None if renewed else record.reported_action
     reported = next((event.recovery_action for event in look.xids[::-1] if event.recovery_action is not None), reported)
     action = reported if reading is None or reading.recovery_action is None else reading.recovery_action
-    figures = record.figures if reading is None else record.figures.after(reading, now, rules)
+    figures = record.figures if reading is None else record.figures.after_reading(reading, now, rules)
     record = replace(record, figures=figures, looked_seconds=now, reported_action=reported)
 
     present = {finding.code: (finding, after) for finding, after in _present(look.entry, figures, action, rules)}
@@ -100,9 +100,9 @@ def fold(record: Record, look: Look, rules: HealthRules) -> Record:
             if (cause.counts or gap <= BLIND_SECONDS) and not (renewed and cause.finding.remedy in _MENDED_BY_RESET)
         }
         for cause in _accusations(look.xids):
-            _see(causes, cause)
+            _add_cause(causes, cause)
         for finding, after in present.values():
-            _see(causes, Cause(finding=finding, first_seconds=now, last_seconds=now, after_seconds=after))
+            _add_cause(causes, Cause(finding=finding, first_seconds=now, last_seconds=now, after_seconds=after))
         kept = {
             code: cause
             for code, cause in causes.items()
@@ -124,7 +124,7 @@ def _accusations(events: tuple[XidEvent, ...]) -> Iterator[Cause]:
             yield Cause(finding=finding, first_seconds=at, last_seconds=at, lasting=lasting)
 
 
-def _see(causes: dict[str, Cause], cause: Cause) -> None:
+def _add_cause(causes: dict[str, Cause], cause: Cause) -> None:
     """Add a cause, or renew it."""
     known = causes.get(cause.finding.code)
     first = cause.first_seconds if known is None else min(known.first_seconds, cause.first_seconds)

@@ -94,7 +94,7 @@ class HealthWatch:
         self._saved_seconds = saved.monotonic_seconds
         self.xids = XidLog(clock, interval_seconds=interval_seconds, judged_until_seconds=saved.monotonic_seconds)
 
-    def look(
+    def judge_cycle(
         self,
         at: datetime,
         monotonic_seconds: float,

@@ -85,7 +85,7 @@ class XidLog:
                 waiting = [entry for entry in self._strangers if entry[0].address == address]
                 for entry in waiting:
                     self._strangers.remove(entry)
-                    self._take(self._identified(*entry, gpu.uuid))
+                    self._take(self._identify_event(*entry, gpu.uuid))
 
     def from_nvml(self, uuid: str, xid: int) -> None:
         """Take an event that NVML reported just now."""
@@ -102,7 +102,7 @@ class XidLog:
                     self._unjudged.clear()
                     self._past_seconds, self._reloaded = monotonic_seconds, True
             elif event.address in self._uuids:
-                self._take(self._identified(event, monotonic_seconds, self._uuids[event.address]))
+                self._take(self._identify_event(event, monotonic_seconds, self._uuids[event.address]))
             else:
                 self._strangers.append((event, monotonic_seconds))
 
@@ -118,7 +118,7 @@ class XidLog:
             reloaded, self._reloaded = self._reloaded, False
             return News(events=events, reloaded=reloaded)
 
-    def _identified(self, logged: KernelXid, monotonic_seconds: float, uuid: str) -> XidEvent:
+    def _identify_event(self, logged: KernelXid, monotonic_seconds: float, uuid: str) -> XidEvent:
         """The entry of the kernel log as an event of a GPU."""
         ago = timedelta(seconds=self._clock.monotonic() - monotonic_seconds)
         return XidEvent(

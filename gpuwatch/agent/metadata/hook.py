@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from gpuwatch.agent.command import inherited
+from gpuwatch.agent.command import inherited_environment
 from gpuwatch.agent.metadata.hook_queue import Turns
 from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
@@ -84,7 +84,7 @@ class NoticeHook:
         try:
             process = subprocess.Popen(  # noqa: S603  the administrator's own command line
                 self._command,
-                env={**inherited(), **variables},
+                env={**inherited_environment(), **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=_STDERR,
                 stderr=_STDERR,

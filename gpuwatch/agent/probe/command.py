@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpuwatch.agent.exporter.groups import read
+from gpuwatch.agent.exporter.groups import groups_to_read
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.model.gpu import GpuInfo
 from gpuwatch.runtime.reexec import own_command
@@ -21,7 +21,7 @@ def probe_command(settings: AgentSettings) -> tuple[str, ...]:
         "--seed",
         str(settings.seed),
         "--metrics",
-        ",".join(sorted(read(settings))),
+        ",".join(sorted(groups_to_read(settings))),
     ]
     for flag, value in (("--script", settings.script), ("--capture", settings.capture)):
         if value is not None:

@@ -53,7 +53,7 @@ def _nvml(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
         known=known.values(),
         attach=not arguments.no_attach,
         root=arguments.root,
-        tell=_say if arguments.steps else _keep_quiet,
+        tell=_print_message if arguments.steps else _keep_quiet,
     )
 
 
@@ -67,7 +67,7 @@ def _amdsmi(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
         arguments.metrics,
         barred=[info for info in arguments.known if info.uuid in arguments.skip],
         root=arguments.root,
-        tell=_say if arguments.steps else _keep_quiet,
+        tell=_print_message if arguments.steps else _keep_quiet,
     )
 
 
@@ -95,7 +95,7 @@ def _replay(arguments: argparse.Namespace, _: Clock) -> DeviceSource:
     return ReplaySource(arguments.capture)
 
 
-def _simulated(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+def _simulated_source(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
     from gpuwatch.agent.devices.simulated import open_simulated  # noqa: PLC0415  as above
 
     return open_simulated(arguments.script, arguments.seed, clock)
@@ -107,7 +107,7 @@ SOURCES: dict[str, Callable[[argparse.Namespace, Clock], DeviceSource]] = {
     "amdsmi": _amdsmi,
     "both": _both,
     "replay": _replay,
-    "simulated": _simulated,
+    "simulated": _simulated_source,
 }
 
 
@@ -120,7 +120,7 @@ def sample(source: DeviceSource, seq: int, clock: Clock, skip: Collection[str] =
         for uuid, xid in source.events() if isinstance(source, EventSource) else ():
             yield Event(seq=seq, uuid=uuid, xid=xid)
         for gpu in gpus:
-            result = _skipped(gpu, clock) if gpu.uuid in skip else source.read(gpu)
+            result = _skipped_gpu(gpu, clock) if gpu.uuid in skip else source.read(gpu)
             yield Reading(seq=seq, reading=result) if isinstance(result, GpuReading) else Down(seq=seq, down=result)
     except SourceUnavailableError as error:
         yield Unavailable(
@@ -136,7 +136,7 @@ def sample(source: DeviceSource, seq: int, clock: Clock, skip: Collection[str] =
     yield End(seq=seq, monotonic_seconds=end, duration_seconds=end - begin, whole=whole)
 
 
-def _skipped(gpu: GpuInfo, clock: Clock) -> GpuDown:
+def _skipped_gpu(gpu: GpuInfo, clock: Clock) -> GpuDown:
     return GpuDown(info=gpu, at=clock.now(), cause=DownCause.HANG, detail=HUNG)
 
 
@@ -195,7 +195,7 @@ def main(argv: Sequence[str]) -> int:
     clock = SystemClock()
     try:
         source = SOURCES[arguments.source](arguments, clock)
-        say = _say if arguments.record is None else _recorder(arguments.record)
+        say = _print_message if arguments.record is None else _recorder(arguments.record)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"gpuwatch probe: {error}\n")
         return BAD_ARGUMENTS
@@ -216,7 +216,7 @@ def _once(source: DeviceSource, clock: Clock) -> int:
     for message in sample(source, 0, clock):
         match message:
             case Reading() | Down():
-                _say(message)
+                _print_message(message)
                 readings += isinstance(message, Reading)
                 sentence = (
                     "no GPU could be read (each line above says why; `dmesg | grep -e NVRM -e amdgpu` may say more)"
@@ -249,7 +249,7 @@ def _stream(source: DeviceSource, clock: Clock, arguments: argparse.Namespace, s
     raise AssertionError("time has ended")
 
 
-def _say(message: Message) -> None:
+def _print_message(message: Message) -> None:
     sys.stdout.buffer.write(encode(message))
     sys.stdout.buffer.flush()
 

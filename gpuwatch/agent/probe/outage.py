@@ -38,7 +38,7 @@ class Outage:
         self.note(INIT_HANG, detail, _INIT_REMEDY)
         return Trouble(cause=INIT_HANG, detail=detail, remedy=_INIT_REMEDY)
 
-    def over(self) -> None:
+    def note_reading(self) -> None:
         """A GPU was read."""
         if self._logged:
             lasted = format_duration(self._clock.monotonic() - self._since)

@@ -177,12 +177,12 @@ class ProbeSupervisor:
         if init_hang:
             self._core.cannot_open(self._outage.init_hang(ending.detail), ending.why)
         elif seamless:
-            self._core.replaced(ending.why)
+            self._core.replace_probe(ending.why)
         else:
             self._core.interrupt(ending.why, ending.detail)
         self._careful = init_hang
         at_once = ending.culprit or ending.why is Interruption.RENEW
-        delay = 0.0 if at_once else self._failures.failed(_PROBE)
+        delay = 0.0 if at_once else self._failures.note_failure(_PROBE)
         quiet = self._outage and (init_hang or ending.why is Interruption.RENEW)  # the log has it already
         level = logging.DEBUG if quiet else logging.INFO if ending.why is Interruption.RENEW else logging.WARNING
         _LOG.log(level, "probe replaced in %s (%s): %s", format_duration(delay), ending.why.value, ending.detail)
@@ -260,7 +260,7 @@ class ProbeSupervisor:
                 continue
             good_cycles += 1
             if good_cycles >= _GOOD_CYCLES:
-                self._failures.worked(_PROBE)
+                self._failures.note_success(_PROBE)
             if not backlog and self._try_again():
                 return ProbeExit(why=Interruption.RENEW, detail="a GPU that hung answers again")
 
@@ -270,7 +270,7 @@ class ProbeSupervisor:
         if isinstance(message, Unavailable):
             self._outage.note(message.cause, message.detail, message.remedy)
         elif self._outage and isinstance(message, Reading):
-            self._outage.over()
+            self._outage.note_reading()
 
     def _next_line(self, child: ProbeChild, allowed: float, good_cycles: int) -> bytes | None:
         """The next line; see `Lateness`."""
@@ -331,14 +331,14 @@ class ProbeSupervisor:
             self._trial = None
             if trial.cycle:
                 self._successor = trial
-                self._hung.worked(trial.uuid)
+                self._hung.note_success(trial.uuid)
                 self._nameless.pop(trial.uuid, None)
                 return True
             self._ending.end(trial.child)
             self._postpone(trial.uuid, trial.failure)
             return False
         hung = tuple(self._hung)
-        if not hung or not self._hung.over(hung[0]):
+        if not hung or not self._hung.is_over(hung[0]):
             return False
         if len(self._ending.alive) >= _MOST_STUCK - 1:
             if not self._held_back:
@@ -380,7 +380,7 @@ class ProbeSupervisor:
 
     def _postpone(self, uuid: str, why: str) -> None:
         """Do not read a GPU for some time, longer after each hang."""
-        wait = self._hung.failed(uuid)
+        wait = self._hung.note_failure(uuid)
         _LOG.warning("%s is not read for %s: %s", uuid, format_duration(wait), why)
 
     def _reap(self) -> None:

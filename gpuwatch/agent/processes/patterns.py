@@ -51,7 +51,7 @@ class Pattern:
     glob: str
 
     @classmethod
-    def of(cls, text: str) -> "Pattern":
+    def from_text(cls, text: str) -> "Pattern":
         """From the text of the setting, which is valid."""
         by, _, glob = text.partition(":")
         return cls(by=by, glob=glob)

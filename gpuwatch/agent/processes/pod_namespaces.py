@@ -14,15 +14,15 @@ class PodNamespaces:
         self._folder = folder
         self._known: dict[str, str] = {}
 
-    def of(self, uid: str | None) -> str | None:
+    def namespace_of(self, uid: str | None) -> str | None:
         """The namespace of the pod with this uid; None: not a pod, or not known."""
         if uid is None:
             return None
         if uid not in self._known:
-            self._known = self._listed()
+            self._known = self._list_namespaces()
         return self._known.get(uid)
 
-    def _listed(self) -> dict[str, str]:
+    def _list_namespaces(self) -> dict[str, str]:
         try:
             names = os.listdir(self._folder)  # noqa: PTH208  names alone
         except OSError:

@@ -42,7 +42,7 @@ class Program:
         return (*names_of(self.name, self.executable), *scripts)
 
 
-def of(folder: str, name: str) -> Program:
+def program_of(folder: str, name: str) -> Program:
     """What the process in that folder of /proc runs; `name` is its short name."""
     path = _file(folder)
     executable = _base(path)
@@ -61,7 +61,7 @@ def of(folder: str, name: str) -> Program:
         return Program(name, executable, base, own_script, own_file, own_work, by_hand, of_agent)
     own_work, by_hand, of_agent = own_file, _is_by_hand(path), _is_agents(path)
     if kinds.is_shell(names) or kinds.is_tool(names):
-        interpreted = _interpreted(folder)
+        interpreted = _interpreted_file(folder)
         of_agent = _is_agents(interpreted) or (of_agent and not _is_own(interpreted))
         own_work = own_work or _is_own(interpreted)
         by_hand = by_hand or _is_by_hand(interpreted)
@@ -103,7 +103,7 @@ def runs_script(folder: str, names: tuple[str, ...], *, tty: bool) -> bool:
     return False
 
 
-def read(path: str | Path) -> bytes:
+def read_beginning(path: str | Path) -> bytes:
     """The beginning of a file, which is small.
 
     Raises:
@@ -137,7 +137,7 @@ def _of_system(path: str) -> bool:
 def _arguments(folder: str) -> list[str] | None:
     """Its arguments; None without any, and if they may not be read."""
     try:
-        words = read(f"{folder}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
+        words = read_beginning(f"{folder}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
     except OSError:
         return None
     return None if words == [""] else words[1:]
@@ -163,7 +163,7 @@ def _from_its_folder(folder: str, word: str) -> str:
         return word
 
 
-def _interpreted(folder: str) -> str:
+def _interpreted_file(folder: str) -> str:
     """The file that node, java or a shell was given; or what else comes first, a command for example."""
     rest = iter(_arguments(folder) or ())
     for word in rest:

@@ -18,7 +18,7 @@ from gpuwatch.agent.processes import kinds, programs
 from gpuwatch.agent.processes.patterns import Pattern
 from gpuwatch.agent.processes.pod_namespaces import PodNamespaces
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
-from gpuwatch.agent.processes.programs import read
+from gpuwatch.agent.processes.programs import read_beginning
 from gpuwatch.agent.processes.units import UnitFiles
 from gpuwatch.model.gpu import GpuProcess, ProcessKind
 from gpuwatch.runtime.printable import legible
@@ -72,10 +72,10 @@ class ProcessTable:
 
     def use(self, workloads: Iterable[str], services: Iterable[str]) -> None:
         """Take the administrator's patterns, which come before all other rules."""
-        self._workloads = tuple(map(Pattern.of, workloads))
-        self._services = tuple(map(Pattern.of, services))
+        self._workloads = tuple(map(Pattern.from_text, workloads))
+        self._services = tuple(map(Pattern.from_text, services))
 
-    def look(self, monotonic_seconds: float) -> ProcessView:
+    def read_processes(self, monotonic_seconds: float) -> ProcessView:
         """Read all processes.
 
         Raises:
@@ -131,13 +131,13 @@ class ProcessTable:
         return frozenset(own)
 
     def _name_and_start(self, pid: int) -> tuple[str, int]:
-        head, _, tail = read(f"{self._proc}/{pid}/stat").rpartition(b")")
+        head, _, tail = read_beginning(f"{self._proc}/{pid}/stat").rpartition(b")")
         return _short_name(head), int(tail.split()[_START])
 
     def _is_own_on_gpu(self, pid: int, name: str, *, computes: bool) -> bool:
         """By its names, user and group alone."""
         folder = f"{self._proc}/{pid}"
-        uid, text = _uid(folder), read(f"{folder}/cgroup").decode("utf-8", "replace")
+        uid, text = _uid(folder), read_beginning(f"{folder}/cgroup").decode("utf-8", "replace")
         placement, names = parse_cgroup(text), programs.names_of(name, programs.executable(folder))
         facts = kinds.Facts(names=names, uid=uid, user=user_name(uid), placement=placement, slice=_slice(text))
         chosen = kinds.by_patterns(facts, self._workloads, self._services)
@@ -155,7 +155,7 @@ class ProcessTable:
     def _uptime(self) -> float | None:
         """Seconds since boot, by the clock of start times; None if it cannot be read."""
         try:
-            found = _UPTIME.match(read(self._proc / "uptime"))
+            found = _UPTIME.match(read_beginning(self._proc / "uptime"))
         except OSError:
             return None
         return None if found is None else float(found[1])
@@ -169,7 +169,7 @@ class ProcessTable:
         """
         folder = f"{self._proc}/{pid}"
         try:
-            data = read(f"{folder}/stat")
+            data = read_beginning(f"{folder}/stat")
         except _GONE:
             return None
         head, _, tail = data.rpartition(b")")
@@ -222,11 +222,11 @@ class ProcessTable:
         except _GONE:
             return None
         try:
-            text = read(f"{folder}/cgroup").decode("utf-8", "replace")
+            text = read_beginning(f"{folder}/cgroup").decode("utf-8", "replace")
         except OSError:
             text = ""
         placement = parse_cgroup(text)
-        program = programs.Program(name) if kernel else programs.of(folder, name)
+        program = programs.Program(name) if kernel else programs.program_of(folder, name)
         executable = program.executable
         facts = kinds.Facts(
             names=program.names,
@@ -235,7 +235,7 @@ class ProcessTable:
             own_work=program.own_work,
             by_hand=program.by_hand,
             of_agent=program.of_agent,
-            of_cluster=kinds.is_clusters(self._pods.of(placement.pod_uid)),
+            of_cluster=kinds.is_clusters(self._pods.namespace_of(placement.pod_uid)),
             uid=uid,
             user=user_name(uid),
             placement=placement,
@@ -332,7 +332,7 @@ def _short_name(head: bytes) -> str:
 def _uid(folder: str) -> int:
     """Its effective user. The owner of its folder is root where a program must not be looked into."""
     try:
-        found = _STATUS_UID.search(read(f"{folder}/status"))
+        found = _STATUS_UID.search(read_beginning(f"{folder}/status"))
     except OSError:  # if it has ended, its folder is gone, too
         found = None
     return Path(folder).stat().st_uid if found is None else int(found[1])

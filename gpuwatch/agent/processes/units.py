@@ -58,7 +58,7 @@ def _exists(path: Path) -> bool:
 def _is_of_snapd(path: Path) -> bool:
     """Whether snapd wrote it for a snap, which is a package: snapd puts its units into /etc."""
     try:
-        return path.name.startswith("snap.") and b"\nX-Snappy=yes" in programs.read(path)
+        return path.name.startswith("snap.") and b"\nX-Snappy=yes" in programs.read_beginning(path)
     except OSError:
         return False
 

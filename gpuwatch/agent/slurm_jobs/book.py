@@ -147,7 +147,7 @@ def _memory(
     total = 0
     for uuid in use.gpus:
         reading = read.get(uuid)
-        held = None if reading is None else _held(reading, use.job, holders)
+        held = None if reading is None else _held_bytes(reading, use.job, holders)
         if held is None and reading is not None and on[uuid].keys() == {use.job}:
             held = reading.memory_used_bytes
         if held is None:
@@ -156,7 +156,7 @@ def _memory(
     return total
 
 
-def _held(reading: GpuReading, job: str, holders: Mapping[int, Holder]) -> int | None:
+def _held_bytes(reading: GpuReading, job: str, holders: Mapping[int, Holder]) -> int | None:
     """Bytes of the job's processes on one GPU; the driver may list a process once for each kind of work."""
     if reading.processes is None:
         return None

@@ -44,15 +44,15 @@ def _parts(job: Ended) -> Iterator[str]:
     used = "" if job.gpu_ratio is None else f" used {100 * job.gpu_ratio:.0f} %"
     yield f"{job.gpus} {'GPU' if job.gpus == 1 else 'GPUs'}{used}"
     if job.gpu_memory_bytes is not None:
-        yield f"GPU memory {_of(job.gpu_memory_bytes, job.gpu_memory_total_bytes)} at most"
+        yield f"GPU memory {_share_text(job.gpu_memory_bytes, job.gpu_memory_total_bytes)} at most"
     if job.cpu_cores is not None:
         total = "" if job.cpu_cores_total is None else f" of {job.cpu_cores_total}"
         yield f"CPU {job.cpu_cores:.1f}{total} cores"
     if job.memory_bytes is not None:
-        yield f"memory {_of(job.memory_bytes, job.memory_limit_bytes)} at most"
+        yield f"memory {_share_text(job.memory_bytes, job.memory_limit_bytes)} at most"
 
 
-def _of(part: int, whole: int | None) -> str:
+def _share_text(part: int, whole: int | None) -> str:
     return _size(part) if whole is None else f"{_size(part)} of {_size(whole)}"
 
 

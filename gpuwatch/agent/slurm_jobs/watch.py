@@ -89,11 +89,11 @@ class SlurmJobs:
             except Exception:  # noqa: BLE001  the core must go on
                 self._give_up()
 
-    def look(self, view: View) -> None:
+    def look_at_jobs(self, view: View) -> None:
         """Look at the jobs' processes and groups; a job that was missing twice is over."""
         if not self._broken:
             try:
-                self._look(view)
+                self._look_at_jobs(view)
             except Exception:  # noqa: BLE001  the owners must still be looked up
                 self._give_up()
 
@@ -110,7 +110,7 @@ class SlurmJobs:
             with self._lock:
                 self._book.sample(now, readings, holders)
 
-    def _look(self, view: View) -> None:
+    def _look_at_jobs(self, view: View) -> None:
         now = self._clock.monotonic()
         self._meet(view, now)
         for job, track in tuple(self._tracks.items()):
@@ -181,10 +181,10 @@ class SlurmJobs:
         with self._lock:
             use = self._book.end(job)
         if use is not None:
-            _LOG.info("%s", sentence(_ended(use, track, self._since)))
+            _LOG.info("%s", sentence(_ended_job(use, track, self._since)))
 
 
-def _ended(use: JobUse, track: _Track, since: float) -> Ended:
+def _ended_job(use: JobUse, track: _Track, since: float) -> Ended:
     """The job as it was. `since` is when the agent began: of an older job only what was seen counts."""
     began = track.began if track.began is not None and track.began >= since else None
     return Ended(

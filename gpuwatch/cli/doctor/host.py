@@ -113,7 +113,9 @@ def local_disks(case: AgentCase) -> Iterator[Finding]:
         return
     roots = Roots(proc=case.proc, run=case.run, dev=case.dev, sys=case.sys)
     try:
-        seen = LocalDiskSignal(roots).look(Moment(at=case.clock.now(), monotonic_seconds=case.clock.monotonic()))
+        seen = LocalDiskSignal(roots).find_evidence(
+            Moment(at=case.clock.now(), monotonic_seconds=case.clock.monotonic())
+        )
     except (OSError, UnseenError) as error:
         yield found("local_disks.unseen", where, f"whether they are in use is not known: {error}")
         return

@@ -14,7 +14,7 @@ from gpuwatch.model.duration import format_time
 from gpuwatch.model.health import Health
 from gpuwatch.model.host_page import HostGpu, HostPage, HostProcess
 from gpuwatch.model.readable import legible
-from gpuwatch.runtime.columns import cut, laid_out, wrapped
+from gpuwatch.runtime.columns import cut, laid_out, wrap_words
 
 _LONGEST = 200
 _WHY_LINES = 2
@@ -80,7 +80,7 @@ def _sorted(processes: Iterable[HostProcess], order: Order) -> list[HostProcess]
 
 def nothing(words: str, look: Look) -> list[Text]:
     """The screen before the first page."""
-    return [Text(line, style="bold") for line in wrapped(legible(words, _LONGEST), look.width, _WHY_LINES)]
+    return [Text(line, style="bold") for line in wrap_words(legible(words, _LONGEST), look.width, _WHY_LINES)]
 
 
 def _within(lines: list[Text], look: Look) -> list[Text]:
@@ -95,7 +95,7 @@ def _header(page: HostPage, look: Look, now: datetime) -> list[Text]:
     """Who this is, what it does and why, and what else somebody at this host should know."""
     lines = [Text(cut(_identity(page, now), look.width), style="bold")]
     if look.failure:
-        failed = wrapped(legible(look.failure, _LONGEST), look.width, _WHY_LINES)
+        failed = wrap_words(legible(look.failure, _LONGEST), look.width, _WHY_LINES)
         return [*lines, *(Text(line, style="state.stalled") for line in failed)]
     lines += _state(page, look.width, 1 if look.height is not None and look.height < _LOW else _WHY_LINES)
     for style, words in [*_troubles(page, look.note), *_remarks(page)]:
@@ -103,7 +103,7 @@ def _header(page: HostPage, look: Look, now: datetime) -> list[Text]:
         if look.height is not None and look.height < _LOW and not worst and words != look.note:
             break
         room = _WHY_LINES if worst or look.height is None else 1
-        lines += [Text(line, style=style) for line in wrapped(words, look.width, room)]
+        lines += [Text(line, style=style) for line in wrap_words(words, look.width, room)]
     return lines
 
 
@@ -139,7 +139,9 @@ def _notes(page: HostPage, shown: Sequence[Text], width: int | None) -> list[Tex
     for why, same in list(found.items())[:_MOST_NOTES]:
         known = [gpu.index for gpu in same if gpu.index is not None]
         which = f"GPU{'s' if len(known) > 1 else ''} {ranges(known)}" if known else same[0].uuid
-        lines += [Text(line, style="tint.stalled") for line in wrapped(legible(f"{which}: {why}"), width, _WHY_LINES)]
+        lines += [
+            Text(line, style="tint.stalled") for line in wrap_words(legible(f"{which}: {why}"), width, _WHY_LINES)
+        ]
     return lines
 
 
@@ -152,7 +154,7 @@ def _state(page: HostPage, width: int | None, most: int) -> list[Text]:
     since = "" if begun is None else f" (since {begun:%H:%M} UTC)"
     shown_below = page.trouble is not None and activity.state is State.UNKNOWN
     why = f": {legible(page.why, _LONGEST)}" if page.why and not shown_below else ""
-    lines = [Text(line) for line in wrapped(f"{word}{held}{since}{why}", width, most)]
+    lines = [Text(line) for line in wrap_words(f"{word}{held}{since}{why}", width, most)]
     lines[0].stylize(f"state.{word}", 0, len(word))
     return lines
 

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from gpuwatch.agent.health.watch import HealthWatch
-from gpuwatch.agent.parts import assembled, host_name
+from gpuwatch.agent.parts import assemble_parts, host_name
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import Interruption
 from gpuwatch.model.host_page import HOST_SCHEMA, HostPage
@@ -195,7 +195,7 @@ class DirectSource:
         self._settings = settings
         logging.getLogger("gpuwatch").addHandler(logging.NullHandler())  # what is wrong is on the screen
         health = HealthWatch(clock, settings.health, interval_seconds=settings.interval)
-        self._parts = assembled(settings, clock, node_id=settings.node_id or host_name(), health=health)
+        self._parts = assemble_parts(settings, clock, node_id=settings.node_id or host_name(), health=health)
         self._published = threading.Condition()
         self._parts.core.on_publish = self._hear
         self._parts.supervisor.start()

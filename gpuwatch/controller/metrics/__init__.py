@@ -30,7 +30,7 @@ from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.report.progress import ComparedEnds
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.request import Response
-from gpuwatch.runtime.metrics.exposition import Exposition, Sample, collected, renames
+from gpuwatch.runtime.metrics.exposition import Exposition, Sample, as_families, renames
 from gpuwatch.runtime.metrics.family import Family, table_md
 from gpuwatch.runtime.metrics.process import ProcessFigures, process_families
 
@@ -148,7 +148,7 @@ class ControllerMetrics(Collector):
     def page(self, accept: str = "") -> Response:
         """All families, in the text format of Prometheus or of OpenMetrics."""
         encoder, content_type = choose_encoder(accept)
-        with self._state.timings.scrapes.timed(self._state.clock), self._rendering:
+        with self._state.timings.scrapes.time_body(self._state.clock), self._rendering:
             if renames(content_type):
                 body = encoder(self._registry)
             else:
@@ -157,7 +157,7 @@ class ControllerMetrics(Collector):
 
     def collect(self) -> Iterable[SampleFamily]:
         """What prometheus-client renders: every family that has a series now."""
-        return list(collected(BY_NAME, self._samples()).values())
+        return list(as_families(BY_NAME, self._samples()).values())
 
     def _samples(self) -> list[Sample]:
         """Every sample; a round waits for these, and not for the page that is made of them."""

@@ -5,7 +5,7 @@ Without a cluster in the settings nothing of it is loaded, and nothing changes.
 
 from dataclasses import replace
 
-from gpuwatch.kubernetes.join import joined
+from gpuwatch.kubernetes.join import join_machines
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.kubernetes import ClusterView
 
@@ -14,7 +14,7 @@ def with_cluster(fleet: Fleet, view: ClusterView | None) -> Fleet:
     """The fleet with what its cluster shows; pods on nodes that have no GPU and are no machine of it are left out."""
     if view is None:
         return fleet
-    nodes, view = joined(fleet.nodes, view)
+    nodes, view = join_machines(fleet.nodes, view)
     ours = {node.kubernetes.uid for node in nodes if node.kubernetes is not None}
     kept = tuple(
         each if each.uid in ours or each.gpus is not None or each.gpu_pods else replace(each, pods=(), labels={})

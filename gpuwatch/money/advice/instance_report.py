@@ -16,7 +16,7 @@ from gpuwatch.money.advice.instances import Factor, Ranked
 from gpuwatch.money.advice.model_memory import Part, Recompute, Workload
 from gpuwatch.money.advice.training import SOURCE, Estimate, Run, estimate
 from gpuwatch.money.prices import catalogue
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _GIB = 2**30
 _FAR_DEARER = 10  # times the cheapest
@@ -265,7 +265,7 @@ def _lines(choice: Choice, limit: int, today: date) -> Iterator[str]:
     parts = [
         (part.name, _gib(part.bytes_), "in all" if part.shared else "each GPU", part.formula) for part in choice.parts
     ]
-    yield from (f"  {line}" for line in aligned(parts, left={0, 2, 3}))
+    yield from (f"  {line}" for line in align_rows(parts, left={0, 2, 3}))
     yield f"  Sources: {'. '.join(dict.fromkeys(part.source for part in choice.parts))}."
     yield ""
     if not choice.ranked:
@@ -275,7 +275,7 @@ def _lines(choice: Choice, limit: int, today: date) -> Iterator[str]:
     heads = ("score", "machines", "GPUs", "each GPU holds", f"{shown_in().code}/h", *training, *choice.weights)
     rows = [heads, *(_row(each, choice) for each in choice.ranked[:limit])]
     factors = range(len(heads) - len(choice.weights), len(heads))
-    yield from aligned(rows, left={1, 2}, spare={column: rank for rank, column in enumerate(factors, start=1)})
+    yield from align_rows(rows, left={1, 2}, spare={column: rank for rank, column in enumerate(factors, start=1)})
     yield ""
     shown = choice.ranked[:limit]
     for each in shown:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from gpuwatch.model.slips import nearest, right_way, semicolons
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 WEIGHT, BEST, WORST = "weight", "best", "worst"
 PRICE, USEFUL_HOUR = "price", "useful_hour"  # columns that gpuwatch fills in where they are empty
@@ -259,7 +259,7 @@ def as_text(sheet: Sheet, sources: Mapping[str, str]) -> str:
     heads = ("score", "vendor", *(f"{each.name} {each.weight / total:.0%}" for each in sheet.criteria))
     places = ranked(sheet)
     rows = [heads, *(_row(place) for place in places)]
-    lines = aligned(rows, left={1}, spare={column: column for column in range(2, len(heads))})
+    lines = align_rows(rows, left={1}, spare={column: column for column in range(2, len(heads))})
     lines += ["", "Each cell: the points from 0 to 1, and the value they are made of."]
     lines += [f"{name}: {source}." for name, source in sources.items()]
     lines += [f"{each.vendor}: not known, so 0 points: {', '.join(each.unknown)}." for each in places if each.unknown]

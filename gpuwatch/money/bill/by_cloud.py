@@ -12,7 +12,7 @@ from gpuwatch.model.money import cents_of, format_cents
 from gpuwatch.money.accounting.totals import plain_usd
 from gpuwatch.money.bill.parse import EGRESS, KINDS
 from gpuwatch.money.bill.reconcile import Bill
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _CENT = Fraction(1, 100)
 _MACHINES, _TOGETHER = "machine time", "together"
@@ -53,7 +53,7 @@ def as_lines(bills: Sequence[tuple[str | None, Bill]]) -> list[str]:
         rows.append(("all", [sum(column) for column in zip(*(cents for _, cents in rows), strict=True)]))
     heads = ("cloud", _MACHINES, *kinds, _TOGETHER)
     cells = [(name, *map(format_cents, cents), format_cents(sum(cents))) for name, cents in rows]
-    return ["", *aligned([heads, *cells], left={0}), *filter(None, [shown_in().note])]
+    return ["", *align_rows([heads, *cells], left={0}), *filter(None, [shown_in().note])]
 
 
 def machine_time(bill: Bill) -> Fraction:

@@ -24,7 +24,7 @@ from gpuwatch.money.bill.parse import OTHER, BillError, Columns, charges
 from gpuwatch.money.bill.reconcile import Bill, Difference, Line, Reconciliation, gathered, reconciled
 from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _CENT = Fraction(1, 100)
 
@@ -166,7 +166,7 @@ def as_text(results: Sequence[Compared], limit: int) -> str:
         for cloud, each in found[:limit]
     ]
     heads = (*(["cloud"] if several else []), "machine", "day", "difference", "bill", "metered", "why")
-    lines = aligned([heads, *rows], left={0, 1, 6} if several else {0, 5}) if rows else []
+    lines = align_rows([heads, *rows], left={0, 1, 6} if several else {0, 5}) if rows else []
     more = len(found) - limit
     if more > 0:
         lines.append(f"… and {more} smaller ones (--limit).")

@@ -9,7 +9,7 @@ from gpuwatch.model.money import format_usd
 from gpuwatch.money.blocked.blocked import Blocked, Group, Money
 from gpuwatch.money.blocked.obstacles import ADVICE, IN_DOUBT, Obstacle
 from gpuwatch.runtime.printable import legible
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _NARROWEST = 60
 _MOST_NODES = 5
@@ -104,7 +104,7 @@ def nodes_text(group: Group) -> str:
 def _groups(groups: Sequence[Group], width: int, told: Collection[Obstacle]) -> Iterator[str]:
     """A line for each, and beneath it what to do about it, unless another group has said so."""
     rows = [(f"{shown_in().head}/DAY", "NODES", "GPUS", HELD_BY), *(_row(group) for group in groups)]
-    head, *lines = aligned(rows, left={3})
+    head, *lines = align_rows(rows, left={3})
     yield head
     for line, group in zip(lines, groups, strict=True):
         yield line

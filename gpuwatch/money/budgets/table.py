@@ -10,7 +10,7 @@ from gpuwatch.model.currency import Currency, shown_in
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import format_usd
 from gpuwatch.runtime.printable import legible
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _HEADS = ("budget", "a month", "spent", "part", "now/h", "forecast", "80 % interval", "part", "over", "all spent on")
 _SPARE = {6: 3, 9: 2, 8: 1}  # of a narrow terminal: the interval goes first
@@ -34,7 +34,7 @@ def as_object(states: Sequence[BudgetState], at: datetime) -> BudgetDocument:
 def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
     """A table, and for each budget what it has crossed, what follows and what is to be known about it."""
     lines = [f"Budgets of {states[0].month}, as of the round of {format_time(at)}.", ""]
-    lines += aligned([_HEADS, *(_row(each) for each in states)], spare=_SPARE)
+    lines += align_rows([_HEADS, *(_row(each) for each in states)], spare=_SPARE)
     for each in states:
         lines += ["", f"{each.name}: {each.scope}", *(f"    {line}" for line in _about(each, at))]
     if shown_in().note is not None:

@@ -16,7 +16,7 @@ from gpuwatch.money.prices.fetch import Found
 from gpuwatch.money.prices.price_book import Book, NoPrice
 from gpuwatch.money.prices.settings import PriceSettings
 from gpuwatch.runtime.printable import legible
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 OLD_DAYS = 180
 _GIB = 1024**3
@@ -156,7 +156,7 @@ def as_text(shown: Sequence[Row], old_days: float = OLD_DAYS) -> str:
     rows = [heads, *(_cells(row) for row in shown)]
     if all(row.offer.currency == code for row in shown):
         rows = [(*cells[:_OWN_CURRENCY], *cells[_OWN_CURRENCY + 1 :]) for cells in rows]
-    lines = aligned(rows, left=None, spare={heads.index(head): rank for rank, head in enumerate(_SPARE, start=1)})
+    lines = align_rows(rows, left=None, spare={heads.index(head): rank for rank, head in enumerate(_SPARE, start=1)})
     sources = {(row.offer.provider, row.offer.as_of, row.age_days, row.offer.source): None for row in shown}
     lines.append("")
     lines += [

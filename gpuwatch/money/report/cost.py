@@ -27,7 +27,7 @@ from gpuwatch.money.accounting.totals import (
 from gpuwatch.money.report.blocks import usd
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.unused import UnusedDocument
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _CENT = Fraction(1, 100)
 _LEAST_ASKED = ("silent", "unknown", "down", "stalled", "parked")
@@ -208,7 +208,7 @@ def _table(report: Report) -> list[str]:
         rows.append([name, *cells, *_money(each, cost[1][name], wasted[1][name])])
     cells = [f"{total / 10**digits:,.{digits}f}" for total, _ in hours.values()]
     rows.append(["all", *cells, *_money(report.whole, cost[0], wasted[0])])
-    return aligned(rows, spare=_spare(rows))
+    return align_rows(rows, spare=_spare(rows))
 
 
 def _spare(rows: Sequence[Sequence[str]]) -> dict[int, int]:

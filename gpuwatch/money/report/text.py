@@ -7,7 +7,7 @@ from gpuwatch.money.report.blocks import Bar, Bars, Figures, Part, Table, Words
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import WASTE, figures, headline, sections, title
 from gpuwatch.runtime.printable import legible
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 
 _BAR = 30
 _WIDTH = 100
@@ -30,11 +30,11 @@ def _part(part: Part) -> Iterator[str]:
             for sentence in sentences:
                 yield from _wrapped(sentence)
         case Figures(items):
-            yield from aligned([(each.name, each.value, each.note) for each in items], left={0, 2})
+            yield from align_rows([(each.name, each.value, each.note) for each in items], left={0, 2})
         case Bars(caption, bars):
             yield f"{caption} (# wasted, = useful)"
             rows = [(bar.label, f"{_drawn(bar, part.most):<{_BAR}}", bar.written) for bar in bars]
-            yield from aligned(rows, left={0, 1, 2})
+            yield from align_rows(rows, left={0, 1, 2})
         case Table():
             yield part.caption
             yield from _table(part)
@@ -52,7 +52,7 @@ def _table(table: Table) -> Iterator[str]:
     """Sentences of the last column stand under their rows."""
     shown = len(table.heads) - table.beneath
     rows = [table.heads, *table.rows]
-    for number, line in enumerate(aligned([row[:shown] for row in rows], left=table.left, widest=_WIDEST)):
+    for number, line in enumerate(align_rows([row[:shown] for row in rows], left=table.left, widest=_WIDEST)):
         yield line
         if number and table.beneath:
             yield from textwrap.wrap(legible(rows[number][-1]), _WIDTH, initial_indent="    ", subsequent_indent="    ")

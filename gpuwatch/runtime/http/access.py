@@ -167,7 +167,7 @@ class LoginLimiter:
     most_clients: int = 1024
     _until: dict[str, float] = field(default_factory=dict)  # when all of a client's will be forgiven
 
-    def allowed(self, client: str, now: float) -> bool:
+    def allows(self, client: str, now: float) -> bool:
         """Whether the client may try a password."""
         return self._until.get(client, now) - now <= (self.most - 1) * self.forgiven_seconds
 
@@ -175,7 +175,7 @@ class LoginLimiter:
         """Whether it has a strike that is not forgiven yet."""
         return self._until.get(client, now) > now
 
-    def failed(self, client: str, now: float) -> None:
+    def note_failure(self, client: str, now: float) -> None:
         """Count one; beyond `most_clients` the one that failed longest ago is forgotten."""
         until = max(self._until.pop(client, now), now) + self.forgiven_seconds
         while len(self._until) >= self.most_clients:

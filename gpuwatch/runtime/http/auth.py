@@ -174,7 +174,7 @@ class Authenticator:
             late = self._by_address.any(attempt.client, self._clock.monotonic())
         if answer is not None:
             return None if answer is _COME_IN else answer
-        with self._turn.taken(int(late), _WAIT_SECONDS) as mine:
+        with self._turn.hold(int(late), _WAIT_SECONDS) as mine:
             if not mine:
                 with self._book:
                     self._failures["busy"] += 1
@@ -187,42 +187,42 @@ class Authenticator:
         hashed, digest = self._verified.get(attempt.user, ("", b""))
         known = bool(hashed) and attempt.users.get(attempt.user) == hashed
         right = known and hmac.compare_digest(digest, attempt.digest)
-        if attempt.user not in attempt.passed and not self._by_user.allowed(attempt.pair, now):
-            return known, self._limited(attempt, now)
+        if attempt.user not in attempt.passed and not self._by_user.allows(attempt.pair, now):
+            return known, self._refuse_unchecked(attempt, now)
         if right:
             attempt.passed.add(attempt.user)
             return known, _COME_IN
         attempt.passed.discard(attempt.user)
         if known:  # it counts before it is answered: others may be guessing at the same time
-            self._by_user.failed(attempt.pair, now)
-        return known, None if self._by_address.allowed(attempt.client, now) else self._limited(attempt, now)
+            self._by_user.note_failure(attempt.pair, now)
+        return known, None if self._by_address.allows(attempt.client, now) else self._refuse_unchecked(attempt, now)
 
     def _verify(self, attempt: Attempt, *, known: bool) -> Response | None:
         """Pay for one verification; what is known to be wrong, and a user who does not exist, cost as much."""
         user, client = attempt.user, attempt.client
         with self._book:
             now = self._clock.monotonic()
-            counted = known or self._by_user.allowed(attempt.pair, now)
-            if not counted or not self._by_address.allowed(client, now):  # others have failed while it waited
-                return self._limited(attempt, now)
+            counted = known or self._by_user.allows(attempt.pair, now)
+            if not counted or not self._by_address.allows(client, now):  # others have failed while it waited
+                return self._refuse_unchecked(attempt, now)
         hashed = attempt.users.get(user)
         possible = len(attempt.password) <= _LONGEST_PASSWORD_BYTES and b"\0" not in attempt.password
-        right = self._paid(attempt.password if possible else b"", hashed, attempt.users) and possible
+        right = self._check_password(attempt.password if possible else b"", hashed, attempt.users) and possible
         with self._book:
             if hashed is not None and right:
                 self._verified = {name: kept for name, kept in self._verified.items() if name in attempt.users}
                 self._verified[user] = (hashed, attempt.digest)
                 attempt.passed.add(user)
                 return None
-            self._by_address.failed(client, now)
+            self._by_address.note_failure(client, now)
             if hashed is not None and not known:
-                self._by_user.failed(attempt.pair, now)
+                self._by_user.note_failure(attempt.pair, now)
             self._failures["wrong"] += 1
         # No word of what was given: people type passwords into names.
         _LOG.warning("a wrong user or password from %s", client)
         return _UNAUTHORIZED
 
-    def _paid(self, password: bytes, hashed: str | None, users: Mapping[str, str]) -> bool:
+    def _check_password(self, password: bytes, hashed: str | None, users: Mapping[str, str]) -> bool:
         """Whether that password fits; where it does not, at the cost of the dearest hash of all, to the round.
 
         Hashes of costs c, c + 1, … d - 1 take together what one of cost d takes less one of cost c: 2^c rounds each.
@@ -234,7 +234,7 @@ class Authenticator:
             self._matches(password, of_cost(dearest, cost).encode())
         return False
 
-    def _limited(self, attempt: Attempt, now: float) -> Response:
+    def _refuse_unchecked(self, attempt: Attempt, now: float) -> Response:
         """Refuse without a check; counted, and logged once a minute."""
         self._failures["limited"] += 1
         self._unlogged += 1
@@ -281,7 +281,7 @@ class FairLock:
         self._numbers = count()
 
     @contextmanager
-    def taken(self, rank: int, timeout_seconds: float) -> Iterator[bool]:
+    def hold(self, rank: int, timeout_seconds: float) -> Iterator[bool]:
         """Hold it for a while; False: it could not be had within that time, and is not held."""
         held = self._take(rank, timeout_seconds)
         try:

@@ -82,7 +82,7 @@ class ConnectionLimiter:
         cut(longest)
         return True
 
-    def wrapped(self, connection: socket.socket, encrypted: socket.socket) -> None:
+    def note_wrapped(self, connection: socket.socket, encrypted: socket.socket) -> None:
         """The place is now that of the same connection with TLS around it."""
         with self._lock:
             self._open[encrypted] = self._visit(connection)

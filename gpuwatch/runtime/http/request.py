@@ -58,7 +58,7 @@ class LimitedReader(io.BufferedIOBase):
         self._malformed = False
         self._form = _REQUEST_LINE
 
-    def malformed(self) -> bool:
+    def is_malformed(self) -> bool:
         """Whether a line that was read is not allowed in a head."""
         return self._malformed
 
@@ -103,14 +103,14 @@ def parse_request(
         method=line[0],
         target=line[1],
         client=line[2],
-        user=given[0] if given is not None else _named(connection),
+        user=given[0] if given is not None else _client_name(connection),
         secure=isinstance(connection, ssl.SSLSocket),
         headers={name.lower(): value for name, value in headers.items()},
         body=source.body(length) if length <= LARGEST_BODY_BYTES else None,
     )
 
 
-def _named(connection: socket.socket) -> str | None:
+def _client_name(connection: socket.socket) -> str | None:
     """The common name of the client's certificate, which the handshake has verified."""
     certificate: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
     for part in (certificate or {}).get("subject", ()):

@@ -165,7 +165,7 @@ class HttpServer(ThreadingMixIn, TCPServer):
         try:
             self.places.listening(request)
             if self.door.secure is not None:
-                connection = self._encrypted(request, self.door.secure())
+                connection = self._wrap_in_tls(request, self.door.secure())
                 connection.do_handshake()
         except OSError as error:
             _LOG.debug("no TLS with %s: %s", client_address, error)
@@ -178,11 +178,11 @@ class HttpServer(ThreadingMixIn, TCPServer):
         finally:
             self.places.leave(connection)
 
-    def _encrypted(self, connection: socket.socket, context: "ssl.SSLContext") -> "ssl.SSLSocket":
+    def _wrap_in_tls(self, connection: socket.socket, context: "ssl.SSLContext") -> "ssl.SSLSocket":
         """The same connection with TLS around it, written down in place of the bare one."""
         encrypted = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         try:
-            self.places.wrapped(connection, encrypted)
+            self.places.note_wrapped(connection, encrypted)
         except ConnectionAbortedError:
             encrypted.close()  # nothing else knows of it: the bare connection has given its descriptor away
             raise
@@ -214,7 +214,7 @@ def _drain(connection: socket.socket) -> None:
             pass
 
 
-def _refused(status: HTTPStatus, why: str) -> Response:
+def _refusal(status: HTTPStatus, why: str) -> Response:
     return Response(status=status, body=f"{why}\n".encode(), content_type=TEXT)
 
 
@@ -258,13 +258,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.requestline, self.request_version, self.command, self.close_connection = "", "", "", True
             self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
             return False
-        if self._ration.malformed():
+        if self._ration.is_malformed():
             self.requestline, self.request_version, self.command, self.close_connection = "", "", "", True
             self.send_error(HTTPStatus.BAD_REQUEST, "no request by RFC 9112")
             return False
         if not super().parse_request():
             return False
-        if self._ration.malformed() or ambiguous(self.headers):
+        if self._ration.is_malformed() or ambiguous(self.headers):
             self.close_connection = True  # what follows is read as nothing
             self.send_error(HTTPStatus.BAD_REQUEST, "a header is malformed or repeated")
             return False
@@ -284,7 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # a body is read by the app alone, and nothing after it
         gate = self.server.door.gate_to(self.path)
         given = self.headers.get("Authorization", "")
-        refusal = self._misled()
+        refusal = self._answer_misled()
         if refusal is None and gate is not None:
             refusal = gate(given, self.client_address[0], self._passed)
         answer = refusal or self._page()
@@ -292,7 +292,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(answer, with_body=with_body)
         self.server.places.again(self.connection)
 
-    def _misled(self) -> Response | None:
+    def _answer_misled(self) -> Response | None:
         """What to answer a client with the wrong certificate, or a browser that a made-up name has led here.
 
         Only on loopback, in plain http and without a gate is the name all there is to tell such a browser by. An app
@@ -300,14 +300,14 @@ class _Handler(BaseHTTPRequestHandler):
         """
         door = self.server.door
         if door.client_names and not door.client_names & names_of(self.connection):
-            return _refused(HTTPStatus.FORBIDDEN, "403 this certificate has none of the names of tls_client_names")
+            return _refusal(HTTPStatus.FORBIDDEN, "403 this certificate has none of the names of tls_client_names")
         host = self.headers.get("Host")
         if door.gate is not None or door.secure is not None or host is None or is_known(host, door.names):
             return None
         if not is_loopback(str(self.server.server_address[0])) or self.path.split("?", 1)[0] not in self.server.routes:
             return None
         why = "421 this host name is not known here: use an address, localhost, or add it to `names` in the settings"
-        return _refused(HTTPStatus.MISDIRECTED_REQUEST, why)
+        return _refusal(HTTPStatus.MISDIRECTED_REQUEST, why)
 
     def _page(self) -> Response:
         """Find and run the route, or ask the app."""
@@ -321,7 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.METHOD_NOT_ALLOWED
             return Response(status=status, body=b"405 only GET, HEAD\n", content_type=TEXT, headers=allow)
         if route is None and app is not None:
-            request = self._asked()
+            request = self._make_request()
             route = lambda _: app(request)  # noqa: E731  what may raise is the same
         if route is None:
             known = ", ".join(self.server.routes)
@@ -334,7 +334,7 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             return Response(status=status, body=b"500 see the agent's log\n", content_type=TEXT)
 
-    def _asked(self) -> Request:
+    def _make_request(self) -> Request:
         """What the app is asked."""
         return parse_request(
             (self.command, self.path, self.client_address[0]),

@@ -41,7 +41,7 @@ class Exposition:
 
     def page(self, samples: Iterable[Sample], *, openmetrics: bool) -> bytes:
         """The families that have a sample, as `blocks` has them."""
-        return joined(self.blocks(samples, openmetrics=openmetrics).values(), openmetrics=openmetrics)
+        return join_blocks(self.blocks(samples, openmetrics=openmetrics).values(), openmetrics=openmetrics)
 
     def blocks(self, samples: Iterable[Sample], *, openmetrics: bool) -> dict[str, str]:
         """The text of each family that has a sample, in order; a label that is None is left out.
@@ -78,12 +78,12 @@ class Exposition:
         return known
 
 
-def joined(blocks: Iterable[str], *, openmetrics: bool) -> bytes:
+def join_blocks(blocks: Iterable[str], *, openmetrics: bool) -> bytes:
     """A page of families' text."""
     return "".join((*blocks, OPENMETRICS_END if openmetrics else "")).encode()
 
 
-def collected(families: Mapping[str, Family], samples: Iterable[Sample]) -> "dict[str, SampleFamily]":
+def as_families(families: Mapping[str, Family], samples: Iterable[Sample]) -> "dict[str, SampleFamily]":
     """The same samples as prometheus-client wants them: each of these families that has one, by its full name.
 
     Raises:
@@ -132,7 +132,7 @@ def head(name: str, about: str, kind: str, unit: str = "", *, openmetrics: bool)
 
 def labels_text(labels: Iterable[tuple[str, str | None]]) -> str:
     """Labels as they follow the name, in this order, without those that are None; nothing if no label is left."""
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels if value is not None)
+    pairs = ",".join(f'{name}="{_escape_value(value)}"' for name, value in labels if value is not None)
     return f"{{{pairs}}}" if pairs else ""
 
 
@@ -140,7 +140,7 @@ def _sorted_text(names: tuple[str, ...], values: Labels) -> str:
     return labels_text(sorted(zip(names, values, strict=True)))
 
 
-def _escaped(value: str) -> str:
+def _escape_value(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

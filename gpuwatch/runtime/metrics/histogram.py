@@ -44,7 +44,7 @@ class Histogram:
             self._sums[labels] += value
 
     @contextmanager
-    def timed(self, clock: Clock, labels: tuple[str, ...] = ()) -> Iterator[None]:
+    def time_body(self, clock: Clock, labels: tuple[str, ...] = ()) -> Iterator[None]:
         """Count the seconds that the body takes, also where it raises an error."""
         begun = clock.monotonic()
         try:

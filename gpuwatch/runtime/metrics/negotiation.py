@@ -36,7 +36,7 @@ def content_type_for(accept: str) -> str:
     return _OLD
 
 
-def renamed(accept: str, families: "Collector") -> bytes:
+def rename_page(accept: str, families: "Collector") -> bytes:
     """A page with other names, by prometheus-client."""
     from prometheus_client import CollectorRegistry  # noqa: PLC0415  loaded by few agents
 

@@ -58,7 +58,7 @@ def history_of(options: Options) -> History:
     known = []
     for life in workloads:
         spans = recording.intervals.get(life.name)
-        begin = (life.silent.until(0.0) or 0.0) if spans is None else spans[0][0] - recording.begin
+        begin = (life.silent.end_of_interval(0.0) or 0.0) if spans is None else spans[0][0] - recording.begin
         if begin < horizon:
             known.append(Known(life=life, begin=begin, seconds=horizon - begin))
     return of_lives(known, horizon, _words_of_intervals if recording.intervals else _words_of_samples)
@@ -94,7 +94,7 @@ def _words_of_intervals(_life: Workload, _begin: float) -> str:
 
 
 def _words_of_samples(life: Workload, begin: float) -> str:
-    held = sum(programme.at(begin)[0].memory_bytes for programme in life.gpus) / _GIB
+    held = sum(programme.phase_at(begin)[0].memory_bytes for programme in life.gpus) / _GIB
     gpus = f"{len(life.gpus)} GPUs" if len(life.gpus) > 1 else "its GPU"
     return f"{gpus} at 0 %, {held:.3g} GiB held"
 
@@ -110,5 +110,5 @@ def _gaps(life: Workload, busy: Intervals, begin: float, horizon: float) -> Iter
     taken = Intervals(chain(busy, unknown, [(begin - 1.0, begin), (horizon, horizon + 1.0)]))
     for (_, since), (until, _) in pairwise(taken):
         if begin <= since < until <= horizon:
-            needed = until < horizon and busy.until(until) is not None
+            needed = until < horizon and busy.end_of_interval(until) is not None
             yield Recorded(node_id=life.name, begin=since, end=until, needed=needed)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.readable import how_many
 from gpuwatch.runtime.printable import legible
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.table import align_rows
 from gpuwatch.simulate.backtest.compare import Figures
 from gpuwatch.simulate.backtest.prices import prices_of
 from gpuwatch.simulate.backtest.report import MEASURES, Backtest, Line
@@ -44,9 +44,9 @@ def as_text(result: Backtest, most: int = LISTED) -> str:
     trouble = [(*_cells(each, _TROUBLE), *seen) for each, seen in zip(figures, checks, strict=True)]
     stops = (line for each in result.lines if each.figures.stops for line in _stops(result, each.figures, most))
     lines = [
-        *aligned([("policy", *_COST), *cost], spare=_spare(_COST, "hours billed", "GPU-hours saved", "hours saved")),
+        *align_rows([("policy", *_COST), *cost], spare=_spare(_COST, "hours billed", "GPU-hours saved", "hours saved")),
         "",
-        *aligned(
+        *align_rows(
             [("policy", *_TROUBLE, *_CHECKS), *trouble],
             spare=_spare(_TROUBLE, "per node-day", "re-stopped", "most a day", "of stops"),
         ),
@@ -151,7 +151,7 @@ def _stops(result: Backtest, figures: Figures, most: int) -> Iterator[str]:
         )
         for each in listed
     ]
-    heads, *lines = aligned([("", "stopped at", "node", "hours saved", "USD saved"), *rows], left={0, 1, 2})
+    heads, *lines = align_rows([("", "stopped at", "node", "hours saved", "USD saved"), *rows], left={0, 1, 2})
     yield heads
     for line, each in zip(lines, listed, strict=True):
         yield from (line, f"    {each.evidence}")

@@ -116,7 +116,7 @@ class SafetyChecker:
     def _removal(self, now: float, node_id: str) -> Iterator[tuple[str, bool]]:
         host, node = self.world.hosts[node_id], self.cloud.node(node_id)
         wrong = host.at_work(now)
-        lost = any(each.spans.until(now) is not None for each in host.life.lost)
+        lost = any(each.spans.end_of_interval(now) is not None for each in host.life.lost)
         yield "P1: its agent is silent, or a GPU of it is lost", lost or not host.answers(now)
         yield f"P2: {wrong}", wrong is not None
         yield (

@@ -19,7 +19,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.proposal import stop_words
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.columns import Column, cut, laid_out, wrapped
+from gpuwatch.runtime.columns import Column, cut, laid_out, wrap_words
 from gpuwatch.simulate.fleet.world import World
 
 _EVENTS = 8
@@ -97,7 +97,7 @@ class Board:
         head = [Text(cut(title, width), style="bold")]
         if done is None:
             return [*head, Text("the first round is under way")]
-        foot = [Text(line, style="bold") for line in wrapped(self.totals(), width, _MONEY_LINES)]
+        foot = [Text(line, style="bold") for line in wrap_words(self.totals(), width, _MONEY_LINES)]
         columns = self._columns(done)
         table = laid_out(columns, width, lines=None, wanted=_WHY_CELLS)
         log = [Text(cut(line, width), style="dim") for line in events]

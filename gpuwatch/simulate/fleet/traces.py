@@ -298,7 +298,7 @@ def _sampled_phases(rows: Sequence[Row], holes: Intervals, begin: float) -> Iter
     """The rows as phases; nothing is known to run in a hole."""
     first = rows[0].seconds - begin
     changes = [(row.seconds - begin, row.utilization_ratio, row.memory_bytes) for row in rows]
-    if first > 0 and holes.until(0.0) is None:  # too short for a hole: as the first row says
+    if first > 0 and holes.end_of_interval(0.0) is None:  # too short for a hole: as the first row says
         changes[0] = (0.0, *changes[0][1:])
     changes += [(hole, 0.0, 0) for hole, _ in holes]
     last: tuple[float, int] | None = None

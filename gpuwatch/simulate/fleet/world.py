@@ -92,14 +92,14 @@ class Host:
 
     def answers(self, now: float) -> bool:
         """Whether its agent can be asked."""
-        return self.running and now >= self.runs[-1].ready and self.life.silent.until(now) is None
+        return self.running and now >= self.runs[-1].ready and self.life.silent.end_of_interval(now) is None
 
     def at_work(self, now: float) -> str | None:
         """The truth about this moment: who or what would be hurt by a stop; None if nobody."""
         for index, busy in enumerate(self.busy):
-            if busy.until(now) is not None:
+            if busy.end_of_interval(now) is not None:
                 return f"GPU {index} computes"
-        return None if self.life.people.until(now) is None else "a person is at work on it"
+        return None if self.life.people.end_of_interval(now) is None else "a person is at work on it"
 
     def sample(self) -> None:
         """One cycle of its agent, unless it is silent."""

@@ -234,7 +234,7 @@ def seen(directory: Path) -> list[State]:
     """What an agent here would say."""
     clock = SystemClock()
     signal = Snoozes(SnoozeSettings(directory=str(directory)), Roots())
-    return [each.says for each in signal.look(Moment(at=clock.now(), monotonic_seconds=clock.monotonic()))]
+    return [each.says for each in signal.find_evidence(Moment(at=clock.now(), monotonic_seconds=clock.monotonic()))]
 
 
 def test_take_list_and_end(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from gpuwatch.cli.doctor import ledger as doctor
 from gpuwatch.clouds import CloudError
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
-from gpuwatch.ledger.postgresql_tls import guarded, is_local, weaker
+from gpuwatch.ledger.postgresql_tls import guarded_parameters, is_local, weaker
 from tests.support.builders.doctor_findings import a_controller, codes
 from tests.support.real.postgresql import Cluster, postgresql
 
@@ -113,7 +113,7 @@ def test_less_holds_where_the_url_says_so(tmp_path: Path) -> None:
 def test_what_stays_on_this_machine(about: dict[str, str], environ: dict[str, str], local: bool) -> None:
     """By the URL, and by what libpq takes from the environment where the URL is silent."""
     assert is_local(about, environ) is local
-    assert guarded(about, environ, NEW).get("sslmode") == (None if local else "verify-full")
+    assert guarded_parameters(about, environ, NEW).get("sslmode") == (None if local else "verify-full")
     assert weaker({**about, "sslmode": "require"}, environ) == (None if local else "require")
     assert weaker(about, environ) is None
 
@@ -124,20 +124,20 @@ def test_which_authorities_are_believed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     (tmp_path / "ca.pem").touch()
-    assert guarded(away, {}, OLD)["sslrootcert"] == str(tmp_path / "ca.pem")
-    assert guarded({**away, "sslrootcert": "mine"}, {}, NEW)["sslrootcert"] == "mine"
-    assert guarded({**away, "sslmode": "verify-ca"}, {}, NEW)["sslrootcert"] == str(tmp_path / "ca.pem")
-    assert "sslrootcert" not in guarded({**away, "sslmode": "require"}, {}, NEW)
-    assert "sslrootcert" not in guarded(away, {"PGSSLROOTCERT": "theirs"}, NEW)
+    assert guarded_parameters(away, {}, OLD)["sslrootcert"] == str(tmp_path / "ca.pem")
+    assert guarded_parameters({**away, "sslrootcert": "mine"}, {}, NEW)["sslrootcert"] == "mine"
+    assert guarded_parameters({**away, "sslmode": "verify-ca"}, {}, NEW)["sslrootcert"] == str(tmp_path / "ca.pem")
+    assert "sslrootcert" not in guarded_parameters({**away, "sslmode": "require"}, {}, NEW)
+    assert "sslrootcert" not in guarded_parameters(away, {"PGSSLROOTCERT": "theirs"}, NEW)
     (tmp_path / ".postgresql").mkdir()
     (tmp_path / ".postgresql/root.crt").touch()
-    assert "sslrootcert" not in guarded(away, {}, NEW)
+    assert "sslrootcert" not in guarded_parameters(away, {}, NEW)
     (tmp_path / ".postgresql/root.crt").unlink()
     none = ssl.DefaultVerifyPaths(None, None, "", "", "", "")  # type: ignore[arg-type]  # as where there are none
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: none)
-    assert guarded(away, {}, NEW)["sslrootcert"] == "system"
+    assert guarded_parameters(away, {}, NEW)["sslrootcert"] == "system"
     with pytest.raises(LedgerError, match="no list of certificate authorities"):
-        guarded(away, {}, OLD)
+        guarded_parameters(away, {}, OLD)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ class Looking:
 
     def look(self, seconds: float, view: ProcessView | None) -> dict[str, Any]:
         """What it says so much later."""
-        (found,) = self._signal.look(self._hosts.moment(seconds, view))
+        (found,) = self._signal.find_evidence(self._hosts.moment(seconds, view))
         self.said.append(asdict(found))
         return self.said[-1]
 

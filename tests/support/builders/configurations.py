@@ -9,7 +9,7 @@ from gpuwatch.config import ConfigError, keys, load
 from gpuwatch.config.keys import GROUPS, NAME, Key
 from gpuwatch.config.settings import Settings
 
-KEYS = keys.declared(Settings)
+KEYS = keys.declared_keys(Settings)
 VALUES = [key for key in KEYS.values() if key.kind not in GROUPS]
 POOL = "training"
 

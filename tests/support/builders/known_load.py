@@ -27,15 +27,15 @@ class Load:
 
     def state(self, seconds: float) -> State:
         """What it does at a moment."""
-        if Intervals(self.busy).until(seconds) is not None:
+        if Intervals(self.busy).end_of_interval(seconds) is not None:
             return State.BUSY
-        return State.PARKED if Intervals(self.parked).until(seconds) is not None else State.IDLE
+        return State.PARKED if Intervals(self.parked).end_of_interval(seconds) is not None else State.IDLE
 
     def scrapes(self, hours: float, phase: float) -> list[float]:
         """When it was scraped."""
         dark = Intervals(self.unscraped)
         moments = [phase + EVERY * number for number in range(int(hours * 3600 / EVERY))]
-        return [at for at in moments if dark.until(at) is None]
+        return [at for at in moments if dark.end_of_interval(at) is None]
 
 
 def tell_agent(history: History, node_id: str, load: Load, hours: float, *, instance: str = "", **labels: str) -> None:

@@ -73,5 +73,5 @@ class ConnectedHost(FolderHost):
     def look(self, seconds: float = 10.0) -> Evidence:
         """What the signal says so much later."""
         self.pass_time(seconds)
-        (found,) = self.signal.look(replace(self.moment(), processes=self.view()))
+        (found,) = self.signal.find_evidence(replace(self.moment(), processes=self.view()))
         return found

@@ -115,7 +115,7 @@ class FolderHost:
         watched = Watched(signal=signal, interval_seconds=10.0)
         pids = None if gpu_pids is None else frozenset(gpu_pids)
         watcher = HostWatcher([watched], self.clock, deadline_seconds=5.0, gpu_pids=lambda: pids)
-        watcher.look(watched)
+        watcher.look_once(watched)
         return watcher.evidence(self.clock.monotonic())
 
     def tells(self, signal: HostSignal, gpu_pids: Collection[int] | None = None) -> Evidence:

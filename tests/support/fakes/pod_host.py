@@ -125,7 +125,7 @@ class PodHost(FolderHost):
     def look(self) -> Mapping[str, PodLook]:
         """What is known of each pod after a look, failures included."""
         for each in self._watched:
-            self._watcher.look(each)
+            self._watcher.look_once(each)
         now = self.clock.monotonic()
         entries = (entry for each in self._watched for entry in self._watcher.current(each, now))
         doubt = next((entry for entry in entries if entry.says is State.UNKNOWN), None)

@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 
 import msgspec
 
-from gpuwatch.config.keys import Kind, declared
+from gpuwatch.config.keys import Kind, declared_keys
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.runtime.clock import SystemClock
@@ -41,7 +41,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-_DURATIONS = {key.path[1:] for key in declared(Settings).values() if key.kind is Kind.DURATION}
+_DURATIONS = {key.path[1:] for key in declared_keys(Settings).values() if key.kind is Kind.DURATION}
 
 
 def _written(name: str, value: object) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.agent import blind
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
-from gpuwatch.agent.blind import LOOKS, BlindWatch, look
+from gpuwatch.agent.blind import LOOKS, BlindWatch, find_blind_spots
 from gpuwatch.agent.evidence.base import HostSignal
 from gpuwatch.agent.evidence.registry import SIGNALS
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
@@ -86,7 +86,7 @@ def state(
 
 def codes(host: FolderHost) -> list[str]:
     """What cannot be seen."""
-    return [each.what for each in look(host.roots)]
+    return [each.what for each in find_blind_spots(host.roots)]
 
 
 def test_an_agent_with_all_rights_is_not_blind_and_its_host_may_be_idle(host: FolderHost) -> None:
@@ -148,7 +148,7 @@ def test_no_blindness_gives_idle(host: FolderHost, monkeypatch: pytest.MonkeyPat
     """Each is reported with its remedy, and work that this sense alone would name is unknown or busy."""
     blinding = Blinding(host, monkeypatch)
     getattr(blinding, what)()
-    [spot] = [each for each in look(host.roots) if each.what == what]
+    [spot] = [each for each in find_blind_spots(host.roots) if each.what == what]
     found, doubt = state(host, blinding.gpu_pids, blinding.work)
 
     assert spot.sentence.endswith(".")
@@ -181,7 +181,7 @@ def test_what_hangs_or_breaks_is_no_sight(host: FolderHost, monkeypatch: pytest.
 
     monkeypatch.setitem(blind.LOOKS, "run", broken)
 
-    assert [(each.what, each.sentence) for each in look(host.roots)] == [
+    assert [(each.what, each.sentence) for each in find_blind_spots(host.roots)] == [
         ("run", "It cannot look at run: Input/output error.")
     ]
 
@@ -206,7 +206,7 @@ def test_a_homes_name_cannot_move_the_cursor(host: FolderHost, monkeypatch: pyte
     home = host.root / "home/a\x1b[2J\nb"
     home.mkdir()
     shut(monkeypatch, home)
-    [spot] = look(host.roots)
+    [spot] = find_blind_spots(host.roots)
 
     assert "\x1b" not in spot.sentence
     assert "\n" not in spot.sentence

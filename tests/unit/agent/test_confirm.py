@@ -39,7 +39,7 @@ class Scripted:
         self.looks: list[Moment] = []
         self.held_up: threading.Event | None = None
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """The finding; where it is held up, the one before that is over by then."""
         self.looks.append(now)
         if self.held_up is not None:
@@ -234,8 +234,8 @@ def test_too_many_questions_are_refused(rig: Rig) -> None:
 def test_a_question_that_gets_no_round_in_time_is_in_doubt(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The round before it hangs: it is answered all the same, and with doubt."""
     answered = threading.Event()
-    look = rig.confirmations._look
-    monkeypatch.setattr(rig.confirmations, "_look", lambda since: answered.wait(10) and look(since))
+    look = rig.confirmations._look_again
+    monkeypatch.setattr(rig.confirmations, "_look_again", lambda since: answered.wait(10) and look(since))
     monkeypatch.setattr(confirm, "ANSWER_SECONDS", 0.0)
     verdict = rig.confirmations.answer(NONCE)
     answered.set()

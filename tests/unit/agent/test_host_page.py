@@ -159,7 +159,7 @@ def test_the_name_of_a_program_comes_from_its_owner_until_the_table_has_it() -> 
 )
 def test_a_doubtful_table_of_processes_names_nobody(view: ProcessView | None, usable: bool) -> None:
     """In another PID namespace the same numbers are other processes."""
-    found = Known.of(None, view, frozenset({7}), now_monotonic=1.0)
+    found = Known.at_moment(None, view, frozenset({7}), now_monotonic=1.0)
 
     assert (found.table is not None) is usable
     assert found.own == (frozenset({7}) if usable else frozenset())

@@ -97,7 +97,7 @@ def test_a_takeover_shows_no_broken_cycle(told: Told) -> None:
     version = told.core.snapshot(told.clock.monotonic()).version
     for message in told.messages(a_reading(0), a_reading(1))[:2]:
         told.core.ingest(message)
-    told.core.replaced(Interruption.HANG)
+    told.core.replace_probe(Interruption.HANG)
     shown = told.core.snapshot(told.clock.monotonic())
 
     assert (shown.version, len(shown.readings), shown.trouble) == (version, 2, None)

@@ -20,7 +20,9 @@ def test_use_is_the_mean_of_the_samples_of_the_last_minute() -> None:
     """A minute of work, then half a minute of rest: half; after another one nothing is left of the work."""
     used = RecentUtilization()
     seen = {
-        second: used.look(float(second), [a_reading(utilization_ratio=float(second < 60), memory_used_bytes=8 * GIB)])
+        second: used.add_cycle(
+            float(second), [a_reading(utilization_ratio=float(second < 60), memory_used_bytes=8 * GIB)]
+        )
         for second in range(180)
     }
 
@@ -34,8 +36,8 @@ def test_use_is_the_mean_of_the_samples_of_the_last_minute() -> None:
 def test_what_was_not_read_is_not_known() -> None:
     """A GPU without GPM has no SM activity; one that is down has no use at all, its last minute notwithstanding."""
     used = RecentUtilization()
-    used.look(0.0, [a_reading(0), a_reading(1)])
-    seen = used.look(1.0, [a_reading(0, utilization_ratio=None)])
+    used.add_cycle(0.0, [a_reading(0), a_reading(1)])
+    seen = used.add_cycle(1.0, [a_reading(0, utilization_ratio=None)])
 
     assert list(seen) == ["GPU-0"]
     assert seen["GPU-0"].sm_active_ratio is None

@@ -11,7 +11,7 @@ from gpuwatch.config.keys import GROUPS, NAME, Kind
 from gpuwatch.model.duration import format_duration
 from tests.support.each import for_each
 
-KEYS = [key for key in keys.declared(AgentHandover).values() if key.kind not in GROUPS and NAME not in key.path]
+KEYS = [key for key in keys.declared_keys(AgentHandover).values() if key.kind not in GROUPS and NAME not in key.path]
 
 
 @pytest.fixture(autouse=True)

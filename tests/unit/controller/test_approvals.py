@@ -152,7 +152,7 @@ def test_a_notice_says_when_the_first_message_about_it_arrived(place: Place) -> 
     assert heard.told_at == NOW + timedelta(minutes=2)
     assert untold is not None
     assert untold.told_at is None
-    assert ledger.messages.recorded([notice.key, other.key]) == {
+    assert ledger.messages.recorded_messages([notice.key, other.key]) == {
         (notice.key, name) for name in ("slack", "mail", "chat")
     }
     assert ledger.audit().broken is None

@@ -51,7 +51,7 @@ def test_a_token_s_file_is_read_again(tmp_path: Path) -> None:
     path.write_text("second\n", encoding="ascii")
 
     assert credentials.show().headers == {"Authorization": "Bearer first"}
-    credentials.refused(first)
+    credentials.drop_refused(first)
     assert credentials.show().headers == {"Authorization": "Bearer second"}
     path.write_text("third\n", encoding="ascii")
     clock.advance(61)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.kubernetes.join import doubt, joined, machine_name
+from gpuwatch.kubernetes.join import doubt, join_machines, machine_name
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
@@ -57,7 +57,7 @@ def named(provider_id: str, machine: Node) -> Node:
 @pytest.mark.parametrize(("provider_id", "machine"), FITS, ids=[each for each, _ in FITS])
 def test_a_provider_id_names_its_machine(provider_id: str, machine: Node) -> None:
     """On each of the five clouds, in every form that their cloud controllers write."""
-    (found,), view = joined([named(provider_id, machine)], a_view(a_node_object("worker", provider_id)))
+    (found,), view = join_machines([named(provider_id, machine)], a_view(a_node_object("worker", provider_id)))
 
     assert found.kubernetes is not None
     assert found.kubernetes.name == "worker"
@@ -83,7 +83,7 @@ def test_a_member_of_a_scale_set_has_the_name_of_its_set_and_its_number() -> Non
 )
 def test_a_machine_elsewhere_is_another_one(provider_id: str, machine: Node) -> None:
     """Another zone, project or subscription: the names are the same by chance."""
-    (found,), _ = joined([machine], a_view(a_node_object("gpu-7", provider_id)))
+    (found,), _ = join_machines([machine], a_view(a_node_object("gpu-7", provider_id)))
 
     assert found.kubernetes is None
 
@@ -93,14 +93,16 @@ def test_a_cloud_s_node_is_found_by_nothing_but_its_provider_id() -> None:
     machine = replace(a_machine("i-0fff"), name="worker", address="10.0.0.7")
     view = a_view(a_node_object("worker", "aws:///us-east-1a/i-0abc", addresses=("10.0.0.7",)))
 
-    assert joined([machine], view)[0][0].kubernetes is None
-    assert joined([machine], a_view(a_node_object("worker", "aws:///a/form/of/tomorrow")))[0][0].kubernetes is None
+    assert join_machines([machine], view)[0][0].kubernetes is None
+    assert (
+        join_machines([machine], a_view(a_node_object("worker", "aws:///a/form/of/tomorrow")))[0][0].kubernetes is None
+    )
 
 
 @pytest.mark.parametrize("uuid", [_VM_ID, _VM_ID.upper(), _OLD_FIRMWARE])
 def test_without_a_provider_id_the_firmware_s_uuid_is_looked_at(uuid: str) -> None:
     """In both byte orders."""
-    (found,), _ = joined([a_machine(_VM_ID)], a_view(a_node_object(system_uuid=uuid)))
+    (found,), _ = join_machines([a_machine(_VM_ID)], a_view(a_node_object(system_uuid=uuid)))
 
     assert found.kubernetes is not None
 
@@ -109,7 +111,7 @@ def test_without_a_provider_id_the_firmware_s_uuid_is_looked_at(uuid: str) -> No
 def test_names_and_addresses_come_last(clues: dict[str, Any]) -> None:
     """For clusters that nobody told which cloud they are on."""
     machine = replace(a_machine("i-7"), name="10-0-0-7", address="10.0.0.7")
-    (found,), _ = joined([machine], a_view(replace(a_node_object("x"), **clues)))
+    (found,), _ = join_machines([machine], a_view(replace(a_node_object("x"), **clues)))
 
     assert found.kubernetes is not None
 
@@ -118,7 +120,7 @@ def test_a_node_that_fits_two_machines_is_joined_to_none() -> None:
     """And that is said, and both are unknown."""
     machines = [replace(a_machine(each), address="10.0.0.7") for each in ("i-1", "i-2")]
 
-    found, view = joined(machines, a_view(a_node_object("x", addresses=("10.0.0.7",))))
+    found, view = join_machines(machines, a_view(a_node_object("x", addresses=("10.0.0.7",))))
 
     assert [each.kubernetes for each in found] == [None, None]
     assert [each.activity.state for each in found] == [State.UNKNOWN, State.UNKNOWN]
@@ -129,7 +131,7 @@ def test_two_nodes_that_fit_one_machine_are_joined_to_none() -> None:
     """The old object of a machine that was installed anew, for example."""
     view = a_view(*(a_node_object(each, "aws:///us-east-1a/i-0abc") for each in ("old", "new")))
 
-    (found,), view = joined([a_machine("i-0abc")], view)
+    (found,), view = join_machines([a_machine("i-0abc")], view)
 
     assert found.kubernetes is None
     assert found.activity.doubt == "it and the nodes of the Kubernetes cluster k do not fit one to one"
@@ -138,7 +140,7 @@ def test_two_nodes_that_fit_one_machine_are_joined_to_none() -> None:
 
 def test_a_machine_that_is_said_to_be_a_node_and_is_not_is_unknown() -> None:
     """Its tags say that it is in a cluster, and the API server does not show it."""
-    (found, free), _ = joined([a_machine("i-1", managed_by="EKS cluster prod"), a_machine("i-2")], a_view())
+    (found, free), _ = join_machines([a_machine("i-1", managed_by="EKS cluster prod"), a_machine("i-2")], a_view())
 
     assert found.activity.state is State.UNKNOWN
     assert found.activity.doubt == (
@@ -151,7 +153,7 @@ def test_a_silent_api_server_makes_its_nodes_unknown_and_no_other_machine() -> N
     """A machine that is none of its nodes has nothing to do with it."""
     view = a_view(a_node_object("x", "aws:///i-0abc"), trouble="The API server of cluster k has been silent.")
 
-    (node, free), _ = joined([a_machine("i-0abc"), a_machine("i-2")], view)
+    (node, free), _ = join_machines([a_machine("i-0abc"), a_machine("i-2")], view)
 
     assert node.activity.doubt == "its pods are not known: The API server of cluster k has been silent"
     assert free.activity.state is State.IDLE
@@ -162,7 +164,7 @@ def test_a_silent_api_server_makes_its_nodes_unknown_and_no_other_machine() -> N
 )
 def test_while_a_cluster_was_never_heard_any_machine_may_be_a_node(pools: tuple[str, ...], state: State) -> None:
     """But those of pools that are said to be none."""
-    (found,), _ = joined([a_machine("i-1")], a_view(trouble="It has not shown its nodes yet.", pools=pools))
+    (found,), _ = join_machines([a_machine("i-1")], a_view(trouble="It has not shown its nodes yet.", pools=pools))
 
     assert found.activity.state is state
 
@@ -195,11 +197,11 @@ def test_joins_are_one_to_one_and_depend_on_no_order(
     machines: list[Node], nodes: list[KubernetesNode], random: object
 ) -> None:
     """No machine has two nodes and no node two machines, in whatever order both are told."""
-    found, view = joined(machines, a_view(*nodes))
+    found, view = join_machines(machines, a_view(*nodes))
     shuffled = [*machines], [*nodes]
     for each in shuffled:
         random.shuffle(each)  # type: ignore[attr-defined]
-    again, view_again = joined(shuffled[0], a_view(*shuffled[1]))
+    again, view_again = join_machines(shuffled[0], a_view(*shuffled[1]))
 
     uids = [each.kubernetes.uid for each in found if each.kubernetes is not None]
     assert len(uids) == len(set(uids))
@@ -212,7 +214,7 @@ def test_kubernetes_makes_no_machine_idle(
     machines: list[Node], nodes: list[KubernetesNode], trouble: str | None
 ) -> None:
     """What it says can only add a doubt: a verdict stays what it was, or becomes unknown."""
-    found, view = joined(machines, a_view(*nodes, trouble=trouble))
+    found, view = join_machines(machines, a_view(*nodes, trouble=trouble))
 
     for before, after in zip(machines, found, strict=True):
         assert after.activity.state in {before.activity.state, State.UNKNOWN}

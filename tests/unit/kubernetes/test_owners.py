@@ -79,8 +79,8 @@ def test_kinds_that_may_not_be_read_leave_room_for_the_others() -> None:
         found.follow([of(kind) for kind in kinds], 10.0)
     found.follow([of("Real")], 10.0)
 
-    assert not isinstance(found.of(of("Real"), "team"), str)
-    assert "may not list" in str(found.of(of("Kinda0"), "team"))
+    assert not isinstance(found.owner_of(of("Real"), "team"), str)
+    assert "may not list" in str(found.owner_of(of("Kinda0"), "team"))
     found.close()
 
 
@@ -97,7 +97,7 @@ def test_a_kind_that_is_taken_away_is_no_trouble_of_the_whole() -> None:
     found.follow([of("Notebook")], 0.0)
 
     assert found.watches == []
-    assert "cannot be read" in str(found.of(of("Notebook"), "team"))
+    assert "cannot be read" in str(found.owner_of(of("Notebook"), "team"))
     found.close()
 
 
@@ -120,7 +120,7 @@ def test_an_owner_s_words_make_no_question_of_their_own(version: str, kind: str)
     found.follow([of(kind, version)], 0.0)
 
     assert server.asked == []
-    assert "gpuwatch asks for no" in str(found.of(of(kind, version), "team"))
+    assert "gpuwatch asks for no" in str(found.owner_of(of(kind, version), "team"))
 
 
 def test_an_owner_s_name_is_one_part_of_the_path() -> None:

@@ -107,7 +107,7 @@ def test_what_every_round_asks_never_walks_a_table_of_records() -> None:
     ledger.compact(NOW)
     ledger.round_at(NOW)
     ledger.messages.events(NOW)
-    ledger.messages.recorded(["key"])
+    ledger.messages.recorded_messages(["key"])
 
     tables = "intents|outcomes|rounds|controls|bodies|chain|messages|approvals|keeps"
     assert len(plans) > 10

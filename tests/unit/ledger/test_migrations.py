@@ -264,7 +264,7 @@ def test_a_message_to_the_former_destination_terminals_went_to_the_wall(tmp_path
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.messages.keep("key", "terminals", NOW, reached=False, detail="on the host's terminals")
 
-    assert ledger.messages.recorded(["key"]) == {("key", "wall")}
+    assert ledger.messages.recorded_messages(["key"]) == {("key", "wall")}
     ledger.close()
 
 

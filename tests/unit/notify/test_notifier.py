@@ -132,7 +132,7 @@ def test_a_notice_withdrawn_before_it_was_told_is_silence(tmp_path: Path) -> Non
         office.clock.advance(60)
         job.tick()
         job.tick()
-        names = office.ledger.messages.recorded([notice.key, withdrawal.key])
+        names = office.ledger.messages.recorded_messages([notice.key, withdrawal.key])
         office.close()
 
     assert heard(server) == [("notice", ["i-1"])]  # the try that failed

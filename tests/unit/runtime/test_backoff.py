@@ -25,21 +25,21 @@ def test_each_failure_doubles_the_wait_until_something_worked() -> None:
     clock = ManualClock()
     patience: Backoff[str] = Backoff(clock=clock, first_seconds=1.0, longest_seconds=3.0)
 
-    assert [patience.failed("a") for _ in range(3)] == [1.0, 2.0, 3.0]
-    assert patience.over("b")
-    assert not patience.over("a")
+    assert [patience.note_failure("a") for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert patience.is_over("b")
+    assert not patience.is_over("a")
     clock.advance(3.0)
-    assert patience.over("a")
-    patience.worked("a")
-    assert patience.failed("a") == 1.0
+    assert patience.is_over("a")
+    patience.note_success("a")
+    assert patience.note_failure("a") == 1.0
 
 
 def test_the_next_to_be_tried_comes_first() -> None:
     """What failed most often waits longest; what works again is not listed."""
     patience: Backoff[str] = Backoff(clock=ManualClock(), first_seconds=1.0, longest_seconds=60.0)
     for what in ("a", "a", "b", "c"):
-        patience.failed(what)
-    patience.worked("c")
+        patience.note_failure(what)
+    patience.note_success("c")
 
     assert list(patience) == ["b", "a"]
 
@@ -47,10 +47,10 @@ def test_the_next_to_be_tried_comes_first() -> None:
 def test_what_may_be_tried_at_once_still_has_failed() -> None:
     """Its wait is over, and the next failure counts as one more; what never failed is not listed by that."""
     patience: Backoff[str] = Backoff(clock=ManualClock(), first_seconds=1.0, longest_seconds=60.0)
-    patience.failed("a")
+    patience.note_failure("a")
     patience.at_once("a")
     patience.at_once("b")
 
     assert list(patience) == ["a"]
-    assert patience.over("a")
-    assert patience.failed("a") == 2.0
+    assert patience.is_over("a")
+    assert patience.note_failure("a") == 2.0

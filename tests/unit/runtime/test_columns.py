@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gpuwatch.runtime.columns import Column, cut, laid_out, wrapped
+from gpuwatch.runtime.columns import Column, cut, laid_out, wrap_words
 
 
 @given(st.text(max_size=60), st.integers(0, 40))
@@ -22,7 +22,7 @@ def test_what_is_cut_fits_and_says_so(words: str, width: int) -> None:
 def test_wrapped_words_are_whole_where_there_is_room(words: list[str], width: int) -> None:
     """On two lines at most; where the second one ends with no sign, no word is missing."""
     sentence = " ".join(words)
-    lines = wrapped(sentence, width, 2)
+    lines = wrap_words(sentence, width, 2)
 
     assert len(lines) <= 2
     assert all(cell_len(line) <= width for line in lines)
@@ -60,7 +60,7 @@ def test_a_column_without_a_value_is_left_out() -> None:
 @given(st.lists(st.text("abcdefgh", min_size=1, max_size=30), min_size=1, max_size=20), st.integers(8, 40))
 def test_nothing_is_missing_where_a_row_may_take_as_many_lines_as_it_needs(words: list[str], width: int) -> None:
     """Words stay whole where they fit, and go on in the next line where they are wider than one."""
-    lines = wrapped(" ".join(words), width, None)
+    lines = wrap_words(" ".join(words), width, None)
 
     assert all(cell_len(line) <= width for line in lines)
     assert "".join(lines).replace(" ", "") == "".join(words)

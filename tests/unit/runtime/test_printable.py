@@ -13,8 +13,8 @@ from gpuwatch.cli.doctor import report as doctor
 from gpuwatch.cli.doctor.report import Examination, fine
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.money import unused
-from gpuwatch.runtime.printable import legible, shown
-from gpuwatch.runtime.table import aligned
+from gpuwatch.runtime.printable import legible, printable_text
+from gpuwatch.runtime.table import align_rows
 from tests.support.paths import ROOT
 
 ROOM = ROOT / "gpuwatch"
@@ -44,9 +44,9 @@ WRITERS = {
 @given(st.text())
 def test_nothing_that_a_terminal_obeys_is_shown(text: str) -> None:
     """Lines stay lines; all else that cannot be seen is told by its code."""
-    assert all(letter.isprintable() or letter == "\n" for letter in shown(text))
+    assert all(letter.isprintable() or letter == "\n" for letter in printable_text(text))
     assert legible(text).isprintable()
-    assert shown(text).count("\n") == text.count("\n")
+    assert printable_text(text).count("\n") == text.count("\n")
 
 
 def test_every_command_says_it_by_the_one_way(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,7 @@ def left_over() -> str:
 
 def cost_table() -> str:
     """`gpuwatch cost --by owner`, `--by pool`, `--by tag:…`, `budget` and `cost reconcile`."""
-    return "\n".join(aligned([["owner", "billed"], [ODD, "1.00"]]))
+    return "\n".join(align_rows([["owner", "billed"], [ODD, "1.00"]]))
 
 
 def examined() -> str:

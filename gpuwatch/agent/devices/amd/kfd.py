@@ -75,12 +75,12 @@ def _memory(process: Path, ids: frozenset[str]) -> int | None:
 def _has_queue(process: Path, ids: frozenset[str]) -> bool:
     """Whether it may send work to one of these GPUs; a process with unreadable queues may."""
     try:
-        return any((queue / "gpuid").read_text(encoding="ascii").strip() in ids for queue in _listed(process))
+        return any((queue / "gpuid").read_text(encoding="ascii").strip() in ids for queue in _list_queues(process))
     except FileNotFoundError:
         return False
     except (OSError, ValueError):
         return True
 
 
-def _listed(process: Path) -> list[Path]:
+def _list_queues(process: Path) -> list[Path]:
     return list((process / "queues").iterdir())

@@ -82,7 +82,7 @@ def unavailable(error: Exception) -> SourceUnavailableError:
     return SourceUnavailableError(cause, text, remedy)
 
 
-def ask(function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401  amdsmi is untyped
+def ask_if_supported(function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401  amdsmi is untyped
     """The answer of a function that is a nicety; None if it fails in any way."""
     try:
         return function(*args)

@@ -267,7 +267,7 @@ class Tables:
     slow: Mapping[str, tuple[Way, ...]]
 
     @classmethod
-    def of(cls, groups: Collection[GroupName]) -> "Tables":
+    def for_groups(cls, groups: Collection[GroupName]) -> "Tables":
         """Those for the exported groups: what none of them shows and nothing is judged by is not asked for."""
         shown, every = fields_read(GpuReading, groups), {name: metric.every_seconds for name, metric in metrics()}
 

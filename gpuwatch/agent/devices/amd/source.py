@@ -18,7 +18,7 @@ from typing import Any
 
 from gpuwatch.agent.devices import HUNG, SourceUnavailableError
 from gpuwatch.agent.devices.amd import kfd
-from gpuwatch.agent.devices.amd.library import ask, load, unavailable, words
+from gpuwatch.agent.devices.amd.library import ask_if_supported, load, unavailable, words
 from gpuwatch.agent.devices.amd.processes import Holders, held_by
 from gpuwatch.agent.devices.amd.rows import DriverGoneError, Tables, Visit
 from gpuwatch.agent.devices.buses import amd_bus_ids, busy_file, canonical
@@ -46,7 +46,7 @@ class _Gpu:
     implausible: dict[str, frozenset[str]] = field(default_factory=dict)
     listed_memory: int | None = None  # in use when its processes were listed
 
-    def gone(self, cause: DownCause, detail: str) -> None:
+    def note_loss(self, cause: DownCause, detail: str) -> None:
         """Note that it does not answer any more, and why."""
         self.handle, self.cause, self.detail = None, cause, detail
         self.read_at.clear()
@@ -74,7 +74,7 @@ class AmdSource:
         `tell` hears of each step that may hang, before it.
         """
         self.whole = True
-        self._tables = Tables.of(groups)
+        self._tables = Tables.for_groups(groups)
         self._clock = clock
         self._barred = {info.uuid: info for info in barred}
         self._root = root
@@ -134,8 +134,8 @@ class AmdSource:
             self._opened_at = None
             for gpu in self._gpus.values():
                 if gpu.handle is not None:
-                    gpu.gone(DownCause.DRIVER, "the driver was released")
-            ask(self._library.amdsmi_shut_down)
+                    gpu.note_loss(DownCause.DRIVER, "the driver was released")
+            ask_if_supported(self._library.amdsmi_shut_down)
 
     def _measure(self, gpu: _Gpu) -> dict[str, Any]:
         """The value of each row; a GPU that answers nothing is gone."""
@@ -154,7 +154,7 @@ class AmdSource:
         if slow:
             read("slow", self._tables.slow)
         if not visit.answered:
-            self._lost(gpu, visit.failure)
+            self._note_loss(gpu, visit.failure)
             return {}
         memory = gpu.values["fast"].get("memory_used_bytes")
         listed = gpu.due("holders", STEADY_SECONDS, now) or memory is None or memory != gpu.listed_memory
@@ -171,11 +171,11 @@ class AmdSource:
         listed = visit.ask("amdsmi_get_gpu_process_list")
         return held_by(listed, kfd.holders(self._root, gpu.kfd_ids), memory)
 
-    def _lost(self, gpu: _Gpu, failure: str) -> None:
+    def _note_loss(self, gpu: _Gpu, failure: str) -> None:
         bus = gpu.info.pci_bus_id
         there = bus is None or bus in amd_bus_ids(self._root) or not amd_bus_ids(self._root)
         detail = failure or "AMD SMI answers nothing about it"
-        gpu.gone(DownCause.ERROR if there else DownCause.LOST, detail if there else f"it is off the bus: {detail}")
+        gpu.note_loss(DownCause.ERROR if there else DownCause.LOST, detail if there else f"it is off the bus: {detail}")
 
     def _open(self, now: float) -> None:
         """Load the binding, open the library, and find the GPUs."""
@@ -193,12 +193,12 @@ class AmdSource:
         self._gpus = {uuid: gpu for uuid, gpu in self._gpus.items() if uuid in found or not uuid.startswith(STAND_IN)}
         for uuid in self._gpus.keys() - found:
             gpu = self._gpus[uuid]
-            gpu.gone(DownCause.MISSING, "AMD SMI no longer lists it")
+            gpu.note_loss(DownCause.MISSING, "AMD SMI no longer lists it")
             gpu.info = replace(gpu.info, index=None)
 
     def _find(self, index: int, handle: Any, seen: Counter[str]) -> str:  # noqa: ANN401  amdsmi is untyped
         """Who a listed GPU is; returns its uuid, or the stand-in of one that does not say it."""
-        place = ask(self._library.amdsmi_get_gpu_device_bdf, handle)
+        place = ask_if_supported(self._library.amdsmi_get_gpu_device_bdf, handle)
         bus = canonical(place) if isinstance(place, str) else None
         barred = next((info for info in self._barred.values() if _is_at(info, index, bus)), None)
         if barred is not None:
@@ -209,7 +209,7 @@ class AmdSource:
         except Exception as error:  # noqa: BLE001  the binding lets errors of its own parsing through
             uuid = f"{STAND_IN}{bus or index}"
             gpu = self._gpus.setdefault(uuid, _Gpu(info=GpuInfo(uuid=uuid, index=index, vendor="amd", pci_bus_id=bus)))
-            gpu.gone(DownCause.ERROR, f"amdsmi_get_gpu_device_uuid: {words(error)}")
+            gpu.note_loss(DownCause.ERROR, f"amdsmi_get_gpu_device_uuid: {words(error)}")
             return uuid
         uuid = self._own_name(uuid, seen)
         gpu = self._gpus.setdefault(uuid, _Gpu(info=GpuInfo(uuid=uuid, index=index, vendor="amd")))
@@ -238,7 +238,7 @@ def _identify(library: Any, handle: Any, uuid: str, index: int, bus: str | None)
     def fact(function: str, *keys: str) -> str | None:
         answer: Any = None
         with contextlib.suppress(AttributeError):  # an older binding
-            answer = ask(getattr(library, function), handle)
+            answer = ask_if_supported(getattr(library, function), handle)
         found = (answer.get(key) for key in keys) if isinstance(answer, dict) else ()
         return next((text for text in found if isinstance(text, str) and text not in {"", "N/A"}), None)
 

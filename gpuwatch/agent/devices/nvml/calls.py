@@ -63,7 +63,7 @@ class Way(ABC):
         return ()
 
     @abstractmethod
-    def of(self, visit: "Visit") -> Any:  # noqa: ANN401  the row knows the type
+    def value_for(self, visit: "Visit") -> Any:  # noqa: ANN401  the row knows the type
         """The value in base units, None if the driver's answer cannot be true, or an Absence."""
 
 
@@ -134,7 +134,7 @@ class Visit:
     def learn(self, ways: Sequence[Way]) -> Any:  # noqa: ANN401  the row knows the type
         """The value of the first way that is supported and has one."""
         for way in ways:
-            value = way.of(self)
+            value = way.value_for(self)
             if value is Absence.FAILED:
                 return None
             if not isinstance(value, Absence):
@@ -198,7 +198,7 @@ class Call(Way):
     convert: Callable[[Any], Any]
     args: tuple[object, ...] = ()
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  as above
+    def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  as above
         """The converted answer."""
         key = (self.name, self.args)
         answer = visit.once(key, lambda: visit.call(key, self.name, *self.args))
@@ -227,7 +227,7 @@ class Field(Way):
         """This field."""
         return ((self.id, self.scope),)
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  as above
+    def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  as above
         """This field's entry, judged by its own return code."""
         key = (self.id, self.scope)
         if key in visit.device.unsupported:
@@ -268,7 +268,7 @@ class Each(Way):
         """The metrics of all labels."""
         return tuple(metric for way in self._all() for metric in way.gpm)
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+    def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
         """The labels with a value; NOTHING without any."""
         values = {label: visit.learn(ways) for label, ways in self.ways.items()}
         return {label: value for label, value in values.items() if value is not None} or Absence.NOTHING
@@ -288,7 +288,7 @@ class Total(Way):
         """The fields of all parts."""
         return tuple(key for ways in self.parts for way in ways for key in way.fields)
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+    def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
         """The sum; UNSUPPORTED if no part has a value."""
         found = [self._part(ways, visit) for ways in self.parts]
         if Absence.FAILED in found:
@@ -300,7 +300,7 @@ class Total(Way):
     def _part(ways: tuple[Way, ...], visit: Visit) -> Any:  # noqa: ANN401  as above
         """The value of the first way that has one, FAILED if it should have."""
         for way in ways:
-            value = way.of(visit)
+            value = way.value_for(visit)
             if value is Absence.FAILED or not (value is None or isinstance(value, Absence)):
                 return value
         return Absence.NOTHING

@@ -40,7 +40,7 @@ class XidEvents:
             nvml.nvmlDeviceRegisterEvents(device.handle, nvml.nvmlEventTypeXidCriticalError, self._set)
         except nvml.NVMLError as error:
             if error.value not in {nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND}:
-                self._failed(culprit, error, now)
+                self._note_failure(culprit, error, now)
                 return
         self._watched[uuid] = device
         self._uuids[_address(device.handle)] = uuid
@@ -54,7 +54,7 @@ class XidEvents:
             except nvml.NVMLError as error:
                 if error.value != nvml.NVML_ERROR_TIMEOUT:
                     self.close()
-                    self._failed("", error, now)
+                    self._note_failure("", error, now)
                 break
             uuid = self._uuids.get(_address(data.device))
             if uuid is not None and data.eventType == nvml.nvmlEventTypeXidCriticalError:
@@ -72,7 +72,7 @@ class XidEvents:
             except nvml.NVMLError:  # the driver is gone, and the set with it
                 return
 
-    def _failed(self, uuid: str, error: nvml.NVMLError, now: float) -> None:
+    def _note_failure(self, uuid: str, error: nvml.NVMLError, now: float) -> None:
         if error.value in DRIVER_GONE:  # the next call finds out
             return
         self._retry_at[uuid] = now + _RETRY_SECONDS

@@ -36,7 +36,7 @@ class Gpm(Way):
         """This metric."""
         return (self.id,)
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+    def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
         """The metric over the time since the last cycle; NOTHING in the first."""
         key = ("gpm", self.id)
         if key in visit.device.unsupported:
@@ -80,10 +80,10 @@ def _difference(visit: Visit) -> Any:  # noqa: ANN401  pynvml is untyped
     device.gpm_samples, device.gpm_taken = [last, fresh], visit.now
     if taken is None:
         return Absence.NOTHING
-    answer = _ask(visit, wanted, last, fresh)
+    answer = _ask_metrics(visit, wanted, last, fresh)
     oldest = [metric for metric in wanted if metric < _FIRST_MAX]
     if answer is Absence.FAILED and len(oldest) < len(wanted):  # perhaps because of an id newer than this driver
-        answer = _ask(visit, oldest, last, fresh)
+        answer = _ask_metrics(visit, oldest, last, fresh)
         if not isinstance(answer, Absence):
             device.gpm_refusals += 1
             if device.gpm_refusals >= _REFUSALS:
@@ -93,7 +93,7 @@ def _difference(visit: Visit) -> Any:  # noqa: ANN401  pynvml is untyped
     return answer
 
 
-def _ask(visit: Visit, wanted: list[int], last: Any, fresh: Any) -> Any:  # noqa: ANN401  pynvml is untyped
+def _ask_metrics(visit: Visit, wanted: list[int], last: Any, fresh: Any) -> Any:  # noqa: ANN401  pynvml is untyped
     """The return code and value of these metrics between two samples, by id, or why they are missing."""
     request = nvml.c_nvmlGpmMetricsGet_t()
     request.version, request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(wanted)

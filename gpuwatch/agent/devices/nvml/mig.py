@@ -18,15 +18,15 @@ class Mig(Way):
 
     table: Table  # what is read of each instance
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+    def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
         """The instances by id; NOTHING where MIG is off."""
         if visit.device.slow.get("mig_mode") != _ON:
-            _keep(visit.device, {})
+            _keep_instances(visit.device, {})
             return Absence.NOTHING
-        listed = _listed(visit)
+        listed = _list_instances(visit)
         if isinstance(listed, Absence):
             return listed
-        _keep(visit.device, listed)
+        _keep_instances(visit.device, listed)
         return tuple(self._instance(visit, key, handles) for key, handles in sorted(listed.items(), key=_by_id))
 
     def _instance(self, visit: Visit, key: "_Key", handles: list[Any]) -> MigInstance:
@@ -66,7 +66,7 @@ def _count(part: Device, handles: list[Any], visit: Visit) -> int | None:
     return len(pids)
 
 
-def _listed(visit: Visit) -> dict[_Key, list[Any]] | Absence:
+def _list_instances(visit: Visit) -> dict[_Key, list[Any]] | Absence:
     """The GPU instances there are, each with the handles of its compute instances; its memory is read through any."""
     count = visit.call("mig", "nvmlDeviceGetMaxMigDeviceCount")
     if isinstance(count, Absence):
@@ -77,7 +77,7 @@ def _listed(visit: Visit) -> dict[_Key, list[Any]] | Absence:
         handle = visit.call("mig", "nvmlDeviceGetMigDeviceHandleByIndex", index)
         if handle is Absence.NOTHING:
             continue
-        result = handle if isinstance(handle, Absence) else _identified(visit, handle)
+        result = handle if isinstance(handle, Absence) else _identify_device(visit, handle)
         if isinstance(result, Absence):
             return Absence.FAILED
         instance, device = result
@@ -86,7 +86,7 @@ def _listed(visit: Visit) -> dict[_Key, list[Any]] | Absence:
     return {(instance, parts): handles[instance] for instance, parts in devices.items()}
 
 
-def _identified(visit: Visit, handle: Any) -> tuple[int, MigDevice] | Absence:  # noqa: ANN401  pynvml is untyped
+def _identify_device(visit: Visit, handle: Any) -> tuple[int, MigDevice] | Absence:  # noqa: ANN401  pynvml is untyped
     """What a handle stands for now; only the uuid is asked for where it is known already."""
     uuid = visit.ask("mig", "nvmlDeviceGetUUID", handle)
     if isinstance(uuid, Absence):
@@ -104,7 +104,7 @@ def _identified(visit: Visit, handle: Any) -> tuple[int, MigDevice] | Absence:  
     return instance, MigDevice(uuid=uuid, compute_instance=compute, profile=profile)
 
 
-def _keep(device: Device, listed: dict[_Key, Any]) -> None:
+def _keep_instances(device: Device, listed: dict[_Key, Any]) -> None:
     """Remember these instances and no others. Which figures the GPU itself has depends on whether there are any."""
     if device.parts.keys() == listed.keys():
         return

@@ -16,7 +16,7 @@ _NO_INSTANCE = 0xFFFFFFFF  # nvml.h: a process outside of MIG
 class Processes(Way):
     """All lists merged by pid. One list that fails makes the whole unknown."""
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+    def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
         """The processes in the order of their pids."""
         lists = _lists(visit)
         if any(rows is Absence.FAILED or _garbage(rows) for _, rows in lists):
@@ -28,7 +28,7 @@ class Processes(Way):
             for row in [] if isinstance(rows, Absence) else rows:
                 if row.pid not in _NO_PIDS:
                     process = _process(row, kind)
-                    found[row.pid] = _merged(found.get(row.pid, process), process)
+                    found[row.pid] = _merge_rows(found.get(row.pid, process), process)
         return tuple(found[pid] for pid in sorted(found))
 
 
@@ -36,7 +36,7 @@ class Processes(Way):
 class Partial(Way):
     """Whether processes may hold the GPU that the lists do not show, or not with an id that can be true."""
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+    def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
         """NOTHING where they are not listed at all."""
         lists = [rows for _, rows in _lists(visit)]
         if lists[0] is Absence.UNSUPPORTED or Absence.FAILED in lists:
@@ -70,7 +70,7 @@ def _process(row: Any, kind: ProcessKind) -> GpuProcess:  # noqa: ANN401  pynvml
     )
 
 
-def _merged(known: GpuProcess, new: GpuProcess) -> GpuProcess:
+def _merge_rows(known: GpuProcess, new: GpuProcess) -> GpuProcess:
     """Two rows of one process; of two different MIG instances neither is the one it runs in."""
     sizes = [size for size in (known.memory_bytes, new.memory_bytes) if size is not None]
     same = known.gpu_instance == new.gpu_instance

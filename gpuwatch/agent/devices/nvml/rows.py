@@ -56,7 +56,7 @@ class Samples(Way):
 
     fold: Callable[[Sequence[float]], float]
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+    def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
         """The fold; NOTHING in the first cycle: its backlog is older than anything that was asked for."""
         percents = visit.once("samples", lambda: _fresh_percents(visit))
         return percents if isinstance(percents, Absence) else self.fold(percents) / _PERCENT
@@ -329,7 +329,7 @@ class Tables:
     holders: Table
 
     @classmethod
-    def of(cls, groups: Collection[GroupName]) -> "Tables":
+    def for_groups(cls, groups: Collection[GroupName]) -> "Tables":
         """Those for the exported groups: what none of them shows and nothing is judged by is not asked for."""
         shown, parts = (fields_read(reading, groups) for reading in (GpuReading, MigInstance))
         mig = Mig(Table({name: ways for name, ways in MIG.items() if name in parts}))

@@ -48,7 +48,7 @@ class _Gpu:
     listed_memory: int | None = None  # in use then
     asked_at: float = 0.0  # when it was last asked for everything
 
-    def found(self, device: Device, info: GpuInfo) -> None:
+    def note_answer(self, device: Device, info: GpuInfo) -> None:
         """Note that it answers, for the first time or again."""
         self.info, self.device, self.slow_at = info, device, None
         self.steady_reads = 0
@@ -68,7 +68,7 @@ class _Gpu:
         at = self.listed_at
         return at is None or memory is None or memory != self.listed_memory or now - at >= STEADY_SECONDS
 
-    def gone(self, cause: DownCause, detail: str) -> None:
+    def note_loss(self, cause: DownCause, detail: str) -> None:
         """Note that it does not answer any more, and why."""
         if self.device is not None:
             release(self.device)
@@ -96,7 +96,7 @@ class NvmlSource:
         as it also is while one is barred. /proc and /sys are under `root`. `tell` hears of each step that may hang,
         before it.
         """
-        self._tables = Tables.of(groups)
+        self._tables = Tables.for_groups(groups)
         self.whole = True
         self._clock = clock
         self._barred = {info.uuid: info for info in barred}
@@ -120,7 +120,7 @@ class NvmlSource:
             if count != self._count or any(gpu.device is None for gpu in self._gpus.values()):
                 self._enumerate(count)
         except nvml.NVMLError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
         infos = [gpu.info for gpu in self._gpus.values()]
         infos += [info for uuid, info in self._barred.items() if uuid not in self._gone]
         return tuple(sorted(infos, key=lambda info: order(info.uuid, info.index)))
@@ -136,9 +136,9 @@ class NvmlSource:
             if known.device is not None:
                 values = self._measure(known, known.device)
         except GpuLostError as lost:
-            known.gone(DownCause.LOST, str(lost))
+            known.note_loss(DownCause.LOST, str(lost))
         except nvml.NVMLError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
         if known.device is None:
             return GpuDown(info=known.info, at=at, cause=known.cause, detail=known.detail)
         self._events.watch(known.info.uuid, known.device, self._clock.monotonic())
@@ -159,7 +159,7 @@ class NvmlSource:
             self._open = False
             self._events.close()
             for gpu in self._gpus.values():
-                gpu.gone(DownCause.DRIVER, "the driver was released")
+                gpu.note_loss(DownCause.DRIVER, "the driver was released")
             with contextlib.suppress(nvml.NVMLError):
                 nvml.nvmlShutdown()
 
@@ -197,13 +197,13 @@ class NvmlSource:
         self.whole = self.whole and whole
         failure = next((visit.failure for visit in visits if visit.failure), "")
         if failure and all(value is None for value in asked.values()):
-            gpu.gone(DownCause.ERROR, failure)
+            gpu.note_loss(DownCause.ERROR, failure)
         values = device.slow | device.steady | device.holders | fast
         wrong = impossible_sizes(values)
         implausible = wrong.union(*device.implausible.values())
         return values | dict.fromkeys(wrong) | {"implausible": tuple(sorted(implausible))}
 
-    def _failed(self, error: nvml.NVMLError) -> SourceUnavailableError:
+    def _failure(self, error: nvml.NVMLError) -> SourceUnavailableError:
         if error.value in DRIVER:
             self.close()
         cause, remedy = DRIVER.get(error.value, ("nvml_error", "look at `nvidia-smi` and `dmesg | grep NVRM`"))
@@ -232,7 +232,7 @@ class NvmlSource:
         self._gpus = {uuid: gpu for uuid, gpu in self._gpus.items() if uuid in listed or not uuid.startswith(STAND_IN)}
         for uuid in self._gpus.keys() - set(listed):
             missing = self._gpus[uuid]
-            missing.gone(DownCause.MISSING, "the driver no longer lists it")
+            missing.note_loss(DownCause.MISSING, "the driver no longer lists it")
             if missing.info.index is not None and missing.info.index < count:
                 missing.info = replace(missing.info, index=None)  # it is another one's now
         self._count = count
@@ -297,7 +297,7 @@ class NvmlSource:
         self._seen.add(uuid)
         gpu = self._gpus.setdefault(uuid, _Gpu(info=GpuInfo(uuid=uuid, index=index)))
         if gpu.device is None:
-            gpu.found(Device(handle=handle), _identify(handle, uuid, index))
+            gpu.note_answer(Device(handle=handle), _identify(handle, uuid, index))
         else:
             gpu.device.handle = handle
         gpu.info = replace(gpu.info, index=index)
@@ -306,7 +306,7 @@ class NvmlSource:
     def _unknown(self, expected: GpuInfo, cause: DownCause, detail: str) -> str:
         """Note that the GPU which is expected at a place does not say who it is."""
         gpu = self._gpus.setdefault(expected.uuid, _Gpu(info=expected))
-        gpu.gone(cause, detail)
+        gpu.note_loss(cause, detail)
         return expected.uuid
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Roots, UnseenError
-from gpuwatch.agent.evidence.files import listed
+from gpuwatch.agent.evidence.files import list_paths
 from gpuwatch.agent.evidence.scheduled.found import Found, Users
 from gpuwatch.agent.evidence.scheduled.planned import Planned
 from gpuwatch.agent.evidence.scheduled.sight import REMEDY, may_run
@@ -35,7 +35,7 @@ class AtJobs:
         for name in _FOLDERS:
             folder = self._roots.var / name
             try:
-                paths = listed(folder, _JOB)
+                paths = list_paths(folder, _JOB)
             except FileNotFoundError:
                 continue
             except PermissionError:

@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Roots, UnseenError, several
-from gpuwatch.agent.evidence.files import listed
+from gpuwatch.agent.evidence.files import list_paths
 from gpuwatch.agent.evidence.scheduled.crontab_lines import BadLine, CronLine, as_crontab, parse
 from gpuwatch.agent.evidence.scheduled.found import Found, ParsedFiles, Users, Zones, is_folder
 from gpuwatch.agent.evidence.scheduled.planned import Planned
@@ -47,7 +47,7 @@ class Crontabs:
         for path, owner in self._paths(found):
             with found.doubting(f"{owner}'s crontab" if owner else str(path)):
                 reader = _fcron_lines if path.suffix == ".orig" else _users_lines if owner else _machines_lines
-                lines = self._files.get(path if owner else _followed(path), reader)
+                lines = self._files.get(path if owner else _follow_link(path), reader)
                 bad: list[str] = []
                 for line in lines:
                     user = owner or line.user
@@ -88,7 +88,7 @@ class Crontabs:
         if known is not None and known[0] <= now and known[1] is local and known[2] and now < known[2][0] + LATE:
             return known[2]
         try:
-            run = next_run(recurrence, now, local if named is None else self._zones.named(named))
+            run = next_run(recurrence, now, local if named is None else self._zones.zone_named(named))
         except LookupError:
             run = None
         if len(self._due) >= _MOST_LINES:
@@ -101,25 +101,25 @@ class Crontabs:
         paths: list[tuple[Path, str | None]] = []
         for name in _FOLDERS:
             folder = self._roots.var / name
-            paths += [(path, path.name) for path in self._listed(folder, _NAME, found) if not is_folder(path)]
+            paths += [(path, path.name) for path in self._list_tables(folder, _NAME, found) if not is_folder(path)]
         for folder in (self._roots.var / "spool/fcron", self._roots.usr / "local/var/spool/fcron"):
-            paths += [(path, path.stem) for path in self._listed(folder, _FCRON_TABLE, found)]
+            paths += [(path, path.stem) for path in self._list_tables(folder, _FCRON_TABLE, found)]
         # Alpine's spool is a link to here, which leads out of a container.
         spool = self._roots.etc / "crontabs"
-        paths += [(path, path.name) for path in self._listed(spool, _NAME, found)] if self._contained else []
+        paths += [(path, path.name) for path in self._list_tables(spool, _NAME, found)] if self._contained else []
         machines = self._roots.etc / "crontab"
         if machines.exists() and not self._contained:
             paths.append((machines, None))
-        paths += [(path, None) for path in self._listed(self._roots.etc / "cron.d", _OF_PACKAGES, found)]
+        paths += [(path, None) for path in self._list_tables(self._roots.etc / "cron.d", _OF_PACKAGES, found)]
         return paths
 
     def _is_the_machines(self, path: Path, user: str) -> bool:
         """Whether a job of /etc/crontab or /etc/cron.d is no person's."""
         return path.name in _OF_IMAGES if self._contained else self._users.machines_own(user)
 
-    def _listed(self, folder: Path, wanted: re.Pattern[str], found: Found) -> list[Path]:
+    def _list_tables(self, folder: Path, wanted: re.Pattern[str], found: Found) -> list[Path]:
         try:
-            return listed(folder, wanted)
+            return list_paths(folder, wanted)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except PermissionError:
@@ -132,7 +132,7 @@ class Crontabs:
         return []
 
 
-def _followed(path: Path) -> Path:
+def _follow_link(path: Path) -> Path:
     """Only root writes to /etc/cron.d, and may keep its files elsewhere; cron follows such a link, too."""
     return path.resolve(strict=True) if path.is_symlink() else path
 
@@ -141,18 +141,18 @@ def _users_lines(text: str) -> tuple[CronLine | BadLine, ...]:
     """Numbered as `crontab -l` shows them: without the three lines that Debian's puts above."""
     if text.startswith(_HEADER):
         text = "".join(text.splitlines(keepends=True)[_HEADER_LINES:])
-    return _bounded(text, with_user=False)
+    return _parse_bounded(text, with_user=False)
 
 
 def _fcron_lines(text: str) -> tuple[CronLine | BadLine, ...]:
-    return _bounded(as_crontab(text), with_user=False)
+    return _parse_bounded(as_crontab(text), with_user=False)
 
 
 def _machines_lines(text: str) -> tuple[CronLine | BadLine, ...]:
-    return _bounded(text, with_user=True)
+    return _parse_bounded(text, with_user=True)
 
 
-def _bounded(text: str, *, with_user: bool) -> tuple[CronLine | BadLine, ...]:
+def _parse_bounded(text: str, *, with_user: bool) -> tuple[CronLine | BadLine, ...]:
     lines = []
     for line in parse(text, with_user=with_user):
         lines.append(line)

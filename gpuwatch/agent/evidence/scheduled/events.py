@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Roots
-from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.scheduled.found import Found, Standing, is_folder
 from gpuwatch.agent.evidence.scheduled.sight import REMEDY, may_run
 from gpuwatch.agent.evidence.scheduled.started import of_the_machine
@@ -43,7 +43,7 @@ class Events:
 
     def _tables(self, folder: Path, found: Found) -> None:
         try:
-            paths = [path for path in listed(folder, _TABLE) if not is_folder(path)]
+            paths = [path for path in list_paths(folder, _TABLE) if not is_folder(path)]
         except (FileNotFoundError, NotADirectoryError):
             return
         except PermissionError:

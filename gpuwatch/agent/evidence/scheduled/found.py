@@ -139,10 +139,10 @@ class Zones:
             return UTC
         stamp = (status.st_mtime_ns, status.st_ino)
         if self._local is None or self._local[0] != stamp:
-            self._local = (stamp, self._linked(path) if path.is_symlink() else _zone(path))
+            self._local = (stamp, self._zone_of_link(path) if path.is_symlink() else _zone(path))
         return self._local[1]
 
-    def named(self, name: str) -> tzinfo:
+    def zone_named(self, name: str) -> tzinfo:
         """A zone by its name, such as Europe/Berlin; UTC for an unknown one, as the C library has it."""
         if ".." in name or not re.fullmatch(r"[A-Za-z0-9_+/-]+", name):
             return UTC
@@ -151,7 +151,7 @@ class Zones:
         except (OSError, UnseenError):
             return UTC
 
-    def _linked(self, path: Path) -> tzinfo:
+    def _zone_of_link(self, path: Path) -> tzinfo:
         target = str(path.readlink())
         found = _ZONE_FILE.fullmatch(target)
         if found is None:

@@ -44,7 +44,7 @@ class ManagerTimer:
     repeats: list[float] = field(default_factory=list)
 
 
-def ask(systemctl: str, deadline_seconds: float) -> tuple[ManagerTimer, ...]:
+def ask_timers(systemctl: str, deadline_seconds: float) -> tuple[ManagerTimer, ...]:
     """The timers of the system's manager that wait and are not shipped by packages.
 
     Raises:
@@ -56,10 +56,10 @@ def ask(systemctl: str, deadline_seconds: float) -> tuple[ManagerTimer, ...]:
     ended = run(argv, deadline_seconds)
     if ended.status != 0:
         raise UnseenError(f"systemctl failed with status {ended.status}")
-    return understood(ended.output.decode("utf-8", "replace"))
+    return parse_timers(ended.output.decode("utf-8", "replace"))
 
 
-def understood(text: str) -> tuple[ManagerTimer, ...]:
+def parse_timers(text: str) -> tuple[ManagerTimer, ...]:
     """Its answer: blocks of properties, with an empty line between them.
 
     Raises:

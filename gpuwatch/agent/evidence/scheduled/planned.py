@@ -77,9 +77,9 @@ class Planned:
             return f"{self.what} has waited since {at} for a lower load"
         if now - self.due > _LATE:
             return f"{self.what} was due at {at} and has not run (does its daemon run?)"
-        often = "" if self.period_seconds is None else f" and again after {_about(self.period_seconds)}"
+        often = "" if self.period_seconds is None else f" and again after {_round_duration(self.period_seconds)}"
         return f"{self.what} is due at {at}{often}"
 
 
-def _about(seconds: float) -> str:
+def _round_duration(seconds: float) -> str:
     return "more than a year" if seconds > 366 * DAY_SECONDS else format_duration(seconds)

@@ -43,13 +43,13 @@ class Recurrence:
             if not self._matches(day):
                 continue
             begin = datetime(day.year, day.month, day.day, tzinfo=zone)
-            for minute in self.minutes[self._from(local, day) :]:
+            for minute in self.minutes[self._minutes_ahead(local, day) :]:
                 moment = begin.replace(hour=minute // 60, minute=minute % 60).astimezone(UTC)
                 if moment > last:
                     last = moment
                     yield moment
 
-    def _from(self, local: datetime, day: date) -> int:
+    def _minutes_ahead(self, local: datetime, day: date) -> int:
         """Which minutes of that day may still be ahead: an hour of grace for changes of the clock."""
         if day != local.date():
             return 0

@@ -13,7 +13,7 @@ def may_run(roots: Roots, *daemons: str) -> bool:
     folders = [roots.usr / "sbin", roots.usr / "bin", roots.usr / "lib/systemd/system-generators"]
     return (
         not any(folder.is_dir() for folder in folders)
-        or contained(roots)
+        or is_container(roots)
         or any((folder / daemon).exists() for folder in folders for daemon in daemons)
     )
 
@@ -23,7 +23,7 @@ def blind(roots: Roots) -> tuple[str, ...]:
 
     A host without any of these folders is not blind: nothing is queued there.
     """
-    if not contained(roots):
+    if not is_container(roots):
         return ()
     unseen: list[str] = []
     if not (roots.var / "spool/cron").is_dir() and not (roots.var / "spool/at").is_dir():
@@ -37,7 +37,7 @@ def blind(roots: Roots) -> tuple[str, ...]:
     return tuple(unseen)
 
 
-def contained(roots: Roots) -> bool:
+def is_container(roots: Roots) -> bool:
     """Whether this looks like a container within the host: one with a systemd of its own is a host by itself."""
     try:
         first = read_small(roots.proc / "1/comm").text.strip()

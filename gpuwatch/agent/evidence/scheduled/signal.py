@@ -1,6 +1,6 @@
 """The signal `scheduled`: work that people queued for later on this host keeps the node."""
 
-from gpuwatch.agent.evidence.base import Moment, Roots, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, make_finding, several
 from gpuwatch.agent.evidence.scheduled.at_jobs import AtJobs
 from gpuwatch.agent.evidence.scheduled.contained import ContainedCrontabs
 from gpuwatch.agent.evidence.scheduled.crontabs import Crontabs
@@ -51,7 +51,7 @@ class Scheduled:
         self._user_timers = UserTimers(roots, users, zones, settings.ignored)
         self._events = Events(roots, settings.ignored)
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all queued work, by the wall clock of this look."""
         found = Found()
         if "at" in self._sources:
@@ -79,7 +79,7 @@ class Scheduled:
         unseen = [each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.UNSEEN]
         found.doubts += [f"when {each.what} is due is not to be seen without systemctl" for each in unseen]
         if found.doubts:
-            return (say(self, State.UNKNOWN, several(found.doubts), setting=f"{_SETTING}.sources"),)
+            return (make_finding(self, State.UNKNOWN, several(found.doubts), setting=f"{_SETTING}.sources"),)
         own = [each for each in often if each.persons]
         if own:
             return (self._recurs(State.OCCUPIED, own, ""),)
@@ -88,23 +88,23 @@ class Scheduled:
         new = [each for each in often if self.runs.unknown(each, now.monotonic_seconds)]
         if new:
             return (self._recurs(State.OCCUPIED, new, "; what its runs do was not seen yet"),)
-        return (say(self, State.IDLE, self._nothing(found.planned, now)),)
+        return (make_finding(self, State.IDLE, self._nothing(found.planned, now)),)
 
     def _waits(self, standing: list[Standing]) -> Evidence:
         owner = WorkOwner(user=standing[0].user, unit=standing[0].unit)
         note = f"{several([each.what for each in standing])} waits for an event"
-        return say(self, State.OCCUPIED, note, owner=owner, setting=f"{_SETTING}.sources")
+        return make_finding(self, State.OCCUPIED, note, owner=owner, setting=f"{_SETTING}.sources")
 
     def _recurs(self, says: State, often: list[Planned], why: str) -> Evidence:
         owner = WorkOwner(user=often[0].user, unit=often[0].unit)
         note = several(list(dict.fromkeys(each.often() for each in often))) + why
-        return say(self, says, note, owner=owner, setting=f"{_SETTING}.sources")
+        return make_finding(self, says, note, owner=owner, setting=f"{_SETTING}.sources")
 
     def _busy(self, kept: list[Planned], now: Moment) -> Evidence:
         first = kept[0]
         once = first.period_seconds is None
         ahead = None if first.due is None else (first.due - now.at).total_seconds()
-        return say(
+        return make_finding(
             self,
             State.BUSY,
             several([each.sentence(now.at) for each in kept]),

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import UnseenError
-from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.scheduled.found import Zones
 from gpuwatch.agent.evidence.scheduled.planned import Planned
 from gpuwatch.agent.evidence.scheduled.recurrence import next_run
@@ -107,14 +107,14 @@ def with_drop_ins(path: Path) -> str:
     """
     texts = [read_small(path).text]
     try:
-        drop_ins = listed(path.with_name(f"{path.name}.d"))
+        drop_ins = list_paths(path.with_name(f"{path.name}.d"))
     except FileNotFoundError:
         drop_ins = []
     texts += [read_small(each).text for each in drop_ins if each.name.endswith(".conf")]
     return "\n".join(texts)
 
 
-def planned(timer: TimerFile, now: datetime, zones: Zones) -> list[Planned]:
+def plan_starts(timer: TimerFile, now: datetime, zones: Zones) -> list[Planned]:
     """What the timer starts next, once for each of its rules.
 
     Raises:
@@ -163,7 +163,7 @@ def calendar_run(
         recurrence, named = parse_calendar(text)
     except ValueError:
         raise UnseenError("its OnCalendar= cannot be read") from None
-    zone = zones.local() if named is None else zones.named(named)
+    zone = zones.local() if named is None else zones.zone_named(named)
     try:
         due, period = next_run(recurrence, now, zone, timedelta(seconds=late_seconds))
     except LookupError:

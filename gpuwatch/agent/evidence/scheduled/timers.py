@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
-from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.scheduled.found import FIRST_PERSON_UID, Found, Standing, Users, Zones, is_folder
-from gpuwatch.agent.evidence.scheduled.manager import ManagerTimer, ask, planned_by_manager
+from gpuwatch.agent.evidence.scheduled.manager import ManagerTimer, ask_timers, planned_by_manager
 from gpuwatch.agent.evidence.scheduled.started import of_the_machine
-from gpuwatch.agent.evidence.scheduled.timer_units import TimerFile, parse_timer, planned, with_drop_ins
+from gpuwatch.agent.evidence.scheduled.timer_units import TimerFile, parse_timer, plan_starts, with_drop_ins
 from gpuwatch.runtime.printable import legible
 
 EVENT_UNITS = (".path", ".socket")  # they start something at an event
@@ -47,7 +47,7 @@ class Timers:
         """Add what its timers start; nothing where systemd does not run."""
         if not (self._roots.run / "systemd").is_dir():
             return
-        known = self._known(now)
+        known = self._known_timers(now)
         if known is None:
             self._by_files(found, now)
             return
@@ -59,7 +59,7 @@ class Timers:
                 with found.doubting(f"timer {legible(timer.name, 80)}"):
                     found.planned += planned_by_manager(timer, now.at, uptime(self._roots), self._zones, self._roots)
 
-    def _known(self, now: Moment) -> tuple[ManagerTimer, ...] | None:
+    def _known_timers(self, now: Moment) -> tuple[ManagerTimer, ...] | None:
         """What the manager said lately; None if it cannot be asked."""
         changed = [_stamp(self._roots.run / "systemd/transient")]
         changed += [_stamp(self._roots.etc / name) for name in _WATCHED]
@@ -71,7 +71,7 @@ class Timers:
         if systemctl is None and self._roots.run == Roots().run:  # elsewhere it would answer for another host
             systemctl = shutil.which("systemctl")
         try:
-            known = None if systemctl is None else ask(systemctl, self._deadline_seconds)
+            known = None if systemctl is None else ask_timers(systemctl, self._deadline_seconds)
         except UnseenError:
             known = None
         self._answer = (now.monotonic_seconds, changed, known)
@@ -103,7 +103,7 @@ class UserTimers:
         """Add what they start."""
         running: dict[int, Path] = {}
         with found.doubting("users' managers"):
-            running = {int(path.name): path for path in listed(self._roots.run / "user") if path.name.isdecimal()}
+            running = {int(path.name): path for path in list_paths(self._roots.run / "user") if path.name.isdecimal()}
         # A greeter's closed folder is no doubt; what can be read is read.
         running = {
             uid: path
@@ -140,7 +140,7 @@ class UserTimers:
         for folder in self._roots.homes:
             homes.append(folder)
             with found.doubting(str(folder)), suppress(PermissionError):
-                homes += [path for path in listed(folder) if is_folder(path)]
+                homes += [path for path in list_paths(folder) if is_folder(path)]
         return homes
 
 
@@ -174,13 +174,13 @@ def _add(  # noqa: PLR0913  what is known of a timer's file
             activated=written if once else max(boot, written),
             boot=boot,
         )
-        found.planned += planned(timer, now, zones)
+        found.planned += plan_starts(timer, now, zones)
 
 
 def transient(folder: Path) -> list[Path]:
     """The timers of systemd-run in that folder."""
     try:
-        return [path for path in listed(folder) if path.name.endswith(".timer")]
+        return [path for path in list_paths(folder) if path.name.endswith(".timer")]
     except FileNotFoundError:
         return []
 
@@ -192,11 +192,11 @@ def made_here(units: Path, kinds: tuple[str, ...] = (".timer",)) -> list[Path]:
     """
     found: dict[str, Path] = {}
     try:
-        folders = [path for path in listed(units) if path.name.endswith((".wants", ".requires"))]
+        folders = [path for path in list_paths(units) if path.name.endswith((".wants", ".requires"))]
     except FileNotFoundError:
         return []
     for folder in folders:
-        for link in listed(folder):
+        for link in list_paths(folder):
             if link.name.endswith(kinds):
                 file = units / link.name
                 found[link.name] = file if os.path.lexists(file) else link

@@ -79,7 +79,7 @@ class ProcessFigures:
             cpu_percent=None,
         )
         if before is not None and before.started_ticks == look.started_ticks:
-            look = _advanced(before, look)
+            look = _next_look(before, look)
         rss = int(values[_RSS]) * _PAGE_BYTES
         self._looks[pid] = look
         return Figures(
@@ -106,7 +106,7 @@ class ProcessFigures:
             os.close(opened)
 
 
-def _advanced(before: _Look, now: _Look) -> _Look:
+def _next_look(before: _Look, now: _Look) -> _Look:
     """The new look with its CPU percentage; the old one as long as too little time has passed."""
     seconds = now.at_seconds - before.at_seconds
     if seconds < _LOOK_SECONDS:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
-from gpuwatch.agent.activity.rest_power import MARGIN, RestPower, busy_watts, learned
+from gpuwatch.agent.activity.rest_power import MARGIN, RestPower, busy_watts, learn_rest_power
 from gpuwatch.agent.activity.rest_power_table import REST_WATTS, rest_watts
 from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import GpuReading
@@ -216,7 +216,7 @@ def test_no_floor_rises_and_none_comes_from_an_hour_with_work(
     last: int | None = -1
     seen: list[float] = []
     for state, quiet, watts, gap in steps:
-        after = learned(known, replace(REST, performance_state=state), watts, gap, quiet=quiet)
+        after = learn_rest_power(known, replace(REST, performance_state=state), watts, gap, quiet=quiet)
         if not quiet or state != last:
             quiet_seconds, seen = 0.0, []
         else:

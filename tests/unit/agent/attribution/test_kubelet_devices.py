@@ -21,7 +21,7 @@ MINORS = {":01:00.0": 0, ":02:00.0": 1}
 
 def a_node(minors: Mapping[str, int] = MINORS) -> Node:
     """Two GPUs; MIG splits the second."""
-    return Node.of([a_gpu(0), a_gpu(1)], [a_reading(1, mig_instances=(SMALL, MEDIA, *TWINS))], minors)
+    return Node.from_cycle([a_gpu(0), a_gpu(1)], [a_reading(1, mig_instances=(SMALL, MEDIA, *TWINS))], minors)
 
 
 def part(gpu: int, instance: int | None = None, compute: int | None = None) -> Part:
@@ -96,7 +96,7 @@ def test_where_index_and_minor_number_differ_a_claims_number_may_be_either() -> 
 def test_a_number_is_that_of_the_gpu_which_is_there() -> None:
     """A board that was exchanged may still be told as down, with the index and the place that its successor has."""
     old = replace(a_gpu(0), uuid="GPU-old")
-    node = Node.of([a_gpu(0), old], [], MINORS)
+    node = Node.from_cycle([a_gpu(0), old], [], MINORS)
 
     assert node.parts("nvidia0") == node.parts("gpu.nvidia.com/gpu-0") == {part(0)}
     assert node.parts("GPU-old") == {Part(gpu="GPU-old")}

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from gpuwatch.agent.attribution.attribution import PodFolders
 from gpuwatch.agent.attribution.devices import Node, Part
 from gpuwatch.agent.attribution.pod_resources import parse_list
-from gpuwatch.agent.attribution.pods import Grant, PodName, Workload, granted, holders, name_pods
+from gpuwatch.agent.attribution.pods import Grant, PodName, Workload, granted_gpus, holders, name_pods
 from gpuwatch.model.mig import MigDevice, MigInstance
 from tests.support.builders.gpu import a_gpu, a_reading
 from tests.support.fakes.kubelet import UIDS, Pods, a_claimed_device, a_list
 
-NODE = Node.of(
+NODE = Node.from_cycle(
     [a_gpu(0), a_gpu(1)],
     [
         a_reading(
@@ -44,7 +44,7 @@ def workload(pod: str, container: str | None = "main") -> Workload:
 
 def allocated(**devices: Sequence[str]) -> tuple[Grant, ...]:
     """What pods with one container were given."""
-    return granted(parse_list(a_list({("ns", pod): {"main": names} for pod, names in devices.items()})), NODE)
+    return granted_gpus(parse_list(a_list({("ns", pod): {"main": names} for pod, names in devices.items()})), NODE)
 
 
 def whole(*gpus: int) -> frozenset[Part]:
@@ -99,8 +99,8 @@ def test_a_gpu_that_nobody_was_given_names_nobody() -> None:
 
 def test_a_native_sidecar_with_a_gpu_of_its_own_is_told_apart() -> None:
     """Containers of a pod are found by their own GPU; with the same one, the pod is certain and the container not."""
-    apart = granted(parse_list(a_list({("ns", "a"): {"main": ["GPU-0"], "sidecar": ["GPU-1"]}})), NODE)
-    same = granted(parse_list(a_list({("ns", "a"): {"main": ["GPU-0"], "sidecar": ["GPU-0"]}})), NODE)
+    apart = granted_gpus(parse_list(a_list({("ns", "a"): {"main": ["GPU-0"], "sidecar": ["GPU-1"]}})), NODE)
+    same = granted_gpus(parse_list(a_list({("ns", "a"): {"main": ["GPU-0"], "sidecar": ["GPU-0"]}})), NODE)
     uses = {7: whole(0), 8: whole(1)}
 
     assert name_pods(uses, dict.fromkeys(uses, UIDS[0]), apart, NOBODY) == {
@@ -163,14 +163,14 @@ def test_claimed_mig_devices_of_one_size_name_nobody() -> None:
     uses = {7: within(3), 8: within(4), 9: within(2)}
     uids = {7: UIDS[0], 8: UIDS[1], 9: UIDS[2]}
 
-    assert name_pods(uses, uids, granted(parse_list(a_list(claims)), NODE), NOBODY) == {9: workload("c")}
+    assert name_pods(uses, uids, granted_gpus(parse_list(a_list(claims)), NODE), NOBODY) == {9: workload("c")}
 
 
 def test_a_claim_that_may_be_one_of_two_gpus_names_its_pod_where_no_other_could_be_meant() -> None:
     """Index and minor number disagree: whichever GPU it is, with nobody else on both it is the pod's."""
-    crossed = Node.of([a_gpu(0), a_gpu(1)], [], {":01:00.0": 1, ":02:00.0": 0})
+    crossed = Node.from_cycle([a_gpu(0), a_gpu(1)], [], {":01:00.0": 1, ":02:00.0": 0})
     claims: Pods = {("ns", "a"): {"main": [a_claimed_device("gpu-0")]}, ("ns", "b"): {"main": ["GPU-1"]}}
-    grants = granted(parse_list(a_list(claims)), crossed)
+    grants = granted_gpus(parse_list(a_list(claims)), crossed)
     uses = {7: whole(0), 8: whole(1)}
 
     assert holders(grants) == {"GPU-1": (workload("b"),)}

@@ -81,7 +81,7 @@ def test_the_default_groups_take_fewer_calls_and_fields(
             begin = calls(driver)
             reading(asked)
             counted.append(calls(driver) - begin)
-    tables = [Tables.of(groups) for groups in (GROUP_NAMES, DEFAULT_GROUPS)]
+    tables = [Tables.for_groups(groups) for groups in (GROUP_NAMES, DEFAULT_GROUPS)]
     fields = [len(table.fast.fields) + len(table.slow.fields) for table in tables]
 
     assert counted[1] <= counted[0] - 12

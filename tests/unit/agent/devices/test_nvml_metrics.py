@@ -208,7 +208,7 @@ def test_who_it_is(source: NvmlSource) -> None:
 
 def test_slow_rows_are_those_of_the_catalogue() -> None:
     """What METRICS.md calls slow is read slowly, and nothing else."""
-    tables = Tables.of(GROUP_NAMES)
+    tables = Tables.for_groups(GROUP_NAMES)
 
     assert set(tables.slow.rows) == {name for name, metric in metrics() if metric.slow}
     assert set(tables.steady.rows) == {name for name, metric in metrics() if metric.steady} | {"clock_events"}

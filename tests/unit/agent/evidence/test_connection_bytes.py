@@ -92,7 +92,7 @@ def test_services_change_nothing_and_people_are_never_lost(
             tells(patch, connection(1, 501, peoples), connection(2, 502, services))
             found = host.look(seconds)
             tells(patch, connection(1, 501, peoples))
-            (alone,) = other.look(replace(host.moment(), processes=host.view()))
+            (alone,) = other.find_evidence(replace(host.moment(), processes=host.view()))
             at = host.clock.monotonic()
             past.append((at, peoples))
             minute = [each for each in past if at - each[0] < 60.0]
@@ -284,8 +284,8 @@ def test_whom_nobody_may_look_into_is_known_by_group_or_user(
 def test_a_new_connection_counts_as_a_whole_and_an_old_one_by_what_it_grew() -> None:
     """Nothing is known before the first look; what ended is gone."""
     grown = Grown()
-    first = grown.since([connection(1, 1, 5000)])
-    second = grown.since([connection(1, 1, 5100), connection(2, 2, 70)])
-    third = grown.since([connection(2, 2, 70)])
+    first = grown.bytes_since_last([connection(1, 1, 5000)])
+    second = grown.bytes_since_last([connection(1, 1, 5100), connection(2, 2, 70)])
+    third = grown.bytes_since_last([connection(2, 2, 70)])
 
     assert (first, second, third) == ({}, {1: 100, 2: 70}, {2: 0})

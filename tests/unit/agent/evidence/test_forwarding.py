@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.evidence.base import Roots
-from gpuwatch.agent.evidence.forwarding import forwarded
+from gpuwatch.agent.evidence.forwarding import forwarded_packets
 from gpuwatch.agent.evidence.host_load import Network
 from gpuwatch.agent.evidence.settings import NetworkSettings
 from gpuwatch.agent.processes.process import Kind
@@ -29,7 +29,7 @@ class Gateway:
         self.host.write("proc/net/snmp", f"Ip: Forwarding ForwDatagrams InDiscards\nIp: 1 {packets} 0\nIcmp: x\n")
         self.host.write("proc/net/snmp6", f"Ip6InReceives 7\nIp6OutForwDatagrams \t{of_ipv6}\n")
         self.host.pass_time(60)
-        (found,) = self.network.look(replace(self.host.moment(), processes=self.host.view()))
+        (found,) = self.network.find_evidence(replace(self.host.moment(), processes=self.host.view()))
         return found
 
 
@@ -62,9 +62,9 @@ def test_what_the_kernel_does_not_say_is_not_known(tmp_path: Path, text: str) ->
     (tmp_path / "proc/net").mkdir(parents=True)
     (tmp_path / "proc/net/snmp").write_text(text)
 
-    assert forwarded(Roots(proc=tmp_path / "proc")) is None
+    assert forwarded_packets(Roots(proc=tmp_path / "proc")) is None
 
 
 def test_this_machine() -> None:
     """Linux says it."""
-    assert forwarded(Roots()) is not None
+    assert forwarded_packets(Roots()) is not None

@@ -53,8 +53,8 @@ class Watched:
             patch.setattr(f"gpuwatch.agent.evidence.{module}.read_sockets", lambda _: rows)
         self.host.pass_time(seconds)
         moment = replace(self.host.moment(), processes=self.host.view())
-        found = self.servers.look(moment)
-        return found, self.connections.look(moment)[0].says
+        found = self.servers.find_evidence(moment)
+        return found, self.connections.find_evidence(moment)[0].says
 
 
 def test_monitoring_of_a_server_that_nobody_asks_is_no_use(
@@ -141,8 +141,8 @@ class Contained:
         self.host.cards(42, eth0=self.moved)
         self.host.pass_time(seconds)
         moment = replace(self.host.moment(), processes=self.host.view())
-        found = self.servers.look(moment)
-        return [each.says for each in found], self.connections.look(moment)[0].says
+        found = self.servers.find_evidence(moment)
+        return [each.says for each in found], self.connections.find_evidence(moment)[0].says
 
     def until_quiet(self) -> State:
         """What the connections' signal says when the server was not asked for longer than half an hour."""

@@ -117,7 +117,7 @@ def test_a_real_program_is_seen() -> None:
     signal, clock = Cpu(CpuSettings(busy_cores=0.1), Roots()), SystemClock()
 
     def busy() -> bool:
-        return signal.look(Moment(at=clock.now(), monotonic_seconds=clock.monotonic()))[0].says is State.BUSY
+        return signal.find_evidence(Moment(at=clock.now(), monotonic_seconds=clock.monotonic()))[0].says is State.BUSY
 
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as program:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.agent.evidence.files import listed as in_order
+from gpuwatch.agent.evidence.files import list_paths as in_order
 from gpuwatch.agent.evidence.jupyter import Jupyter
 from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.model.activity import State
@@ -106,7 +106,7 @@ def closed(host: FolderHost, monkeypatch: pytest.MonkeyPatch) -> None:
             raise PermissionError(13, "Permission denied", str(folder))
         return in_order(folder, *bounds, **more)
 
-    monkeypatch.setattr("gpuwatch.agent.evidence.jupyter.listed", refused)
+    monkeypatch.setattr("gpuwatch.agent.evidence.jupyter.list_paths", refused)
 
 
 def a_kernel(host: FolderHost, state: str = "idle", *, silent_seconds: float = 0.0, name: str = "k1") -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.agent.evidence import files
 from gpuwatch.agent.evidence.base import HostSignal, UnseenError
-from gpuwatch.agent.evidence.files import listed, processes, read_small
+from gpuwatch.agent.evidence.files import list_paths, processes, read_small
 from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import _KERNELS, Jupyter
 from gpuwatch.agent.evidence.sessions import People
@@ -171,5 +171,5 @@ def test_a_lease_among_much_else_holds(host: FolderHost) -> None:
     for name in ("notes.txt", "x", "7.json.bak", "-7.json", "٣.json", "7.json\n"):
         (folder / name).touch()
 
-    assert listed(folder, re.compile(r"\d+\.json", re.ASCII)) == []
+    assert list_paths(folder, re.compile(r"\d+\.json", re.ASCII)) == []
     assert host.tells(Snoozes(SnoozeSettings(directory=str(folder)), host.roots)).says is State.IDLE

@@ -40,7 +40,7 @@ class Agent:
             if looks:
                 self.host.play(10)
                 for each in self.watched:
-                    self.signals.watcher.look(each)
+                    self.signals.watcher.look_once(each)
             else:
                 self.host.pass_time(10)
             self._seq += 1

@@ -125,7 +125,9 @@ def test_a_real_process_that_computes() -> None:
     sleeping = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
 
     def looks(signal: GpuProcessCpu, pid: int) -> Evidence:
-        (found,) = signal.look(Moment(at=clock.now(), monotonic_seconds=clock.monotonic(), gpu_pids=frozenset({pid})))
+        (found,) = signal.find_evidence(
+            Moment(at=clock.now(), monotonic_seconds=clock.monotonic(), gpu_pids=frozenset({pid}))
+        )
         return found
 
     try:

@@ -47,7 +47,7 @@ def seen(host: FolderHost, signal: People) -> Evidence:
     """Its one finding where all processes are seen, and nobody's program runs."""
     now = host.moment()
     view = ProcessView(monotonic_seconds=now.monotonic_seconds, processes={})
-    (found,) = signal.look(replace(now, processes=view))
+    (found,) = signal.find_evidence(replace(now, processes=view))
     return found
 
 

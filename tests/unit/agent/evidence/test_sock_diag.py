@@ -106,7 +106,7 @@ def test_another_hosts_proc_is_not_answered_for_by_this_kernel(tmp_path: Path) -
     found = read_sockets(host.roots)
 
     assert not found.bytes_known
-    assert [(each.inode, found.accepted(each)) for each in found.leaving] == [(2, True), (3, False)]
+    assert [(each.inode, found.is_accepted(each)) for each in found.leaving] == [(2, True), (3, False)]
 
 
 @needs_sock_diag

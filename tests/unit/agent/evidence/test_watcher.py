@@ -38,7 +38,7 @@ class Scripted:
         self.act = act
         self.name = name
 
-    def look(self, now: Moment) -> tuple[Evidence, ...]:
+    def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """Whatever that is."""
         return self.act(now)
 
@@ -70,7 +70,7 @@ def test_before_its_first_look_a_signal_is_unknown() -> None:
 def test_a_look_is_good_for_three_intervals() -> None:
     """Beyond that, and what a look may take, it is unknown how things are."""
     watch = Watch(idle)
-    watch.watcher.look(watch.watched)
+    watch.watcher.look_once(watch.watched)
     watch.clock.advance(3 * INTERVAL + DEADLINE)
     still = watch.told()
     watch.clock.advance(0.1)
@@ -91,13 +91,13 @@ def test_a_look_is_good_for_three_intervals() -> None:
 def test_a_look_that_fails_is_unknown(error: Exception, note: str) -> None:
     """A failure takes the place of what was seen before, and says why; a flaw of ours does not repeat what it held."""
     watch = Watch(idle)
-    watch.watcher.look(watch.watched)
+    watch.watcher.look_once(watch.watched)
 
     def fail(_: Moment) -> tuple[Evidence, ...]:
         raise error
 
     watch.watched.signal = Scripted(fail)
-    watch.watcher.look(watch.watched)
+    watch.watcher.look_once(watch.watched)
 
     assert (watch.told().says, watch.told().note) == (State.UNKNOWN, note)
 
@@ -143,7 +143,7 @@ def test_a_look_that_returns_too_late_is_as_old_as_its_beginning() -> None:
         return idle(now)
 
     watch.watched.signal = Scripted(slow)
-    watch.watcher.look(watch.watched)
+    watch.watcher.look_once(watch.watched)
 
     assert watch.told().says is State.UNKNOWN
 

@@ -74,7 +74,7 @@ class Life:
         """What the signal says now, failures included."""
         watched = Watched(signal=self.signal, interval_seconds=LOOK_SECONDS)
         watcher = HostWatcher([watched], self.host.clock, 5.0, lambda: self.gpu_pids)
-        watcher.look(watched)
+        watcher.look_once(watched)
         (entry,) = watcher.evidence(self.host.clock.monotonic())
         return entry
 
@@ -275,7 +275,7 @@ def test_the_machines_own_load_keeps_nothing(life: Life) -> None:
         moved = round(1.1e6 * second)
         life.host.write("proc/net/dev", f"{head} ens5: {moved} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
         life.host.write("proc/stat", f"cpu  {round(95 * second)} 0 0 0 0 0 0 0 0 0\n")
-        (one,), (two,) = cpu.look(life.moment()), network.look(life.moment())
+        (one,), (two,) = cpu.find_evidence(life.moment()), network.find_evidence(life.moment())
         return one, two
 
     load(life.uptime)
@@ -313,7 +313,7 @@ def test_a_gpu_process_that_only_spins_is_at_rest_after_ten_minutes(
                 monotonic_seconds=life.host.clock.monotonic(),
                 gpu_pids=frozenset({3000}),
             )
-            (entry,) = signal.look(now)
+            (entry,) = signal.find_evidence(now)
             found.add(entry.says)
         return found
 
@@ -329,9 +329,9 @@ def test_a_session_without_a_terminal_occupies_while_processes_are_seen(life: Li
     known = "USER=alice\nSTATE=active\nTYPE=x11\nCLASS=user\nLEADER=2000\n"
     life.host.write("run/systemd/sessions/4", known)
     life.play(20)
-    (seen,) = signal.look(life.moment())
+    (seen,) = signal.find_evidence(life.moment())
     assert (seen.says, seen.owner and seen.owner.user) == (State.OCCUPIED, "alice")
-    (unseen,) = signal.look(Moment(at=life.host.clock.now(), monotonic_seconds=life.host.clock.monotonic()))
+    (unseen,) = signal.find_evidence(Moment(at=life.host.clock.now(), monotonic_seconds=life.host.clock.monotonic()))
     assert unseen.says is State.UNKNOWN
 
 
@@ -339,7 +339,7 @@ def test_a_terminal_that_is_not_there_occupies_while_processes_are_seen(life: Li
     """F12: a desktop whose terminal nobody opened; its programs show what it does."""
     life.host.write("run/utmp", utmp_record("carol", "tty2", pid=2000))
     life.look()
-    (seen,) = People(SessionSettings(), life.host.roots).look(life.moment())
+    (seen,) = People(SessionSettings(), life.host.roots).find_evidence(life.moment())
     assert (seen.says, seen.owner and seen.owner.user) == (State.OCCUPIED, "carol")
 
 
@@ -350,9 +350,9 @@ def test_a_jupyter_server_that_cannot_be_asked_occupies_while_processes_are_seen
         "home/alice/.local/share/jupyter/runtime/jpserver-2000.json", '{"pid": 2000, "port": 1, "sock": "x"}'
     )
     life.look()
-    (seen,) = signal.look(life.moment())
+    (seen,) = signal.find_evidence(life.moment())
     assert seen.says is State.OCCUPIED
-    (unseen,) = signal.look(replace(life.moment(), processes=None))
+    (unseen,) = signal.find_evidence(replace(life.moment(), processes=None))
     assert unseen.says is State.UNKNOWN
 
 
@@ -363,7 +363,7 @@ def test_cpu_of_what_holds_a_gpu_is_left_to_its_own_signal(life: Life) -> None:
 
     def load() -> State:
         life.host.write("proc/stat", f"cpu  {round(210 * life.uptime)} 0 0 0 0 0 0 0 0 0\n")
-        (entry,) = cpu.look(replace(life.moment(), gpu_pids=life.gpu_pids))
+        (entry,) = cpu.find_evidence(replace(life.moment(), gpu_pids=life.gpu_pids))
         return entry.says
 
     life.play(60)
@@ -384,11 +384,11 @@ def test_somebody_who_types_in_a_container_is_at_work(life: Life) -> None:
     stamp = life.host.clock.now().timestamp() - 60
     os.utime(terminal, (stamp, stamp))
     life.look()
-    (entry,) = signal.look(life.moment())
+    (entry,) = signal.find_evidence(life.moment())
     assert entry.says is State.BUSY
     assert "pts/3 in abababababab" in (entry.note or "")
     stamp -= 7200
     os.utime(terminal, (stamp, stamp))
     other = People(SessionSettings(), life.host.roots)
-    (silent,) = other.look(life.moment())
+    (silent,) = other.find_evidence(life.moment())
     assert silent.says is State.IDLE

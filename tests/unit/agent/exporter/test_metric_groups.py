@@ -12,7 +12,7 @@ from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.exporter.catalogue import FAMILIES
 from gpuwatch.agent.exporter.compat import DIALECTS, load
 from gpuwatch.agent.exporter.exporter import _MOST_PARTS, Exporter
-from gpuwatch.agent.exporter.groups import exported, groups_in, read
+from gpuwatch.agent.exporter.groups import exported_groups, groups_in, groups_to_read
 from gpuwatch.agent.probe.command import probe_command
 from gpuwatch.agent.probe.main import flags
 from gpuwatch.agent.settings import AgentSettings
@@ -208,7 +208,7 @@ def test_the_probe_is_told_what_to_read() -> None:
     command = probe_command(asked)
     arguments = flags().parse_args(command[command.index("probe") + 1 :])
 
-    assert arguments.metrics == read(asked) == DEFAULT_GROUPS | {"clocks"}
+    assert arguments.metrics == groups_to_read(asked) == DEFAULT_GROUPS | {"clocks"}
 
 
 def test_an_unknown_group_is_refused_by_the_probe(capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,12 +224,12 @@ def test_what_other_exporters_names_need_is_read_though_it_is_not_shown(name: st
     """They add to what is read; compat_only takes all of ours off the page."""
     both, only = settings(compat=[name]), settings(compat=[name], compat_only=True)
 
-    assert exported(both) == DEFAULT_GROUPS
-    assert read(both) == DEFAULT_GROUPS | load(name).groups
-    assert exported(only) == frozenset()
-    assert read(only) == load(name).groups
+    assert exported_groups(both) == DEFAULT_GROUPS
+    assert groups_to_read(both) == DEFAULT_GROUPS | load(name).groups
+    assert exported_groups(only) == frozenset()
+    assert groups_to_read(only) == load(name).groups
 
 
 def test_with_other_exporters_names_alone_nothing_of_ours_is_on_the_page() -> None:
     """As many series as that exporter has."""
-    assert Page(exported(settings(compat=["dcgm"], compat_only=True))).text() == ""
+    assert Page(exported_groups(settings(compat=["dcgm"], compat_only=True))).text() == ""

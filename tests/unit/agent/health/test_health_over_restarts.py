@@ -35,7 +35,7 @@ def a_watch(clock: ManualClock, folder: Path, boot: str = "boot-1") -> HealthWat
 def looked(watch: HealthWatch, clock: ManualClock, reading: GpuReading | None = None) -> GpuHealth:
     """The verdict on GPU 0 a second later."""
     clock.advance(1.0)
-    return watch.look(clock.now(), clock.monotonic(), (reading or a_reading(),), ())["GPU-0"]
+    return watch.judge_cycle(clock.now(), clock.monotonic(), (reading or a_reading(),), ())["GPU-0"]
 
 
 def test_a_restart_of_the_agent_heals_no_gpu(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_an_agent_is_known_by_where_its_program_lies(
     """Whoever made its unit; what it runs for somebody lies elsewhere and is theirs."""
     name, cgroup, uid, file, arguments, expected = case
     put_process(tmp_path / "proc", 77, name, cgroup=cgroup, uid=uid, executable=file, arguments=arguments)
-    found = table.look(1.0).processes[77]
+    found = table.read_processes(1.0).processes[77]
     assert (found.kind, found.rule) == (expected, found.rule)
 
 
@@ -90,7 +90,7 @@ def test_what_an_agents_script_waits_with_is_the_agents(table: ProcessTable, tmp
     )
     for pid, name, parent in ((77, "sleep", 70), (78, "python3", 70), (79, "sleep", 71)):
         put_process(proc, pid, name, cgroup=unit("train.service"), uid=0, executable=f"/usr/bin/{name}", parent=parent)
-    found = table.look(1.0).processes
+    found = table.read_processes(1.0).processes
     assert [found[pid].kind for pid in (77, 78, 79)] == [SERVICE, PEOPLE, PEOPLE]
 
 
@@ -109,7 +109,7 @@ def test_a_pod_of_the_clusters_own_is_known_by_its_namespace(table: ProcessTable
     for pid, (uid, name, tty, _) in enumerate(cases, start=77):
         group = f"/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{'cd' * 32}.scope"
         put_process(tmp_path / "proc", pid, name, cgroup=group, uid=0, executable=f"/{name}", tty=tty)
-    found = table.look(1.0).processes
+    found = table.read_processes(1.0).processes
     assert [found[pid].kind for pid in range(77, 82)] == [case[3] for case in cases]
 
 
@@ -124,7 +124,7 @@ def test_a_snap_is_a_package_though_its_unit_lies_in_etc(table: ProcessTable, tm
         (79, "snap.own", "/snap/lxd/29351/bin/lxd"),
     ):
         put_process(tmp_path / "proc", pid, "x", cgroup=unit(f"{name}.service"), uid=0, executable=file)
-    found = table.look(1.0).processes
+    found = table.read_processes(1.0).processes
     assert [found[pid].kind for pid in (77, 78, 79)] == [SERVICE, PEOPLE, PEOPLE]
 
 
@@ -134,7 +134,7 @@ def test_anacron_in_a_session_of_roots_waits_for_nobody(table: ProcessTable, tmp
     put_process(tmp_path / "proc", 77, "anacron", cgroup=group, uid=0, executable="/usr/sbin/anacron")
     put_process(tmp_path / "proc", 78, "train", cgroup=group, uid=0, executable="/srv/train", parent=77)
     put_process(tmp_path / "proc", 79, "anacron", cgroup=USER_SESSION, uid=1000, executable="/home/a/anacron")
-    found = table.look(1.0).processes
+    found = table.read_processes(1.0).processes
     assert [found[pid].kind for pid in (77, 78, 79)] == [SERVICE, PEOPLE, PEOPLE]
 
 
@@ -144,5 +144,5 @@ def test_azures_agent_runs_itself_from_where_it_keeps_its_updates(table: Process
     for pid, folder in ((77, "/var/lib/waagent"), (78, "/srv/x")):
         put_process(tmp_path / "proc", pid, "python3", cgroup=unit("walinuxagent.service"), uid=0, arguments=script)
         (tmp_path / f"proc/{pid}/cwd").symlink_to(folder)
-    found = table.look(1.0).processes
+    found = table.read_processes(1.0).processes
     assert (found[77].kind, found[78].kind) == (SERVICE, PEOPLE)

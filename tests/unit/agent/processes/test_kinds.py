@@ -176,7 +176,7 @@ def test_whose_work_a_process_is(
     """Each case of the table, read from /proc."""
     name, cgroup, uid, file, arguments, tty, expected = case
     put_process(tmp_path / "proc", 77, name, cgroup=cgroup, uid=uid, executable=file, arguments=arguments, tty=tty)
-    found = table.look(1.0).processes[77]
+    found = table.read_processes(1.0).processes[77]
     assert (found.kind, found.rule) == (expected, found.rule)
 
 
@@ -187,7 +187,7 @@ def test_a_job_of_roots_cron_is_the_machines_own_for_ten_minutes(table: ProcessT
     kinds = []
     for uptime in (1010.0, 1599.0, 1601.0):
         (proc / "uptime").write_text(f"{uptime:.2f} 0.00\n")
-        found = table.look(uptime).processes[77]
+        found = table.read_processes(uptime).processes[77]
         assert found.rule == CRON_JOB
         kinds.append(found.kind)
     assert kinds == [SERVICE, SERVICE, PEOPLE]
@@ -205,9 +205,9 @@ def test_a_job_of_roots_cron_in_a_session_is_one_all_the_same(table: ProcessTabl
     put_process(proc, 74, "rsync", cgroup=session, uid=0, parent=1, started_seconds=1000.0)
     put_process(proc, 75, "rsync", cgroup=USER_SESSION, uid=1000, parent=71, started_seconds=1000.0)
 
-    young = table.look(1.0).processes
+    young = table.read_processes(1.0).processes
     (proc / "uptime").write_text("1601.00 0.00\n")
-    old = table.look(600.0).processes
+    old = table.read_processes(600.0).processes
 
     assert [(young[pid].kind, young[pid].rule == CRON_JOB) for pid in (72, 73, 74, 75)] == [
         (SERVICE, True), (SERVICE, True), (PEOPLE, False), (PEOPLE, False)
@@ -220,15 +220,15 @@ def test_what_was_not_read_is_peoples(table: ProcessTable, tmp_path: Path) -> No
     put_process(tmp_path / "proc", 77, "x", cgroup="/", uid=0, executable="")
     for file in ("cgroup", "cmdline", "status", "io"):
         (tmp_path / "proc/77" / file).unlink()
-    assert table.look(1.0).processes[77].kind is PEOPLE
+    assert table.read_processes(1.0).processes[77].kind is PEOPLE
 
 
 def test_a_program_that_was_executed_is_judged_anew(table: ProcessTable, tmp_path: Path) -> None:
     """A shell that became a training run under the same pid is no shell any more."""
     put_process(tmp_path / "proc", 77, "bash", arguments=("-bash",), tty=34816)
-    assert table.look(1.0).processes[77].kind is SESSION
+    assert table.read_processes(1.0).processes[77].kind is SESSION
     put_process(tmp_path / "proc", 77, "python3", tty=34816)
-    assert table.look(2.0).processes[77].kind is PEOPLE
+    assert table.read_processes(2.0).processes[77].kind is PEOPLE
 
 
 def test_the_administrators_patterns_come_first(table: ProcessTable, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_the_administrators_patterns_come_first(table: ProcessTable, tmp_path: P
     put_process(tmp_path / "proc", 77, "fluent-bit", cgroup=unit("fluent-bit.service"), uid=0)
     put_process(tmp_path / "proc", 78, "mine", cgroup=TMUX)
     table.use(["unit:fluent*"], ["program:fluent-bit", "program:mine"])
-    found = table.look(1.0).processes
+    found = table.read_processes(1.0).processes
     assert (found[77].kind, found[78].kind) == (PEOPLE, SERVICE)
     assert found[77].rule == "agent.workloads unit:fluent*"
 
@@ -277,7 +277,7 @@ def test_a_units_origin_decides_only_what_no_name_does() -> None:
     assert kinds == {
         "shipped": SERVICE, "administrator": PEOPLE, "transient": PEOPLE, "unknown": PEOPLE
     }  # fmt: skip
-    assert Pattern.of("user:ann").matches(("ann", "1000"))
+    assert Pattern.from_text("user:ann").matches(("ann", "1000"))
 
 
 GPU_CASES: list[tuple[str, str, int, str, bool]] = [

@@ -23,7 +23,7 @@ class Host:
     def kinds(self, age: float) -> dict[int, Kind]:
         """The kinds of all processes when those that began at BEGAN are so old, in seconds."""
         (self.proc / "uptime").write_text(f"{BEGAN + age:.2f} 0.00\n")
-        return {pid: each.kind for pid, each in self.table.look(age).processes.items()}
+        return {pid: each.kind for pid, each in self.table.read_processes(age).processes.items()}
 
     def users(self) -> set[int]:
         """The users of all processes, as the table knows them."""
@@ -137,6 +137,6 @@ def test_without_the_uptime_nothing_is_young(host: Host) -> None:
     """How old the children of `watch` are is then not known, so they are somebody's."""
     put_process(host.proc, 70, "watch", tty=34816)
     put_process(host.proc, 71, "sh", parent=70, arguments=("sh", "-c", "x"), tty=34816)
-    found = host.table.look(1.0).processes
+    found = host.table.read_processes(1.0).processes
 
     assert found[71].kind is Kind.PEOPLE

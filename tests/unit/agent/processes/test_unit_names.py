@@ -55,7 +55,7 @@ def test_what_an_administrator_calls_like_the_machines_is_somebodys(
         put_process(
             tmp_path / "proc", pid, program, cgroup=group, uid=uid, executable=file, arguments=arguments
         )  # fmt: skip
-    found = table.look(1.0).processes
+    found = table.read_processes(1.0).processes
     assert [
         (case, found[pid].rule) for pid, case in enumerate(cases, start=100) if found[pid].kind is not Kind.PEOPLE
     ] == []
@@ -68,4 +68,4 @@ def test_a_unit_of_a_package_that_is_called_like_the_machines_is_the_machines(
     (tmp_path / "usr/lib/systemd/system").mkdir(parents=True)
     (tmp_path / "usr/lib/systemd/system/ipmi-tools.service").write_text("[Service]\n")
     put_process(tmp_path / "proc", 77, "x", cgroup="/system.slice/ipmi-tools.service", uid=0, executable="/opt/ipmi/x")
-    assert table.look(1.0).processes[77].kind is Kind.SERVICE
+    assert table.read_processes(1.0).processes[77].kind is Kind.SERVICE

@@ -151,7 +151,7 @@ def test_the_book_of_strikes_is_small(clients: list[int]) -> None:
     """However many addresses guess, and the latest ones are in it."""
     strikes = LoginLimiter(most_clients=3)
     for client in clients:
-        strikes.failed(str(client), 0.0)
+        strikes.note_failure(str(client), 0.0)
 
     latest = list(dict.fromkeys(map(str, reversed(clients))))[:3]
     assert set(strikes._until) == set(latest)
@@ -163,8 +163,8 @@ def test_no_more_than_five_and_one_each_ten_seconds(waits: list[float]) -> None:
     strikes, now, failed = LoginLimiter(), 0.0, []
     for wait in waits:
         now += wait
-        if strikes.allowed("x", now):
-            strikes.failed("x", now)
+        if strikes.allows("x", now):
+            strikes.note_failure("x", now)
             failed.append(now)
 
     for first, begin in enumerate(failed):

@@ -190,7 +190,7 @@ def test_who_has_failed_waits_behind_who_has_not() -> None:
     """Thirty guessers of thirty addresses do not keep an operator from a first log-in."""
     turn, order = FairLock(), list[str]()
     waiting = []
-    with turn.taken(0, 10) as mine:
+    with turn.hold(0, 10) as mine:
         for number, (name, rank) in enumerate((("guesser", 1), ("another", 1), ("operator", 0)), start=1):
             thread = threading.Thread(target=_wait, args=(turn, rank, name, order))
             thread.start()
@@ -204,16 +204,16 @@ def test_who_has_failed_waits_behind_who_has_not() -> None:
 
 
 def _wait(turn: FairLock, rank: int, name: str, order: list[str]) -> None:
-    with turn.taken(rank, 10):
+    with turn.hold(rank, 10):
         order.append(name)
 
 
 def test_a_turn_that_does_not_come_is_given_up() -> None:
     """And whoever waits behind has it then."""
     turn = FairLock()
-    with turn.taken(0, 1), turn.taken(0, 0.01) as second:
+    with turn.hold(0, 1), turn.hold(0, 0.01) as second:
         pass
-    with turn.taken(1, 1) as third:
+    with turn.hold(1, 1) as third:
         pass
 
     assert (second, third) == (False, True)

@@ -14,7 +14,7 @@ from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.gpu import Kind
 from gpuwatch.runtime.clock import ManualClock
-from gpuwatch.runtime.metrics.exposition import Exposition, Labels, Sample, collected
+from gpuwatch.runtime.metrics.exposition import Exposition, Labels, Sample, as_families
 from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, Family
 from gpuwatch.runtime.metrics.histogram import Histogram
 from tests.support.builders.gpu import a_busy_reading, a_cycle, a_down, a_process
@@ -77,7 +77,7 @@ class Told(Collector):
     """The same samples as prometheus-client wants them."""
 
     def __init__(self, known: dict[str, Family], samples: Iterable[Sample]) -> None:
-        self._families = list(collected(known, samples).values())
+        self._families = list(as_families(known, samples).values())
 
     def collect(self) -> Sequence[Metric]:
         """Those that have a sample."""

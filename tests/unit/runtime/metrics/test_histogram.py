@@ -87,7 +87,7 @@ def test_what_is_timed_counts_also_if_it_fails() -> None:
     """The slowest calls are those that end in an error."""
     clock, histogram = ManualClock(), Histogram((1, 10))
 
-    @histogram.timed(clock)
+    @histogram.time_body(clock)
     def fails() -> None:
         clock.advance(5.0)
         raise TimeoutError

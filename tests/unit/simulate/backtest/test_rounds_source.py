@@ -224,7 +224,7 @@ def test_a_played_fleet_is_found_again_in_its_ledger(tmp_path: Path) -> None:
             begin, end = (at + first.total_seconds() for at in (gap.begin, gap.end))
             work = host.demand.overlap(begin, end - options.sample)
             assert work == 0, f"{host.life.name} worked for {work} s while it counts as idle from {begin} to {end}"
-            assert gap.needed is (host.demand.until(end + options.sample) is not None), host.life.name
+            assert gap.needed is (host.demand.end_of_interval(end + options.sample) is not None), host.life.name
         if NODES[host.life.name]:
             rest = HOURS * 3600 - host.demand.overlap(0, HOURS * 3600)
             assert sum(gap.seconds for gap in gaps) > 0.95 * rest - 600, host.life.name

@@ -20,7 +20,7 @@ def said(host: QueueHost, *, name: str = "cron", container: str | None = "012345
         placement=Placement(container_id=container), kind=Kind.PEOPLE,
     )  # fmt: skip
     view = ProcessView(monotonic_seconds=0.0, processes={77: daemon})
-    (found,) = Scheduled(ScheduledSettings(), host.roots, 5.0).look(replace(host.moment(), processes=view))
+    (found,) = Scheduled(ScheduledSettings(), host.roots, 5.0).find_evidence(replace(host.moment(), processes=view))
     return found
 
 

@@ -36,7 +36,7 @@ def after_a_run(host: QueueHost, *processes: Process, hours: float) -> Evidence:
     view = ProcessView(monotonic_seconds=began, processes={each.pid: each for each in processes})
     signal.runs.note(view, {processes[-1].pid}, began)
     host.clock.advance(hours * HOUR)
-    (found,) = signal.look(Moment(at=host.clock.now(), monotonic_seconds=host.clock.monotonic()))
+    (found,) = signal.find_evidence(Moment(at=host.clock.now(), monotonic_seconds=host.clock.monotonic()))
     return found
 
 

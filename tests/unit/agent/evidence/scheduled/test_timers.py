@@ -133,7 +133,7 @@ def test_the_manager_is_asked_each_five_minutes_and_after_a_change(host: QueueHo
 
     def asked_after(seconds: float) -> int:
         host.clock.advance(seconds)
-        signal.look(host.moment())
+        signal.find_evidence(host.moment())
         return len((host.root / "asked").read_text(encoding="ascii").split())
 
     counts = [asked_after(0), asked_after(60), asked_after(60), asked_after(181), asked_after(60)]
