@@ -18,6 +18,7 @@ from tests.support.builders.fleet import DAYS_LIVED
 from tests.support.builders.sick_gpus import Patient
 from tests.support.components import require
 from tests.support.fakes.nvml import StubDriver, build
+from tests.support.pairwise import left_out
 from tests.support.paths import TESTS
 from tests.support.real.kubernetes import ControlPlane, control_plane, end_control_plane
 from tests.support.real.postgresql import end_postgresql
@@ -61,8 +62,12 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return True if lacking else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest first, all else in its order; slow files of the unit tests have the mark `slow`."""
+    if spared := left_out(items):
+        config.hook.pytest_deselected(items=spared)
+        ids = {id(item) for item in spared}
+        items[:] = [item for item in items if id(item) not in ids]
     items.sort(key=lambda item: item.path.stem not in _LONGEST)
     for item in items:
         if item.path in _SLOW:

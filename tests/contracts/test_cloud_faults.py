@@ -4,7 +4,6 @@ Each cloud of `tests/support/clouds/fault_worlds.py:FAULT_WORLDS` is played, by 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,13 @@ from gpuwatch.clouds import (
 from gpuwatch.clouds.permit import in_force
 from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import a_permit
-from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE, FaultWorld, a_fault_world, patiently
+from tests.support.clouds.fault_worlds import (
+    FAULT_WORLDS,
+    MINE,
+    FaultWorld,
+    a_fault_world,
+    reason_against,
+)
 from tests.support.clouds.faults import AFTER_EFFECT, SILENT, UNKNOWN_OUTCOME, Fault, when
 
 CHANGES: dict[str, Callable[[FaultWorld, str], object]] = {
@@ -48,14 +53,10 @@ PAGES = [Fault.LOST_TOKEN, Fault.REPEATED_PAGE]
 
 @pytest.fixture(params=FAULT_WORLDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FaultWorld]:
-    """Each provider in turn, on an empty cloud; what it cannot have is left out, with its reason.
-
-    Only silence needs clients that give up soon: on a loaded machine a slow answer would be one more fault.
-    """
-    fault = request.node.callspec.params.get("fault")
-    with nullcontext() if fault in SILENT else patiently(), a_fault_world(request.param, tmp_path) as world:
-        if fault in world.cannot:
-            pytest.skip(f"{request.param}: {world.cannot[fault]}")
+    """Each provider in turn, on an empty cloud; what it cannot have is left out, with its reason."""
+    if reason := reason_against(request.node.callspec.params):
+        pytest.skip(f"{request.param}: {reason}")
+    with a_fault_world(request.param, tmp_path) as world:
         yield world
 
 
@@ -99,6 +100,7 @@ def all_in(world: FaultWorld, ids: dict[str, list[str]], there: NodeState) -> di
 # Changes
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("fault", UNKNOWN_OUTCOME)
 @pytest.mark.parametrize("verb", CHANGES)
 def test_a_change_without_a_usable_answer_goes_out_once_and_is_unknown(
@@ -141,6 +143,7 @@ def test_a_change_without_a_connection_is_known_not_to_have_been_sent(world: Fau
     assert not happened(world, verb, node_id)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("fault", REFUSALS)
 @pytest.mark.parametrize("verb", CHANGES)
 def test_a_refused_change_goes_out_once_and_has_no_effect(world: FaultWorld, verb: str, fault: Fault) -> None:
@@ -173,6 +176,7 @@ def test_a_launch_with_a_lost_answer_is_found_by_its_key(world: FaultWorld) -> N
     assert len(world.ids()) == 1
 
 
+@pytest.mark.pairwise("reads")
 @pytest.mark.parametrize("fault", NO_LIST)
 def test_a_launch_is_never_denied_on_a_read_that_failed(world: FaultWorld, fault: Fault) -> None:
     """None would mean that nothing was launched, and another machine would follow."""
@@ -193,6 +197,7 @@ def test_a_launch_is_never_denied_on_a_read_that_failed(world: FaultWorld, fault
         assert again.id == made
 
 
+@pytest.mark.pairwise("reads")
 @pytest.mark.parametrize("fault", [Fault.RESET_BEFORE, Fault.GARBLED, Fault.CUT, Fault.EXPIRED, Fault.THROTTLED])
 def test_what_is_left_over_is_listed_whole_or_not_at_all(world: FaultWorld, fault: Fault) -> None:
     """A region that does not answer may hide the dearest of it."""
@@ -205,6 +210,7 @@ def test_what_is_left_over_is_listed_whole_or_not_at_all(world: FaultWorld, faul
 # The list
 
 
+@pytest.mark.pairwise("reads")
 @pytest.mark.parametrize("fault", NO_LIST)
 def test_a_region_without_an_answer_is_unknown_and_nothing_of_it_is_gone(world: FaultWorld, fault: Fault) -> None:
     """The other region's machines are as they are; when the region answers again, so are its own."""
@@ -221,6 +227,7 @@ def test_a_region_without_an_answer_is_unknown_and_nothing_of_it_is_gone(world: 
     assert states(world) == all_in(world, ids, NodeState.RUNNING)
 
 
+@pytest.mark.pairwise("reads")
 @pytest.mark.parametrize("fault", [Fault.RESET_BEFORE, Fault.GARBLED, Fault.CUT, Fault.EXPIRED, Fault.THROTTLED])
 def test_a_list_that_breaks_after_its_first_page_is_unknown_as_a_whole(world: FaultWorld, fault: Fault) -> None:
     """Half a list is no list: credentials that end in the middle leave no machine in the state that they showed."""
@@ -232,6 +239,7 @@ def test_a_list_that_breaks_after_its_first_page_is_unknown_as_a_whole(world: Fa
     assert states(world) == all_in(world, ids, NodeState.UNKNOWN)
 
 
+@pytest.mark.pairwise("reads")
 @pytest.mark.parametrize("fault", [Fault.RESET_BEFORE, Fault.GARBLED, Fault.CUT, Fault.EXPIRED])
 @pytest.mark.parametrize("pages", [0, 1])
 def test_a_region_that_never_answered_makes_no_part_of_a_list(world: FaultWorld, fault: Fault, pages: int) -> None:
@@ -244,6 +252,7 @@ def test_a_region_that_never_answered_makes_no_part_of_a_list(world: FaultWorld,
         world.cloud.nodes()
 
 
+@pytest.mark.pairwise("reads")
 @pytest.mark.parametrize("fault", [*UNKNOWN_OUTCOME, Fault.THROTTLED, Fault.THROTTLED_FOR])
 def test_a_list_with_one_bad_answer_is_whole_or_unknown(world: FaultWorld, fault: Fault) -> None:
     """A read may be tried again: then it is whole."""
@@ -254,6 +263,7 @@ def test_a_list_with_one_bad_answer_is_whole_or_unknown(world: FaultWorld, fault
     assert states(world) in [all_in(world, ids, state) for state in (NodeState.RUNNING, NodeState.UNKNOWN)]
 
 
+@pytest.mark.pairwise("reads")
 @pytest.mark.parametrize("times", [1, None])
 @pytest.mark.parametrize("fault", PAGES)
 def test_a_page_too_few_or_too_often_takes_no_machine_away(world: FaultWorld, fault: Fault, times: int | None) -> None:
@@ -297,6 +307,7 @@ def test_a_cloud_that_is_down_is_no_empty_fleet(world: FaultWorld) -> None:
 # One machine
 
 
+@pytest.mark.pairwise("reads")
 @pytest.mark.parametrize("fault", NO_LIST)
 def test_one_machine_without_an_answer_is_an_error_and_never_gone(world: FaultWorld, fault: Fault) -> None:
     """No answer is neither None nor a state."""

@@ -4,7 +4,6 @@ Each cloud of `FAULT_WORLDS` whose world has groups is played, by its real SDK o
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +19,15 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.model.fleet import Node
 from tests.support.builders.fleet import a_permit
-from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE, FaultWorld, WithGroups, a_fault_world, patiently
-from tests.support.clouds.faults import AFTER_EFFECT, SILENT, UNKNOWN_OUTCOME, Fault, when
+from tests.support.clouds.fault_worlds import (
+    FAULT_WORLDS,
+    MINE,
+    FaultWorld,
+    WithGroups,
+    a_fault_world,
+    reason_against,
+)
+from tests.support.clouds.faults import AFTER_EFFECT, UNKNOWN_OUTCOME, Fault, when
 
 SIZE = 2
 REFUSALS = {
@@ -73,18 +79,17 @@ CHANGES: dict[str, Callable[[Grouped], None]] = {
 def grouped(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Grouped]:
     """Each provider with groups in turn."""
     given = request.node.callspec.params
-    quick = nullcontext() if given["fault"] in SILENT else patiently()
-    with quick, a_fault_world(request.param, tmp_path) as world:
-        if given["fault"] in world.cannot:
-            pytest.skip(f"{request.param}: {world.cannot[given['fault']]}")
-        if not isinstance(world, WithGroups) or given["verb"] not in world.calls:
-            pytest.skip(f"{request.param}: its world has no groups, or it cannot do {given['verb']}")
+    if reason := reason_against(given):
+        pytest.skip(f"{request.param}: {reason}")
+    with a_fault_world(request.param, tmp_path) as world:
+        assert isinstance(world, WithGroups)
         group_id = world.add_group("train", MINE, size=SIZE)
         members = [node.id for node in world.cloud.nodes() if node.group == group_id]
         assert len(members) == SIZE
         yield Grouped(world=world, group_id=group_id, member=members[0])
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("fault", UNKNOWN_OUTCOME)
 @pytest.mark.parametrize("verb", CHANGES)
 def test_a_change_of_a_group_without_a_usable_answer_goes_out_once(grouped: Grouped, verb: str, fault: Fault) -> None:
@@ -104,6 +109,7 @@ def test_a_change_of_a_group_without_a_usable_answer_goes_out_once(grouped: Grou
     assert grouped.desired == SIZE + {"grow": 1, "protect": 0, "end_member": -1}[verb]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("fault", REFUSALS)
 @pytest.mark.parametrize("verb", CHANGES)
 def test_a_refused_change_of_a_group_has_no_effect(grouped: Grouped, verb: str, fault: Fault) -> None:

@@ -306,6 +306,7 @@ def test_a_mutation_of_an_unknown_id_is_not_found(world: World, call: str) -> No
         MUTATIONS[call](world.cloud, world.words.nowhere)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("kind", REFUSALS)
 @pytest.mark.parametrize("call", sorted(MUTATIONS))
 def test_a_refusal_is_typed_and_nothing_happens(world: World, call: str, kind: type[CloudError]) -> None:

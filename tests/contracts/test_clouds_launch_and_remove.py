@@ -358,6 +358,7 @@ ADDITIONS: dict[str, Callable[[World, str], object]] = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("kind", REFUSALS)
 @pytest.mark.parametrize("call", sorted(ADDITIONS))
 def test_a_refused_addition_is_typed_and_nothing_happens(world: World, call: str, kind: type[CloudError]) -> None:

@@ -1,6 +1,6 @@
 """`make nightly`: thousands of generated lives of fleets (P1 to P21) on all processors, a line for each part.
 
-The last parts are lives over each provider's fake, and all power cuts there.
+The last parts are lives over each provider's fake, all power cuts there, and the contracts of the clouds in full.
 
 A part is a process with a seed of its own: Hypothesis keeps what it has tried in memory, some 2 MB a life. A part that
 fails is repeated by the command that its line shows. `python -m tests.properties.nightly FIRST LAST` plays these parts
@@ -23,6 +23,9 @@ PARTS += [("test_properties_launch", seed) for seed in (1, 2)]
 PARTS += [("test_properties_clouds", seed) for seed in (1, 2, 3, 4)]
 PARTS += [("test_learned_notices", seed) for seed in (1, 2)]
 PARTS += [("../integration/crash/test_crash_clouds", 1)]
+# Each call of each cloud under each fault, of which `make test` runs those that show every pair.
+PARTS += [(f"../contracts/{name}", 1) for name in ("test_cloud_faults", "test_cloud_faults_groups", "test_clouds")]
+PARTS += [("../contracts/test_clouds_launch_and_remove", 1)]
 
 
 def play(number: int) -> bool:

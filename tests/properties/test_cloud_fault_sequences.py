@@ -22,7 +22,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import a_permit
-from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE, FaultWorld, a_fault_world, patiently
+from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE, FaultWorld, a_fault_world
 from tests.support.clouds.faults import AFTER_EFFECT, OF_PAGES, SILENT, Fault, when
 
 GONE = frozenset({NodeState.TERMINATED, None})
@@ -34,7 +34,9 @@ CHANGES: dict[str, Callable[[FaultWorld, str, str], object]] = {
     "tag": lambda world, node_id, key: world.cloud.tag(node_id, {STOP_AT: "2026-01-05T12:00:00+00:00"}, key),
     "launch": lambda world, _, key: world.cloud.launch(world.arguments, key),
 }
-ON_CHANGES = [fault for fault in Fault if fault not in {*SILENT, *OF_PAGES, Fault.STALE}]  # silence costs real time
+ON_CHANGES = [
+    fault for fault in Fault if fault not in {*SILENT, *OF_PAGES, Fault.STALE}
+]  # silence is a broken connection
 ON_LISTS = [fault for fault in Fault if fault not in {*SILENT, Fault.STALE}]
 
 
@@ -159,7 +161,7 @@ def test_no_sequence_of_faults_sends_twice_or_takes_a_machine_for_gone(
     @given(STEPS)
     def play(steps: list[Change | List]) -> None:
         folder: Path = tmp_path_factory.mktemp(name)
-        with patiently(), a_fault_world(name, folder) as world:
+        with a_fault_world(name, folder) as world:
             life = Life(world)
             for step in steps:
                 if isinstance(step, Change):

@@ -30,7 +30,7 @@ from tests.support.clouds.lives import ENDED, SOLO, CloudLife, a_life
 LIVES = int(os.environ.get("GPUWATCH_LIVES", "20")) // 10
 STEPS = 20
 IDLE_AFTER, WARM_UP = 600.0, 900.0
-FAULTS = sorted(set(Fault) - SILENT)  # silence costs real time, and is no other answer than a broken connection
+FAULTS = sorted(set(Fault) - SILENT)  # silence is no other answer than a broken connection
 MACHINES = st.integers(0, 4)
 GONE = ENDED - {NodeState.TERMINATING}
 LIMITS = Limits(max_stops_per_round=1, max_stops_per_hour=2, max_stops_per_hour_ratio=1.0)

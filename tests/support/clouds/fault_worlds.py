@@ -1,12 +1,11 @@
 """Clouds whose API is a fake behind `server.py`, for the fault matrix `tests/contracts/test_cloud_faults.py`.
 
 A provider takes part by one line of `FAULT_WORLDS`: a context manager that is given an empty folder and gives its
-`FaultWorld`. Its client's own time-outs are a fraction of a second there, and its SDK's pauses cost no real time.
+`FaultWorld`. Its client keeps its own time-outs there (`silence.py`), and its SDK's pauses cost no real time.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -21,24 +20,6 @@ FLEET = "lab"
 MINE = {FLEET_TAG: FLEET}
 
 
-_PATIENT: ContextVar[bool] = ContextVar("patient", default=False)
-
-
-def patience(quick: float) -> float:
-    """How many seconds a client waits for an answer: so few, unless a test has no use for silence (`patiently`)."""
-    return 30.0 if _PATIENT.get() else quick
-
-
-@contextmanager
-def patiently() -> Iterator[None]:
-    """Within, worlds are made whose clients wait as long as a loaded machine may need."""
-    token = _PATIENT.set(True)
-    try:
-        yield
-    finally:
-        _PATIENT.reset(token)
-
-
 class FaultWorld(Protocol):
     """The real provider on a fake over HTTP, with machines in two regions."""
 
@@ -51,8 +32,8 @@ class FaultWorld(Protocol):
     arguments: Mapping[str, str]  # of a launch in the first region
     page: int  # machines on one page of the list
     totals: bool  # whether an answer says how many machines there are, so that a lost page shows at once
-    # Faults that this cloud cannot have, each with its reason: no signature with a time, no pages, …
-    cannot: Mapping[Fault, str]
+    # Faults that this cloud cannot have, each with its reason; see CANNOT.
+    cannot: Mapping[str, str]
 
     def anew(self) -> Cloud:
         """The provider in a process that has just begun: the same account, and no memory."""
@@ -99,6 +80,21 @@ FAULT_WORLDS: dict[str, str] = {
     "gcp": "tests.support.clouds.gcp.world:fault_world",
     "tencent": "tests.support.clouds.tencent.fault_world:fault_world",
 }
+
+# Faults and changes of groups that a cloud cannot have, each with its reason.
+CANNOT: dict[str, dict[str, str]] = {
+    "azure": {Fault.SKEW: "its requests carry a token and no time of ours"},
+    "gcp": {
+        Fault.SKEW: "a bearer token says no time of ours, so the clocks may differ",
+        "protect": "its groups keep no member",
+    },
+}
+
+
+def reason_against(given: Mapping[str, object]) -> str | None:
+    """Why a case with these values cannot be: a cloud, and a fault or a change that it cannot have."""
+    cannot = CANNOT.get(str(given.get("world", given.get("grouped"))), {})
+    return next((reason for what, reason in cannot.items() if what in given.values()), None)
 
 
 def a_fault_world(name: str, folder: Path) -> AbstractContextManager[FaultWorld]:

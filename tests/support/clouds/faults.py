@@ -19,7 +19,7 @@ class Fault(StrEnum):
 
     RESET_BEFORE = "the connection breaks before the effect"
     RESET_AFTER = "the connection breaks after the effect"
-    SILENT_BEFORE = "no answer comes, and there is no effect"  # costs the client its own time-out: a second at most
+    SILENT_BEFORE = "no answer comes, and there is no effect"  # the client gives up at once: `silence.py`
     SILENT_AFTER = "no answer comes after the effect"
     THROTTLED = "429 without Retry-After"  # with the status and the words of the provider
     THROTTLED_FOR = "429 with Retry-After"

@@ -21,7 +21,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window
-from tests.support.clouds.fault_worlds import MINE, FaultWorld, WithGroups, a_fault_world, patiently
+from tests.support.clouds.fault_worlds import MINE, FaultWorld, WithGroups, a_fault_world
 from tests.support.clouds.idle_agents import IdleAgents
 from tests.support.crash_points import Mortal
 
@@ -152,5 +152,5 @@ class CloudLife:
 @contextmanager
 def a_life(name: str, folder: Path) -> Iterator[CloudLife]:
     """Over the fake of that provider."""
-    with patiently(), a_fault_world(name, folder) as world:
+    with a_fault_world(name, folder) as world:
         yield CloudLife(world)

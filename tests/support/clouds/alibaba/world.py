@@ -17,12 +17,10 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.alibaba.cloud import AlibabaCloud
 from gpuwatch.clouds.alibaba.credentials import of_pair
-from gpuwatch.clouds.alibaba.wire import Wire
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.alibaba.fake import KEY_ID, SECRET, FakeAlibaba
 from tests.support.clouds.alibaba.state import ACCOUNT, CHANGE_SECONDS, Disk, Machine, ScalingGroup, Template
-from tests.support.clouds.fault_worlds import patience
 from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.server import CloudServer, serving
 from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, RESERVED_TEMPLATE, SPOT_TEMPLATE, TEMPLATE, Words
@@ -80,7 +78,7 @@ class AlibabaWorld:
     arguments: Mapping[str, str] = {"template": TEMPLATE, "version": "$Default", "pool": "train", "region": REGION}
     page = 2
     totals = True  # where the last page is full, the list is counted
-    cannot: Mapping[Fault, str] = {}
+    cannot: Mapping[str, str] = {}
 
     def __init__(
         self, clock: ManualClock, server: CloudServer, fake: FakeAlibaba, regions: Collection[str] = (REGION,)
@@ -111,7 +109,6 @@ class AlibabaWorld:
             clock=self.clock,
             regions=list(regions),
             endpoint_url=self.server.url,
-            wire=Wire(timeout=(patience(1), patience(1))),
             **given,
         )
 

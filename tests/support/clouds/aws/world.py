@@ -23,8 +23,8 @@ from gpuwatch.clouds.aws import places as aws_places
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
-from tests.support.clouds.fault_worlds import FLEET, patience
-from tests.support.clouds.faults import Asked, Fault
+from tests.support.clouds.fault_worlds import FLEET
+from tests.support.clouds.faults import Asked
 from tests.support.clouds.server import CloudServer, Refused, Request, Response, serving
 from tests.support.fakes.moto_faults import MotoFaults
 from tests.support.fakes.moto_wire import error_of
@@ -150,7 +150,7 @@ class AwsFaultWorld:
     }
     page = 5  # the least that EC2 takes
     totals = False
-    cannot: ClassVar[Mapping[Fault, str]] = {}
+    cannot: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, clock: ManualClock, ec2: MotoFaults, server: CloudServer, session: boto3.Session) -> None:
         """An empty account."""
@@ -218,7 +218,7 @@ def _prepared(request: Request) -> AWSPreparedRequest:
 
 @contextmanager
 def fault_world(folder: Path) -> Iterator[AwsFaultWorld]:
-    """An empty account over HTTP; boto3 waits a fraction of a second for answers, and its pauses take no time."""
+    """An empty account over HTTP; boto3's pauses take no time."""
     del folder
     clock = ManualClock()
     with MotoFaults(clock) as ec2, serving(FakeEc2(ec2)) as server, pytest.MonkeyPatch.context() as patch:
@@ -226,6 +226,5 @@ def fault_world(folder: Path) -> Iterator[AwsFaultWorld]:
         patch.setattr(botocore.endpoint, "time", naps)
         for name in ("_READING", "_ACTING"):
             config: Any = getattr(aws_places, name)
-            short: Any = {"connect_timeout": patience(0.5), "read_timeout": patience(0.3), "max_pool_connections": 1}
-            patch.setattr(aws_places, name, config.merge(Config(**short)))
+            patch.setattr(aws_places, name, config.merge(Config(max_pool_connections=1)))
         yield AwsFaultWorld(clock, ec2, server, ec2.sending_session())

@@ -11,8 +11,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure.fake import PAGE, FakeAzure
 from tests.support.clouds.azure.world import OTHER_SUB, REGION, SUB, AzureWorld
-from tests.support.clouds.fault_worlds import patience
-from tests.support.clouds.faults import Fault
+from tests.support.clouds.fault_worlds import CANNOT
 from tests.support.clouds.server import serving
 from tests.support.real.certificates import Authority
 
@@ -42,17 +41,12 @@ class AzureFaultWorld(AzureWorld):
     arguments: ClassVar[Mapping[str, str]] = {"template": "gpu-node", "pool": "train", "region": REGION}
     page = PAGE
     totals = False
-    cannot: ClassVar[Mapping[Fault, str]] = {Fault.SKEW: "its requests carry a token and no time of ours"}
+    cannot: ClassVar[Mapping[str, str]] = CANNOT["azure"]
 
     def connect(self, **options: Any) -> Any:  # noqa: ANN401  as above
         """In both."""
         both = {"main": SubscriptionSettings(id=SUB), "other": SubscriptionSettings(id=OTHER_SUB)}
-        quick = {
-            "connection_verify": str(self.folder / "ca.pem"),
-            "connection_timeout": patience(1),
-            "read_timeout": patience(0.2),
-        }
-        return super().connect(**{"subscriptions": both, "options": quick, **options})
+        return super().connect(**{"subscriptions": both, **options})
 
     def anew(self) -> Cloud:
         """A process that has just begun."""

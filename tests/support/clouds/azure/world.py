@@ -111,11 +111,7 @@ class AzureWorld:
             "templates": self.templates,
             "endpoint_url": self.server.url,
             "credential": StaticCredential(),
-            "options": {
-                "connection_verify": str(self.folder / "ca.pem"),
-                "connection_timeout": 1,
-                "read_timeout": 1,
-            },
+            "options": {"connection_verify": str(self.folder / "ca.pem")},
         }
         return AzureCloud(**{**usual, **options})
 

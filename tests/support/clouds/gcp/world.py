@@ -20,7 +20,7 @@ from gpuwatch.clouds.gcp.cloud import GcpCloud
 from gpuwatch.clouds.gcp.labels import labels_of, tags_of
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
-from tests.support.clouds.fault_worlds import patience
+from tests.support.clouds.fault_worlds import CANNOT
 from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.gcp.machines import SECONDS, Group, Machine, Project, fingerprint
 from tests.support.clouds.gcp.service import FakeGcp
@@ -274,9 +274,7 @@ class GcpFaultWorld:
     arguments: ClassVar[Mapping[str, str]] = {"template": TEMPLATE, "pool": "train", "account": "lab-america"}
     page = 5
     totals = False
-    cannot: ClassVar[Mapping[Fault, str]] = {
-        Fault.SKEW: "a bearer token says no time of ours, so the clocks may differ"
-    }
+    cannot: ClassVar[Mapping[str, str]] = CANNOT["gcp"]
 
     def __init__(self, clock: ManualClock, fake: FakeGcp, server: CloudServer) -> None:
         """Two empty projects."""
@@ -295,8 +293,6 @@ class GcpFaultWorld:
             credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
             endpoint_url=self.server.url,
             page_size=self.page,
-            connect_seconds=patience(0.5),
-            read_seconds=patience(0.3),
         )
 
     def launch(self, tags: Mapping[str, str], *, region: str) -> str:

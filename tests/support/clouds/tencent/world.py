@@ -189,7 +189,6 @@ def a_world(clock: ManualClock, *, regions: tuple[str, ...] = (REGION,)) -> Iter
             regions=regions,
             key_file=str(key_file),
             endpoint_url=server.url,
-            timeouts=(1.0, 1.0),
         )
         world = TencentWorld(clock, server, fake, cloud)
         world.folder = Path(folder)
