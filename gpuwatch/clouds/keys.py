@@ -1,9 +1,11 @@
 """PURE: the long-lived keys by which a cloud knows us, and whether the keys of its disks are rotated."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
+
+from gpuwatch.clouds.errors import AuthFailedError, CloudError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +65,14 @@ class HasDiskKeys(Protocol):
     def disk_keys(self, node_ids: Sequence[str]) -> Sequence[DiskKey]:
         """Those of the disks of these machines, in the order of their ids; raises CloudError: no answer."""
         ...
+
+
+def of_lasting_key(
+    name: str, call: str, ask: Callable[[], Iterable[AccessKey]], *, lasting: bool | None = True
+) -> Credentials:
+    """Who a long-lived key proves us to be, with all keys that `call` lists, or with why they are not known."""
+    try:
+        return Credentials(name=name, lasting=lasting, keys=tuple(ask()))
+    except CloudError as error:
+        missing = f"{call} is not allowed" if isinstance(error, AuthFailedError) else str(error)
+        return Credentials(name=name, lasting=lasting, unknown=missing)

@@ -3,12 +3,17 @@
 A cloud that has these methods is `Diagnosable`; one that has not is examined without them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from email.utils import parsedate_to_datetime
+from typing import Protocol, TypeVar, runtime_checkable
 
-from gpuwatch.model.fleet import Node
+from gpuwatch.clouds.errors import AuthFailedError, CloudError
+
+NO_MACHINE = "the fleet has no enrolled, unprotected machine there to try it on"
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,22 +43,6 @@ class Identity:
 
     name: str
     at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherRegion:
-    """One place that the settings do not name, and the GPU machines in it, for people.
-
-    `refused` is why we may not look there, in the cloud's word; `trouble` why there was no answer. `nodes` are the
-    machines as a list of the place would have them: `gpuwatch scan` shows their age, price, tags and use.
-    """
-
-    where: str
-    machines: tuple[str, ...] = ()
-    nodes: tuple[Node, ...] = ()
-    region: str = ""
-    refused: str | None = None
-    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +81,6 @@ class Quotas(Protocol):
 
 
 @runtime_checkable
-class Searchable(Protocol):
-    """A cloud that can be searched beyond the places of the settings."""
-
-    def elsewhere(self) -> Sequence[OtherRegion]:
-        """Every such place that the account could use; raises CloudError where they cannot be listed."""
-        ...
-
-
-@runtime_checkable
 class Diagnosable(Protocol):
     """A cloud that can be asked. Each raises CloudError where there is no answer."""
 
@@ -119,3 +99,43 @@ class Diagnosable(Protocol):
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Volumes of these machines that are not encrypted, each with its machine, for people."""
         ...
+
+
+def server_time(date: str) -> datetime | None:
+    """The time of an answer's header Date; None where it is missing or cannot be read."""
+    try:
+        return parsedate_to_datetime(date)
+    except ValueError:
+        return None
+
+
+def tried(
+    call: str, where: str, ask: Callable[[], object], *, allows: Callable[[CloudError], bool] = lambda _: False
+) -> Permission:
+    """What the answer to a call says of the permission. An error says nothing, unless it comes after the check."""
+    try:
+        ask()
+    except AuthFailedError as error:
+        return Permission(call=call, where=where, allowed=False, reason=error.code)
+    except CloudError as error:
+        return Permission(call=call, where=where, allowed=True if allows(error) else None, reason=str(error))
+    return Permission(call=call, where=where, allowed=True)
+
+
+def untried(calls: Iterable[str], where: str, reason: str) -> Permission:
+    """Calls that cannot be tried there."""
+    return Permission(call=", ".join(calls), where=where, allowed=None, reason=reason)
+
+
+def told(
+    calls: Iterable[str], where: str, ask: Callable[[], Answer], refusal: Callable[[str, Answer], str]
+) -> Iterator[Permission]:
+    """Each call, by one answer that is about all of them; `refusal` is why it is not allowed, "" where it is."""
+    try:
+        answer = ask()
+    except CloudError as error:
+        yield from (Permission(call=call, where=where, allowed=None, reason=str(error)) for call in calls)
+        return
+    for call in calls:
+        reason = refusal(call, answer)
+        yield Permission(call=call, where=where, allowed=not reason, reason=reason)

@@ -17,10 +17,11 @@ from gpuwatch.clouds import Cloud, Leftover, refuse_foreign_tags
 from gpuwatch.clouds.disks import HasDisks, by_id
 from gpuwatch.clouds.errors import CloudError, NotFoundError
 from gpuwatch.clouds.part import Owners, Part, listed
-from gpuwatch.clouds.permissions import Diagnosable, Identity, Needs, OtherRegion, Permission, Quota, Quotas, Searchable
+from gpuwatch.clouds.permissions import Diagnosable, Identity, Needs, Permission, Quota, Quotas
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import everywhere
 from gpuwatch.clouds.silence import Listed, Outlook, Recall
+from gpuwatch.clouds.survey import Searchable, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 
 AMBIGUOUS, NOWHERE = "AmbiguousId", "NoSuchCloud"  # our own codes
@@ -217,15 +218,15 @@ class SeveralClouds:
         by_part = listed(able, lambda cloud: cast("Diagnosable", cloud).unencrypted(of_part[id(cloud)]))
         return tuple(f"{part.name}: {each}" for part, each in by_part)
 
-    def elsewhere(self) -> Sequence[OtherRegion]:
+    def elsewhere(self) -> Sequence[Surveyed]:
         """Regions that the settings do not name, of each cloud that can be searched."""
-        found: list[OtherRegion] = []
+        found: list[Surveyed] = []
         for part in self._parts.values():
             if isinstance(part.cloud, Searchable):
                 searched = part.cloud
                 answer = part.attempt(lambda _, searched=searched: tuple(searched.elsewhere()))  # type: ignore[misc]
                 if isinstance(answer, CloudError):
-                    found.append(OtherRegion(where=f"other than named in {part.name}", trouble=str(answer)))
+                    found.append(Surveyed(where=f"other than named in {part.name}", trouble=str(answer)))
                 else:
                     found += [replace(each, where=f"{part.name}: {each.where}") for each in answer]
         return tuple(found)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.permissions import Diagnosable, Quotas, Searchable
+from gpuwatch.clouds.permissions import Diagnosable, Quotas
 from gpuwatch.clouds.silence import Listed, Recalling
+from gpuwatch.clouds.survey import Searchable
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.histogram import Histogram
 

@@ -8,8 +8,9 @@ from gpuwatch.cli.doctor.findings import found
 from gpuwatch.cli.doctor.report import Finding, fine, shown
 from gpuwatch.clouds import ClockSkewError, Cloud, CloudError
 from gpuwatch.clouds.named import kinds, parts_of
-from gpuwatch.clouds.permissions import Diagnosable, Needs, Searchable
+from gpuwatch.clouds.permissions import Diagnosable, Needs
 from gpuwatch.clouds.silence import partial
+from gpuwatch.clouds.survey import Searchable
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node

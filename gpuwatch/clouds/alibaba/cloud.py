@@ -30,10 +30,10 @@ from gpuwatch.clouds.alibaba.wire import Wire
 from gpuwatch.clouds.disks import by_id, in_use
 from gpuwatch.clouds.group_refusals import Refusals
 from gpuwatch.clouds.keys import Credentials
-from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
+from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gathered
-from gpuwatch.clouds.survey import CloudUse, Surveyed
+from gpuwatch.clouds.survey import CloudUse, Surveyed, elsewhere, every_place, use_by_place
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -254,15 +254,15 @@ class AlibabaCloud(WithViews[Region]):
         found = gathered(self._places.all, standing.quotas)
         return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
-    def elsewhere(self) -> Sequence[OtherRegion]:
+    def elsewhere(self) -> Sequence[Surveyed]:
         """GPU machines in regions that the settings do not name."""
-        return survey.elsewhere(self._places, self._translator, self._clock.now())
+        return elsewhere(self._places, survey.machines_of(self._translator, self._clock.now()))
 
     # For people who look for forgotten machines.
 
     def survey(self) -> Sequence[Surveyed]:
         """GPU machines in every region of each account, those of the settings first."""
-        return survey.every_place(self._places, self._translator, self._clock.now())
+        return every_place(self._places, survey.machines_of(self._translator, self._clock.now()))
 
     @property
     def monitor(self) -> str:
@@ -271,7 +271,7 @@ class AlibabaCloud(WithViews[Region]):
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """In the region and the account of each."""
-        return survey.use_of(self._places, nodes, seconds, self._clock.now())
+        return use_by_place(self._places, nodes, survey.use_in, self._clock.now(), seconds)
 
     # Within one place.
 

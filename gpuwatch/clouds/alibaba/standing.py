@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
-from gpuwatch.clouds import AuthFailedError, CloudError, NotFoundError
+from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.alibaba.actions import launch_request
 from gpuwatch.clouds.alibaba.billing import STOP_CHARGING
 from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.places import Region
-from gpuwatch.clouds.keys import AccessKey, Credentials
-from gpuwatch.clouds.permissions import Identity, Permission, Quota
+from gpuwatch.clouds.keys import AccessKey, Credentials, of_lasting_key
+from gpuwatch.clouds.permissions import NO_MACHINE, Identity, Permission, Quota, tried, untried
 
 _WOULD_DO = ("DryRunOperation", "DRYRUN.SUCCESS")
-_TOKEN = "gpuwatch-doctor"  # noqa: S105  RunInstances' ClientToken of a may_launch that never is
+_TOKEN = "gpuwatch-doctor"  # noqa: S105  RunInstances' ClientToken of a launch that never is
 
 _ATTRIBUTES = "ecs:DescribeAccountAttributes"
 # Limit and use of each quota, in Alibaba's words.
@@ -59,19 +59,17 @@ def may_act(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[
     """What the role `reclaim` needs, tried on one of the fleet's own machines; without one nothing can be tried."""
     calls = {**_ACTS, **(_ENDS if terminate else {})}
     if node_id is None:
-        reason = "the fleet has no enrolled, unprotected machine there to try it on"
-        yield Permission(call=", ".join(map(_action, calls)), where=place.name, allowed=None, reason=reason)
+        yield untried(map(_action, calls), place.name, NO_MACHINE)
         return
     for call, asked in calls.items():
         request = {"InstanceId": node_id, **asked, "DryRun": True}
         yield _tried(place, call, partial(place.acting.change, call, request, None))
-    yield Permission(call="TagResources", where=place.name, allowed=None, reason=_UNTRIED)
+    yield untried(("TagResources",), place.name, _UNTRIED)
 
 
 def may_change_groups(place: Region) -> Iterator[Permission]:
     """What the roles `reclaim` and `shield` need for members of groups."""
-    calls = "RemoveInstances, SetInstancesProtection"
-    yield Permission(call=calls, where=place.name, allowed=None, reason=_UNTRIED)
+    yield untried(("RemoveInstances", "SetInstancesProtection"), place.name, _UNTRIED)
 
 
 def may_launch(place: Region, arguments: Mapping[str, str], version: str | None, *, fleet: str) -> Permission:
@@ -105,19 +103,12 @@ def quotas(place: Region) -> Iterator[Quota]:
 
 
 def _tried(place: Region, call: str, ask: Callable[[], object]) -> Permission:
-    """What the answer says of the permission; any other error says nothing of it."""
-    try:
-        ask()
-    except AuthFailedError as error:
-        return Permission(call=_action(call), where=place.name, allowed=False, reason=error.code)
-    except NotFoundError as error:
-        # A read looks for what is not there; RAM has been asked before that.
-        allowed = True if call in _READS else None
-        return Permission(call=_action(call), where=place.name, allowed=allowed, reason=str(error))
-    except CloudError as error:
-        allowed = True if error.code in _WOULD_DO else None
-        return Permission(call=_action(call), where=place.name, allowed=allowed, reason=str(error))
-    return Permission(call=_action(call), where=place.name, allowed=True)
+    """A read looks for what is not there, or with DryRun: RAM has been asked before that."""
+
+    def allows(error: CloudError) -> bool:
+        return call in _READS if isinstance(error, NotFoundError) else error.code in _WOULD_DO
+
+    return tried(_action(call), place.name, ask, allows=allows)
 
 
 def _action(call: str) -> str:
@@ -139,19 +130,13 @@ def credentials(place: Region) -> Credentials:
     name = identity(place).name
     if token is not None:
         return Credentials(name=name, lasting=False)
-    try:
+
+    def keys() -> Iterator[AccessKey]:
         answer = place.reading.ask(_LIST, {})
         with reading(place.reading.asked(_LIST)):
-            keys = tuple(
-                AccessKey(
-                    id=each["AccessKeyId"],
-                    made=datetime.strptime(each["CreateDate"], _TIME).replace(tzinfo=UTC),
-                    ours=each["AccessKeyId"] == own,
-                )
-                for each in answer["AccessKeys"]["AccessKey"]
-                if each["Status"] == "Active"
-            )
-    except CloudError as error:
-        missing = f"{_LIST} is not allowed" if isinstance(error, AuthFailedError) else str(error)
-        return Credentials(name=name, lasting=True, unknown=missing)
-    return Credentials(name=name, lasting=True, keys=keys)
+            for each in answer["AccessKeys"]["AccessKey"]:
+                made = datetime.strptime(each["CreateDate"], _TIME).replace(tzinfo=UTC)
+                if each["Status"] == "Active":
+                    yield AccessKey(id=each["AccessKeyId"], made=made, ours=each["AccessKeyId"] == own)
+
+    return of_lasting_key(name, _LIST, keys)

@@ -1,30 +1,25 @@
 """What Alibaba Cloud has for people to look at: what is left of machines, use, other regions; it is never acted on."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, Leftover, LeftoverKind
+from gpuwatch.clouds import CloudUnavailableError, Leftover, LeftoverKind
 from gpuwatch.clouds.alibaba import instances
 from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
 from gpuwatch.clouds.alibaba.pages import List, at, by_number, by_token
-from gpuwatch.clouds.alibaba.places import Region, Regions
+from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.disks import made_at, of_machines
 from gpuwatch.clouds.old_images import is_old
-from gpuwatch.clouds.permissions import OtherRegion
-from gpuwatch.clouds.places import everywhere
-from gpuwatch.clouds.survey import CloudUse, Surveyed, of_other
+from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.model.fleet import Node
 
 DISKS = List(call="ecs:DescribeDisks", path=("Disks", "Disk"), identity="DiskId")
 _SNAPSHOTS = List(call="ecs:DescribeSnapshots", path=("Snapshots", "Snapshot"), identity="SnapshotId")
 _ADDRESSES = List(call="vpc:DescribeEipAddresses", path=("EipAddresses", "EipAddress"), identity="AllocationId")
 _PROVIDER = "alibaba"
-_GIB = 1024**3
-_MIB = 1024**2
 _PAGE_SIZE = 100
 _OF_THE_MACHINE = ("local_", "ephemeral")  # categories of disks that are a part of the machine
 
@@ -71,9 +66,9 @@ def _disks(disks: list[dict[str, Any]], stopped: frozenset[str], region: str, ac
             account=account,
             provider=_PROVIDER,
             type=" ".join(filter(None, [disk["Category"], disk.get("PerformanceLevel")])),
-            size_bytes=int(disk["Size"]) * _GIB,
+            size_bytes=int(disk["Size"]) * GIB,
             iops=disk.get("ProvisionedIops") or disk.get("IOPS"),
-            throughput_bytes_per_second=None if not throughput else int(throughput) * _MIB,
+            throughput_bytes_per_second=None if not throughput else int(throughput) * MIB,
             node_id=None if left else node_id,
             name=disk.get("DiskName") or "",
         )
@@ -90,7 +85,7 @@ def _snapshots(snapshots: list[dict[str, Any]], disks: set[str], region: str, ac
             region=region,
             account=account,
             provider=_PROVIDER,
-            size_bytes=int(snapshot["SourceDiskSize"]) * _GIB,
+            size_bytes=int(snapshot["SourceDiskSize"]) * GIB,
             name=snapshot.get("SnapshotName") or "",
             made=made_at(snapshot.get("CreationTime")),
         )
@@ -173,7 +168,7 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
                 region=place.region,
                 account=place.account,
                 provider="alibaba",
-                size_bytes=int(image["Size"]) * _GIB,
+                size_bytes=int(image["Size"]) * GIB,
                 name=image.get("ImageName") or "",
             )
             for image in old
@@ -214,16 +209,14 @@ def use_in(place: Region, node_ids: Sequence[str], begin: datetime, end: datetim
 
     """
     begin, found = max(begin, end - _LONGEST), {}
-    for first in range(0, len(node_ids), _NODES_A_CALL):
-        batch = node_ids[first : first + _NODES_A_CALL]
+    for batch in batches(node_ids, _NODES_A_CALL):
         cpu, gpu = (_points(place, metric, batch, begin, end) for metric in (_CPU, _GPU))
         for node_id in batch:
-            use = CloudUse(
-                cpu_mean_ratio=_mean(cpu.get(node_id, ())),
-                cpu_max_ratio=_highest(cpu.get(node_id, ())),
-                gpu_mean_ratio=_mean(gpu.get(node_id, ())),
+            of_cpu, of_gpus = cpu.get(node_id, ()), gpu.get(node_id, ())
+            use = use_of_values(
+                means=_values(of_cpu, "Average"), highest=_values(of_cpu, "Maximum"), gpus=_values(of_gpus, "Average")
             )
-            if use != CloudUse():
+            if use is not None:
                 found[node_id] = use
     return found
 
@@ -261,85 +254,20 @@ def _points(place: Region, metric: str, batch: Sequence[str], begin: datetime, e
     raise CloudUnavailableError(f"{said}: the list has no end", code="TornList")
 
 
-def _mean(points: Iterable[Mapping[str, Any]]) -> float | None:
+def _values(points: Iterable[Mapping[str, Any]], word: str) -> list[float]:
     """A machine with several GPUs may have a point for each of them and hour."""
-    values = [float(point["Average"]) for point in points if point.get("Average") is not None]
-    return sum(values) / len(values) / 100 if values else None
-
-
-def _highest(points: Iterable[Mapping[str, Any]]) -> float | None:
-    values = [float(point["Maximum"]) for point in points if point.get("Maximum") is not None]
-    return max(values) / 100 if values else None
+    return [float(point[word]) for point in points if point.get(word) is not None]
 
 
 def _milliseconds(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
-def elsewhere(places: Regions, translator: Translator, now: datetime) -> list[OtherRegion]:
-    """Every enabled region of each account that is not configured, with the GPU machines in it.
+def machines_of(translator: Translator, now: datetime) -> Callable[[Region], Iterable[Node]]:
+    """How to list the GPU machines of a region. Source: DescribeInstances."""
 
-    Sources: DescribeRegions, DescribeInstances.
-
-    Raises:
-        CloudError: the regions of an account cannot be listed.
-
-    """
-
-    def look(place: Region) -> OtherRegion:
-        return _look(place, translator, now)
-
-    return everywhere([place for home in places.homes for place in _others(places, home)], look)
-
-
-def every_place(places: Regions, translator: Translator, now: datetime) -> list[Surveyed]:
-    """Every region of each account, those of the settings first; what cannot be listed is an entry."""
-
-    def look(place: Region, *, watched: bool) -> Surveyed:
-        return replace(of_other(_look(place, translator, now)), watched=watched)
-
-    found = everywhere(places.all, lambda place: look(place, watched=True))
-    try:
-        others = [place for home in places.homes for place in _others(places, home)]
-    except CloudError as error:
-        return [*found, Surveyed(where="other regions", region="", watched=False, trouble=str(error))]
-    return [*found, *everywhere(others, lambda place: look(place, watched=False))]
-
-
-def place_of(places: Regions, region: str, account: str | None) -> Region | None:
-    """The place of a region and an account's number, whether the settings name it or not."""
-    for home in places.homes:
-        if len(places.homes) == 1 or account in (None, home.account):
-            same = (each for each in places.all if each.region == region and each.owner is home.owner)
-            return next(same, None) or home.beside(region)
-    return None
-
-
-def use_of(places: Regions, nodes: Sequence[Node], seconds: float, end: datetime) -> dict[str, CloudUse]:
-    """What CloudMonitor says of machines over the last seconds, in the region and the account of each."""
-    found = dict[str, CloudUse]()
-    for region, account in sorted({(node.region, node.account or "") for node in nodes}):
-        place = place_of(places, region, account or None)
-        ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
-        if place is not None:
-            found |= use_in(place, ids, end - timedelta(seconds=seconds), end)
-    return found
-
-
-def _others(places: Regions, home: Region) -> Iterator[Region]:
-    """The account's regions that nobody configured."""
-    configured = {place.region for place in places.all if place.owner is home.owner}
-    return (home.beside(region) for region in home.enabled() if region not in configured)
-
-
-def _look(place: Region, translator: Translator, now: datetime) -> OtherRegion:
-    """One region. A refused answer shows no machine, and does not prove that no machine runs there."""
-    try:
+    def machines(place: Region) -> Iterable[Node]:
         found = [Instance(described=each) for each in instances.listed(place, {})]
-        nodes = tuple(sorted(translator.nodes(place, found, {}, now), key=lambda node: node.id))
-    except AuthFailedError as error:
-        return OtherRegion(where=place.name, region=place.region, refused=error.code)
-    except CloudError as error:
-        return OtherRegion(where=place.name, region=place.region, trouble=str(error))
-    words = tuple(f"{node.id} ({node.instance_type})" for node in nodes)
-    return OtherRegion(where=place.name, region=place.region, machines=words, nodes=nodes)
+        return translator.nodes(place, found, {}, now)
+
+    return machines

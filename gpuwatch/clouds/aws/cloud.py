@@ -1,7 +1,6 @@
 """EC2 and its Auto Scaling groups, in several accounts and regions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import boto3
@@ -24,10 +23,10 @@ from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.clouds.disks import by_id, in_use
 from gpuwatch.clouds.group_refusals import Refusals
 from gpuwatch.clouds.keys import Credentials, DiskKey
-from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
+from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, gathered
-from gpuwatch.clouds.survey import CloudUse, Surveyed
+from gpuwatch.clouds.survey import CloudUse, Surveyed, elsewhere, every_place, use_by_place
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -224,7 +223,7 @@ class AwsCloud(WithViews[Region]):
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Volumes of these machines, in every account and region."""
         here = self._by_place(node_ids)
-        return tuple(gathered(self._places.all, lambda place: standing.unencrypted(place, here[place])))
+        return tuple(gathered(self._places.all, lambda place: survey.unencrypted(place, here[place])))
 
     def credentials(self) -> Credentials:
         """Those that we were given."""
@@ -233,20 +232,20 @@ class AwsCloud(WithViews[Region]):
     def disk_keys(self, node_ids: Sequence[str]) -> Sequence[DiskKey]:
         """Keys of the volumes of these machines, in every account and region."""
         here = self._by_place(node_ids)
-        found = gathered(self._places.all, lambda place: standing.disk_keys(place, here[place]))
+        found = gathered(self._places.all, lambda place: survey.disk_keys(place, here[place]))
         return tuple(sorted(found, key=lambda each: each.id))
 
-    def elsewhere(self) -> Sequence[OtherRegion]:
+    def elsewhere(self) -> Sequence[Surveyed]:
         """GPU machines in enabled regions that the settings do not name."""
         apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
-        return survey.elsewhere(self._places, apart, page_size=self._page_size)
+        return elsewhere(self._places, survey.machines_of(apart, page_size=self._page_size))
 
     # For people who look for forgotten machines.
 
     def survey(self) -> Sequence[Surveyed]:
         """GPU machines in every enabled region of each account, those of the settings first."""
         apart = Translator(fleet=self._fleet, clock=self._clock)
-        return survey.every_place(self._places, apart, page_size=self._page_size)
+        return every_place(self._places, survey.machines_of(apart, page_size=self._page_size))
 
     @property
     def monitor(self) -> str:
@@ -255,14 +254,7 @@ class AwsCloud(WithViews[Region]):
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """In the region and the account of each."""
-        found: dict[str, CloudUse] = {}
-        end = self._clock.now()
-        for region, account in sorted({(node.region, node.account or "") for node in nodes}):
-            place = survey.place_of(self._places, region, account or None)
-            ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
-            if place is not None:
-                found |= survey.use_in(place, ids, end - timedelta(seconds=seconds), end)
-        return found
+        return use_by_place(self._places, nodes, survey.use_in, self._clock.now(), seconds)
 
     def quotas(self) -> Sequence[Quota]:
         """Limits on the vCPUs of P and G machines, in every account and region."""

@@ -5,9 +5,8 @@ UnauthorizedOperation. Auto Scaling has no DryRun: its changes are not tried at 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
@@ -18,13 +17,12 @@ from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.actions import launch_request
 from gpuwatch.clouds.aws.instances import Instance
 from gpuwatch.clouds.aws.places import Region
-from gpuwatch.clouds.aws.survey import attached_to
-from gpuwatch.clouds.keys import AccessKey, Credentials, DiskKey
-from gpuwatch.clouds.permissions import Identity, Permission, Quota
+from gpuwatch.clouds.keys import AccessKey, Credentials, of_lasting_key
+from gpuwatch.clouds.permissions import NO_MACHINE, Identity, Permission, Quota, server_time, tried, untried
 from gpuwatch.model.decision import DECISION_TAG
 
 _WOULD_DO = "DryRunOperation"
-_TOKEN = "gpuwatch-doctor"  # noqa: S105  RunInstances' ClientToken of a may_launch that never is
+_TOKEN = "gpuwatch-doctor"  # noqa: S105  RunInstances' ClientToken of a launch that never is
 
 _READS: Mapping[str, Callable[[Any], object]] = {
     "DescribeInstances": lambda ec2: ec2.describe_instances(MaxResults=5, DryRun=True),
@@ -70,8 +68,7 @@ def may_act(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[
     """What the role `reclaim` needs, tried on one of the fleet's own machines; without one nothing can be tried."""
     calls = {**_ACTS, **(_ENDS if terminate else {})}
     if node_id is None:
-        reason = "the fleet has no enrolled, unprotected machine there to try it on"
-        yield Permission(call=", ".join(calls), where=place.name, allowed=None, reason=reason)
+        yield untried(calls, place.name, NO_MACHINE)
         return
     for call, ask in calls.items():
         yield _tried(place, call, partial(ask, place.acting.ec2, node_id))
@@ -79,8 +76,8 @@ def may_act(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[
 
 def may_change_groups(place: Region) -> Iterator[Permission]:
     """What the roles `reclaim` and `shield` need for members of groups."""
-    calls = "TerminateInstanceInAutoScalingGroup, SetInstanceProtection"
-    yield Permission(call=calls, where=place.name, allowed=None, reason="Auto Scaling has no DryRun")
+    calls = ("TerminateInstanceInAutoScalingGroup", "SetInstanceProtection")
+    yield untried(calls, place.name, "Auto Scaling has no DryRun")
 
 
 def may_launch(place: Region, arguments: Mapping[str, str], *, fleet: str) -> Permission:
@@ -94,34 +91,17 @@ def identity(place: Region) -> Identity:
     with place.asking("GetCallerIdentity", service="STS"):
         answer = place.reading.sts.get_caller_identity()
         name, date = answer["Arn"], answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
-    try:
-        return Identity(name=name, at=parsedate_to_datetime(date))
-    except ValueError:
-        return Identity(name=name, at=None)
-
-
-def unencrypted(place: Region, node_ids: Sequence[str]) -> Iterator[str]:
-    """Source: DescribeVolumes to its last page."""
-    pages = place.reading.ec2.get_paginator("describe_volumes")
-    for attached in attached_to(node_ids):
-        with place.asking("DescribeVolumes"):
-            for page in pages.paginate(Filters=[attached]):
-                for volume in page["Volumes"]:
-                    if not volume["Encrypted"]:
-                        yield f"{volume['VolumeId']} of {volume['Attachments'][0]['InstanceId']}"
+    return Identity(name=name, at=server_time(date))
 
 
 def _tried(place: Region, call: str, ask: Callable[[], object], *, service: str = "EC2") -> Permission:
-    """What the answer says of the permission; any other error says nothing of it."""
-    try:
+    """One call, whose DryRun says that it would be carried out."""
+
+    def named() -> None:
         with place.asking(call, service=service):
             ask()
-    except AuthFailedError as error:
-        return Permission(call=call, where=place.name, allowed=False, reason=error.code)
-    except CloudError as error:
-        allowed = True if error.code == _WOULD_DO else None
-        return Permission(call=call, where=place.name, allowed=allowed, reason=str(error))
-    return Permission(call=call, where=place.name, allowed=True)
+
+    return tried(call, place.name, named, allows=lambda error: error.code == _WOULD_DO)
 
 
 _ASSUMING = "assume-role"  # how botocore calls the credentials of a profile with a role_arn
@@ -162,24 +142,16 @@ def _source_of(session: boto3.Session) -> str | None:
 
 def _lasting(place: Region, name: str, own: str) -> Credentials:
     """The active keys of the user that asks; ListAccessKeys without a name is about that user."""
-    try:
+
+    def keys() -> Iterator[AccessKey]:
         with place.asking("ListAccessKeys", service="IAM"):
             pages = place.reading.iam.get_paginator("list_access_keys").paginate()
-            listed = [each for page in pages for each in page["AccessKeyMetadata"]]
-            keys = tuple(
-                AccessKey(
-                    id=each["AccessKeyId"],
-                    made=each["CreateDate"],
-                    ours=each["AccessKeyId"] == own,
-                    used=_used(place, each["AccessKeyId"]),
-                )
-                for each in listed
-                if each["Status"] == "Active"
-            )
-    except CloudError as error:
-        missing = "iam:ListAccessKeys is not allowed" if isinstance(error, AuthFailedError) else str(error)
-        return Credentials(name=name, lasting=True, unknown=missing)
-    return Credentials(name=name, lasting=True, keys=keys)
+            for each in [each for page in pages for each in page["AccessKeyMetadata"]]:
+                key_id = each["AccessKeyId"]
+                if each["Status"] == "Active":
+                    yield AccessKey(id=key_id, made=each["CreateDate"], ours=key_id == own, used=_used(place, key_id))
+
+    return of_lasting_key(name, "iam:ListAccessKeys", keys)
 
 
 def _used(place: Region, key_id: str) -> str:
@@ -189,34 +161,6 @@ def _used(place: Region, key_id: str) -> str:
         at = last.get("LastUsedDate")
         return "never used" if at is None else f"last used {at:%Y-%m-%d} for {last.get('ServiceName', '?')}"
     return "last use not known"
-
-
-def disk_keys(place: Region, node_ids: Sequence[str]) -> Iterator[DiskKey]:
-    """Keys of volumes of these machines. Sources: DescribeVolumes to its last page, GetKeyRotationStatus."""
-    pages = place.reading.ec2.get_paginator("describe_volumes")
-    named: set[str] = set()
-    for attached in attached_to(node_ids):
-        with place.asking("DescribeVolumes"):
-            for page in pages.paginate(Filters=[attached]):
-                named |= {volume["KmsKeyId"] for volume in page["Volumes"] if volume.get("KmsKeyId")}
-    for key_id in sorted(named):
-        yield _rotation(place, key_id)
-
-
-def _rotation(place: Region, key_id: str) -> DiskKey:
-    """AWS rotates the keys that it manages itself each year, and says so of them, too."""
-    try:
-        with place.asking("GetKeyRotationStatus", service="KMS"):
-            told = place.reading.kms.get_key_rotation_status(KeyId=key_id)
-            rotates = bool(told["KeyRotationEnabled"])
-    except AuthFailedError:
-        return DiskKey(id=key_id, rotates=None, says="kms:GetKeyRotationStatus is not allowed")
-    except CloudError as error:
-        return DiskKey(id=key_id, rotates=None, says=str(error))
-    days, then = told.get("RotationPeriodInDays"), told.get("NextRotationDate")
-    often = "" if days is None else f"every {days} days"
-    when = "" if then is None else f"next on {then:%Y-%m-%d}"
-    return DiskKey(id=key_id, rotates=rotates, says=", ".join(filter(None, [often, when])) if rotates else "")
 
 
 _UNIT = "vCPUs"

@@ -1,38 +1,60 @@
 """What AWS has for people to look at: what is left of machines, use, and other regions; it is never acted on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gpuwatch.clouds import AuthFailedError, CloudError, Leftover, LeftoverKind
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.instances import Translator
-from gpuwatch.clouds.aws.places import Region, Regions
+from gpuwatch.clouds.aws.places import Region
+from gpuwatch.clouds.keys import DiskKey
 from gpuwatch.clouds.old_images import is_old
-from gpuwatch.clouds.permissions import OtherRegion
-from gpuwatch.clouds.survey import CloudUse, Surveyed
+from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.model.fleet import Node
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef, VolumeTypeDef
 
-_GIB = 1024**3  # EC2's "GB" of a volume
-_MIB = 1024**2
 _VALUES_A_FILTER = 200
 _PAGE_SIZE = 500
 
 
 def disks_in_use(place: Region, node_ids: Sequence[str]) -> Iterator[Leftover]:
     """Volumes of these machines, which are not stopped."""
-    for attached in attached_to(node_ids):
-        yield from _volumes(place, attached, LeftoverKind.RUNNING_VOLUME)
+    for volume in _attached_to(place, node_ids):
+        yield _volume(place, volume, LeftoverKind.RUNNING_VOLUME)
 
 
-def attached_to(node_ids: Sequence[str]) -> Iterator["FilterTypeDef"]:
-    """Filters of the volumes of these machines, each with as many as EC2 takes."""
-    for begin in range(0, len(node_ids), _VALUES_A_FILTER):
-        yield {"Name": "attachment.instance-id", "Values": list(node_ids[begin : begin + _VALUES_A_FILTER])}
+def unencrypted(place: Region, node_ids: Sequence[str]) -> Iterator[str]:
+    """Volumes of these machines that are not encrypted, each with its machine, for people."""
+    with place.asking("DescribeVolumes"):
+        for volume in _attached_to(place, node_ids):
+            if not volume["Encrypted"]:
+                yield f"{volume['VolumeId']} of {volume['Attachments'][0]['InstanceId']}"
+
+
+def disk_keys(place: Region, node_ids: Sequence[str]) -> Iterator[DiskKey]:
+    """Keys of volumes of these machines. Source: GetKeyRotationStatus."""
+    named = {volume["KmsKeyId"] for volume in _attached_to(place, node_ids) if volume.get("KmsKeyId")}
+    for key_id in sorted(named):
+        yield _rotation(place, key_id)
+
+
+def _rotation(place: Region, key_id: str) -> DiskKey:
+    """AWS rotates the keys that it manages itself each year, and says so of them, too."""
+    try:
+        with place.asking("GetKeyRotationStatus", service="KMS"):
+            told = place.reading.kms.get_key_rotation_status(KeyId=key_id)
+            rotates = bool(told["KeyRotationEnabled"])
+    except AuthFailedError:
+        return DiskKey(id=key_id, rotates=None, says="kms:GetKeyRotationStatus is not allowed")
+    except CloudError as error:
+        return DiskKey(id=key_id, rotates=None, says=str(error))
+    days, then = told.get("RotationPeriodInDays"), told.get("NextRotationDate")
+    often = "" if days is None else f"every {days} days"
+    when = "" if then is None else f"next on {then:%Y-%m-%d}"
+    return DiskKey(id=key_id, rotates=rotates, says=", ".join(filter(None, [often, when])) if rotates else "")
 
 
 def unused(place: Region, stopped: Sequence[str]) -> list[Leftover]:
@@ -43,32 +65,45 @@ def unused(place: Region, stopped: Sequence[str]) -> list[Leftover]:
 
     """
     return [
-        *_volumes(place, {"Name": "status", "Values": ["available"]}, LeftoverKind.UNATTACHED_VOLUME),
-        *(each for those in attached_to(stopped) for each in _volumes(place, those, LeftoverKind.STOPPED_VOLUME)),
+        *(
+            _volume(place, each, LeftoverKind.UNATTACHED_VOLUME)
+            for each in _volumes(place, [{"Name": "status", "Values": ["available"]}])
+        ),
+        *(_volume(place, each, LeftoverKind.STOPPED_VOLUME) for each in _attached_to(place, stopped)),
         *_addresses(place, frozenset(stopped)),
     ]
 
 
-def _volumes(place: Region, matching: "FilterTypeDef", kind: LeftoverKind) -> Iterator[Leftover]:
+def _attached_to(place: Region, node_ids: Sequence[str]) -> Iterator["VolumeTypeDef"]:
+    """Volumes of these machines; no filter takes more of them."""
+    for batch in batches(node_ids, _VALUES_A_FILTER):
+        yield from _volumes(place, [{"Name": "attachment.instance-id", "Values": list(batch)}])
+
+
+def _volumes(place: Region, matching: "Sequence[FilterTypeDef]" = ()) -> Iterator["VolumeTypeDef"]:
     """Source: DescribeVolumes to its last page."""
     pages = place.reading.ec2.get_paginator("describe_volumes")
-    account = place.account
     with place.asking("DescribeVolumes"):
-        for page in pages.paginate(Filters=[matching], PaginationConfig={"PageSize": _PAGE_SIZE}):
-            for volume in page["Volumes"]:
-                throughput = volume.get("Throughput")
-                yield Leftover(
-                    id=volume["VolumeId"],
-                    kind=kind,
-                    region=place.region,
-                    account=account,
-                    type=volume["VolumeType"],
-                    size_bytes=volume["Size"] * _GIB,
-                    iops=volume.get("Iops"),
-                    throughput_bytes_per_second=None if throughput is None else throughput * _MIB,
-                    node_id=next((each["InstanceId"] for each in volume.get("Attachments", ())), None),
-                    name=_name(volume.get("Tags", ())),
-                )
+        for page in pages.paginate(Filters=matching, PaginationConfig={"PageSize": _PAGE_SIZE}):
+            yield from page["Volumes"]
+
+
+def _volume(place: Region, volume: "VolumeTypeDef", kind: LeftoverKind) -> Leftover:
+    """A volume with what its price depends on."""
+    with place.asking("DescribeVolumes"):
+        throughput = volume.get("Throughput")
+        return Leftover(
+            id=volume["VolumeId"],
+            kind=kind,
+            region=place.region,
+            account=place.account,
+            type=volume["VolumeType"],
+            size_bytes=volume["Size"] * GIB,
+            iops=volume.get("Iops"),
+            throughput_bytes_per_second=None if throughput is None else throughput * MIB,
+            node_id=next((each["InstanceId"] for each in volume.get("Attachments", ())), None),
+            name=_name(volume.get("Tags", ())),
+        )
 
 
 def _addresses(place: Region, stopped: frozenset[str]) -> Iterator[Leftover]:
@@ -111,7 +146,9 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
         CloudError: a part of it could not be had.
 
     """
-    old = [image for image in _own(place) if _old(image, now)]
+    with place.asking("DescribeImages"):
+        own = [image for image in _own(place) if image["State"] == "available" and not image.get("Public")]
+    old = [image for image in own if _old(image, now)]
     if not old:
         return []  # templates need not be looked at
     used = {str(each.described.get("ImageId")) for each in aws_machines.listed(place, [], page_size=_IMAGES_A_PAGE)}
@@ -134,34 +171,17 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
     ]
 
 
-def _own(place: Region) -> list[Any]:
-    """Images of this account, those among them that are for everybody left out."""
+def _own(place: Region) -> Iterator[Any]:
+    """Every image of this account, in whatever state, also those for everybody."""
     pages = place.reading.ec2.get_paginator("describe_images")
     with place.asking("DescribeImages"):
-        found: list[Any] = [
-            image
-            for page in pages.paginate(Owners=["self"], PaginationConfig={"PageSize": _IMAGES_A_PAGE})
-            for image in page["Images"]
-        ]
-        return [image for image in found if image["State"] == "available" and not image.get("Public")]
+        for page in pages.paginate(Owners=["self"], PaginationConfig={"PageSize": _IMAGES_A_PAGE}):
+            yield from page["Images"]
 
 
 def _old(image: Any, now: datetime) -> bool:  # noqa: ANN401  a part of an answer
     launched = image.get("LastLaunchedTime")
     return is_old(image.get("CreationDate"), now) and (launched is None or is_old(launched, now))
-
-
-def snapshots_in(mappings: Iterable[Any]) -> Iterator[str]:
-    """Snapshots that devices of an image or a template are made from."""
-    yield from (each["Ebs"]["SnapshotId"] for each in mappings if each.get("Ebs", {}).get("SnapshotId"))
-
-
-def snapshots_of_templates(place: Region) -> Iterator[str]:
-    """Of every version of each template, and of launch configurations; raises CloudError."""
-    for data in _templates(place):
-        yield from snapshots_in(data.get("BlockDeviceMappings", ()))
-    for each in _configurations(place):
-        yield from snapshots_in(each.get("BlockDeviceMappings", ()))
 
 
 def _templates(place: Region) -> Iterator[Any]:
@@ -185,7 +205,7 @@ def _configurations(place: Region) -> Iterator[Any]:
 def _size(image: Any) -> int | None:  # noqa: ANN401  a part of an answer
     """Of the volumes that it makes; its snapshots hold that much at most."""
     sizes = [each["Ebs"].get("VolumeSize", 0) for each in image.get("BlockDeviceMappings", ()) if "Ebs" in each]
-    return sum(sizes) * _GIB or None
+    return sum(sizes) * GIB or None
 
 
 _OF_A_COPY = "vol-ffffffff"
@@ -210,8 +230,8 @@ def lone_snapshots(place: Region) -> list[Leftover]:
             kind=LeftoverKind.SNAPSHOT,
             region=place.region,
             account=account,
-            size_bytes=each["VolumeSize"] * _GIB,
-            name=next((tag["Value"] for tag in each.get("Tags", ()) if tag["Key"] == "Name"), ""),
+            size_bytes=each["VolumeSize"] * GIB,
+            name=_name(each.get("Tags", ())),
             made=each["StartTime"],
         )
         for each in left
@@ -227,28 +247,32 @@ def _own_snapshots(place: Region) -> Iterator[Any]:
 
 def _volume_ids(place: Region) -> Iterator[str]:
     with place.asking("DescribeVolumes"):
-        for page in place.reading.ec2.get_paginator("describe_volumes").paginate(
-            PaginationConfig={"PageSize": _PAGE_SIZE}
-        ):
-            yield from (volume["VolumeId"] for volume in page["Volumes"])
+        yield from (volume["VolumeId"] for volume in _volumes(place))
 
 
 def _snapshots_of_images(place: Region) -> Iterator[str]:
-    """Of every own image, in whatever state, also of those for everybody."""
-    with place.asking("DescribeImages"):
-        pages = place.reading.ec2.get_paginator("describe_images")
-        for page in pages.paginate(Owners=["self"], PaginationConfig={"PageSize": _PAGE_SIZE}):
-            for image in page["Images"]:
-                yield from snapshots_in(image.get("BlockDeviceMappings", ()))
+    for image in _own(place):
+        yield from _snapshots_in(image)
+
+
+def _snapshots_of_templates(place: Region) -> Iterator[str]:
+    """Of every version of each template, and of launch configurations."""
+    for each in (*_templates(place), *_configurations(place)):
+        yield from _snapshots_in(each)
+
+
+def _snapshots_in(described: Any) -> Iterator[str]:  # noqa: ANN401  a part of an answer
+    """Snapshots that devices of an image or a template are made from."""
+    devices = (each.get("Ebs") or {} for each in described.get("BlockDeviceMappings", ()))
+    yield from (each["SnapshotId"] for each in devices if each.get("SnapshotId"))
 
 
 # What keeps a snapshot, by which of its members.
 _USERS: tuple[tuple[Callable[[Region], Iterator[str]], str], ...] = (
     (_volume_ids, "VolumeId"),
     (_snapshots_of_images, "SnapshotId"),
-    (snapshots_of_templates, "SnapshotId"),
+    (_snapshots_of_templates, "SnapshotId"),
 )
-
 MONITOR = "CloudWatch"
 _PERIOD_SECONDS = 3600  # hours: CloudWatch keeps them for 455 days, minutes for 15
 _QUERIES_A_CALL = 500
@@ -265,13 +289,13 @@ def use_in(place: Region, node_ids: Sequence[str], begin: datetime, end: datetim
 
     """
     found: dict[str, CloudUse] = {}
-    for first in range(0, len(node_ids), _NODES_A_CALL):
-        batch = node_ids[first : first + _NODES_A_CALL]
+    for batch in batches(node_ids, _NODES_A_CALL):
         values = _values(place, batch, begin, end)
         for number, node_id in enumerate(batch):
-            own = [values.get(f"q{number}x{kind}", []) for kind in range(len(_ASKED))]
-            if any(own):
-                found[node_id] = _use(*own)
+            means, highest, received, sent = (values.get(f"q{number}x{kind}", []) for kind in range(len(_ASKED)))
+            use = use_of_values(means=means, highest=highest, received=received, sent=sent, seconds=_PERIOD_SECONDS)
+            if use is not None:
+                found[node_id] = use
     return found
 
 
@@ -302,93 +326,11 @@ def _values(place: Region, batch: Sequence[str], begin: datetime, end: datetime)
     return found
 
 
-def _use(means: list[float], highest: list[float], received: list[float], sent: list[float]) -> CloudUse:
-    """CloudWatch's per cent as ratios, its sums as rates."""
-    return CloudUse(
-        cpu_mean_ratio=sum(means) / len(means) / 100 if means else None,
-        cpu_max_ratio=max(highest) / 100 if highest else None,
-        received_bytes_per_second=_rate(received),
-        sent_bytes_per_second=_rate(sent),
-    )
+def machines_of(translator: Translator, *, page_size: int) -> Callable[[Region], Iterator[Node]]:
+    """How to list the GPU machines of a region. Sources: DescribeInstances, DescribeInstanceTypes."""
 
-
-def _rate(sums: list[float]) -> float | None:
-    return sum(sums) / (len(sums) * _PERIOD_SECONDS) if sums else None
-
-
-_AT_ONCE = 8
-
-
-def elsewhere(places: Regions, translator: Translator, *, page_size: int) -> list[OtherRegion]:
-    """Every enabled region of each account that is not configured, with the GPU machines in it.
-
-    Sources: DescribeRegions, DescribeInstances, DescribeInstanceTypes.
-
-    Raises:
-        CloudError: the regions of an account cannot be listed.
-
-    """
-    others = [place for home in places.homes for place in _others(places, home)]
-    found = _all(others, translator, page_size, watched=False)
-    return [
-        OtherRegion(
-            where=each.where,
-            machines=tuple(f"{node.id} ({node.instance_type})" for node in each.nodes),
-            nodes=each.nodes,
-            region=each.region,
-            refused=each.refused,
-            trouble=each.trouble,
-        )
-        for each in found
-    ]
-
-
-def every_place(places: Regions, translator: Translator, *, page_size: int) -> list[Surveyed]:
-    """The same, and the configured regions first; where other regions cannot be listed, that is an entry."""
-    found = _all(places.all, translator, page_size, watched=True)
-    for home in places.homes:
-        where = "other regions" + (f" of account {home.called}" if home.called else "")
-        try:
-            others = list(_others(places, home))
-        except CloudError as error:
-            refused = error.code if isinstance(error, AuthFailedError) else None
-            trouble = None if refused is not None else str(error)
-            found.append(Surveyed(where=where, region="", watched=False, refused=refused, trouble=trouble))
-        else:
-            found += _all(others, translator, page_size, watched=False)
-    return found
-
-
-def place_of(places: Regions, region: str, account: str | None) -> Region | None:
-    """The place of a region and an account's number, whether the settings name it or not."""
-    for home in places.homes:
-        if len(places.homes) == 1 or account in (None, home.account):
-            same = (each for each in places.all if each.region == region and each.session is home.session)
-            return next(same, None) or home.beside(region)
-    return None
-
-
-def _all(places: list[Region], translator: Translator, page_size: int, *, watched: bool) -> list[Surveyed]:
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        return list(pool.map(lambda place: _look(place, translator, page_size, watched=watched), places))
-
-
-def _others(places: Regions, home: Region) -> Iterator[Region]:
-    """The account's enabled regions that nobody configured."""
-    configured = {place.region for place in places.all if place.session is home.session}
-    return (home.beside(region) for region in home.enabled() if region not in configured)
-
-
-def _look(place: Region, translator: Translator, page_size: int, *, watched: bool) -> Surveyed:
-    """One region. A refused answer shows no machine, and does not prove that no machine runs there."""
-    refused, trouble, nodes = None, None, tuple[Node, ...]()
-    try:
+    def machines(place: Region) -> Iterator[Node]:
         instances = aws_machines.alive(aws_machines.listed(place, [], page_size=page_size))
-        nodes = tuple(translator.nodes(place, instances, {}))
-    except AuthFailedError as error:
-        refused = error.code
-    except CloudError as error:
-        trouble = str(error)
-    return Surveyed(
-        where=place.name, region=place.region, watched=watched, nodes=nodes, refused=refused, trouble=trouble
-    )
+        return translator.nodes(place, instances, {})
+
+    return machines

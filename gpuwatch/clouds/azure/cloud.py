@@ -23,7 +23,7 @@ from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.azure.settings import MANAGERS, SubscriptionSettings, TemplateSettings
 from gpuwatch.clouds.disks import by_id, in_use
 from gpuwatch.clouds.keys import Credentials
-from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
+from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, gathered
 from gpuwatch.clouds.survey import CloudUse, Surveyed
@@ -250,7 +250,7 @@ class AzureCloud(WithViews[Subscription]):
         """In the regions of the settings; where these name none, in those that have machines of ours."""
         return standing.quotas(self._places.all, self._sizes, self.nodes())
 
-    def elsewhere(self) -> Sequence[OtherRegion]:
+    def elsewhere(self) -> Sequence[Surveyed]:
         """GPU machines in regions and subscriptions that the settings do not name."""
         return survey.elsewhere(self._places, self._apart(), self._paths)
 

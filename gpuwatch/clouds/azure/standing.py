@@ -8,7 +8,6 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -22,7 +21,7 @@ from gpuwatch.clouds.azure.machine_types import Sizes
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.settings import GRAPHS
 from gpuwatch.clouds.keys import AccessKey, Credentials
-from gpuwatch.clouds.permissions import Identity, Permission, Quota
+from gpuwatch.clouds.permissions import NO_MACHINE, Identity, Permission, Quota, server_time, told, untried
 from gpuwatch.clouds.places import gathered
 from gpuwatch.model.fleet import Node
 from gpuwatch.runtime.clock import Clock
@@ -39,8 +38,7 @@ def may_act(place: Subscription, path: str | None, *, terminate: bool) -> Iterat
     """What stops, starts, tags and ends need, asked of one of the fleet's own machines."""
     wanted = (*ACT, *(END if terminate else ()))
     if path is None:
-        reason = "the fleet has no enrolled, unprotected machine there to ask it of"
-        yield Permission(call=", ".join(wanted), where=place.name, allowed=None, reason=reason)
+        yield untried(wanted, place.name, NO_MACHINE)
         return
     yield from _held(place, path, wanted, place.name)
 
@@ -64,12 +62,8 @@ def identity(place: Subscription, credential: TokenCredential, scope: str) -> Id
 
     """
     answer = place.get(place.root, version="subscriptions")
-    date = answer.headers.get("date", "")
-    try:
-        at = parsedate_to_datetime(date)
-    except ValueError:
-        at = None
     name = str(answer.body.get("displayName") or place.id)
+    at = server_time(answer.headers.get("date", ""))
     return Identity(name=f"{_principal(credential, scope)} in the subscription {name}", at=at)
 
 
@@ -85,15 +79,12 @@ def allowed(action: str, permissions: Sequence[Mapping[str, Any]]) -> bool:
 
 def _held(place: Subscription, scope: str, actions: Sequence[str], where: str) -> Iterator[Permission]:
     """Source: Permissions ListForResource, ListForResourceGroup; of the subscription the same path."""
-    try:
-        held = place.listed(f"{scope}{_PATH}", version="permissions")
-    except CloudError as error:
-        for action in actions:
-            yield Permission(call=action, where=where, allowed=None, reason=str(error))
-        return
-    for action in actions:
-        yes = allowed(action, held)
-        yield Permission(call=action, where=where, allowed=yes, reason="" if yes else "AuthorizationFailed")
+    return told(
+        actions,
+        where,
+        lambda: place.listed(f"{scope}{_PATH}", version="permissions"),
+        lambda action, held: "" if allowed(action, held) else "AuthorizationFailed",
+    )
 
 
 def claims_of(credential: TokenCredential, scope: str) -> Mapping[str, Any]:
@@ -159,9 +150,9 @@ def credentials(way: Line, claims: Mapping[str, Any], now: datetime) -> Credenti
     return Credentials(name=name, lasting=how == _SECRET or bool(keys), keys=keys)
 
 
-def _keys(told: list[Mapping[str, Any]], now: datetime, *, of_ours: bool) -> Iterator[AccessKey]:
+def _keys(listed: list[Mapping[str, Any]], now: datetime, *, of_ours: bool) -> Iterator[AccessKey]:
     """Azure does not say by which of them we proved who we are; a federated token needs none of them."""
-    for each in told:
+    for each in listed:
         made, ends = datetime.fromisoformat(each["startDateTime"]), datetime.fromisoformat(each["endDateTime"])
         if ends > now:
             yield AccessKey(id=str(each["keyId"]), made=made, ends=ends, ours=None if of_ours else False)

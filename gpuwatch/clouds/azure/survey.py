@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.clouds import AuthFailedError, CloudError, Leftover, LeftoverKind
+from gpuwatch.clouds import CloudError, Leftover, LeftoverKind
 from gpuwatch.clouds.azure import groups, instances
 from gpuwatch.clouds.azure.instances import Machine
 from gpuwatch.clouds.azure.nodes import Surroundings, Translator
@@ -19,11 +19,10 @@ from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.azure.settings import TemplateSettings
 from gpuwatch.clouds.disks import made_at, of_machines
 from gpuwatch.clouds.old_images import is_old
-from gpuwatch.clouds.permissions import OtherRegion
 from gpuwatch.clouds.places import everywhere
-from gpuwatch.clouds.survey import CloudUse, Surveyed
+from gpuwatch.clouds.survey import GIB, CloudUse, Surveyed, unanswered, use_of_values
 
-_GIB, _MB = 1024**3, 1000**2
+_MB = 1000**2
 _PROVIDER = "azure"
 _UNATTACHED = "unattached"
 _NETWORK = "Microsoft.Network"
@@ -126,10 +125,9 @@ def _size(properties: Mapping[str, Any]) -> int | None:
     size, gib = properties.get("diskSizeBytes"), properties.get("diskSizeGB")
     if isinstance(size, int):
         return size
-    return None if gib is None else int(gib) * _GIB
+    return None if gib is None else int(gib) * GIB
 
 
-_GIB = 1024**3
 _KIND = "Microsoft.Compute/images"
 
 
@@ -203,7 +201,7 @@ def _reference(properties: Mapping[str, Any]) -> str:
 def _image_size(image: Mapping[str, Any]) -> int | None:
     profile = (image.get("properties") or {}).get("storageProfile") or {}
     disks = [profile.get("osDisk") or {}, *(profile.get("dataDisks") or ())]
-    return sum(int(disk.get("diskSizeGB") or 0) for disk in disks) * _GIB or None
+    return sum(int(disk.get("diskSizeGB") or 0) for disk in disks) * GIB or None
 
 
 MONITOR = "Azure Monitor"
@@ -234,17 +232,12 @@ def _use_of_machine(place: Subscription, path: str, begin: datetime, end: dateti
         aggregation="Average,Maximum,Total",
     )
     hours = {_metric(metric): _hours(metric) for metric in answer.body.get("value") or ()}
-    means = _values(hours.get(_CPU, []), "average")
-    highest = _values(hours.get(_CPU, []), "maximum")
-    received = _values(hours.get(_RECEIVED, []), "total")
-    sent = _values(hours.get(_SENT, []), "total")
-    if not (means or highest or received or sent):
-        return None
-    return CloudUse(
-        cpu_mean_ratio=sum(means) / len(means) / 100 if means else None,
-        cpu_max_ratio=max(highest) / 100 if highest else None,
-        received_bytes_per_second=_rate(received),
-        sent_bytes_per_second=_rate(sent),
+    return use_of_values(
+        means=_values(hours.get(_CPU, []), "average"),
+        highest=_values(hours.get(_CPU, []), "maximum"),
+        received=_values(hours.get(_RECEIVED, []), "total"),
+        sent=_values(hours.get(_SENT, []), "total"),
+        seconds=_PERIOD_SECONDS,
     )
 
 
@@ -261,14 +254,10 @@ def _values(hours: list[Mapping[str, Any]], word: str) -> list[float]:
     return [float(hour[word]) for hour in hours if hour.get(word) is not None]
 
 
-def _rate(sums: list[float]) -> float | None:
-    return sum(sums) / (len(sums) * _PERIOD_SECONDS) if sums else None
-
-
 _USABLE = frozenset({"enabled", "warned", "pastdue"})
 
 
-def elsewhere(places: Subscriptions, translator: Translator, paths: Paths) -> list[OtherRegion]:
+def elsewhere(places: Subscriptions, translator: Translator, paths: Paths) -> list[Surveyed]:
     """Every region with GPU machines where the settings do not look, and every subscription that gives no answer.
 
     Raises:
@@ -277,19 +266,7 @@ def elsewhere(places: Subscriptions, translator: Translator, paths: Paths) -> li
     """
     own = [place for place in places.all if place.regions]  # without regions all of them are looked at
     found = everywhere([*own, *_others(places)], lambda place: list(_looked_at(places, place, translator, paths)))
-    return [
-        OtherRegion(
-            where=each.where,
-            machines=tuple(f"{node.id} ({node.instance_type})" for node in each.nodes),
-            nodes=each.nodes,
-            region=each.region,
-            refused=each.refused,
-            trouble=each.trouble,
-        )
-        for part in found
-        for each in part
-        if not each.watched
-    ]
+    return [each for part in found for each in part if not each.watched]
 
 
 def every_place(places: Subscriptions, translator: Translator, paths: Paths) -> list[Surveyed]:
@@ -297,7 +274,7 @@ def every_place(places: Subscriptions, translator: Translator, paths: Paths) -> 
     try:
         others, missing = list(_others(places)), []
     except CloudError as error:
-        others, missing = [], [_silent("other subscriptions", error, watched=False)]
+        others, missing = [], [unanswered("other subscriptions", error)]
     found = everywhere([*places.all, *others], lambda place: list(_looked_at(places, place, translator, paths)))
     return [*(each for part in found for each in part), *missing]
 
@@ -320,7 +297,7 @@ def _looked_at(places: Subscriptions, place: Subscription, translator: Translato
         there = _machines(apart, translator)
         nodes = list(translator.nodes(apart, there, Surroundings()))
     except CloudError as error:
-        yield _silent(place.name, error, watched=ours)
+        yield unanswered(place.name, error, watched=ours)
         return
     paths.saw(there)  # for the monitor's answers
     regions = {node.region for node in nodes} | {region for region in place.regions if ours}
@@ -331,13 +308,6 @@ def _looked_at(places: Subscriptions, place: Subscription, translator: Translato
             watched=ours and place.covers(region),
             nodes=tuple(node for node in nodes if node.region == region),
         )
-
-
-def _silent(where: str, error: CloudError, *, watched: bool) -> Surveyed:
-    """A refused answer shows no machine, and does not prove that no machine runs there."""
-    refused = error.code if isinstance(error, AuthFailedError) else None
-    trouble = None if refused is not None else str(error)
-    return Surveyed(where=where, region="", watched=watched, refused=refused, trouble=trouble)
 
 
 def _machines(place: Subscription, translator: Translator) -> list[Machine]:

@@ -21,12 +21,12 @@ from gpuwatch.clouds.gcp.machine_types import region_of
 from gpuwatch.clouds.gcp.operations import ended, launch_that_ended
 from gpuwatch.clouds.gcp.places import Listing, Zone
 from gpuwatch.clouds.keys import Credentials
-from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
+from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, anywhere, gathered
 from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.silence import Outlook, Recall, missed
-from gpuwatch.clouds.survey import CloudUse
+from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.model.sight import Silence
 from gpuwatch.runtime.clock import Clock
@@ -252,7 +252,7 @@ class GcpCloud:
         """Those that we were given."""
         return standing.credentials(self._all[0].client, self._credentials)
 
-    def elsewhere(self) -> Sequence[OtherRegion]:
+    def elsewhere(self) -> Sequence[Surveyed]:
         """GPU machines in regions that the settings do not name."""
         apart = Translator(fleet=self._fleet, clock=self._clock)
         return [each for listing in self._all for each in survey.elsewhere(listing, apart)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
 from gpuwatch.clouds.gcp.actions import Home
@@ -30,7 +31,7 @@ from gpuwatch.clouds.gcp.calls import (
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.credentials import Credentials as Given
 from gpuwatch.clouds.keys import AccessKey, Credentials
-from gpuwatch.clouds.permissions import Identity, Permission, Quota
+from gpuwatch.clouds.permissions import Identity, Permission, Quota, told, tried
 
 _READS = (
     LIST_INSTANCES,
@@ -50,14 +51,7 @@ def may_read(client: Client) -> Iterator[Permission]:
     """What every role needs."""
     for call in _READS:
         query = None if call is GET_PROJECT else {"maxResults": "1"}
-        try:
-            client.read(call, query=query)
-        except AuthFailedError as error:
-            yield Permission(call=call.name, where=client.name, allowed=False, reason=error.code)
-        except CloudError as error:
-            yield Permission(call=call.name, where=client.name, allowed=None, reason=str(error))
-        else:
-            yield Permission(call=call.name, where=client.name, allowed=True)
+        yield tried(call.name, client.name, partial(client.read, call, query=query))
 
 
 def may_act(client: Client, homes: Mapping[str, Home], *, terminate: bool) -> Iterator[Permission]:
@@ -97,19 +91,18 @@ def _tested(
     client: Client, calls: Iterable[Call], ask: Callable[[object], Mapping[str, object]]
 ) -> Iterator[Permission]:
     """What the answer says of each call; any error says nothing of the permission."""
-    calls = tuple(calls)
-    wanted = sorted({permission for call in calls for permission in call.permissions})
-    try:
+    needed = {call.name: call.permissions for call in calls}
+    wanted = sorted({permission for each in needed.values() for permission in each})
+
+    def held() -> set[str]:
         answer = ask({"permissions": wanted}).get("permissions", ())
-        held = set(answer) if isinstance(answer, list) else set()
-    except CloudError as error:
-        for call in calls:
-            yield Permission(call=call.name, where=client.name, allowed=None, reason=str(error))
-        return
-    for call in calls:
-        missing = sorted(set(call.permissions) - held)
-        reason = f"missing: {', '.join(missing)}" if missing else ""
-        yield Permission(call=call.name, where=client.name, allowed=not missing, reason=reason)
+        return set(answer) if isinstance(answer, list) else set()
+
+    def refusal(call: str, granted: set[str]) -> str:
+        missing = sorted(set(needed[call]) - granted)
+        return f"missing: {', '.join(missing)}" if missing else ""
+
+    return told(needed, client.name, held, refusal)
 
 
 _NEVER = 9999  # the year in which keys end that do not

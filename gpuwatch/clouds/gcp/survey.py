@@ -24,12 +24,9 @@ from gpuwatch.clouds.gcp.instances import Instance, Translator
 from gpuwatch.clouds.gcp.machine_types import region_of
 from gpuwatch.clouds.gcp.places import Listing
 from gpuwatch.clouds.old_images import is_old
-from gpuwatch.clouds.permissions import OtherRegion
-from gpuwatch.clouds.survey import CloudUse
+from gpuwatch.clouds.survey import GIB, MIB, CloudUse, Surveyed, batches, use_of_values
 from gpuwatch.model.fleet import Node
 
-_GIB = 1024**3  # Google's "GB" of a disk
-_MIB = 1024**2
 _PROVIDER = "gcp"
 _STOPPED = frozenset({"TERMINATED", "STOPPED"})
 
@@ -92,9 +89,9 @@ def _disk(client: Client, region: str, disk: Json, kind: LeftoverKind, node_id: 
         account=client.project,
         provider=_PROVIDER,
         type=str(disk.get("type", "")).rpartition("/")[2],
-        size_bytes=int(disk["sizeGb"]) * _GIB,
+        size_bytes=int(disk["sizeGb"]) * GIB,
         iops=None if disk.get("provisionedIops") is None else int(disk["provisionedIops"]),
-        throughput_bytes_per_second=None if throughput is None else int(throughput) * _MIB,
+        throughput_bytes_per_second=None if throughput is None else int(throughput) * MIB,
         node_id=node_id,
         name=disk.get("name", ""),
     )
@@ -257,20 +254,19 @@ def use_in(client: Client, node_ids: Sequence[str], begin: datetime, end: dateti
 
     """
     found: dict[str, CloudUse] = {}
-    for first in range(0, len(node_ids), _NODES_A_CALL):
-        batch = node_ids[first : first + _NODES_A_CALL]
+    for batch in batches(node_ids, _NODES_A_CALL):
         questions = (_MEAN, _HIGHEST, _RECEIVED, _SENT, _GPU)
         mean, highest, received, sent, gpu = (_hours(client, each, batch, begin, end) for each in questions)
         for node_id in batch:
-            percent = _mean_of(gpu, node_id)
-            use = CloudUse(
-                cpu_mean_ratio=_mean_of(mean, node_id),
-                cpu_max_ratio=max(highest.get(node_id, ()), default=None),
-                received_bytes_per_second=_mean_of(received, node_id),
-                sent_bytes_per_second=_mean_of(sent, node_id),
-                gpu_mean_ratio=None if percent is None else percent / 100,
+            use = use_of_values(
+                means=mean.get(node_id, ()),
+                highest=highest.get(node_id, ()),
+                received=received.get(node_id, ()),
+                sent=sent.get(node_id, ()),
+                gpus=gpu.get(node_id, ()),
+                percent=False,
             )
-            if use != CloudUse():
+            if use is not None:
                 found[node_id] = use
     return found
 
@@ -304,12 +300,7 @@ def _value(point: Mapping[str, Any]) -> float:
     return float(value["doubleValue"] if "doubleValue" in value else value["int64Value"])
 
 
-def _mean_of(hours: _Hours, node_id: str) -> float | None:
-    values = hours.get(node_id, ())
-    return sum(values) / len(values) if values else None
-
-
-def elsewhere(listing: Listing, apart: Translator) -> Iterator[OtherRegion]:
+def elsewhere(listing: Listing, apart: Translator) -> Iterator[Surveyed]:
     """Every region of a project that the settings do not name, with the GPU machines in it.
 
     Sources: regions.list, instances.aggregatedList.
@@ -335,10 +326,4 @@ def elsewhere(listing: Listing, apart: Translator) -> Iterator[OtherRegion]:
                 machines[region].append(node)
     for name in names:
         nodes = tuple(sorted(machines[name], key=lambda node: node.id))
-        yield OtherRegion(
-            where=f"{name} of {client}",
-            machines=tuple(f"{node.id} ({node.instance_type})" for node in nodes),
-            nodes=nodes,
-            region=name,
-            trouble=trouble.get(name),
-        )
+        yield Surveyed(where=f"{name} of {client}", region=name, nodes=nodes, trouble=trouble.get(name))

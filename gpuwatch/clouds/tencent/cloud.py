@@ -1,17 +1,16 @@
 """CVM and its Auto Scaling groups, in several accounts and regions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 
 from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.clouds import refuse_foreign_tags as refuse_foreign
 from gpuwatch.clouds.disks import by_id, in_use
 from gpuwatch.clouds.group_refusals import Refusals
 from gpuwatch.clouds.keys import Credentials
-from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
+from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gathered
-from gpuwatch.clouds.survey import CloudUse, Surveyed
+from gpuwatch.clouds.survey import CloudUse, Surveyed, elsewhere, every_place, use_by_place
 from gpuwatch.clouds.tencent import (
     actions,
     instances,
@@ -217,7 +216,7 @@ class TencentCloud(WithViews[Place]):
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Disks of these machines, in every account and region."""
         wanted = frozenset(node_ids)
-        return tuple(gathered(self._places.all, lambda place: standing.unencrypted(place, wanted)))
+        return tuple(gathered(self._places.all, lambda place: survey.unencrypted(place, wanted)))
 
     def credentials(self) -> Credentials:
         """Those that we were given."""
@@ -228,16 +227,16 @@ class TencentCloud(WithViews[Place]):
         found = gathered(self._places.all, standing.quotas)
         return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
-    def elsewhere(self) -> Sequence[OtherRegion]:
+    def elsewhere(self) -> Sequence[Surveyed]:
         """GPU machines in regions of our accounts that the settings do not name; they are never acted on."""
         apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
-        return survey.elsewhere(self._places, apart)
+        return elsewhere(self._places, survey.machines_of(apart))
 
     # For people who look for forgotten machines.
 
     def survey(self) -> Sequence[Surveyed]:
         """GPU machines in every region of each account, those of the settings first."""
-        return survey.every_place(self._places, Translator(fleet=self._fleet, clock=self._clock))
+        return every_place(self._places, survey.machines_of(Translator(fleet=self._fleet, clock=self._clock)))
 
     @property
     def monitor(self) -> str:
@@ -246,14 +245,7 @@ class TencentCloud(WithViews[Place]):
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """In the region and the account of each."""
-        found: dict[str, CloudUse] = {}
-        end = self._clock.now()
-        for region, account in sorted({(node.region, node.account or "") for node in nodes}):
-            place = survey.place_of(self._places, region, account or None)
-            ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
-            if place is not None:
-                found |= survey.use_in(place, ids, end - timedelta(seconds=seconds), end)
-        return found
+        return use_by_place(self._places, nodes, survey.use_in, self._clock.now(), seconds)
 
     # Within one place.
 

@@ -75,6 +75,16 @@ class Place:
                 self._number = str(self.reading.ask("sts", "GetCallerIdentity")["AccountId"])
             return self._number
 
+    def enabled(self) -> tuple[str, ...]:
+        """The regions that the account may use. Source: DescribeRegions.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        found = self.reading.ask("cvm", "DescribeRegions")["RegionSet"]
+        return tuple(sorted(each["Region"] for each in found if each.get("RegionState") == "AVAILABLE"))
+
 
 class Places:
     """All places, in the order of the settings; the first is where a launch goes that names none."""
@@ -127,7 +137,7 @@ class Places:
                 self._all = [
                     door if region == door.region else door.beside(region)
                     for door, own in self._named
-                    for region in (enabled(door) if ALL in own else own)
+                    for region in (door.enabled() if ALL in own else own)
                 ]
             return self._all
 
@@ -152,17 +162,6 @@ class Places:
                 return place
         asked = " of account ".join(filter(None, [region or "any region", account]))
         raise NotFoundError(f"{asked} is not among cloud.regions and cloud.tencent.accounts: {self}")
-
-
-def enabled(place: Place) -> tuple[str, ...]:
-    """The regions that the account may use. Source: DescribeRegions.
-
-    Raises:
-        CloudError: no answer.
-
-    """
-    found = place.reading.ask("cvm", "DescribeRegions")["RegionSet"]
-    return tuple(sorted(each["Region"] for each in found if each.get("RegionState") == "AVAILABLE"))
 
 
 def _assume(door: Place, wanted: Mapping[str, object]) -> Mapping[str, object]:

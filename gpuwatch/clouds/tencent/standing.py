@@ -4,16 +4,15 @@ Reads are tried by reading. Of the changes RunInstances alone has a DryRun; stop
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone
-from email.utils import parsedate_to_datetime
 from typing import Any
 
-from gpuwatch.clouds import AuthFailedError, CloudError
-from gpuwatch.clouds.keys import AccessKey, Credentials
-from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
+from gpuwatch.clouds import CloudError
+from gpuwatch.clouds.keys import AccessKey, Credentials, of_lasting_key
+from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota, server_time, tried, untried
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.launches import request_of, template_of
 from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.clouds.tencent.survey import at_beijing
 
 _READS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "DescribeInstances": ("cvm", {"Limit": 1}),
@@ -31,7 +30,7 @@ _READS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 _ACTS = ("StopInstances", "StartInstances", "TagResources")
 _OF_GROUPS = ("RemoveInstances", "SetInstancesProtection")
 _NO_TRY = "Tencent Cloud has no way to try them"
-_KEY = "gpuwatch-doctor"  # RunInstances' ClientToken of a may_launch that never is
+_KEY = "gpuwatch-doctor"  # RunInstances' ClientToken of a launch that never is
 _QUOTAS = {"PostPaidQuotaSet": "machines", "SpotPaidQuotaSet": "vCPUs"}
 
 
@@ -44,7 +43,7 @@ def may_read(place: Place) -> Iterator[Permission]:
 def may_act(place: Place, needs: Needs) -> Permission:
     """What the role `reclaim` needs."""
     calls = [*_ACTS, *(("TerminateInstances",) if needs.terminate else ()), *(_OF_GROUPS if needs.groups else ())]
-    return Permission(call=", ".join(calls), where=place.name, allowed=None, reason=_NO_TRY)
+    return untried(calls, place.name, _NO_TRY)
 
 
 def may_launch(place: Place, arguments: Mapping[str, str], *, fleet: str) -> Permission:
@@ -53,7 +52,7 @@ def may_launch(place: Place, arguments: Mapping[str, str], *, fleet: str) -> Per
         template = template_of(place.reading, arguments)
         request = request_of(place, template, arguments, _KEY, fleet=fleet)
     except CloudError as error:
-        return Permission(call="RunInstances", where=place.name, allowed=None, reason=str(error))
+        return untried(("RunInstances",), place.name, str(error))
     return _tried(place, "RunInstances", "cvm", {**request, "DryRun": True})
 
 
@@ -62,20 +61,7 @@ def identity(place: Place) -> Identity:
     answer = place.reading.ask("sts", "GetCallerIdentity")
     with asking(place.reading.asked("GetCallerIdentity")):
         name = str(answer["Arn"])
-    try:
-        return Identity(name=name, at=parsedate_to_datetime(place.reading.server_time("sts")))
-    except ValueError:
-        return Identity(name=name, at=None)
-
-
-def unencrypted(place: Place, node_ids: frozenset[str]) -> Iterator[str]:
-    """Source: DescribeDisks of CBS to its last page."""
-    call = "DescribeDisks"
-    found = place.reading.listed("cbs", call, "DiskSet", "DiskId")
-    with asking(place.reading.asked(call)):
-        for disk in found:
-            if disk.get("InstanceId") in node_ids and not disk["Encrypt"]:
-                yield f"{disk['DiskId']} of {disk['InstanceId']}"
+    return Identity(name=name, at=server_time(place.reading.server_time("sts")))
 
 
 def quotas(place: Place) -> Sequence[Quota]:
@@ -101,18 +87,10 @@ def quotas(place: Place) -> Sequence[Quota]:
 
 
 def _tried(place: Place, call: str, service: str, parameters: Mapping[str, Any]) -> Permission:
-    """What the answer says of the permission; any other error says nothing of it."""
-    try:
-        place.reading.ask(service, call, **parameters)
-    except AuthFailedError as error:
-        return Permission(call=call, where=place.name, allowed=False, reason=error.code)
-    except CloudError as error:
-        return Permission(call=call, where=place.name, allowed=None, reason=str(error))
-    return Permission(call=call, where=place.name, allowed=True)
+    return tried(call, place.name, lambda: place.reading.ask(service, call, **parameters))
 
 
 _LIST = "ListAccessKeys"
-_BEIJING = timezone(timedelta(hours=8))  # CAM writes times without a zone, as its console shows them
 
 
 def credentials(place: Place) -> Credentials:
@@ -127,19 +105,13 @@ def credentials(place: Place) -> Credentials:
     name = identity(place).name
     if token:
         return Credentials(name=name, lasting=False)
-    try:
+
+    def keys() -> Iterator[AccessKey]:
         answer = place.reading.ask("cam", _LIST)
         with asking(place.reading.asked(_LIST)):
-            keys = tuple(
-                AccessKey(id=each["AccessKeyId"], made=_made_at(each["CreateTime"]), ours=each["AccessKeyId"] == own)
-                for each in answer["AccessKeys"] or ()
-                if each["Status"] == "Active"
-            )
-    except CloudError as error:
-        missing = f"cam:{_LIST} is not allowed" if isinstance(error, AuthFailedError) else str(error)
-        return Credentials(name=name, lasting=True, unknown=missing)
-    return Credentials(name=name, lasting=True, keys=keys)
+            for each in answer["AccessKeys"] or ():
+                made = at_beijing(each["CreateTime"])  # CAM writes them as its console shows them
+                if each["Status"] == "Active":
+                    yield AccessKey(id=each["AccessKeyId"], made=made, ours=each["AccessKeyId"] == own)
 
-
-def _made_at(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=_BEIJING).astimezone(UTC)
+    return of_lasting_key(name, f"cam:{_LIST}", keys)

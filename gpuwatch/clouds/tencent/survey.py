@@ -1,26 +1,22 @@
 """What Tencent Cloud has for people to look at: what is left of machines, use, other regions; it is never acted on."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from gpuwatch.clouds import AuthFailedError, CloudError, Leftover, LeftoverKind
+from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.disks import of_machines
 from gpuwatch.clouds.old_images import is_old
-from gpuwatch.clouds.permissions import OtherRegion
-from gpuwatch.clouds.survey import CloudUse, Surveyed
+from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.instances import Translator, listed
-from gpuwatch.clouds.tencent.places import Place, Places, enabled
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.model.fleet import Node, NodeState
 
 _DISKS, _SNAPSHOTS = "DescribeDisks", "DescribeSnapshots"
 _PROVIDER = "tencent"
-_BEIJING = timezone(timedelta(hours=8))  # CBS writes times without a zone, as its console shows them
-_GIB = 1024**3
-_MIB = 1024**2
+_BEIJING = timezone(timedelta(hours=8))
 _TIME = "%Y-%m-%d %H:%M:%S"
 _FREE = ("UNBIND",)  # AddressStatus of an address that nothing uses
 _ELASTIC = ("EIP", "AnycastEIP", "HighQualityEIP", "AntiDDoSEIP")  # a WanIP goes with its machine
@@ -60,11 +56,20 @@ def _disks(place: Place, found: Sequence[Mapping[str, Any]], of: frozenset[str])
                 account=account,
                 provider=_PROVIDER,
                 type=disk["DiskType"],
-                size_bytes=disk["DiskSize"] * _GIB,
-                throughput_bytes_per_second=None if more is None else more * _MIB,
+                size_bytes=disk["DiskSize"] * GIB,
+                throughput_bytes_per_second=None if more is None else more * MIB,
                 node_id=None if unattached else node_id,
                 name=disk.get("DiskName") or "",
             )
+
+
+def unencrypted(place: Place, node_ids: frozenset[str]) -> Iterator[str]:
+    """Source: DescribeDisks of CBS to its last page."""
+    found = place.reading.listed("cbs", _DISKS, "DiskSet", "DiskId")
+    with asking(place.reading.asked(_DISKS)):
+        for disk in found:
+            if disk.get("InstanceId") in node_ids and not disk["Encrypt"]:
+                yield f"{disk['DiskId']} of {disk['InstanceId']}"
 
 
 def _snapshots(place: Place, disks: Sequence[Mapping[str, Any]]) -> Iterator[Leftover]:
@@ -86,10 +91,15 @@ def _snapshots(place: Place, disks: Sequence[Mapping[str, Any]]) -> Iterator[Lef
                 region=place.region,
                 account=account,
                 provider=_PROVIDER,
-                size_bytes=each["DiskSize"] * _GIB,
+                size_bytes=each["DiskSize"] * GIB,
                 name=each.get("SnapshotName") or "",
-                made=datetime.strptime(each["CreateTime"], _TIME).replace(tzinfo=_BEIJING).astimezone(UTC),
+                made=at_beijing(each["CreateTime"]),
             )
+
+
+def at_beijing(text: str) -> datetime:
+    """The time of an answer that names no zone: it is written as the console shows it."""
+    return datetime.strptime(text, _TIME).replace(tzinfo=_BEIJING).astimezone(UTC)
 
 
 def _addresses(place: Place, stopped: frozenset[str]) -> Iterator[Leftover]:
@@ -144,7 +154,7 @@ def old_images(place: Place, now: datetime) -> list[Leftover]:
                 region=place.region,
                 account=account,
                 provider="tencent",
-                size_bytes=image["ImageSize"] * _GIB,
+                size_bytes=image["ImageSize"] * GIB,
                 name=image.get("ImageName") or "",
             )
             for image in old
@@ -191,16 +201,16 @@ def use_in(place: Place, node_ids: Sequence[str], begin: datetime, end: datetime
     hours = max(1, math.ceil((end - begin).total_seconds() / _PERIOD_SECONDS))
     size = max(1, min(_NODES_A_CALL, _POINTS_A_CALL // hours))
     found: dict[str, CloudUse] = {}
-    for first in range(0, len(node_ids), size):
-        batch = node_ids[first : first + size]
+    for batch in batches(node_ids, size):
         cpu, gpu = (_values(place, metric, batch, begin, end) for metric in (_CPU, _GPU))
         for node_id in batch:
-            use = CloudUse(
-                cpu_mean_ratio=_mean(cpu, node_id),
-                cpu_max_ratio=_highest(cpu, node_id),
-                gpu_mean_ratio=_mean(gpu, node_id),
+            of_cpu, of_gpus = cpu.get(node_id, {}), gpu.get(node_id, {})
+            use = use_of_values(
+                means=of_cpu.get("AvgValues") or (),
+                highest=of_cpu.get("MaxValues") or (),
+                gpus=of_gpus.get("AvgValues") or (),
             )
-            if use != CloudUse():
+            if use is not None:
                 found[node_id] = use
     return found
 
@@ -226,86 +236,11 @@ def _values(place: Place, metric: str, batch: Sequence[str], begin: datetime, en
         }
 
 
-def _mean(values: _Values, node_id: str) -> float | None:
-    means = values.get(node_id, {}).get("AvgValues") or ()
-    return sum(means) / len(means) / 100 if means else None
+def machines_of(translator: Translator) -> Callable[[Place], Iterator[Node]]:
+    """How to list the GPU machines of a region. Sources: DescribeInstances, DescribeInstanceTypeConfigs."""
 
-
-def _highest(values: _Values, node_id: str) -> float | None:
-    highest = values.get(node_id, {}).get("MaxValues") or ()
-    return max(highest) / 100 if highest else None
-
-
-_AT_ONCE = 8
-
-
-def elsewhere(places: Places, translator: Translator) -> list[OtherRegion]:
-    """Every region of each account that the settings do not name.
-
-    Sources: DescribeRegions, DescribeInstances, DescribeInstanceTypeConfigs.
-
-    Raises:
-        CloudError: the regions of an account cannot be listed.
-
-    """
-    return [
-        OtherRegion(
-            where=each.where,
-            region=each.region,
-            machines=tuple(f"{node.id} ({node.instance_type})" for node in each.nodes),
-            nodes=each.nodes,
-            refused=each.refused,
-            trouble=each.trouble,
-        )
-        for each in _all(_others(places), translator, watched=False)
-    ]
-
-
-def every_place(places: Places, translator: Translator) -> list[Surveyed]:
-    """The places of the settings, and after them the others."""
-    watched = _all(places.all, translator, watched=True)
-    try:
-        others = _others(places)
-    except CloudError as error:
-        return [*watched, Surveyed(where="other regions", region="", watched=False, trouble=str(error))]
-    return [*watched, *_all(others, translator, watched=False)]
-
-
-def place_of(places: Places, region: str, account: str | None) -> Place | None:
-    """The place of a region in one of our accounts, named by the settings or not; None: no account of ours."""
-    for home in places.homes:
-        if account in (None, home.account):
-            return next(
-                (each for each in places.all if each.signer is home.signer and each.region == region), None
-            ) or (home.beside(region))
-    return None
-
-
-def _others(places: Places) -> list[Place]:
-    return [
-        home.beside(region)
-        for home in places.homes
-        for region in enabled(home)
-        if not any(place.signer is home.signer and place.region == region for place in places.all)
-    ]
-
-
-def _all(places: list[Place], translator: Translator, *, watched: bool) -> list[Surveyed]:
-    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        return list(pool.map(lambda place: _looked(place, translator, watched=watched), places))
-
-
-def _looked(place: Place, translator: Translator, *, watched: bool) -> Surveyed:
-    """One region. A refused answer shows no machine, and does not prove that no machine runs there."""
-    refused = trouble = None
-    nodes = []
-    try:
+    def machines(place: Place) -> Iterator[Node]:
         instances = [each for each in listed(place.reading) if each.state is not NodeState.TERMINATED]
-        nodes = list(translator.nodes(place, instances, {}, {}))
-    except AuthFailedError as error:
-        refused = error.code
-    except CloudError as error:
-        trouble = str(error)
-    return Surveyed(
-        where=place.name, region=place.region, watched=watched, nodes=tuple(nodes), refused=refused, trouble=trouble
-    )
+        return translator.nodes(place, instances, {}, {})
+
+    return machines

@@ -9,12 +9,13 @@ from gpuwatch.cli.doctor import cloud, tags
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, PROTECT_TAG, CloudError
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.permissions import OtherRegion
+from gpuwatch.clouds.survey import Surveyed
 from gpuwatch.guard import Limits
 from gpuwatch.policies import PoolRules
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from gpuwatch.simulate.cloud import SimulatedCloud
 from tests.support.builders.doctor_findings import a_controller, codes, the
+from tests.support.builders.fleet import a_node
 from tests.support.fakes.cloud_worlds import FLEET, MINE
 from tests.support.fakes.moto_faults import REGION, MotoFaults
 
@@ -121,14 +122,14 @@ def test_without_the_permission_nobody_knows_of_other_regions(ec2: MotoFaults) -
     ("places", "expected"),
     [
         ((), []),
-        ((OtherRegion(where="a"), OtherRegion(where="b", refused="UnauthorizedOperation")), []),
-        ((OtherRegion(where="b", refused="UnauthorizedOperation"),), ["regions.unseen"]),
-        ((OtherRegion(where="a", trouble="no answer"), OtherRegion(where="b")), ["regions.unseen"]),
-        ((OtherRegion(where="a", machines=("i-1",)), OtherRegion(where="b", trouble="no")), ["regions.unwatched"] * 1),
+        ((Surveyed(where="a"), Surveyed(where="b", refused="UnauthorizedOperation")), []),
+        ((Surveyed(where="b", refused="UnauthorizedOperation"),), ["regions.unseen"]),
+        ((Surveyed(where="a", trouble="no answer"), Surveyed(where="b")), ["regions.unseen"]),
+        ((Surveyed(where="a", nodes=(a_node("i-1"),)), Surveyed(where="b", trouble="no")), ["regions.unwatched"] * 1),
     ],
 )
 def test_regions_that_may_not_be_looked_at_are_told_apart(
-    ec2: MotoFaults, monkeypatch: pytest.MonkeyPatch, places: tuple[OtherRegion, ...], expected: list[str]
+    ec2: MotoFaults, monkeypatch: pytest.MonkeyPatch, places: tuple[Surveyed, ...], expected: list[str]
 ) -> None:
     """Organisations close the regions that they do not use: that is fine. One without an answer is not."""
     monkeypatch.setattr(AwsCloud, "elsewhere", lambda _: places)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from gpuwatch.clouds import FLEET_TAG, Cloud, CloudUnavailableError
-from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
+from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.several import SeveralClouds
+from gpuwatch.clouds.survey import Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.cloud import SimulatedCloud
@@ -54,10 +55,10 @@ class Region(SimulatedCloud):
         """All of them."""
         return list(node_ids)
 
-    def elsewhere(self) -> Sequence[OtherRegion]:
+    def elsewhere(self) -> Sequence[Surveyed]:
         """One region."""
         self._answer()
-        return [OtherRegion(where="far", machines=("x",))]
+        return [Surveyed(where="far", nodes=(a_node("x"),))]
 
     def quotas(self) -> Sequence[Quota]:
         """One limit."""

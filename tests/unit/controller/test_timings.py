@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.clouds import Cloud, CloudUnavailableError
-from gpuwatch.clouds.permissions import Diagnosable, Quotas, Searchable
+from gpuwatch.clouds.permissions import Diagnosable, Quotas
+from gpuwatch.clouds.survey import Searchable
 from gpuwatch.controller.timings import OPERATIONS, Timings, timed
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.metrics.histogram import Histogram

@@ -8,7 +8,8 @@ import pytest
 
 from gpuwatch.clouds import ClockSkewError
 from gpuwatch.clouds.alibaba.cloud import AlibabaCloud
-from gpuwatch.clouds.permissions import Diagnosable, Needs, Quotas, Searchable
+from gpuwatch.clouds.permissions import Diagnosable, Needs, Quotas
+from gpuwatch.clouds.survey import Searchable
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.alibaba.world import CPU_TYPE, REGION, AlibabaWorld, a_world
 from tests.support.clouds.faults import Fault, when

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from gpuwatch.clouds.azure.iam import ACT, END
-from gpuwatch.clouds.permissions import Diagnosable, Needs, Quota, Quotas, Searchable
-from gpuwatch.clouds.survey import CloudUse, Monitored, Surveyable
+from gpuwatch.clouds.permissions import Diagnosable, Needs, Quota, Quotas
+from gpuwatch.clouds.survey import CloudUse, Monitored, Searchable, Surveyable
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure.fake import FakeAzure
 from tests.support.clouds.azure.world import OTHER_SUB, AzureWorld, StaticCredential, an_azure

@@ -8,8 +8,9 @@ import pytest
 from requests import Response
 
 from gpuwatch.clouds import AuthFailedError, CloudError, NotFoundError
-from gpuwatch.clouds.permissions import Diagnosable, Needs, Quotas, Searchable
+from gpuwatch.clouds.permissions import Diagnosable, Needs, Quotas
 from gpuwatch.clouds.settings import CloudSettings, connect
+from gpuwatch.clouds.survey import Searchable
 from gpuwatch.clouds.tencent import credentials
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.cloud import TencentCloud
