@@ -71,9 +71,9 @@ def demo(trace: Path) -> Iterator[Figure]:
     """The headless demo's speed, by CPU time."""
     begin = time.process_time()
     figures = run_headless(Options(trace=trace, hours=_DEMO_HOURS))
-    node_hours = float(figures["nodes"]) * float(figures["hours"])
+    node_hours = float(figures.nodes) * float(figures.hours)
     yield Figure(
-        name=f"headless demo, Philly, {figures['nodes']} nodes, a week",
+        name=f"headless demo, Philly, {figures.nodes} nodes, a week",
         unit="node-hours/s",
         runs=[node_hours / (time.process_time() - begin)],
         at_least=_DEMO_NODE_HOURS,

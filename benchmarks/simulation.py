@@ -36,8 +36,8 @@ def _played(name: str, options: Options, runs: int) -> Iterator[Figure]:
         begin = time.perf_counter()
         figures = run_headless(options)
         times.append(time.perf_counter() - begin)
-        bare.append(_bare(int(figures["nodes"]) * int(figures["rounds"])))
-    size = f"{figures['nodes']} nodes, {figures['gpus']} GPUs, {figures['rounds']:,} rounds"
+        bare.append(_bare(int(figures.nodes) * int(figures.rounds)))
+    size = f"{figures.nodes} nodes, {figures.gpus} GPUs, {figures.rounds:,} rounds"
     yield Figure(
         name=f"{name} ({size})",
         unit="s",
@@ -45,7 +45,7 @@ def _played(name: str, options: Options, runs: int) -> Iterator[Figure]:
         floor="one node replaced, per node and round",
         floor_runs=bare,
     )
-    node_hours = float(figures["nodes"]) * float(figures["hours"])
+    node_hours = float(figures.nodes) * float(figures.hours)
     yield Figure(name=f"speed of {name}", unit="node-hours/s", runs=[node_hours / seconds for seconds in times])
 
 

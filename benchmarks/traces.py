@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from gpuwatch.simulate.demo import run_headless
@@ -78,7 +79,7 @@ def _play(trace: Path, hours: float | None, gpus: int) -> Mapping[str, object]:
     begin = time.perf_counter()
     figures = run_headless(Options(trace=trace, hours=hours, gpus_per_node=gpus))
     seconds = time.perf_counter() - begin
-    return {**figures, "speed": float(figures["nodes"]) * float(figures["hours"]) / seconds}
+    return {**asdict(figures), "speed": float(figures.nodes) * float(figures.hours) / seconds}
 
 
 def main() -> int:

@@ -77,7 +77,7 @@ def snooze(
 def _snooze_workload(workload: str, seconds: float | None, reason: str, path: Path | None, *, as_json: bool) -> None:
     """An order on the ledger; without seconds it takes the last one back."""
     with explained():
-        from gpuwatch.agent.evidence.snoozes import listing_object  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.agent.evidence.snoozes import SnoozesDocument  # noqa: PLC0415  loaded by this command only
         from gpuwatch.controller import workload_orders as orders  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
@@ -86,7 +86,7 @@ def _snooze_workload(workload: str, seconds: float | None, reason: str, path: Pa
             given = orders.end_snooze(settings.ledger, clock, workload)
         else:
             given = orders.snooze(settings.ledger, clock, settings.rulebook, workload, seconds, reason)
-        say(json_text("snooze", listing_object((), (), given)) if as_json else orders.text(given))
+        say(json_text("snooze", SnoozesDocument(workload=given)) if as_json else orders.text(given))
 
 
 def _snooze_machine(
@@ -105,8 +105,9 @@ def _snooze_machine(
         elif ending:
             text = "Your snooze has ended." if snoozes.end(settings.snooze) else "You hold no snooze."
         if as_json or listing:
-            found = snoozes.snoozes_in_force(settings.snooze, SystemClock())
-            text = json_text("snooze", snoozes.listing_object(*found)) if as_json else snoozes.listing(*found)
+            there, broken = snoozes.snoozes_in_force(settings.snooze, SystemClock())
+            document = snoozes.SnoozesDocument(snoozes=there, broken=broken)
+            text = json_text("snooze", document) if as_json else snoozes.listing(there, broken)
         say(text)
     except ConfigError as error:
         say(error, err=True)

@@ -102,7 +102,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     from gpuwatch.simulate.backtest import html as page  # noqa: PLC0415  loaded by this command only
     from gpuwatch.simulate.backtest import report, text  # noqa: PLC0415  loaded by this command only
     from gpuwatch.simulate.backtest.compare import Terms  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.backtest.document import as_object  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.backtest.document import backtest_document  # noqa: PLC0415  likewise
     from gpuwatch.simulate.backtest.safety_check import Bounds  # noqa: PLC0415  likewise
     from gpuwatch.simulate.fleet.options import Options  # noqa: PLC0415  likewise
     from gpuwatch.simulate.fleet.workloads import DemoError  # noqa: PLC0415  likewise
@@ -140,7 +140,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
         except OSError as error:
             raise click.BadParameter(f"{html} cannot be written: {error.strerror}", param_hint="--html") from error
     if as_json:
-        say(json_text("backtest", as_object(result, listed)))
+        say(json_text("backtest", backtest_document(result, listed)))
     else:
         say(text.as_text(result, text.LISTED if most is None else most))
     passed = trial is None or not keep or trial.keep(result, SystemClock(), None if others is None else why_others)

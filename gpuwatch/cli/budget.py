@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.model.currency import shown_in
 from gpuwatch.runtime.json_document import json_text
 
 
@@ -35,6 +36,6 @@ def budget(path: Path | None, *, as_json: bool) -> None:
             states = Budgeting(ledger=ledger, budgets=settings.budgets, zone=zone).states(seen)
         finally:
             ledger.close()
-        document = table.as_object(states, seen.now)
+        document = table.BudgetDocument(at=seen.now, currency=shown_in().unless_usd, budgets=states)
         say(json_text("budget", document) if as_json else table.as_text(states, seen.now, SystemClock().now()))
         sys.exit(1 if any(each.doubt is not None for each in states) else 0)

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,48 @@ import click
 
 from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
 from gpuwatch.cli.missing import install_hint
-from gpuwatch.runtime.json_document import json_text
+from gpuwatch.runtime.json_document import fill_document, json_text
 
 if TYPE_CHECKING:
-    from gpuwatch.cli.config_documents import CheckDocument, ConfigWarning, ShowDocument
     from gpuwatch.config.settings import Settings
 
-
 _WIDEST = 30  # of the column of values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigWarning:
+    """A choice that is allowed and misleads; `remedy` is null where the sentence has it."""
+
+    sentence: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckDocument:
+    """The settings are valid: their file (null: all defaults), what they say in a line, and what to think about.
+
+    `undecided_pools` still need `idle.instance_store`, which says what to do with local disks.
+    """
+
+    source: str | None
+    summary: str
+    warnings: list[ConfigWarning]
+    undecided_pools: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDocument:
+    """A setting as one would write it, and where it comes from."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowDocument:
+    """Every setting of every pool by its key."""
+
+    settings: dict[str, SettingDocument]
 
 
 @commands.group()
@@ -67,33 +102,32 @@ def check(path: Path | None, *, as_json: bool) -> None:
 
     settings = settings_of(path)
     source = path or default_path(os.environ)
-    found: list[ConfigWarning] = [{"sentence": each.wrong, "remedy": each.right} for each in warnings(settings.pools)]
+    found = [ConfigWarning(sentence=each.wrong, remedy=each.right) for each in warnings(settings.pools)]
     # A file of an agent alone has none of these, and no use for prices.
     priced = bool(settings.pools or settings.clouds or settings.budgets)
     providers = [each.provider for each in settings.named_clouds.values() if priced]
     old = old_table(providers, settings.prices, SystemClock().now().date())
     more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried(settings), *old)
-    found += [{"sentence": line, "remedy": None} for line in more]
+    found += [ConfigWarning(sentence=line) for line in more]
     found += _other_sizes(settings)
     open_pools = undecided({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
     if as_json:
-        file = None if source is None else str(source)
-        document: CheckDocument = {
-            "source": file,
-            "summary": settings.summary,
-            "warnings": found,
-            "undecided_pools": list(open_pools),
-        }
+        document = CheckDocument(
+            source=None if source is None else str(source),
+            summary=settings.summary,
+            warnings=found,
+            undecided_pools=tuple(open_pools),
+        )
         say(json_text("config.check", document))
         return
     say(f"OK: {source or 'no file, all defaults'}: {settings.summary}")
     for each in found:
-        say(f"Warning: {each['sentence']}" + ("" if each["remedy"] is None else f"\n    better: {each['remedy']}"))
+        say(f"Warning: {each.sentence}" + ("" if each.remedy is None else f"\n    better: {each.remedy}"))
     if open_pools:
         say(f"Decide: {_local_disks(open_pools, [each.provider for each in settings.named_clouds.values()])}")
 
 
-def _other_sizes(settings: "Settings") -> "Iterator[ConfigWarning]":
+def _other_sizes(settings: "Settings") -> Iterator[ConfigWarning]:
     """Offers that say another number of GPUs than their machine type has."""
     from gpuwatch.money.prices.catalogue import machine_types  # noqa: PLC0415  loaded by this command only
 
@@ -106,7 +140,8 @@ def _other_sizes(settings: "Settings") -> "Iterator[ConfigWarning]":
         known = {each.gpu_count for (_, kind), each in machine_types().items() if kind == offer.instance_type}
         if offer.gpus is not None and known and offer.gpus not in known:
             has = " or ".join(map(str, sorted(known)))
-            yield {"sentence": f"{key} is {offer.gpus}, and {offer.instance_type} has {has}", "remedy": f"gpus: {has}"}
+            sentence = f"{key} is {offer.gpus}, and {offer.instance_type} has {has}"
+            yield ConfigWarning(sentence=sentence, remedy=f"gpus: {has}")
 
 
 def _local_disks(pools: Sequence[str], providers: Sequence[str]) -> str:
@@ -167,7 +202,7 @@ def show(path: Path | None, only: str | None, as_json: bool) -> None:
         raise click.UsageError(f"--pool {only!r}: the settings have no such pool. {meant(only, known)}")
     rows = [each for each in of_pools(settings, origin) if only is None or each.pool == only]
     if as_json:
-        found: ShowDocument = {"settings": {each.key: {"value": each.value, "source": each.source} for each in rows}}
+        found = ShowDocument(settings={each.key: fill_document(SettingDocument, each) for each in rows})
         say(json_text("config.show", found))
         return
     wide, high = (max(len(getattr(each, name)) for each in rows) for name in ("key", "value"))

@@ -72,7 +72,7 @@ def cost(  # noqa: PLR0913  one for each option
             from gpuwatch.money import unused as left  # noqa: PLC0415  likewise
 
             found, silent = left.listed(cloud_of(settings, SystemClock()))
-            document["unused"] = left.as_object(found, silent, today=now.date())
+            document["unused"] = left.unused_document(found, silent, today=now.date())
             lines += ["", "In addition, now, without a running machine:", left.as_text(found, silent, today=now.date())]
         say(json_text("cost", document) if as_json else "\n".join(lines))
         sys.exit(1 if proved is not None and proved.wrong else 0)
@@ -124,7 +124,7 @@ def reconcile(  # noqa: PLR0913  one for each option
         found = [
             reconciling.compared(spend, file, zone, rates, own, whose) for whose, file in _bills(settings, bills, cloud)
         ]
-        document = reconciling.as_object(found)
+        document = reconciling.reconcile_document(found)
         say(json_text("cost.reconcile", document) if as_json else reconciling.as_text(found, limit))
 
 

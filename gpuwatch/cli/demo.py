@@ -1,6 +1,7 @@
 """The command that shows it all on a simulated fleet."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -70,4 +71,4 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
     if as_json:
         say(json_text("demo", figures))
     else:
-        say("\n".join(align_rows([(name, str(value)) for name, value in figures.items()], left=None)))
+        say("\n".join(align_rows([(name, str(value)) for name, value in asdict(figures).items()], left=None)))

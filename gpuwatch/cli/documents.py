@@ -5,7 +5,7 @@ from typing import Any
 
 # The words of the command with dots between them, and where its type is; nothing of it is loaded here.
 DOCUMENTS = {
-    "acknowledge": "gpuwatch.controller.order_documents:AcknowledgeDocument",
+    "acknowledge": "gpuwatch.model.orders:Acknowledgement",
     "recommend.restarts": "gpuwatch.simulate.backtest.restarts:RestartsDocument",
     "approve": "gpuwatch.controller.order_documents:ApproveDocument",
     "audit.log": "gpuwatch.controller.order_documents:AuditLogDocument",
@@ -13,8 +13,8 @@ DOCUMENTS = {
     "backtest": "gpuwatch.simulate.backtest.document:BacktestDocument",
     "blocked": "gpuwatch.money.blocked.blocked:Blocked",
     "budget": "gpuwatch.money.budgets.table:BudgetDocument",
-    "config.check": "gpuwatch.cli.config_documents:CheckDocument",
-    "config.show": "gpuwatch.cli.config_documents:ShowDocument",
+    "config.check": "gpuwatch.cli.config:CheckDocument",
+    "config.show": "gpuwatch.cli.config:ShowDocument",
     "cost": "gpuwatch.money.report.cost:CostDocument",
     "cost.reconcile": "gpuwatch.money.bill.statement:ReconcileDocument",
     "demo": "gpuwatch.simulate.demo:DemoDocument",
@@ -28,13 +28,13 @@ DOCUMENTS = {
     "prices": "gpuwatch.money.prices.listing:PricesDocument",
     "recommend.commitments": "gpuwatch.money.advice.commitments_document:CommitmentsDocument",
     "recommend.instance": "gpuwatch.money.advice.instance_report:InstanceDocument",
-    "recommend.ownership": "gpuwatch.money.advice.ownership_document:OwnershipDocument",
-    "recommend.rightsize": "gpuwatch.money.advice.rightsizing_report:RightsizeDocument",
+    "recommend.ownership": "gpuwatch.money.advice.ownership:Advice",
+    "recommend.rightsize": "gpuwatch.money.advice.rightsizing_report:RightsizingReport",
     "recommend.spot": "gpuwatch.simulate.spot.advice:SpotAdvice",
     "recommend.vendors": "gpuwatch.money.advice.vendors:VendorsDocument",
     "report": "gpuwatch.money.report.json_types:ReportDocument",
     "resume": "gpuwatch.controller.order_documents:ResumeDocument",
-    "rounds": "gpuwatch.controller.order_documents:RoundsDocument",
+    "rounds": "gpuwatch.controller.order_documents:RoundsPage",
     "scan": "gpuwatch.money.scan:ScanDocument",
     "snooze": "gpuwatch.agent.evidence.snoozes:SnoozesDocument",
     "status": "gpuwatch.controller.node_row:StatusPage",
@@ -44,7 +44,7 @@ DOCUMENTS = {
 }
 
 
-def document_type(kind: str) -> Any:  # noqa: ANN401  a dataclass or a TypedDict
+def document_type(kind: str) -> Any:  # noqa: ANN401  a dataclass or a struct
     """The type of a document.
 
     Raises:

@@ -270,7 +270,7 @@ def unused(path: Path | None, *, as_json: bool) -> None:
         found, silent = left.listed(cloud_of(settings_of(path), clock))
         today = clock.now().date()
         if as_json:
-            say(json_text("unused", left.as_object(found, silent, today=today)))
+            say(json_text("unused", left.unused_document(found, silent, today=today)))
         else:
             say(left.as_text(found, silent, today=today))
         sys.exit(1 if silent else 0)

@@ -22,7 +22,7 @@ from gpuwatch.cli.progress import progress
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.money import money_head
-from gpuwatch.runtime.json_document import json_text
+from gpuwatch.runtime.json_document import fill_document, json_text
 from gpuwatch.runtime.table import align_rows
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def forecast(  # noqa: PLR0913  one argument for each option
 ) -> None:
     """Forecast a series of values with 80 % intervals, by the method that was best on the series' own past."""
     from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.money.forecast.forecast import as_object  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.forecast import ForecastDocument  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.forecast import forecast as make_forecast  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.methods import CANDIDATES  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.statsmodels import MissingError, models  # noqa: PLC0415  likewise
@@ -109,7 +109,11 @@ def forecast(  # noqa: PLR0913  one argument for each option
     except ValueError as error:
         say(f"{place}: {error}", err=True)
         sys.exit(2)
-    say(json_text("forecast", as_object(result)) if as_json else _as_text(result, money=csv_path is None))
+    if as_json:
+        document = fill_document(ForecastDocument, result, backtest=result.score, forecast=result.steps)
+        say(json_text("forecast", document))
+    else:
+        say(_as_text(result, money=csv_path is None))
 
 
 def _steps(horizon: float, seconds: float) -> int:

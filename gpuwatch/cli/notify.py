@@ -2,15 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
 from gpuwatch.runtime.json_document import json_text
-
-if TYPE_CHECKING:
-    from gpuwatch.notify.send_test import SentDocument
 
 
 @commands.group()
@@ -29,7 +25,7 @@ def test(name: str | None, owner: str | None, path: Path | None, *, as_json: boo
         from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
 
         from gpuwatch.controller.operations import operator_name  # noqa: PLC0415  likewise
-        from gpuwatch.notify.send_test import Sender, send_test  # noqa: PLC0415  likewise
+        from gpuwatch.notify.send_test import Sender, SentDocument, send_test  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.printable import legible  # noqa: PLC0415  likewise
 
@@ -52,7 +48,6 @@ def test(name: str | None, owner: str | None, path: Path | None, *, as_json: boo
             if not as_json:
                 say(legible(f"{each.name}: {each.text}"), err=not each.arrived)
         if as_json:
-            document: SentDocument = {"deliveries": results}
-            say(json_text("notify.test", document))
+            say(json_text("notify.test", SentDocument(deliveries=results)))
     if not all(each.arrived for each in results):
         sys.exit(1)

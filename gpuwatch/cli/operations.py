@@ -2,20 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.base import commands, config_option, duration_or_none, explained, json_option, say, settings_of
 from gpuwatch.runtime.json_document import json_text
-
-if TYPE_CHECKING:
-    from gpuwatch.controller.order_documents import (
-        AcknowledgeDocument,
-        AuditLogDocument,
-        ResumeDocument,
-        RoundsDocument,
-    )
 
 _pool_option = click.option("--pool", help="Only this pool; without it, all pools.")
 
@@ -48,12 +39,13 @@ def resume(pool: str | None, path: Path | None, *, as_json: bool) -> None:
     """Resume after a pause. Earlier notices are withdrawn; idle nodes get new ones."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.controller.order_documents import ResumeDocument  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
         settings, clock = settings_of(path), SystemClock()
         operations.known(pool, (*settings.rulebook.known, *operations.paused(settings.ledger, clock)))
         held = operations.resume(settings.ledger, clock, pool)
-        document: ResumeDocument = {"pool": pool, "still_paused": list(held)}
+        document = ResumeDocument(pool=pool, still_paused=held)
         say(json_text("resume", document) if as_json else operations.resume_text(pool, held))
 
 
@@ -70,10 +62,8 @@ def acknowledge(pool: str | None, reason: str, path: Path | None, *, as_json: bo
 
         settings = settings_of(path)
         operations.known(pool, settings.rulebook.known)
-        at = operations.acknowledge(settings.ledger, SystemClock(), pool, reason)
-        who = operations.operator_name()
-        document: AcknowledgeDocument = {"pool": pool, "at": at, "who": who, "reason": reason}
-        say(json_text("acknowledge", document) if as_json else operations.acknowledge_text(pool))
+        given = operations.acknowledge(settings.ledger, SystemClock(), pool, reason)
+        say(json_text("acknowledge", given) if as_json else operations.acknowledge_text(pool))
 
 
 @commands.command()
@@ -84,9 +74,10 @@ def rounds(limit: int, path: Path | None, *, as_json: bool) -> None:
     """List the newest rounds on record."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.controller.order_documents import RoundsPage  # noqa: PLC0415  likewise
 
         lines = operations.rounds(settings_of(path).ledger, limit)
-        document: RoundsDocument = {"rounds": list(lines)}
+        document = RoundsPage(rounds=lines)
         say(json_text("rounds", document) if as_json else operations.rounds_text(lines))
 
 
@@ -116,6 +107,7 @@ def log(
     """List orders, actions and messages, newest first: who, when, what, why, and the result."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.controller.order_documents import AuditLogDocument  # noqa: PLC0415  likewise
         from gpuwatch.ledger.audit_log import DEEDS, Asked  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
         from gpuwatch.simulate.backtest.sources.window import past_moment  # noqa: PLC0415  likewise
@@ -130,7 +122,7 @@ def log(
         settings = settings_of(path)
         asked = Asked(limit=limit, whats=whats, node_id=node_id, pool=pool, since=begin)
         found = operations.trail(settings.ledger, asked, settings.rulebook.known)
-        document: AuditLogDocument = {"records": list(found)}
+        document = AuditLogDocument(records=found)
         say(json_text("audit.log", document) if as_json else operations.trail_text(found))
 
 
@@ -142,12 +134,12 @@ def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
     """Verify that the records are as they were written. If not, exit status 1, and the first bad record is named."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller.order_documents import audit_object  # noqa: PLC0415  likewise
+        from gpuwatch.controller.order_documents import audit_document  # noqa: PLC0415  likewise
 
         found = operations.audit(settings_of(path).ledger, anchor)
         well = found.broken is None
         if as_json:
-            say(json_text("audit.verify", audit_object(found)))
+            say(json_text("audit.verify", audit_document(found)))
         else:
             say(operations.audit_text(found), err=not well)
         sys.exit(0 if well else 1)
@@ -162,18 +154,18 @@ def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: 
     """Approve the notices of nodes in pools with `pools.NAME.approval`. Without NODE, list the nodes that wait."""
     with explained():
         from gpuwatch.controller import operations as approvals  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller.order_documents import approve_object  # noqa: PLC0415  likewise
+        from gpuwatch.controller.order_documents import ApproveDocument, waiting_document  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
         from gpuwatch.runtime.printable import legible  # noqa: PLC0415  likewise
 
         settings = settings_of(path)
         if nodes:
             given = approvals.approve(settings.ledger, SystemClock(), settings.rulebook, nodes, reason)
-            document = approve_object((), given)
+            document = ApproveDocument(approved=given)
             text = "\n".join(f"Approved: {each.node_id}; it goes if it still has no use then." for each in given)
         else:
             found = approvals.listed(settings.ledger, SystemClock(), settings.rulebook)
-            document = approve_object(found, ())
+            document = waiting_document(found)
             text = "\n".join(
                 legible(
                     f"{each.node.id}  {each.node.name}  pool {each.node.pool}, noticed {each.noticed:%Y-%m-%d %H:%M}Z, "

@@ -46,7 +46,7 @@ def prices(
         rows = listing.rows(offers, books, clock.now())
         rows = [row for row in rows if listing.asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
         old = chosen.warn_older_than / 86400
-        say(json_text("prices", listing.as_object(rows, old)) if as_json else listing.as_text(rows, old))
+        say(json_text("prices", listing.prices_document(rows, old)) if as_json else listing.as_text(rows, old))
 
 
 def _refresh(live: "Live | None", provider: str | None, region: str | None, kinds: list[str]) -> None:

@@ -160,7 +160,7 @@ def instance(*, params: int, path: Path | None, as_json: bool, **options: Any) -
     limit = options["limit"]
     result = replace(result, run=run)
     today = SystemClock().now().date()
-    document = instance_report.as_object(result, limit, today)
+    document = instance_report.instance_document(result, limit, today)
     say(json_text("recommend.instance", document) if as_json else instance_report.as_text(result, limit, today))
 
 
@@ -254,5 +254,4 @@ def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
         settings = settings_of(path)
         providers = [cloud.provider for cloud in settings.named_clouds.values()]
         found = rightsizing_report.make_report(settings.ledger, SystemClock(), over, providers)
-        document = rightsizing_report.as_object(found)
-        say(json_text("recommend.rightsize", document) if as_json else rightsizing_report.as_text(found))
+        say(json_text("recommend.rightsize", found) if as_json else rightsizing_report.as_text(found))

@@ -63,7 +63,7 @@ def commitments(
     """Recommend what to reserve for 1 or 3 years and what to run on spot, from the GPUs or machines in use."""
     from gpuwatch.money.advice.commitments import Terms  # noqa: PLC0415  loaded by this command only
     from gpuwatch.money.advice.commitments import advise as advice_of  # noqa: PLC0415  likewise
-    from gpuwatch.money.advice.commitments_document import as_object  # noqa: PLC0415  likewise
+    from gpuwatch.money.advice.commitments_document import commitments_document  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  likewise
 
     show_money_as_in(path)
@@ -89,7 +89,7 @@ def commitments(
         sys.exit(2)
     warnings = [*notes, *advice.warnings]
     if as_json:
-        say(json_text("recommend.commitments", as_object(advice, source, warnings)))
+        say(json_text("recommend.commitments", commitments_document(advice, source, warnings)))
     else:
         say(_as_text(advice, source, warnings))
 
@@ -208,7 +208,7 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
         (
             part.name,
             "-" if part.units is None else str(part.units),
-            f"{part.unit_hours:,.0f}",
+            f"{part.unit_hours_per_year:,.0f}",
             "-" if part.used_ratio is None else f"{part.used_ratio:.0%}",
             column_usd(part.usd_per_year),
         )

@@ -1,6 +1,7 @@
 """The command that says from how many busy hours a day buying a machine pays."""
 
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import align_rows
 
 if TYPE_CHECKING:
-    from gpuwatch.money.advice.ownership import Advice
+    from gpuwatch.money.advice.ownership import Advice, LoadAdvice
 
 
 @recommend.command()
@@ -79,8 +80,9 @@ def ownership(
         else:
             rented, source = price_of(rent, instance_type, "--rent")
         terms = Terms(
-            price=price,
+            price_usd=price,
             rent_usd_per_hour=rented,
+            rent_source=source,
             years=options["years"],
             resale=options["resale"],
             capital_cost=options["capital_cost"],
@@ -90,32 +92,25 @@ def ownership(
             usd_per_kwh=options["kwh"],
             staff_usd_per_year=options["staff"],
             hosting_usd_per_year=options["hosting"],
-            repair_share=options["repairs"],
+            repairs=options["repairs"],
         )
-        advice = advice_of(terms, load)
+        found = advice_of(terms, load)
+        advice = replace(found, warnings=(*notes, *found.warnings))
     except SeriesError as error:
         say(error, err=True)
         sys.exit(2)
     except ValueError as error:
         say(f"{csv_path or 'recommend ownership'}: {error}", err=True)
         sys.exit(2)
-    if as_json:
-        from gpuwatch.money.advice.ownership_document import as_object  # noqa: PLC0415  likewise
-
-        say(json_text("recommend.ownership", as_object(advice, source, notes)))
-    else:
-        say(_as_text(advice, source, notes))
+    say(json_text("recommend.ownership", advice) if as_json else _as_text(advice))
 
 
-def _as_text(advice: "Advice", source: str, notes: list[str]) -> str:
+def _as_text(advice: "Advice") -> str:
     terms, hours = advice.terms, advice.break_even_hours_a_day
     lines = [_headline(advice)]
-    if advice.hours:
-        lines += [_of_load(advice), ""]
-    else:
-        lines.append("")
+    lines += ["" if advice.load is None else f"{_about_load(advice.load)}\n"]
     head = money_head()
-    lines.append(f"Rent: {format_usd(terms.rent_usd_per_hour)} an hour ({source}).")
+    lines.append(f"Rent: {format_usd(terms.rent_usd_per_hour)} an hour ({terms.rent_source}).")
     year = [(name, column_usd(cost)) for name, cost in terms.fixed if cost]
     year.append(("power at rest", column_usd(terms.power_usd(0))))
     lines += align_rows(
@@ -134,17 +129,17 @@ def _as_text(advice: "Advice", source: str, notes: list[str]) -> str:
     titles = ("busy a day", f"own, {head} a year", f"rent, {head} a year", f"own, {head} an hour", "cheaper")
     lines += ["", *align_rows([titles, *points], left=(0, 4))]
     lines += filter(None, [shown_in().note])
-    return "\n".join([*lines, *(f"Warning: {each}." for each in (*notes, *advice.warnings))])
+    return "\n".join([*lines, *(f"Warning: {each}." for each in advice.warnings)])
 
 
 def _headline(advice: "Advice") -> str:
     hours = advice.break_even_hours_a_day
-    if hours is None or not advice.pays:
+    if hours is None:
         return "Rent: owning costs more even if the machine is busy day and night."
     return f"Owning pays from {hours:.1f} busy hours a day on, every day for {advice.terms.years:f} years."
 
 
-def _of_load(advice: "Advice") -> str:
+def _about_load(advice: "LoadAdvice") -> str:
     saved = advice.rented_usd - advice.advised_usd
     load = f"{advice.mean_machines:,.4g} machines on average, at most {advice.peak_machines:,.4g}"
     if not advice.own_machines:

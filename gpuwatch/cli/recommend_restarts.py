@@ -14,7 +14,7 @@ from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import align_rows
 
 if TYPE_CHECKING:
-    from gpuwatch.simulate.backtest.restarts import RestartAdvice
+    from gpuwatch.simulate.backtest.restarts import RestartsDocument
 
 
 @recommend.command(options_metavar="--trace FILE | --prometheus [URL] | --ledger [FILE] [OPTIONS]")
@@ -40,7 +40,6 @@ def restarts(
 
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
     from gpuwatch.simulate.backtest.restarts import advise as advice_of  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.backtest.restarts import as_object  # noqa: PLC0415  likewise
     from gpuwatch.simulate.fleet.options import Options  # noqa: PLC0415  likewise
     from gpuwatch.simulate.fleet.workloads import DemoError  # noqa: PLC0415  likewise
 
@@ -58,10 +57,10 @@ def restarts(
         sys.exit(2)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    say(json_text("recommend.restarts", as_object(advice)) if as_json else _as_text(advice))
+    say(json_text("recommend.restarts", advice) if as_json else _as_text(advice))
 
 
-def _as_text(advice: "RestartAdvice") -> str:
+def _as_text(advice: "RestartsDocument") -> str:
     today, best = advice.cases[0], max(advice.cases, key=lambda each: each.saved_ratio)
     lines = [f"{advice.source}: {advice.node_hours:,.1f} node-hours, {advice.gaps:,} idle gaps.", ""]
     heads = ("a restart", "costs", "node-hours", "saved", "could be")

@@ -51,7 +51,7 @@ def vendors(*, table: Path, gpu: str, path: Path | None, as_json: bool) -> None:
         except ValueError as error:
             say(error, err=True)
             sys.exit(2)
-        document = advice.as_object(sheet, tuple(sources))
+        document = advice.vendors_document(sheet, tuple(sources))
         say(json_text("recommend.vendors", document) if as_json else advice.as_text(sheet, sources))
 
 

@@ -58,7 +58,7 @@ def scan(regions: tuple[str, ...], days: int, path: Path | None, *, as_json: boo
             out = console()
             print_lines(scan_table.table(found, width_of(out)), out)
             print_lines(scan_table.remarks(found, _monitors(looked)), out)
-        sys.exit(0 if found["complete"] else 1)
+        sys.exit(0 if found.complete else 1)
 
 
 def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "Clock") -> "Iterator[Looked]":

@@ -3,8 +3,8 @@
 import re
 import subprocess
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 from gpuwatch.cli.base import commands, json_option, say
 from gpuwatch.runtime.json_document import json_text
@@ -14,7 +14,8 @@ _REQUIREMENT = re.compile(r"""([\w.-]+)(?:\[(\w+)\])?.*extra == ['"](\w+)['"]"""
 _GIT_SECONDS = 2.0
 
 
-class VersionDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionDocument:
     """Which build this is. `commit` is null where the build did not write it down; `extras` are those installed."""
 
     version: str
@@ -31,9 +32,9 @@ def version(*, as_json: bool) -> None:
     if as_json:
         say(json_text("version", found))
         return
-    extras = ", ".join(found["extras"]) or "none"
-    say(f"gpuwatch {found['version']}")
-    for name, value in (("commit", found["commit"] or "not known"), ("Python", found["python"]), ("extras", extras)):
+    extras = ", ".join(found.extras) or "none"
+    say(f"gpuwatch {found.version}")
+    for name, value in (("commit", found.commit or "not known"), ("Python", found.python), ("extras", extras)):
         say(f"    {name:<7} {value}")
 
 
@@ -46,7 +47,7 @@ def installed() -> VersionDocument:
     number, revision, python = build()
     known = extras(metadata.requires("gpuwatch") or ()) if _is_there("gpuwatch") else {}
     found = [name for name in sorted(known) if all(map(_is_there, known[name]))]
-    return {"version": number, "commit": revision or _checked_out(), "python": python, "extras": found}
+    return VersionDocument(version=number, commit=revision or _checked_out(), python=python, extras=found)
 
 
 def extras(requirements: Iterable[str]) -> dict[str, set[str]]:

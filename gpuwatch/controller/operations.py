@@ -16,7 +16,7 @@ from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
-from gpuwatch.model.orders import Approval, BacktestRecord, Pause
+from gpuwatch.model.orders import Acknowledgement, Approval, BacktestRecord, Pause
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.slips import meant, nearest
 from gpuwatch.runtime.clock import Clock
@@ -79,14 +79,15 @@ def paused(settings: LedgerSettings, clock: Clock) -> tuple[str, ...]:
         ledger.close()
 
 
-def acknowledge(settings: LedgerSettings, clock: Clock, pool: str | None, reason: str) -> datetime:
-    """Say that the mass idleness of a pool, or of all, is true as far as it has shown by now; gives that time."""
+def acknowledge(settings: LedgerSettings, clock: Clock, pool: str | None, reason: str) -> Acknowledgement:
+    """Say that the mass idleness of a pool, or of all, is true as far as it has shown by now."""
     ledger, now = Ledger.connect(settings, controls_only=True), clock.now()
     try:
-        ledger.acknowledge(pool, operator_name(), reason, now)
+        who = operator_name()
+        ledger.acknowledge(pool, who, reason, now)
     finally:
         ledger.close()
-    return now
+    return Acknowledgement(pool=pool, at=now, who=who, reason=reason)
 
 
 def acknowledge_text(pool: str | None) -> str:

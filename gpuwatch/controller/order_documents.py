@@ -1,8 +1,8 @@
 """What the commands on the ledger print for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TypedDict
 
 from gpuwatch.controller.operations import Waiting
 from gpuwatch.ledger import Audit, RoundLine
@@ -10,35 +10,30 @@ from gpuwatch.ledger.audit_log import AuditRecord
 from gpuwatch.model.orders import Approval, Pause
 
 
-class ResumeDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeDocument:
     """Which pool was resumed (null: all), and which pauses still hold."""
 
     pool: str | None
-    still_paused: list[Pause]
+    still_paused: Sequence[Pause]
 
 
-class AcknowledgeDocument(TypedDict):
-    """The idleness of the pool (null: of all) up to `at` is confirmed."""
-
-    pool: str | None
-    at: datetime
-    who: str
-    reason: str
-
-
-class RoundsDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsPage:
     """The newest rounds, newest first; what GET /api/v1/rounds answers."""
 
-    rounds: list[RoundLine]
+    rounds: tuple[RoundLine, ...]
 
 
-class AuditLogDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLogDocument:
     """Orders, actions and messages, newest first."""
 
-    records: list[AuditRecord]
+    records: Sequence[AuditRecord]
 
 
-class AuditVerifyDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditVerifyDocument:
     """Whether the records are as they were written. `head` is for --anchor; `broken` names the first bad record."""
 
     links: int
@@ -47,7 +42,8 @@ class AuditVerifyDocument(TypedDict):
     broken: str | None
 
 
-class WaitingDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingDocument:
     """A node that waits for an approval, and from when on it may go."""
 
     id: str
@@ -58,30 +54,36 @@ class WaitingDocument(TypedDict):
     why: str
 
 
-class ApproveDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproveDocument:
     """The nodes that wait for an approval (without NODE), and the approvals that were given now."""
 
-    waiting: list[WaitingDocument]
-    approved: list[Approval]
+    waiting: Sequence[WaitingDocument] = ()
+    approved: Sequence[Approval] = ()
 
 
-def audit_object(found: Audit) -> AuditVerifyDocument:
+def audit_document(found: Audit) -> AuditVerifyDocument:
     """What walking the records found."""
-    broken = None if found.broken is None else str(found.broken)
-    return {"links": found.links, "whole_rounds": found.bodies, "head": f"{found.links}:{found.head}", "broken": broken}
+    return AuditVerifyDocument(
+        links=found.links,
+        whole_rounds=found.bodies,
+        head=f"{found.links}:{found.head}",
+        broken=None if found.broken is None else str(found.broken),
+    )
 
 
-def approve_object(waiting: Sequence[Waiting], approved: Sequence[Approval]) -> ApproveDocument:
-    """Who waits, and what was approved."""
-    rows: list[WaitingDocument] = [
-        {
-            "id": each.node.id,
-            "name": each.node.name,
-            "pool": each.node.pool,
-            "notified_at": each.noticed,
-            "due_at": each.due,
-            "why": each.why,
-        }
-        for each in waiting
-    ]
-    return {"waiting": rows, "approved": list(approved)}
+def waiting_document(waiting: Iterable[Waiting]) -> ApproveDocument:
+    """Who waits."""
+    return ApproveDocument(
+        waiting=[
+            WaitingDocument(
+                id=each.node.id,
+                name=each.node.name,
+                pool=each.node.pool,
+                notified_at=each.noticed,
+                due_at=each.due,
+                why=each.why,
+            )
+            for each in waiting
+        ]
+    )

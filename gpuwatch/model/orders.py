@@ -44,6 +44,16 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """An operator's confirmation that a sudden mass idleness up to `at` is real; pool null: of all."""
+
+    pool: str | None
+    at: datetime
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestRecord:
     """A backtest on record: who tried which rules of a pool when, over what (`source`, in words), and what came of it.
 

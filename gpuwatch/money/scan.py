@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import TypedDict
 
 from gpuwatch.clouds import FLEET_TAG, OWNER_TAG
 from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.money.prices.price_book import NoPrice
+from gpuwatch.runtime.json_document import fill_document
 
 HOURS_A_DAY = 24
 # Tags by which people commonly say who made a machine, in small letters; the first that is there counts.
@@ -35,17 +35,8 @@ class Looked:
     price: Callable[[Node], Price | NoPrice]
 
 
-class ScanUse(TypedDict):
-    """What the cloud's own monitor says of a machine over `days`: its CPUs and its network; null is not known."""
-
-    cpu_mean_ratio: float | None
-    cpu_max_ratio: float | None
-    received_bytes_per_second: float | None
-    sent_bytes_per_second: float | None
-    gpu_mean_ratio: float | None
-
-
-class ScanMachine(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanMachine:
     """A GPU machine that exists.
 
     `watched`: the settings name its region. `known`: it is watched and has the tag of this fleet; `why` says why it is
@@ -67,7 +58,7 @@ class ScanMachine(TypedDict):
     launched_at: datetime | None
     age_seconds: float | None
     billed: bool
-    usd_per_hour: str | None
+    usd_per_hour: Decimal | None
     watched: bool
     enrolled: bool
     known: bool
@@ -76,11 +67,12 @@ class ScanMachine(TypedDict):
     pool: str | None
     owner: str | None
     managed_by: str | None
-    tags: dict[str, str]
-    use: ScanUse | None
+    tags: Mapping[str, str]
+    use: CloudUse | None
 
 
-class ScanPlace(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlace:
     """A place that was looked at. `refused` and `trouble` are why its machines are not known.
 
     `unmonitored` is why the cloud's monitor said nothing of them.
@@ -97,17 +89,19 @@ class ScanPlace(TypedDict):
     unmonitored: str | None
 
 
-class ScanSum(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanSum:
     """Machines and their list prices; `unpriced` are billed machines without a known price, which are in no sum."""
 
     machines: int
     gpus: int
-    usd_per_hour: str
-    usd_per_day: str
+    usd_per_hour: Decimal
+    usd_per_day: Decimal
     unpriced: int
 
 
-class ScanDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanDocument:
     """Every GPU machine that the configured clouds show in any region, agents or not. Nothing was changed.
 
     `complete` is false where a place was refused or gave no answer: what runs there is not known.
@@ -135,51 +129,37 @@ def scan_document(
             found = [node for node in place.nodes if not regions or node.region in regions]
             machines += [_machine(each, place, node, fleet, now) for node in found]
             places.append(_place(each, place, len(found)))
-    machines.sort(key=lambda row: (row["known"], -Decimal(row["usd_per_hour"] or 0), row["region"], row["id"]))
-    return {
-        "at": now,
-        "days": days,
-        "complete": all(place["refused"] is None and place["trouble"] is None for place in places),
-        "machines": machines,
-        "places": places,
-        "known": _sum(row for row in machines if row["known"]),
-        "unknown": _sum(row for row in machines if not row["known"]),
-    }
+    machines.sort(key=lambda row: (row.known, -(row.usd_per_hour or 0), row.region, row.id))
+    return ScanDocument(
+        at=now,
+        days=days,
+        complete=all(place.refused is None and place.trouble is None for place in places),
+        machines=machines,
+        places=places,
+        known=_sum(row for row in machines if row.known),
+        unknown=_sum(row for row in machines if not row.known),
+    )
 
 
 def _machine(looked: Looked, place: Surveyed, node: Node, fleet: str, now: datetime) -> ScanMachine:
     billed = node.state in _BILLED or (node.state is NodeState.STOPPED and node.still_billed is not None)
     price = looked.price(node) if billed else None
-    per_hour = price.usd_per_hour if isinstance(price, Price) else None
-    use = looked.use.get(node.id)
-    known = place.watched and node.enrolled
-    return {
-        "id": node.id,
-        "name": node.name,
-        "cloud": looked.cloud,
-        "provider": looked.provider,
-        "region": node.region,
-        "zone": node.zone,
-        "account": node.account,
-        "instance_type": node.instance_type,
-        "gpu_count": node.gpu_count,
-        "capacity_type": node.capacity_type,
-        "state": node.state,
-        "launched_at": node.launched_at,
-        "age_seconds": None if node.launched_at is None else max(0.0, (now - node.launched_at).total_seconds()),
-        "billed": billed,
-        "usd_per_hour": None if per_hour is None else f"{per_hour:f}",
-        "watched": place.watched,
-        "enrolled": node.enrolled,
-        "known": known,
-        "why": _why(node, place, fleet),
-        "fleet": node.tags.get(FLEET_TAG),
-        "pool": node.pool if node.enrolled else None,
-        "owner": owner_of(node),
-        "managed_by": node.managed_by,
-        "tags": dict(node.tags),
-        "use": None if use is None else _use(use),
-    }
+    return fill_document(
+        ScanMachine,
+        node,
+        cloud=looked.cloud,
+        provider=looked.provider,
+        age_seconds=None if node.launched_at is None else max(0.0, (now - node.launched_at).total_seconds()),
+        billed=billed,
+        usd_per_hour=price.usd_per_hour if isinstance(price, Price) else None,
+        watched=place.watched,
+        known=place.watched and node.enrolled,
+        why=_why(node, place, fleet),
+        fleet=node.tags.get(FLEET_TAG),
+        pool=node.pool if node.enrolled else None,
+        owner=owner_of(node),
+        use=looked.use.get(node.id),
+    )
 
 
 def _why(node: Node, place: Surveyed, fleet: str) -> str:
@@ -201,37 +181,24 @@ def owner_of(node: Node) -> str | None:
     return next((tags[name] for name in _OWNERS if tags.get(name)), None)
 
 
-def _use(use: CloudUse) -> ScanUse:
-    return {
-        "cpu_mean_ratio": use.cpu_mean_ratio,
-        "cpu_max_ratio": use.cpu_max_ratio,
-        "received_bytes_per_second": use.received_bytes_per_second,
-        "sent_bytes_per_second": use.sent_bytes_per_second,
-        "gpu_mean_ratio": use.gpu_mean_ratio,
-    }
-
-
 def _place(looked: Looked, place: Surveyed, machines: int) -> ScanPlace:
-    return {
-        "cloud": looked.cloud,
-        "provider": looked.provider,
-        "where": place.where,
-        "region": place.region,
-        "watched": place.watched,
-        "machines": machines,
-        "refused": place.refused,
-        "trouble": place.trouble,
-        "unmonitored": looked.unmonitored.get(place.where),
-    }
+    return fill_document(
+        ScanPlace,
+        place,
+        cloud=looked.cloud,
+        provider=looked.provider,
+        machines=machines,
+        unmonitored=looked.unmonitored.get(place.where),
+    )
 
 
 def _sum(rows: Iterable[ScanMachine]) -> ScanSum:
     rows = list(rows)
-    per_hour = sum((Decimal(row["usd_per_hour"] or 0) for row in rows), Decimal(0))
-    return {
-        "machines": len(rows),
-        "gpus": sum(row["gpu_count"] or 0 for row in rows),
-        "usd_per_hour": f"{per_hour:f}",
-        "usd_per_day": f"{per_hour * HOURS_A_DAY:f}",
-        "unpriced": sum(row["billed"] and row["usd_per_hour"] is None for row in rows),
-    }
+    per_hour = sum((row.usd_per_hour or Decimal(0) for row in rows), Decimal(0))
+    return ScanSum(
+        machines=len(rows),
+        gpus=sum(row.gpu_count or 0 for row in rows),
+        usd_per_hour=per_hour,
+        usd_per_day=per_hour * HOURS_A_DAY,
+        unpriced=sum(row.billed and row.usd_per_hour is None for row in rows),
+    )

@@ -2,9 +2,9 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TypedDict
 
 from gpuwatch.clouds import Cloud, Leftover, LeftoverKind
 from gpuwatch.clouds.disks import HasDisks
@@ -14,6 +14,7 @@ from gpuwatch.model.money import dated, format_usd
 from gpuwatch.model.readable import legible
 from gpuwatch.model.sight import Silence
 from gpuwatch.money.storage import STORAGE_AS_OF, STORAGE_SOURCE, Sum, address_usd_per_month, volume_usd_per_month
+from gpuwatch.runtime.json_document import fill_document
 from gpuwatch.runtime.table import align_rows
 
 _WORDS = {
@@ -45,7 +46,8 @@ def usd_per_month(left: Leftover) -> Decimal | None:
     )
 
 
-class UnusedRow(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedRow:
     """Something left over, or a disk in use. `node_id` is the machine that has it; null: no machine does.
 
     `made` is when a snapshot was made.
@@ -60,11 +62,12 @@ class UnusedRow(TypedDict):
     region: str
     account: str | None
     cloud: str | None
-    usd_per_month: str | None
+    usd_per_month: Decimal | None
     made: datetime | None
 
 
-class SilentRow(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentRow:
     """A place that gave no answer, so that the list lacks what is there; `where` is null for a cloud as a whole."""
 
     cloud: str | None
@@ -72,7 +75,8 @@ class SilentRow(TypedDict):
     reason: str
 
 
-class UnusedDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedDocument:
     """What costs money and serves no running machine; `usd_per_month` is the sum of the known list prices.
 
     `in_use` are disks of GPU machines that are not stopped, which that sum leaves out. `silent` are the places that the
@@ -82,8 +86,8 @@ class UnusedDocument(TypedDict):
     unused: list[UnusedRow]
     in_use: list[UnusedRow]
     silent: list[SilentRow]
-    usd_per_month: str
-    in_use_usd_per_month: str
+    usd_per_month: Decimal
+    in_use_usd_per_month: Decimal
     prices_as_of: date
     prices_age_days: int
     prices_source: str
@@ -135,41 +139,30 @@ def _parted(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
     return [each for each in found if each.kind is not LeftoverKind.RUNNING_VOLUME], used
 
 
-def as_object(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today: date) -> UnusedDocument:
-    """Everything, with the prices as texts, which lose nothing."""
+def unused_document(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today: date) -> UnusedDocument:
+    """Everything, with its prices to the cent."""
     left, used = _parted(found)
-    return {
-        "unused": _rows(left),
-        "in_use": _rows(used),
-        "silent": [
-            {"cloud": each.cloud or None, "where": each.where or None, "reason": each.reason} for each in silent
-        ],
-        "usd_per_month": str(_sum(left).quantize(_CENT)),
-        "in_use_usd_per_month": str(_sum(used).quantize(_CENT)),
-        "prices_as_of": STORAGE_AS_OF,
-        "prices_age_days": (today - STORAGE_AS_OF).days,
-        "prices_source": STORAGE_SOURCE,
-    }
+    return UnusedDocument(
+        unused=list(map(_document_row, left)),
+        in_use=list(map(_document_row, used)),
+        silent=[SilentRow(cloud=each.cloud or None, where=each.where or None, reason=each.reason) for each in silent],
+        usd_per_month=_sum(left).quantize(_CENT),
+        in_use_usd_per_month=_sum(used).quantize(_CENT),
+        prices_as_of=STORAGE_AS_OF,
+        prices_age_days=(today - STORAGE_AS_OF).days,
+        prices_source=STORAGE_SOURCE,
+    )
 
 
-def _rows(found: Sequence[Leftover]) -> list[UnusedRow]:
-    return [
-        {
-            "id": left.id,
-            "kind": left.kind,
-            "name": left.name,
-            "type": left.type or None,
-            "size_bytes": left.size_bytes,
-            "node_id": left.node_id,
-            "region": left.region,
-            "account": left.account,
-            "cloud": left.cloud or None,
-            "usd_per_month": None if usd is None else str(usd.quantize(_CENT)),
-            "made": left.made,
-        }
-        for left in found
-        for usd in [usd_per_month(left)]
-    ]
+def _document_row(left: Leftover) -> UnusedRow:
+    usd = usd_per_month(left)
+    return fill_document(
+        UnusedRow,
+        left,
+        type=left.type or None,
+        cloud=left.cloud or None,
+        usd_per_month=None if usd is None else usd.quantize(_CENT),
+    )
 
 
 def as_text(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today: date) -> str:

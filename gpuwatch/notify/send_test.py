@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 from zoneinfo import ZoneInfo
 
 from gpuwatch.notify.formats import Notification
@@ -23,7 +22,8 @@ class Result:
     text: str
 
 
-class SentDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentDocument:
     """The result for each receiver."""
 
     deliveries: list[Result]

@@ -9,13 +9,18 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _HALVES = re.compile(r"\\u[dD][89a-fA-F]")
+_Document = TypeVar("_Document", bound="DataclassInstance")
 VERSION = 1  # of a document's schema; it grows when a field changes its meaning or goes, never for a new field
 
 
@@ -32,6 +37,12 @@ def document(kind: str, body: object) -> dict[str, Any]:
 def json_text(kind: str, body: object) -> str:
     """The document on one line, in ASCII, so that a terminal shows it and no control character has an effect."""
     return json.dumps(document(kind, body), allow_nan=False)
+
+
+def fill_document(kind: type[_Document], source: object, **others: object) -> _Document:
+    """Return a document of that type: these fields, and all others from the source's attributes of the same name."""
+    names = {each.name for each in fields(kind)} - others.keys()
+    return kind(**{name: getattr(source, name) for name in names}, **others)
 
 
 def read_json(text: str | bytes) -> Any:  # noqa: ANN401  JSON

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class DemoDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoDocument:
     """What a headless run comes to; docs/demo.md defines each key."""
 
     source: str
@@ -73,24 +74,24 @@ def run_headless(options: Options, advance: Advance = no_advance) -> DemoDocumen
 
 def figures(world: World, totals: Account, options: Options, rounds: int) -> DemoDocument:
     """What a run comes to."""
-    return {
-        "source": "demo fleet" if options.trace is None else options.trace.name,
-        "seed": options.seed,
-        "hours": round(totals.hours, 4),
-        "nodes": len(world.hosts),
-        "gpus": totals.gpus,
-        "rounds": rounds,
-        "billed_gpu_hours": round(totals.billed, 4),
-        "useful_gpu_hours": round(totals.useful, 4),
-        "missed_gpu_hours": round(totals.demanded - totals.useful, 4),
-        "silent_gpu_hours": round(totals.silent, 4),
-        "waste_ratio": round(totals.waste_ratio, 6),
-        "baseline_waste_ratio": round(totals.baseline_waste_ratio, 6),
-        "stopped": len(world.stops),
-        "wrongly_stopped": sum(stop.wrong is not None for stop in world.stops),
-        "restarts": world.restarts,
-        "saved_usd": float(saved_usd(totals)),
-    }
+    return DemoDocument(
+        source="demo fleet" if options.trace is None else options.trace.name,
+        seed=options.seed,
+        hours=round(totals.hours, 4),
+        nodes=len(world.hosts),
+        gpus=totals.gpus,
+        rounds=rounds,
+        billed_gpu_hours=round(totals.billed, 4),
+        useful_gpu_hours=round(totals.useful, 4),
+        missed_gpu_hours=round(totals.demanded - totals.useful, 4),
+        silent_gpu_hours=round(totals.silent, 4),
+        waste_ratio=round(totals.waste_ratio, 6),
+        baseline_waste_ratio=round(totals.baseline_waste_ratio, 6),
+        stopped=len(world.stops),
+        wrongly_stopped=sum(stop.wrong is not None for stop in world.stops),
+        restarts=world.restarts,
+        saved_usd=float(saved_usd(totals)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ _UNITS = (
     (r"_kg$", "kilograms"),
     (r"_days$", "days"),
 )
+_NONE = re.compile(r"\bNone\b")
 _MEASURED = ("number", "whole number", "text", "decimal")
 _SIMPLE: dict[type, str] = {
     inspect.StrType: "text",
@@ -92,7 +93,9 @@ def _names(found: list[type]) -> dict[type, str]:
     """Each type's heading; of two with one name the module is told, too."""
     plain = {cls: cls.__name__.removesuffix("Document").lstrip("_") for cls in found}
     return {
-        cls: f"{name} of {cls.__module__.rpartition('.')[2]}" if list(plain.values()).count(name) > 1 else name
+        cls: f"{name} of {cls.__module__.rpartition('.')[2].replace('_', ' ')}"
+        if list(plain.values()).count(name) > 1
+        else name
         for cls, name in plain.items()
     }
 
@@ -121,8 +124,8 @@ def _items(kind: inspect.Type) -> tuple[inspect.Type, ...]:
 
 
 def _described(kind: _Object, names: dict[type, str]) -> Iterator[str]:
-    """What a type is, and its fields in their order."""
-    text = getdoc(kind.cls) or ""
+    """What a type is, and its fields in their order; the None of Python is JSON's null."""
+    text = _NONE.sub("null", getdoc(kind.cls) or "")
     yield from (*(f"{filled(linked(' '.join(part.split())))}\n" for part in text.split("\n\n")),)
     yield from ("| field | type | unit |", "| --- | --- | --- |")
     order = list(get_type_hints(kind.cls))

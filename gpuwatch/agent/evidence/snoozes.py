@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypedDict
 
 import msgspec
 
@@ -246,22 +245,16 @@ def listing(snoozes: Sequence[Snooze], broken: Sequence[str]) -> str:
     return "\n".join(map(legible, [*lines, *(f"Broken: {each}" for each in broken)])) or "No snooze holds."
 
 
-class SnoozesDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnoozesDocument:
     """The snoozes of this machine that hold, and what is wrong with files that could not be read.
 
     `workload` is the order that was given now, where it is about a workload of a cluster; then the lists are empty.
     """
 
-    snoozes: list[Snooze]
-    broken: list[str]
-    workload: WorkloadSnooze | None
-
-
-def listing_object(
-    snoozes: Sequence[Snooze], broken: Sequence[str], workload: WorkloadSnooze | None = None
-) -> SnoozesDocument:
-    """The snoozes for programs."""
-    return {"snoozes": list(snoozes), "broken": list(broken), "workload": workload}
+    snoozes: Sequence[Snooze] = ()
+    broken: Sequence[str] = ()
+    workload: WorkloadSnooze | None = None
 
 
 def end(settings: SnoozeSettings) -> bool:

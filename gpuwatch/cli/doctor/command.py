@@ -89,10 +89,10 @@ def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
 
 def _report(part: str, findings: "tuple[Finding, ...]", *, as_json: bool) -> None:
     """Print what was found, and end with the status that says whether there is a problem."""
-    from gpuwatch.cli.doctor.report import Examination, Severity, as_object, as_text  # noqa: PLC0415  likewise
+    from gpuwatch.cli.doctor.report import Examination, Severity, as_text, doctor_document  # noqa: PLC0415  likewise
 
     examination = Examination(part=part, version=__version__, user=_user(), findings=findings)
-    document = as_object(examination)
+    document = doctor_document(examination)
     say(json_text(f"doctor.{part}", document) if as_json else as_text(examination))
     sys.exit(1 if examination.count(Severity.PROBLEM) else 0)
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import fill
-from typing import TypedDict
 
 from gpuwatch.model.readable import how_many
+from gpuwatch.runtime.json_document import fill_document
 from gpuwatch.runtime.printable import legible
 
 
@@ -65,7 +65,8 @@ def as_text(examination: Examination) -> str:
     return "\n".join(lines)
 
 
-class DoctorDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorDocument:
     """What the doctor found about one part, and the user who asked; docs/doctor.md lists the codes."""
 
     part: str
@@ -73,19 +74,17 @@ class DoctorDocument(TypedDict):
     user: str
     problems: int
     warnings: int
-    findings: list[Finding]
+    findings: tuple[Finding, ...]
 
 
-def as_object(examination: Examination) -> DoctorDocument:
-    """For machines."""
-    return {
-        "part": examination.part,
-        "version": examination.version,
-        "user": examination.user,
-        "problems": examination.count(Severity.PROBLEM),
-        "warnings": examination.count(Severity.WARNING),
-        "findings": list(examination.findings),
-    }
+def doctor_document(examination: Examination) -> DoctorDocument:
+    """For programs."""
+    return fill_document(
+        DoctorDocument,
+        examination,
+        problems=examination.count(Severity.PROBLEM),
+        warnings=examination.count(Severity.WARNING),
+    )
 
 
 def shown(names: Sequence[str], most: int = 5) -> str:

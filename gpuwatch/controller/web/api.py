@@ -9,10 +9,11 @@ import msgspec
 from gpuwatch.controller import explain
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodesPage
+from gpuwatch.controller.order_documents import RoundsPage
 from gpuwatch.controller.web import fleet_view, orders, past, schemas, timeline
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.ledger import LedgerError, PastRound
-from gpuwatch.model.orders import Approval, Pause, Snooze
+from gpuwatch.model.orders import Acknowledgement, Approval, Pause, Snooze
 from gpuwatch.money.blocked.blocked import Blocked, blocked
 from gpuwatch.money.report.saved import RecentSavings
 
@@ -168,7 +169,7 @@ ENDPOINTS = (
         method="GET",
         path="/rounds",
         summary="The newest rounds on record.",
-        answer=schemas.RoundsPage,
+        answer=RoundsPage,
         call=past.rounds,
         query=schemas.RoundsQuery,
     ),
@@ -254,7 +255,7 @@ ENDPOINTS = (
         method="POST",
         path="/acknowledgements",
         summary="Confirm that nodes of a pool, or of all, which turned idle all at once are idle indeed.",
-        answer=schemas.Acknowledgement,
+        answer=Acknowledgement,
         call=orders.acknowledge,
         body=schemas.AcknowledgeOrder,
         status=HTTPStatus.CREATED,

@@ -10,7 +10,7 @@ from gpuwatch.controller.web.state import State
 from gpuwatch.controller.workload_orders import Kept, SnoozeTooLongError, UnknownWorkloadError, keep, let_go
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.orders import Approval, Pause, Snooze
+from gpuwatch.model.orders import Acknowledgement, Approval, Pause, Snooze
 
 
 def pauses(call: Call) -> schemas.PausesPage:
@@ -39,12 +39,12 @@ def resume_all(call: Call) -> schemas.PausesPage:
     return schemas.PausesPage(pauses=call.state.ledger.resume(None, call.who, call.state.clock.now()))
 
 
-def acknowledge(call: Call) -> schemas.Acknowledgement:
+def acknowledge(call: Call) -> Acknowledgement:
     """Confirm that nodes which turned idle all at once are idle."""
     state, order, now = call.state, call.body, call.state.clock.now()
     refuse_unknown(state, order.pool)
     state.ledger.acknowledge(order.pool, call.who, order.reason, now)
-    return schemas.Acknowledgement(pool=order.pool, at=now, who=call.who, reason=order.reason)
+    return Acknowledgement(pool=order.pool, at=now, who=call.who, reason=order.reason)
 
 
 def snooze(call: Call) -> Snooze:

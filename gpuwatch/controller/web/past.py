@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 import msgspec
 
+from gpuwatch.controller.order_documents import RoundsPage
 from gpuwatch.controller.web import schemas
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.guard import Rulebook
@@ -22,9 +23,9 @@ _PROGRESS_SECONDS = 3600.0  # it reads all that was metered
 _SAVINGS_SECONDS = 300.0  # they read the rows of every machine that was stopped
 
 
-def rounds(call: Call) -> schemas.RoundsPage:
+def rounds(call: Call) -> RoundsPage:
     """The newest rounds on record."""
-    return schemas.RoundsPage(rounds=call.state.ledger.rounds(call.query.limit))
+    return RoundsPage(rounds=call.state.ledger.rounds(call.query.limit))
 
 
 def past_round(call: Call) -> schemas.RoundPage:

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Meta
 
 from gpuwatch.controller.web.fleet_view import PoolRow
-from gpuwatch.ledger import RoundLine
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Review
 from gpuwatch.model.orders import Pause
@@ -108,16 +107,6 @@ class ApproveOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement:
-    """An operator's confirmation that a sudden mass idleness up to `at` is real; pool null: of all."""
-
-    pool: str | None
-    at: datetime
-    who: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """What went wrong, as a sentence."""
 
@@ -139,13 +128,6 @@ class PoolsPage:
 
     at: datetime
     pools: tuple[PoolRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundsPage:
-    """The newest rounds, newest first."""
-
-    rounds: tuple[RoundLine, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,6 @@ HOURS_OF_FOUR_WEEKS = 672
 _WEEK = 168
 _WEEKS = 4
 _MOST_MOMENTS = 12
-
 _CENT = Decimal("0.01")
 _STRONG = 0.2  # a change of the mean from the first half of the history to the second
 
@@ -89,12 +88,15 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One way of paying, over a year like the one measured; parts add up to the plan to the cent."""
+    """What one kind of capacity costs in a year like the one measured; parts add up to the plan to the cent.
+
+    `units` is null for what is not reserved, `used_ratio` (of the unit-hours paid for) where nothing is paid for.
+    """
 
     name: str
-    units: int | None  # None: as many as are needed
-    unit_hours: Decimal
-    used_ratio: float | None  # of the unit-hours paid for; None: nothing is paid for
+    units: int | None
+    unit_hours_per_year: Decimal
+    used_ratio: float | None
     usd_per_year: Decimal
 
 
@@ -126,20 +128,22 @@ class Case:
 class Tried:
     """What a rule would have saved of all on demand: committed to at the end of a past week, paid for ever since.
 
-    All are None where no week has four weeks before it and four after it.
+    `saved_ratio` is of all `moments` together, `lost_ratio` the share of them at which it would have lost money, and
+    `worst_ratio` what the worst of them saved; below 0: a loss. All three are null where no week has four weeks before
+    it and four after it.
     """
 
     moments: int
-    saved_ratio: float | None  # of all moments together
-    lost_ratio: float | None  # the share of the moments at which it would have lost money
-    worst_ratio: float | None  # what the worst of them saved; below 0: a loss
+    saved_ratio: float | None
+    lost_ratio: float | None
+    worst_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """What is reserved today: its use over the hours measured, and what a year of the unused hours costs.
+    """What is reserved today, how much of it is used, and what a year of its unused hours costs.
 
-    It stays until it runs out: `more_units` are worth reserving besides.
+    The advised plan is for when it has run out; until then `more_units` are worth reserving besides.
     """
 
     units: int
@@ -267,8 +271,8 @@ def _tried(load: Sequence[float | None], terms: Terms, rule: Callable[[Sequence[
 
 
 def _reserved_today(today: Plan, advised: Plan, terms: Terms) -> Reserved:
-    part = next(each for each in today.parts if each.units == today.one_year_units and each.used_ratio is not None)
-    used = part.used_ratio or 0.0
+    parts = (each for each in today.parts if each.units == today.one_year_units and each.used_ratio is not None)
+    used = next(parts).used_ratio or 0.0
     unused = Decimal(1 - used) * today.one_year_units * HOURS_A_YEAR * terms.one_year_price
     return Reserved(
         units=today.one_year_units,
@@ -299,16 +303,13 @@ def plan(load: Sequence[float], terms: Terms, one_year_units: int, three_year_un
     spot = tolerant * terms.spot_share
     three_used = _used(load, three_year_units)
     one_used = _used(load, one_year_units + three_year_units) - three_used
-    return Plan(
-        one_year_units=one_year_units,
-        three_year_units=three_year_units,
-        parts=(
-            _reserved("reserved for 3 years", three_year_units, three_used, terms.three_year_price),
-            _reserved("reserved for 1 year", one_year_units, one_used, terms.one_year_price),
-            _as_used("spot", spot, terms.spot_price),
-            _as_used("on demand", firm + tolerant - spot, terms.price_per_hour),
-        ),
+    parts = (
+        _reserved("reserved for 3 years", three_year_units, three_used, terms.three_year_price),
+        _reserved("reserved for 1 year", one_year_units, one_used, terms.one_year_price),
+        _as_used("spot", spot, terms.spot_price),
+        _as_used("on demand", firm + tolerant - spot, terms.price_per_hour),
     )
+    return Plan(one_year_units=one_year_units, three_year_units=three_year_units, parts=parts)
 
 
 def _today(load: Sequence[float], terms: Terms, committed_units: int) -> Plan:
@@ -342,7 +343,7 @@ def _reserved(name: str, units: int, used: float, price: Decimal) -> Part:
     return Part(
         name=name,
         units=units,
-        unit_hours=hours,
+        unit_hours_per_year=hours,
         used_ratio=used / units if units else None,
         usd_per_year=(hours * price).quantize(_CENT),
     )
@@ -353,7 +354,7 @@ def _as_used(name: str, used: Decimal, price: Decimal) -> Part:
     return Part(
         name=name,
         units=None,
-        unit_hours=hours.quantize(_CENT),
+        unit_hours_per_year=hours.quantize(_CENT),
         used_ratio=1.0 if hours else None,
         usd_per_year=(hours * price).quantize(_CENT),
     )

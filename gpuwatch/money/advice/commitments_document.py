@@ -1,12 +1,14 @@
 """The document of `gpuwatch recommend commitments --json`; money is text with all its digits."""
 
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import TypedDict
 
-from gpuwatch.money.advice.commitments import Advice, Case, Plan, Tried
+from gpuwatch.money.advice.commitments import Advice, Case, Part, Plan, Reserved, Tried
+from gpuwatch.runtime.json_document import fill_document
 
 
-class TermsDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitmentTerms:
     """What is on offer, for one unit of the load; discounts are shares of the price on demand."""
 
     price_per_hour: Decimal
@@ -20,7 +22,8 @@ class TermsDocument(TypedDict):
     spot_price_with_interruptions: Decimal
 
 
-class LoadDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadDocument:
     """The load, in units."""
 
     hours: int
@@ -28,24 +31,16 @@ class LoadDocument(TypedDict):
     peak: float
 
 
-class PartDocument(TypedDict):
-    """What one kind of capacity costs; `units` is null for what is not reserved."""
-
-    name: str
-    units: int | None
-    unit_hours_per_year: Decimal
-    used_ratio: float | None
-    usd_per_year: Decimal
-
-
-class YearDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YearDocument:
     """What a year costs."""
 
     usd_per_year: Decimal
-    parts: list[PartDocument]
+    parts: tuple[Part, ...]
 
 
-class CaseDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseDocument:
     """The same under other assumptions: what the advised plan saves then, and a plan made for them."""
 
     case: str
@@ -55,50 +50,32 @@ class CaseDocument(TypedDict):
     replanned_reserve_three_year: int
 
 
-class BreakEvenDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEvenDocument:
     """From which share of hours in use on a reserved unit pays off."""
 
     one_year: float
     three_year: float
 
 
-class TriedDocument(TypedDict):
-    """What a rule would have saved of all on demand, had it been followed at past weeks' ends; null: too short."""
-
-    moments: int
-    saved_ratio: float | None
-    lost_ratio: float | None
-    worst_ratio: float | None
-
-
-class StaysDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaysDocument:
     """What would be cheapest if every year were like the history."""
 
     reserve_one_year: int
     reserve_three_year: int
     saved_usd_per_year: Decimal
-    tried: TriedDocument
+    tried: Tried
 
 
-class ReservedDocument(TypedDict):
-    """What is reserved today, how much of it is used, and what a year of its unused hours costs.
-
-    The advised plan is for when it has run out; until then `more_units` are worth reserving besides.
-    """
-
-    units: int
-    used_ratio: float
-    unused_usd_per_year: Decimal
-    more_units: int
-
-
-class CommitmentsDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitmentsDocument:
     """What to reserve, in units of the load, and what a year costs today and then.
 
     The plan is the least that each of the last four weeks would have justified.
     """
 
-    terms: TermsDocument
+    terms: CommitmentTerms
     load: LoadDocument
     reserve_one_year: int
     reserve_three_year: int
@@ -106,87 +83,53 @@ class CommitmentsDocument(TypedDict):
     advised: YearDocument
     saved_usd_per_year: Decimal
     saved_ratio: float | None
-    tried: TriedDocument
+    tried: Tried
     if_load_stays: StaysDocument
-    reserved_today: ReservedDocument | None
+    reserved_today: Reserved | None
     break_even_utilization: BreakEvenDocument
     sensitivity: list[CaseDocument]
     warnings: list[str]
 
 
-def as_object(advice: Advice, source: str, warnings: list[str]) -> CommitmentsDocument:
+def commitments_document(advice: Advice, source: str, warnings: list[str]) -> CommitmentsDocument:
     """For programs; `source` is the price's."""
-    terms, today = advice.terms, advice.today.usd_per_year
-    return {
-        "terms": {
-            "price_per_hour": terms.price_per_hour,
-            "one_year": terms.one_year,
-            "three_year": terms.three_year,
-            "spot": terms.spot,
-            "spot_availability": terms.spot_availability,
-            "tolerant": terms.tolerant,
-            "three_year_load": terms.three_year_load,
-            "price_source": source,
-            "spot_price_with_interruptions": terms.spot_price,
-        },
-        "load": {"hours": advice.hours, "mean": advice.mean_units, "peak": advice.peak_units},
-        "reserve_one_year": advice.advised.one_year_units,
-        "reserve_three_year": advice.advised.three_year_units,
-        "today": _year(advice.today),
-        "advised": _year(advice.advised),
-        "saved_usd_per_year": advice.saved_usd_per_year,
-        "saved_ratio": float(advice.saved_usd_per_year / today) if today else None,
-        "tried": _tried(advice.tried),
-        "if_load_stays": {
-            "reserve_one_year": advice.if_load_stays.one_year_units,
-            "reserve_three_year": advice.if_load_stays.three_year_units,
-            "saved_usd_per_year": today - advice.if_load_stays.usd_per_year,
-            "tried": _tried(advice.tried_if_load_stays),
-        },
-        "reserved_today": None
-        if advice.reserved is None
-        else {
-            "units": advice.reserved.units,
-            "used_ratio": advice.reserved.used_ratio,
-            "unused_usd_per_year": advice.reserved.unused_usd_per_year,
-            "more_units": advice.reserved.more_units,
-        },
-        "break_even_utilization": {"one_year": advice.break_even_one_year, "three_year": advice.break_even_three_year},
-        "sensitivity": [_case(case) for case in advice.cases],
-        "warnings": warnings,
-    }
+    today, stays = advice.today.usd_per_year, advice.if_load_stays
+    return fill_document(
+        CommitmentsDocument,
+        advice,
+        terms=fill_document(
+            CommitmentTerms, advice.terms, price_source=source, spot_price_with_interruptions=advice.terms.spot_price
+        ),
+        load=LoadDocument(hours=advice.hours, mean=advice.mean_units, peak=advice.peak_units),
+        reserve_one_year=advice.advised.one_year_units,
+        reserve_three_year=advice.advised.three_year_units,
+        today=_year(advice.today),
+        advised=_year(advice.advised),
+        saved_ratio=float(advice.saved_usd_per_year / today) if today else None,
+        if_load_stays=StaysDocument(
+            reserve_one_year=stays.one_year_units,
+            reserve_three_year=stays.three_year_units,
+            saved_usd_per_year=today - stays.usd_per_year,
+            tried=advice.tried_if_load_stays,
+        ),
+        reserved_today=advice.reserved,
+        break_even_utilization=BreakEvenDocument(
+            one_year=advice.break_even_one_year, three_year=advice.break_even_three_year
+        ),
+        sensitivity=[_case(case) for case in advice.cases],
+        warnings=warnings,
+    )
 
 
 def _year(plan: Plan) -> YearDocument:
-    return {
-        "usd_per_year": plan.usd_per_year,
-        "parts": [
-            {
-                "name": part.name,
-                "units": part.units,
-                "unit_hours_per_year": part.unit_hours,
-                "used_ratio": part.used_ratio,
-                "usd_per_year": part.usd_per_year,
-            }
-            for part in plan.parts
-        ],
-    }
-
-
-def _tried(tried: Tried) -> TriedDocument:
-    return {
-        "moments": tried.moments,
-        "saved_ratio": tried.saved_ratio,
-        "lost_ratio": tried.lost_ratio,
-        "worst_ratio": tried.worst_ratio,
-    }
+    return fill_document(YearDocument, plan)
 
 
 def _case(case: Case) -> CaseDocument:
-    return {
-        "case": case.name,
-        "advised_saved_usd_per_year": case.today_usd_per_year - case.advised_usd_per_year,
-        "replanned_saved_usd_per_year": case.today_usd_per_year - case.replanned.usd_per_year,
-        "replanned_reserve_one_year": case.replanned.one_year_units,
-        "replanned_reserve_three_year": case.replanned.three_year_units,
-    }
+    return CaseDocument(
+        case=case.name,
+        advised_saved_usd_per_year=case.today_usd_per_year - case.advised_usd_per_year,
+        replanned_saved_usd_per_year=case.today_usd_per_year - case.replanned.usd_per_year,
+        replanned_reserve_one_year=case.replanned.one_year_units,
+        replanned_reserve_three_year=case.replanned.three_year_units,
+    )

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import TypedDict
 
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_duration
@@ -16,6 +15,7 @@ from gpuwatch.money.advice.instances import Factor, Ranked
 from gpuwatch.money.advice.model_memory import Part, Recompute, Workload
 from gpuwatch.money.advice.training import SOURCE, Estimate, Run, estimate
 from gpuwatch.money.prices import catalogue
+from gpuwatch.runtime.json_document import fill_document
 from gpuwatch.runtime.table import align_rows
 
 _GIB = 2**30
@@ -95,24 +95,16 @@ def _usd_per_hour(offer: Offer) -> Decimal | None:
     return offer.price_per_hour if offer.currency == "USD" else None
 
 
-class MemoryPart(TypedDict):
-    """A part of the memory that the model takes; `shared`: once in all, else for each GPU."""
-
-    name: str
-    bytes: int
-    shared: bool
-    formula: str
-    source: str
-
-
-class ModelMemory(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelMemory:
     """The memory of the model."""
 
     bytes: int
-    parts: list[MemoryPart]
+    parts: tuple[Part, ...]
 
 
-class ModelShape(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
     """The model's shape; `derived` names what was computed from the number of parameters."""
 
     layers: int
@@ -120,20 +112,22 @@ class ModelShape(TypedDict):
     heads: int
     kv_heads: int
     vocabulary: int
-    derived: list[str]
+    derived: tuple[str, ...]
 
 
-class OfferPrice(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferPrice:
     """A list price in its own currency."""
 
-    per_hour: str | None
+    per_hour: Decimal | None
     currency: str
     as_of: date
     age_days: int
     source: str
 
 
-class TrainingDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingDocument:
     """A training there; null: not known, or it would never end. `useful_ratio` is what interruptions leave."""
 
     hours: float | None
@@ -141,7 +135,8 @@ class TrainingDocument(TypedDict):
     useful_ratio: float
 
 
-class CandidateDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateDocument:
     """Machines that hold the model, and how they score; `training` is null where none was asked for."""
 
     provider: str
@@ -154,15 +149,16 @@ class CandidateDocument(TypedDict):
     held_bytes_per_gpu: int
     usable_bytes_per_gpu: int
     recompute: str
-    usd_per_hour: str | None
+    usd_per_hour: Decimal | None
     price: OfferPrice
     score: float
     factors: dict[str, float]
     training: TrainingDocument | None
-    notes: list[str]
+    notes: tuple[str, ...]
 
 
-class InstanceDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceDocument:
     """The machines for a model, best first: `candidates_total` of `offers_looked_at` offers hold it."""
 
     params: int
@@ -176,73 +172,45 @@ class InstanceDocument(TypedDict):
     offers_looked_at: int
 
 
-def as_object(choice: Choice, limit: int, today: date) -> InstanceDocument:
+def instance_document(choice: Choice, limit: int, today: date) -> InstanceDocument:
     """For programs; docs/advice.md defines each key."""
-    shape = choice.load.shape
-    return {
-        "params": shape.params,
-        "task": choice.load.task,
-        "precision": choice.load.precision,
-        "shape": {
-            "layers": shape.layers,
-            "hidden": shape.hidden,
-            "heads": shape.heads,
-            "kv_heads": shape.kv_heads,
-            "vocabulary": shape.vocabulary,
-            "derived": list(shape.derived),
-        },
-        "memory": {
-            "bytes": sum(part.bytes_ for part in choice.parts),
-            "parts": [
-                {
-                    "name": part.name,
-                    "bytes": part.bytes_,
-                    "shared": part.shared,
-                    "formula": part.formula,
-                    "source": part.source,
-                }
-                for part in choice.parts
-            ],
-        },
-        "weights": {str(factor): weight for factor, weight in choice.weights.items()},
-        "candidates": [_candidate(each, choice.estimate(each), today) for each in choice.ranked[:limit]],
-        "candidates_total": len(choice.ranked),
-        "offers_looked_at": choice.looked_at,
-    }
+    load = choice.load
+    return InstanceDocument(
+        params=load.shape.params,
+        task=load.task,
+        precision=load.precision,
+        shape=fill_document(ModelShape, load.shape),
+        memory=ModelMemory(bytes=sum(part.bytes for part in choice.parts), parts=choice.parts),
+        weights={str(factor): weight for factor, weight in choice.weights.items()},
+        candidates=[_candidate(each, choice.estimate(each), today) for each in choice.ranked[:limit]],
+        candidates_total=len(choice.ranked),
+        offers_looked_at=choice.looked_at,
+    )
 
 
 def _candidate(each: Ranked, run: Estimate | None, today: date) -> CandidateDocument:
     found, offer = each.candidate, each.candidate.offer
-    return {
-        "provider": offer.provider,
-        "region": offer.region,
-        "instance_type": offer.instance_type,
-        "machines": found.machines,
-        "gpus": found.gpus,
-        "gpu_model": offer.gpu_model,
-        "gpu_memory_bytes": offer.gpu_memory_bytes,
-        "held_bytes_per_gpu": found.held_bytes,
-        "usable_bytes_per_gpu": found.usable_bytes,
-        "recompute": found.recompute,
-        "usd_per_hour": None if found.usd_per_hour is None else str(found.usd_per_hour),
-        "price": {
-            "per_hour": None if offer.price_per_hour is None else str(offer.price_per_hour),
-            "currency": offer.currency,
-            "as_of": offer.as_of,
-            "age_days": (today - offer.as_of).days,
-            "source": offer.source,
-        },
-        "score": round(each.score, 4),
-        "factors": {name: round(value, 4) for name, value in each.factors.items()},
-        "training": None
+    return fill_document(
+        CandidateDocument,
+        found,
+        provider=offer.provider,
+        region=offer.region,
+        instance_type=offer.instance_type,
+        gpu_model=offer.gpu_model,
+        gpu_memory_bytes=offer.gpu_memory_bytes,
+        held_bytes_per_gpu=found.held_bytes,
+        usable_bytes_per_gpu=found.usable_bytes,
+        price=fill_document(OfferPrice, offer, per_hour=offer.price_per_hour, age_days=(today - offer.as_of).days),
+        score=round(each.score, 4),
+        factors={name: round(value, 4) for name, value in each.factors.items()},
+        training=None
         if run is None
-        else {
-            "hours": None if run.hours is None else round(run.hours, 2),
-            "usd": run.usd,
-            "useful_ratio": round(run.useful_ratio, 4),
-        },
-        "notes": list(found.notes),
-    }
+        else TrainingDocument(
+            hours=None if run.hours is None else round(run.hours, 2),
+            usd=run.usd,
+            useful_ratio=round(run.useful_ratio, 4),
+        ),
+    )
 
 
 _TASKS = {"train": "to train", "lora": "to train adapters (LoRA) for", "serve": "to serve"}
@@ -263,7 +231,7 @@ def _lines(choice: Choice, limit: int, today: date) -> Iterator[str]:
     )
     yield ""
     parts = [
-        (part.name, _gib(part.bytes_), "in all" if part.shared else "each GPU", part.formula) for part in choice.parts
+        (part.name, _gib(part.bytes), "in all" if part.shared else "each GPU", part.formula) for part in choice.parts
     ]
     yield from (f"  {line}" for line in align_rows(parts, left={0, 2, 3}))
     yield f"  Sources: {'. '.join(dict.fromkeys(part.source for part in choice.parts))}."

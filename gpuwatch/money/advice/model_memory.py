@@ -75,7 +75,7 @@ class Part:
     """One part of the memory. `shared`: the GPUs hold it together; otherwise each of them holds so much."""
 
     name: str
-    bytes_: int
+    bytes: int
     shared: bool
     formula: str
     source: str
@@ -145,7 +145,7 @@ def with_recompute(load: Workload, way: Recompute) -> Workload:
 
 def per_gpu_bytes(found: tuple[Part, ...], gpus: int) -> int:
     """What each of so many GPUs holds."""
-    return sum(-(-part.bytes_ // gpus) if part.shared else part.bytes_ for part in found)
+    return sum(-(-part.bytes // gpus) if part.shared else part.bytes for part in found)
 
 
 def usable_bytes(memory_bytes: int) -> int:
@@ -156,8 +156,8 @@ def usable_bytes(memory_bytes: int) -> int:
 def gpus_needed(found: tuple[Part, ...], memory_bytes: int) -> int | None:
     """The smallest number of GPUs of this size that hold it; None: no number does."""
     usable = usable_bytes(memory_bytes)
-    own = sum(part.bytes_ for part in found if not part.shared)
-    shared = sum(part.bytes_ for part in found if part.shared)
+    own = sum(part.bytes for part in found if not part.shared)
+    shared = sum(part.bytes for part in found if part.shared)
     if own >= usable:
         return None if shared or own > usable else 1
     return max(1, -(-shared // (usable - own)))
@@ -167,8 +167,8 @@ def _training(load: Workload) -> Iterator[Part]:
     params, wide = load.shape.params, load.precision == "fp32"
     value = 4 if wide else 2  # fp8 is computed in, weights and gradients stay in 16 bits
     held = not load.replicated
-    yield Part(name="weights", bytes_=params * value, shared=held, formula=f"{value} bytes x parameters", source=ZERO)
-    yield Part(name="gradients", bytes_=params * value, shared=held, formula=f"{value} bytes x parameters", source=ZERO)
+    yield Part(name="weights", bytes=params * value, shared=held, formula=f"{value} bytes x parameters", source=ZERO)
+    yield Part(name="gradients", bytes=params * value, shared=held, formula=f"{value} bytes x parameters", source=ZERO)
     yield _optimizer(load, params, held=held)
     yield from _activations(load)
 
@@ -180,7 +180,7 @@ def _optimizer(load: Workload, params: int, *, held: bool) -> Part:
     copy = "an fp32 copy of the weights and " if master else ""
     return Part(
         name="optimizer",
-        bytes_=params * (states + master),
+        bytes=params * (states + master),
         shared=held,
         formula=f"{states + master} bytes x parameters: {copy}{words[load.optimizer]}",
         source=ZERO,
@@ -201,10 +201,10 @@ def _activations(load: Workload) -> Iterator[Part]:
         total = shape.layers * 2 * tokens * shape.hidden * wide + layer
         formula = "layers x 2 s b h bytes and one layer's 34 s b h: layers are recomputed"
     words = f"; s = {load.sequence} tokens, b = {load.batch}, h = {shape.hidden}, a = {shape.heads}"
-    yield Part(name="activations", bytes_=total, shared=False, formula=formula + words, source=KORTHIKANTI)
+    yield Part(name="activations", bytes=total, shared=False, formula=formula + words, source=KORTHIKANTI)
     yield Part(
         name="logits",
-        bytes_=4 * tokens * shape.vocabulary,
+        bytes=4 * tokens * shape.vocabulary,
         shared=False,
         formula=f"4 s b v bytes; v = {shape.vocabulary}",
         source=KORTHIKANTI,
@@ -216,7 +216,7 @@ def _adapters(load: Workload) -> Iterator[Part]:
     each = BYTES_PER_VALUE[load.precision]
     yield Part(
         name="weights",
-        bytes_=math.ceil(shape.params * each),
+        bytes=math.ceil(shape.params * each),
         shared=held,
         formula=f"{float(each):g} bytes x parameters, frozen",
         source=LORA,
@@ -224,7 +224,7 @@ def _adapters(load: Workload) -> Iterator[Part]:
     trained = 18 * shape.hidden * load.lora_rank * shape.layers
     yield Part(
         name="adapters",
-        bytes_=16 * trained,
+        bytes=16 * trained,
         shared=held,
         formula=f"16 bytes x {trained:,}: weights, gradients and AdamW of layers x 18 h r; r = {load.lora_rank}",
         source=LORA,
@@ -237,7 +237,7 @@ def _serving(load: Workload) -> Iterator[Part]:
     each = BYTES_PER_VALUE[load.precision]
     yield Part(
         name="weights",
-        bytes_=math.ceil(shape.params * each),
+        bytes=math.ceil(shape.params * each),
         shared=not load.replicated,
         formula=f"{float(each):g} bytes x parameters",
         source=POPE,
@@ -246,7 +246,7 @@ def _serving(load: Workload) -> Iterator[Part]:
     head = shape.hidden // shape.heads
     yield Part(
         name="KV cache",
-        bytes_=2 * shape.layers * shape.kv_heads * head * value * load.sequence * load.batch,
+        bytes=2 * shape.layers * shape.kv_heads * head * value * load.sequence * load.batch,
         shared=not load.replicated,
         formula=(
             f"2 x layers x kv_heads x head size x {value} bytes x tokens x requests; "
@@ -256,7 +256,7 @@ def _serving(load: Workload) -> Iterator[Part]:
     )
     yield Part(
         name="activations",
-        bytes_=34 * load.sequence * shape.hidden + 4 * load.batch * shape.vocabulary,
+        bytes=34 * load.sequence * shape.hidden + 4 * load.batch * shape.vocabulary,
         shared=False,
         formula="34 s h bytes of one prompt in one layer, and 4 v bytes of logits a request",
         source=KORTHIKANTI,

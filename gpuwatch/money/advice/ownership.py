@@ -5,7 +5,7 @@ costs only while it is used. So owning pays from a share of busy hours on, and t
 owning if the load reaches it in so large a share of the hours. Money is Decimal; loads and hours are float.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import ceil, fsum
@@ -25,25 +25,27 @@ _LONG_YEARS = 5
 class Terms:
     """What owning and renting one machine cost, in US dollars.
 
-    `price` is paid once, for the machine with its part of network and racks; after `years` it is worth `resale` of it
-    (a share). `capital_cost` is the interest of a year, a share of the mean of the value at both ends. `watts_busy` and
+    `price_usd` is paid once, for the machine with its part of network and racks; after `years` the share `resale` of it
+    is left. `capital_cost` is the interest of a year, a share of the mean of the value at both ends. `watts_busy` and
     `watts_idle` are of the machine; `pue` multiplies them for the building, `usd_per_kwh` prices them.
-    `staff_usd_per_year` and `hosting_usd_per_year` are of this one machine. `repair_share` of the price goes to repairs
-    each year. A rented machine costs `rent_usd_per_hour` while it is used.
+    `staff_usd_per_year` and `hosting_usd_per_year` are of this one machine. `repairs` of the price goes to repairs each
+    year. A rented machine costs `rent_usd_per_hour` while it is used;
+    `rent_source` says who says so.
     """
 
-    price: Decimal
+    price_usd: Decimal
     rent_usd_per_hour: Decimal
+    rent_source: str = "as given"
     years: Decimal = Decimal(3)
     resale: Decimal = Decimal("0.2")
     capital_cost: Decimal = Decimal("0.06")
+    repairs: Decimal = Decimal("0.03")
     watts_busy: Decimal = Decimal(0)
     watts_idle: Decimal = Decimal(0)
     pue: Decimal = Decimal("1.4")
     usd_per_kwh: Decimal = Decimal("0.12")
     staff_usd_per_year: Decimal = Decimal(0)
     hosting_usd_per_year: Decimal = Decimal(0)
-    repair_share: Decimal = Decimal("0.03")
 
     def __post_init__(self) -> None:
         """Refuse what cannot be.
@@ -52,7 +54,7 @@ class Terms:
             ValueError: names the field, its value and what would be right.
 
         """
-        for name in ("price", "rent_usd_per_hour", "years"):
+        for name in ("price_usd", "rent_usd_per_hour", "years"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.pue < 1:
@@ -63,12 +65,12 @@ class Terms:
     @property
     def fixed(self) -> tuple[tuple[str, Decimal], ...]:
         """What a year of an owned machine costs whatever it does, by name."""
-        lost = self.price * (1 - self.resale)
-        tied_up = self.price * (1 + self.resale) / 2
+        lost = self.price_usd * (1 - self.resale)
+        tied_up = self.price_usd * (1 + self.resale) / 2
         return (
             ("loss of value", lost / self.years),
             ("cost of the money", tied_up * self.capital_cost),
-            ("repairs", self.price * self.repair_share),
+            ("repairs", self.price_usd * self.repairs),
             ("staff", self.staff_usd_per_year),
             ("hosting", self.hosting_usd_per_year),
         )
@@ -105,28 +107,31 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """What to own of a load (0 machines: nothing), and a year of it all rented, as advised, and all owned.
+class LoadAdvice:
+    """The load in machines, and a year of it: all rented, with `own_machines` owned, all owned."""
 
-    `hours` is how many hours of the load are known; 0: no load was given, and the advice is the break-even alone.
+    hours: int
+    mean_machines: float
+    peak_machines: float
+    own_machines: int
+    rented_usd: Decimal
+    advised_usd: Decimal
+    owned_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Own or rent; `break_even_hours_a_day` is null where renting is always cheaper, `load` where none was given.
+
+    `fixed_usd_per_year` is what a year of an owned machine costs whatever it does, by name.
     """
 
     terms: Terms
+    fixed_usd_per_year: Mapping[str, Decimal]
     break_even_hours_a_day: float | None
     curve: tuple[Point, ...]
-    hours: int = 0
-    mean_machines: float = 0.0
-    peak_machines: float = 0.0
-    own_machines: int = 0
-    rented_usd: Decimal = Decimal(0)
-    advised_usd: Decimal = Decimal(0)
-    owned_usd: Decimal = Decimal(0)
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def pays(self) -> bool:
-        """Whether a machine that is always busy is cheaper to own."""
-        return self.break_even_hours_a_day is not None and self.break_even_hours_a_day < HOURS_A_DAY
+    load: LoadAdvice | None
+    warnings: tuple[str, ...]
 
 
 def advise(terms: Terms, load: Sequence[float | None] | None = None) -> Advice:
@@ -140,25 +145,26 @@ def advise(terms: Terms, load: Sequence[float | None] | None = None) -> Advice:
         ValueError: no hour of the load is known, or one is below zero.
 
     """
-    curve = tuple(_point(terms, hours) for hours in _CURVE_HOURS)
-    known = [machines for machines in load or () if machines is not None]
-    if load is None:
-        return Advice(
-            terms=terms,
-            break_even_hours_a_day=terms.break_even_hours_a_day,
-            curve=curve,
-            warnings=tuple(_about_terms(terms)),
-        )
+    hours = terms.break_even_hours_a_day
+    return Advice(
+        terms=terms,
+        fixed_usd_per_year={name.replace(" ", "_"): usd.quantize(_CENT) for name, usd in terms.fixed},
+        break_even_hours_a_day=hours if hours is not None and hours < HOURS_A_DAY else None,
+        curve=tuple(_point(terms, hours) for hours in _CURVE_HOURS),
+        load=None if load is None else _advise_load(terms, load),
+        warnings=(*_about_terms(terms), *(() if load is None else _about_load(load))),
+    )
+
+
+def _advise_load(terms: Terms, load: Sequence[float | None]) -> LoadAdvice:
+    known = _known(load)
     if not known:
         raise ValueError("the load curve holds no value")
     if min(known) < 0:
         raise ValueError(f"the load curve holds {min(known):g} machines; a load is never below 0")
     peak = ceil(max(known))
     best = _cheapest(terms, known, peak)
-    return Advice(
-        terms=terms,
-        break_even_hours_a_day=terms.break_even_hours_a_day,
-        curve=curve,
+    return LoadAdvice(
         hours=len(known),
         mean_machines=fsum(known) / len(known),
         peak_machines=max(known),
@@ -166,8 +172,11 @@ def advise(terms: Terms, load: Sequence[float | None] | None = None) -> Advice:
         rented_usd=year_usd(terms, known, 0).quantize(_CENT),
         advised_usd=year_usd(terms, known, best).quantize(_CENT),
         owned_usd=year_usd(terms, known, peak).quantize(_CENT),
-        warnings=(*_about_terms(terms), *_about_load(load, known)),
     )
+
+
+def _known(load: Sequence[float | None]) -> list[float]:
+    return [machines for machines in load if machines is not None]
 
 
 def year_usd(terms: Terms, load: Sequence[float], machines: int) -> Decimal:
@@ -214,7 +223,8 @@ def _about_terms(terms: Terms) -> Iterator[str]:
         yield "neither staff nor hosting is counted; give --staff and --hosting"
 
 
-def _about_load(load: Sequence[float | None], known: Sequence[float]) -> Iterator[str]:
+def _about_load(load: Sequence[float | None]) -> Iterator[str]:
+    known = _known(load)
     if len(load) < _HOURS_OF_FOUR_WEEKS:
         yield f"only {len(load)} hours were measured; four weeks (672 h) are the least to buy on"
     if len(known) < len(load):

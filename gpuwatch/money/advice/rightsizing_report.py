@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypedDict
 
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.settings import LedgerSettings
@@ -21,15 +20,15 @@ _MOST_ROUNDS = 1000  # of a large fleet each takes tens of milliseconds to read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightsizingReport:
-    """The advice, and what it rests on."""
+    """The advice, from `rounds` of the `rounds_kept` whole rounds between the first and the last one."""
 
-    advice: tuple[Sizing, ...]
+    over_seconds: float
     nodes: int
     rounds: int
-    kept: int
-    first: datetime
-    last: datetime
-    over: timedelta
+    rounds_kept: int
+    first_round: datetime
+    last_round: datetime
+    advice: tuple[Sizing, ...]
 
 
 def make_report(
@@ -64,13 +63,13 @@ def make_report(
         if price is not None:
             usd[node.instance_type] = price.usd_per_hour
     return RightsizingReport(
-        advice=rightsizing.advice(pasts, over, offers, usd),
+        over_seconds=over_seconds,
         nodes=len(pasts),
         rounds=len(chosen),
-        kept=len(kept),
-        first=kept[0][1],
-        last=kept[-1][1],
-        over=over,
+        rounds_kept=len(kept),
+        first_round=kept[0][1],
+        last_round=kept[-1][1],
+        advice=rightsizing.advice(pasts, over, offers, usd),
     )
 
 
@@ -81,31 +80,6 @@ def _many(kept: Sequence[object]) -> bool:
 def _fleets(ledger: Ledger, rounds: Sequence[tuple[int, datetime]]) -> Iterator[tuple[datetime, Fleet]]:
     for round_id, at in rounds:
         yield at, ledger.round(round_id).observation.fleet
-
-
-class RightsizeDocument(TypedDict):
-    """The advice, from `rounds` of the `rounds_kept` whole rounds between the first and the last one."""
-
-    over_seconds: float
-    nodes: int
-    rounds: int
-    rounds_kept: int
-    first_round: datetime
-    last_round: datetime
-    advice: list[Sizing]
-
-
-def as_object(found: RightsizingReport) -> RightsizeDocument:
-    """For programs; docs/advice.md defines each key."""
-    return {
-        "over_seconds": found.over.total_seconds(),
-        "nodes": found.nodes,
-        "rounds": found.rounds,
-        "rounds_kept": found.kept,
-        "first_round": found.first,
-        "last_round": found.last,
-        "advice": list(found.advice),
-    }
 
 
 def as_text(found: RightsizingReport) -> str:
@@ -127,7 +101,7 @@ def _lines(found: RightsizingReport) -> Iterator[str]:
             yield f"{each.name}: {each.sentence}."
     yield ""
     yield (
-        f"From {found.rounds} of {found.kept} whole rounds between {format_time(found.first)} and "
-        f"{format_time(found.last)}, {found.nodes} running machines, for what was unused for "
-        f"{format_duration(found.over.total_seconds())}. docs/advice.md says how."
+        f"From {found.rounds} of {found.rounds_kept} whole rounds between {format_time(found.first_round)} and "
+        f"{format_time(found.last_round)}, {found.nodes} running machines, for what was unused for "
+        f"{format_duration(found.over_seconds)}. docs/advice.md says how."
     )

@@ -13,7 +13,6 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 from gpuwatch.model.slips import nearest, right_way, semicolons
 from gpuwatch.runtime.table import align_rows
@@ -40,6 +39,15 @@ class Criterion:
         if self.best is None or self.worst is None:
             return 1.0 if not value else min(1.0, (lowest or 0.0) / value)
         return min(1.0, max(0.0, (value - self.worst) / (self.best - self.worst)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorTurn:
+    """With that weight of that criterion another vendor is first."""
+
+    criterion: str
+    weight: str
+    first: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +200,7 @@ def ranked(sheet: Sheet) -> tuple[Place, ...]:
     return tuple(sorted(made, key=lambda place: (-place.score, place.vendor)))
 
 
-def turns(sheet: Sheet) -> Iterator[tuple[str, str, str]]:
+def turns(sheet: Sheet) -> Iterator[VendorTurn]:
     """Rule 4: the criterion, what was done to its weight, and who is first then, where that is somebody else."""
     first = ranked(sheet)[0].vendor
     for each in sheet.criteria:
@@ -205,10 +213,11 @@ def turns(sheet: Sheet) -> Iterator[tuple[str, str, str]]:
                 continue
             winner = ranked(Sheet(criteria=other, values=sheet.values))[0].vendor
             if winner != first:
-                yield each.name, word, winner
+                yield VendorTurn(criterion=each.name, weight=word, first=winner)
 
 
-class VendorRow(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorRow:
     """A vendor: its score, and of each criterion the value (null: not known) and its points."""
 
     vendor: str
@@ -217,15 +226,8 @@ class VendorRow(TypedDict):
     points: dict[str, float]
 
 
-class VendorTurn(TypedDict):
-    """With that weight of that criterion another vendor is first."""
-
-    criterion: str
-    weight: str
-    first: str
-
-
-class VendorsDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorsDocument:
     """Vendors, best first; `weights` are parts of 1. `measured` names the columns that gpuwatch filled in."""
 
     vendors: list[VendorRow]
@@ -234,23 +236,23 @@ class VendorsDocument(TypedDict):
     turns: list[VendorTurn]
 
 
-def as_object(sheet: Sheet, measured: Sequence[str]) -> VendorsDocument:
+def vendors_document(sheet: Sheet, measured: Sequence[str]) -> VendorsDocument:
     """Everything."""
     total = sum(each.weight for each in sheet.criteria)
-    return {
-        "vendors": [
-            {
-                "vendor": place.vendor,
-                "score": round(place.score, 4),
-                "values": dict(place.values),
-                "points": {name: round(points, 4) for name, points in place.points.items()},
-            }
+    return VendorsDocument(
+        vendors=[
+            VendorRow(
+                vendor=place.vendor,
+                score=round(place.score, 4),
+                values=dict(place.values),
+                points={name: round(points, 4) for name, points in place.points.items()},
+            )
             for place in ranked(sheet)
         ],
-        "weights": {each.name: round(each.weight / total, 4) for each in sheet.criteria},
-        "measured": list(measured),
-        "turns": [{"criterion": name, "weight": word, "first": winner} for name, word, winner in turns(sheet)],
-    }
+        weights={each.name: round(each.weight / total, 4) for each in sheet.criteria},
+        measured=list(measured),
+        turns=list(turns(sheet)),
+    )
 
 
 def as_text(sheet: Sheet, sources: Mapping[str, str]) -> str:
@@ -264,7 +266,7 @@ def as_text(sheet: Sheet, sources: Mapping[str, str]) -> str:
     lines += [f"{name}: {source}." for name, source in sources.items()]
     lines += [f"{each.vendor}: not known, so 0 points: {', '.join(each.unknown)}." for each in places if each.unknown]
     found = list(turns(sheet))
-    lines += [f"With {word} of {name}, {winner} is first." for name, word, winner in found]
+    lines += [f"With {each.weight} of {each.criterion}, {each.first} is first." for each in found]
     if not found:
         lines.append(f"{places[0].vendor} stays first with twice the weight, or no weight, of any one criterion.")
     return "\n".join(lines)

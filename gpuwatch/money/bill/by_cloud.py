@@ -4,38 +4,38 @@ Egress is only what a bill names so: nothing is derived from bytes that gpuwatch
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
-from typing import TypedDict
 
 from gpuwatch.model.currency import shown_in
-from gpuwatch.model.money import cents_of, format_cents
-from gpuwatch.money.accounting.totals import plain_usd
+from gpuwatch.model.money import cents_of, format_cents, usd_to_the_cent
 from gpuwatch.money.bill.parse import EGRESS, KINDS
 from gpuwatch.money.bill.reconcile import Bill
 from gpuwatch.runtime.table import align_rows
 
-_CENT = Fraction(1, 100)
 _MACHINES, _TOGETHER = "machine time", "together"
 
 
-class CloudBill(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudBill:
     """A cloud's bill: machine time, egress, and `usd`, which is all of it; `cloud` is null if nobody named it."""
 
     cloud: str | None
-    usd_machine_time: str
-    usd_egress: str
-    usd: str
+    usd_machine_time: Decimal
+    usd_egress: Decimal
+    usd: Decimal
 
 
-def as_objects(bills: Iterable[tuple[str | None, Bill]]) -> list[CloudBill]:
+def cloud_bills(bills: Iterable[tuple[str | None, Bill]]) -> list[CloudBill]:
     """One for each bill."""
     return [
-        {
-            "cloud": cloud,
-            "usd_machine_time": _text(machine_time(bill)),
-            "usd_egress": _text(bill.by_kind.get(EGRESS, Fraction(0))),
-            "usd": _text(machine_time(bill) + sum(bill.by_kind.values())),
-        }
+        CloudBill(
+            cloud=cloud,
+            usd_machine_time=usd_to_the_cent(machine_time(bill)),
+            usd_egress=usd_to_the_cent(bill.by_kind.get(EGRESS, Fraction(0))),
+            usd=usd_to_the_cent(machine_time(bill) + sum(bill.by_kind.values())),
+        )
         for cloud, bill in bills
     ]
 
@@ -59,7 +59,3 @@ def as_lines(bills: Sequence[tuple[str | None, Bill]]) -> list[str]:
 def machine_time(bill: Bill) -> Fraction:
     """What the bill has for the time of machines."""
     return sum((each.usd for each in bill.lines.values()), Fraction(0))
-
-
-def _text(usd: Fraction) -> str:
-    return plain_usd(round(usd / _CENT))

@@ -11,13 +11,12 @@ from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import TypedDict
 from zoneinfo import ZoneInfo
 
-from gpuwatch.model.money import format_usd
+from gpuwatch.model.money import format_usd, usd_to_the_cent
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.accounting.totals import NOT_KNOWN, Total, cloud_name, plain_usd
+from gpuwatch.money.accounting.totals import NOT_KNOWN, Total, cloud_name
 from gpuwatch.money.bill import by_cloud
 from gpuwatch.money.bill.by_cloud import CloudBill
 from gpuwatch.money.bill.parse import OTHER, BillError, Columns, charges
@@ -25,8 +24,6 @@ from gpuwatch.money.bill.reconcile import Bill, Difference, Line, Reconciliation
 from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.runtime.table import align_rows
-
-_CENT = Fraction(1, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +80,8 @@ def compared(
     )
 
 
-class DifferenceDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceDocument:
     """A machine's day in which bill and ledger differ: billed minus metered, null where one of them has no line.
 
     `cloud` is the one of the bill, null if nobody named it.
@@ -92,13 +90,14 @@ class DifferenceDocument(TypedDict):
     cloud: str | None
     resource: str
     day: date
-    usd: str
-    usd_billed: str | None
-    usd_metered: str | None
+    usd: Decimal
+    usd_billed: Decimal | None
+    usd_metered: Decimal | None
     why: str
 
 
-class ReconcileDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileDocument:
     """Bills compared with the ledger, over the days of the bills, which are those of `timezone`.
 
     `usd_other_of_machines` is what bills have for machines besides their time, `usd_of_no_machine` the rest, and
@@ -109,46 +108,46 @@ class ReconcileDocument(TypedDict):
     first_day: date
     last_day: date
     timezone: str
-    usd_billed: str
-    usd_metered: str
-    usd_other_of_machines: str
-    usd_of_no_machine: str
-    usd_by_kind: dict[str, str]
+    usd_billed: Decimal
+    usd_metered: Decimal
+    usd_other_of_machines: Decimal
+    usd_of_no_machine: Decimal
+    usd_by_kind: dict[str, Decimal]
     clouds: list[CloudBill]
     equal: int
     differences: list[DifferenceDocument]
 
 
-def as_object(results: Sequence[Compared]) -> ReconcileDocument:
+def reconcile_document(results: Sequence[Compared]) -> ReconcileDocument:
     """All differences of all bills, the largest first."""
     kinds: dict[str, Fraction] = {}
     for result in results:
         for kind, usd in result.bill.by_kind.items():
             kinds[kind] = kinds.get(kind, Fraction(0)) + usd
-    return {
-        "first_day": min(each.first for each in results),
-        "last_day": max(each.last for each in results),
-        "timezone": results[0].zone.key,
-        "usd_billed": _text(_sum(each.found.billed_usd for each in results)),
-        "usd_metered": _text(_sum(each.found.metered_usd for each in results)),
-        "usd_other_of_machines": _text(_sum(each.bill.other_of_machines for each in results)),
-        "usd_of_no_machine": _text(_sum(each.bill.of_no_machine for each in results)),
-        "usd_by_kind": {kind: _text(usd) for kind, usd in sorted(kinds.items())},
-        "clouds": by_cloud.as_objects((each.cloud, each.bill) for each in results),
-        "equal": sum(each.found.equal for each in results),
-        "differences": [
-            {
-                "cloud": cloud,
-                "resource": each.resource,
-                "day": each.day,
-                "usd": _text(each.usd),
-                "usd_billed": None if each.billed_usd is None else _text(each.billed_usd),
-                "usd_metered": None if each.metered_usd is None else _text(each.metered_usd),
-                "why": each.why,
-            }
+    return ReconcileDocument(
+        first_day=min(each.first for each in results),
+        last_day=max(each.last for each in results),
+        timezone=results[0].zone.key,
+        usd_billed=_sum(each.found.billed_usd for each in results),
+        usd_metered=_sum(each.found.metered_usd for each in results),
+        usd_other_of_machines=_sum(each.bill.other_of_machines for each in results),
+        usd_of_no_machine=_sum(each.bill.of_no_machine for each in results),
+        usd_by_kind={kind: usd_to_the_cent(usd) for kind, usd in sorted(kinds.items())},
+        clouds=by_cloud.cloud_bills((each.cloud, each.bill) for each in results),
+        equal=sum(each.found.equal for each in results),
+        differences=[
+            DifferenceDocument(
+                cloud=cloud,
+                resource=each.resource,
+                day=each.day,
+                usd=usd_to_the_cent(each.usd),
+                usd_billed=None if each.billed_usd is None else usd_to_the_cent(each.billed_usd),
+                usd_metered=None if each.metered_usd is None else usd_to_the_cent(each.metered_usd),
+                why=each.why,
+            )
             for cloud, each in _differences(results)
         ],
-    }
+    )
 
 
 def as_text(results: Sequence[Compared], limit: int) -> str:
@@ -204,16 +203,12 @@ def _differences(results: Sequence[Compared]) -> list[tuple[str | None, Differen
     return sorted(found, key=lambda pair: -abs(pair[1].usd))
 
 
-def _sum(parts: Iterable[Fraction]) -> Fraction:
-    return sum(parts, Fraction(0))
+def _sum(parts: Iterable[Fraction]) -> Decimal:
+    return usd_to_the_cent(sum(parts, Fraction(0)))
 
 
 def _dearest(item: tuple[str, Fraction]) -> tuple[Fraction, str]:
     return -item[1], item[0]
-
-
-def _text(usd: Fraction) -> str:
-    return plain_usd(round(usd / _CENT))
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """How budgets look to people and to `--json`."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import TypedDict
 
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import Currency, shown_in
@@ -18,17 +18,13 @@ _OLD_SECONDS = 900.0
 TOO_EARLY = "too early"
 
 
-class BudgetDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetDocument:
     """The budgets as the round at that time saw them."""
 
     at: datetime
     currency: Currency | None
-    budgets: list[BudgetState]
-
-
-def as_object(states: Sequence[BudgetState], at: datetime) -> BudgetDocument:
-    """Money as decimal texts, times in UTC."""
-    return {"at": at, "currency": shown_in().unless_usd, "budgets": list(states)}
+    budgets: Sequence[BudgetState]
 
 
 def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:

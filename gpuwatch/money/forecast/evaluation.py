@@ -31,15 +31,20 @@ Errors = tuple[tuple[float | None, ...], ...]  # of each origin, of each step ah
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How a method did; ratios are None where their denominator is 0."""
+    """How a method did in `origins` tries. Errors are 0 at best, and null where there is nothing to divide by.
+
+    `mase` is the mean absolute error over that of last season's value, `wape` the sum of absolute errors over that of
+    absolute values, and `total_error_ratio` the same of the horizon's totals. `error` decides: `mase`, that of the
+    horizon's mean in the same unit, and luck. `coverage` is the share of the 80 % intervals that held.
+    """
 
     method: str
     origins: int
-    error: float | None  # mase, and that of the horizon's mean in the same unit, and luck: what decides
-    mase: float | None  # mean absolute error over that of last season's value
-    wape: float | None  # sum of absolute errors over the sum of absolute values
-    total_error_ratio: float | None  # the same of the horizon's totals
-    coverage: float | None = None  # of the 80 % interval that each origin would have given from its own past
+    error: float | None
+    mase: float | None
+    wape: float | None
+    total_error_ratio: float | None
+    coverage: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

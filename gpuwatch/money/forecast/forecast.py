@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypedDict
 
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.money.forecast.evaluation import (
@@ -34,7 +33,7 @@ _FEW_ORIGINS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step to come; bounds are None where the past is too short for them."""
+    """One step to come; `lower` and `upper` are null where the past is too short for them."""
 
     time: datetime
     mean: float
@@ -55,31 +54,20 @@ class Forecast:
     warnings: tuple[str, ...]
 
 
-class ForecastDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastDocument:
     """The coming steps. `backtest` is the score of the method that makes them, `methods` the scores of all.
 
-    In a score `origins` is how often the method was tried, `coverage` the share of the intervals that held, and the
-    rest are errors, 0 at best. The method with the smallest `error` is taken, and is the first of `methods`.
+    `backtest` is null where the past is too short to try any. The method with the smallest `error` is taken, and is
+    the first of `methods`.
     """
 
     method: str
     backtest: Score | None
-    methods: list[Score]
+    methods: tuple[Score, ...]
     step_seconds: float
-    forecast: list[Step]
-    warnings: list[str]
-
-
-def as_object(made: Forecast) -> ForecastDocument:
-    """For programs."""
-    return {
-        "method": made.method,
-        "backtest": made.score,
-        "methods": list(made.methods),
-        "step_seconds": made.step_seconds,
-        "forecast": list(made.steps),
-        "warnings": list(made.warnings),
-    }
+    forecast: tuple[Step, ...]
+    warnings: tuple[str, ...]
 
 
 def forecast(

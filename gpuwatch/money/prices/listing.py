@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TypedDict
 
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.fleet import CapacityType
@@ -15,6 +14,7 @@ from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Found
 from gpuwatch.money.prices.price_book import Book, NoPrice
 from gpuwatch.money.prices.settings import PriceSettings
+from gpuwatch.runtime.json_document import fill_document
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import align_rows
 
@@ -104,7 +104,8 @@ _OWN_CURRENCY = 7  # the column of prices in the cloud's own currency
 _SPARE = ("CAPACITY", "VCPUS", "MEMORY")  # what a narrow terminal leaves out, the last one first
 
 
-class PriceRow(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceRow:
     """An offer: the machine, its price in `currency`, and what it costs in US dollars by the settings.
 
     `memory_bytes` is the host's. `ratio_to_on_demand` is of a spot price. `usd_exact` is false where a price of another
@@ -120,30 +121,31 @@ class PriceRow(TypedDict):
     vcpus: int
     memory_bytes: int | None
     capacity_type: CapacityType
-    price_per_hour: str | None
-    price_per_gpu_hour: str | None
+    price_per_hour: Decimal | None
+    price_per_gpu_hour: Decimal | None
     currency: str
     ratio_to_on_demand: float | None
     as_of: date
     age_days: int
     source: str
-    usd_per_hour: str | None
-    usd_per_gpu_hour: str | None
+    usd_per_hour: Decimal | None
+    usd_per_gpu_hour: Decimal | None
     usd_source: str | None
     usd_exact: bool | None
     usd_unknown: str | None
 
 
-class PricesDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesDocument:
     """Offers of machines with GPUs, and what is too old to be relied on."""
 
     prices: list[PriceRow]
     warnings: list[str]
 
 
-def as_object(shown: Sequence[Row], old_days: float = OLD_DAYS) -> PricesDocument:
-    """Everything, with amounts as texts, which lose nothing; warned of is what is older than `old_days`."""
-    return {"prices": [_object(row) for row in shown], "warnings": warnings(shown, old_days)}
+def prices_document(shown: Sequence[Row], old_days: float = OLD_DAYS) -> PricesDocument:
+    """Everything; warned of is what is older than `old_days`."""
+    return PricesDocument(prices=[_price_row(row) for row in shown], warnings=warnings(shown, old_days))
 
 
 def as_text(shown: Sequence[Row], old_days: float = OLD_DAYS) -> str:
@@ -254,33 +256,18 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _object(row: Row) -> PriceRow:
-    offer, paid = row.offer, row.paid
+def _price_row(row: Row) -> PriceRow:
+    paid = row.paid
     known = paid if isinstance(paid, Price) else None
-    return {
-        "provider": offer.provider,
-        "region": offer.region or None,
-        "instance_type": offer.instance_type,
-        "gpu_model": offer.gpu_model,
-        "gpu_count": offer.gpu_count,
-        "gpu_memory_bytes": offer.gpu_memory_bytes,
-        "vcpus": offer.vcpus,
-        "memory_bytes": offer.memory_bytes,
-        "capacity_type": offer.capacity_type,
-        "price_per_hour": _text(offer.price_per_hour),
-        "price_per_gpu_hour": _text(offer.price_per_gpu_hour),
-        "currency": offer.currency,
-        "ratio_to_on_demand": None if row.ratio is None else float(round(row.ratio, 4)),
-        "as_of": offer.as_of,
-        "age_days": row.age_days,
-        "source": offer.source,
-        "usd_per_hour": _text(known.usd_per_hour if known else None),
-        "usd_per_gpu_hour": _text(row.usd_per_gpu_hour),
-        "usd_source": known.source if known else None,
-        "usd_exact": known.exact if known else None,
-        "usd_unknown": paid.why if isinstance(paid, NoPrice) else None,
-    }
-
-
-def _text(amount: Decimal | None) -> str | None:
-    return None if amount is None else f"{amount:f}"
+    return fill_document(
+        PriceRow,
+        row.offer,
+        region=row.offer.region or None,
+        ratio_to_on_demand=None if row.ratio is None else float(round(row.ratio, 4)),
+        age_days=row.age_days,
+        usd_per_hour=known.usd_per_hour if known else None,
+        usd_per_gpu_hour=row.usd_per_gpu_hour,
+        usd_source=known.source if known else None,
+        usd_exact=known.exact if known else None,
+        usd_unknown=paid.why if isinstance(paid, NoPrice) else None,
+    )

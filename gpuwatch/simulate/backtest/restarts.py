@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypedDict
 
 from gpuwatch.agent.devices.load_profile import Intervals
 from gpuwatch.model.duration import format_duration
@@ -52,8 +51,11 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartAdvice:
-    """A history, each case, and each pool packed at today's restart; `node_hours` is what never stopping bills."""
+class RestartsDocument:
+    """What a shorter restart would save (`cases`, today's first), and what packing each pool's work would.
+
+    `node_hours` is what never stopping bills.
+    """
 
     source: str
     node_hours: float
@@ -62,28 +64,7 @@ class RestartAdvice:
     pools: tuple[Packed, ...]
 
 
-class RestartsDocument(TypedDict):
-    """What a shorter restart would save (`cases`, today's first), and what packing each pool's work would."""
-
-    source: str
-    node_hours: float
-    gaps: int
-    cases: list[Case]
-    pools: list[Packed]
-
-
-def as_object(advice: RestartAdvice) -> RestartsDocument:
-    """For programs."""
-    return {
-        "source": advice.source,
-        "node_hours": advice.node_hours,
-        "gaps": advice.gaps,
-        "cases": list(advice.cases),
-        "pools": list(advice.pools),
-    }
-
-
-def advise(source: str, history: History, restart: float, parts: Sequence[tuple[str, float]] = ()) -> RestartAdvice:
+def advise(source: str, history: History, restart: float, parts: Sequence[tuple[str, float]] = ()) -> RestartsDocument:
     """Both, of a history.
 
     Args:
@@ -111,7 +92,7 @@ def advise(source: str, history: History, restart: float, parts: Sequence[tuple[
     by_pool: dict[str, list[Workload]] = defaultdict(list)
     for life in history.lives:
         by_pool[life.pool].append(life)
-    return RestartAdvice(
+    return RestartsDocument(
         source=source,
         node_hours=whole / _HOUR,
         gaps=len(history.gaps),

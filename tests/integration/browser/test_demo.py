@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -49,12 +50,12 @@ def test_a_day_of_the_demo_fleet_saves_money_and_hurts_nobody() -> None:
     """24 hours: idle machines are found and stopped, nobody at work is, and the waste is below the baseline's."""
     figures = run_headless(Options(seed=7, hours=24))
 
-    assert (figures["nodes"], figures["hours"]) == (13, 24.0)
-    assert int(figures["stopped"]) >= 3, "the three forgotten machines at least"
-    assert figures["wrongly_stopped"] == 0
-    assert float(figures["waste_ratio"]) < float(figures["baseline_waste_ratio"])
-    assert float(figures["saved_usd"]) > 0
-    assert float(figures["silent_gpu_hours"]) > 0, "a node falls silent, and is billed"
+    assert (figures.nodes, figures.hours) == (13, 24.0)
+    assert int(figures.stopped) >= 3, "the three forgotten machines at least"
+    assert figures.wrongly_stopped == 0
+    assert float(figures.waste_ratio) < float(figures.baseline_waste_ratio)
+    assert float(figures.saved_usd) > 0
+    assert float(figures.silent_gpu_hours) > 0, "a node falls silent, and is billed"
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -63,16 +64,16 @@ def test_whatever_the_seed_nobody_at_work_is_stopped(seed: int) -> None:
     """Any fleet's morning: idle machines are stopped, and none that anybody needs."""
     figures = run_headless(Options(seed=seed, hours=6))
 
-    assert int(figures["stopped"]) > 0
-    assert figures["wrongly_stopped"] == 0
-    assert float(figures["waste_ratio"]) < float(figures["baseline_waste_ratio"])
+    assert int(figures.stopped) > 0
+    assert figures.wrongly_stopped == 0
+    assert float(figures.waste_ratio) < float(figures.baseline_waste_ratio)
 
 
 def test_stopping_parked_nodes_hurts_people_and_the_figures_say_so() -> None:
     """The truth is not gpuwatch's verdict: with `parked: stop`, notebooks with people are stopped, and counted."""
     figures = run_headless(Options(seed=7, hours=6, parked="stop"))
 
-    assert int(figures["wrongly_stopped"]) > 0
+    assert int(figures.wrongly_stopped) > 0
 
 
 def test_the_same_seed_prints_the_same_bytes() -> None:
@@ -115,7 +116,7 @@ def test_a_recorded_node_comes_to_the_figures_computed_by_hand(tmp_path: Path) -
     figures = run_headless(Options(trace=trace))
     billed, useful = 1500 + 600, 600 + 420
 
-    assert figures == {
+    assert asdict(figures) == {
         "source": "trace.csv",
         "seed": 0,
         "hours": round(7800 / 3600, 4),
@@ -140,16 +141,16 @@ def test_silence_is_billed_and_never_idleness(tmp_path: Path) -> None:
     trace = a_trace(tmp_path, HEADER, *(f"{at},n,0,0" for at in (0, 60, 120, 7200, 7260)))
     figures = run_headless(Options(trace=trace))
 
-    assert figures["stopped"] == 0
-    assert figures["billed_gpu_hours"] == round(7320 / 3600, 4)
-    assert figures["silent_gpu_hours"] == round((7200 - 180) / 3600, 4)
+    assert figures.stopped == 0
+    assert figures.billed_gpu_hours == round(7320 / 3600, 4)
+    assert figures.silent_gpu_hours == round((7200 - 180) / 3600, 4)
 
 
 def test_the_same_rows_without_the_hole_are_idleness(tmp_path: Path) -> None:
     """What the silence above prevents: rows throughout, and the node is stopped."""
     trace = a_trace(tmp_path, HEADER, *(f"{at},n,0,0" for at in range(0, 7261, 60)))
 
-    assert run_headless(Options(trace=trace))["stopped"] == 1
+    assert run_headless(Options(trace=trace)).stopped == 1
 
 
 @pytest.mark.parametrize(("parked", "stopped"), [("stop", 1), ("report", 0)])

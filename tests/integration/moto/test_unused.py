@@ -106,7 +106,7 @@ def test_disks_in_use_are_summed_apart() -> None:
 
 def test_scripts_get_each_disk_in_use_and_its_own_sum() -> None:
     """The sum of what is left over is without them."""
-    result = json.loads(json_text("unused", unused.as_object([a_volume(1), IN_USE], today=TODAY)))
+    result = json.loads(json_text("unused", unused.unused_document([a_volume(1), IN_USE], today=TODAY)))
 
     assert [(row["id"], row["node_id"], row["usd_per_month"]) for row in result["in_use"]] == [
         ("vol-5", "i-1", "40.00")
@@ -119,7 +119,7 @@ def test_a_snapshot_is_told_with_its_age_and_without_a_price() -> None:
     row = unused.as_text([SNAPSHOT], today=TODAY).splitlines()[1]
 
     assert " ".join(row.split()) == f"? snap-1 30 GiB snapshot of a volume that is gone, made 2025-03-04 {REGION}"
-    assert unused.as_object([SNAPSHOT], today=TODAY)["unused"][0]["made"] == SNAPSHOT.made
+    assert unused.unused_document([SNAPSHOT], today=TODAY).unused[0].made == SNAPSHOT.made
 
 
 def test_sums_are_by_kind_and_the_dearest_comes_first() -> None:
@@ -157,7 +157,7 @@ def test_nothing_left_is_said_in_a_sentence() -> None:
 @pytest.mark.parametrize("found", [[], [a_volume(1), ADDRESS, UNKNOWN]])
 def test_scripts_get_every_price_as_text(found: Sequence[Leftover]) -> None:
     """Money is no float in JSON either, and a price that is not known is null."""
-    result = json.loads(json_text("unused", unused.as_object(found, today=TODAY)))
+    result = json.loads(json_text("unused", unused.unused_document(found, today=TODAY)))
 
     assert [row["usd_per_month"] for row in result["unused"]] == ["8.00", "3.65", None][: len(found)]
     assert result["usd_per_month"] == ("11.65" if found else "0.00")

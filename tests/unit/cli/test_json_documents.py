@@ -76,4 +76,4 @@ def test_an_extra_is_what_its_packages_are() -> None:
     )
 
     assert found == {"controller": {"aiohttp"}, "aws": {"boto3", "aiohttp"}, "demo": {"aiohttp"}}
-    assert "aws" in installed()["extras"]
+    assert "aws" in installed().extras

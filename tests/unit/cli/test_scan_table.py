@@ -1,23 +1,25 @@
 """The text of `gpuwatch scan` in terminals of several widths."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
 from gpuwatch.cli.scan_table import remarks, table
+from gpuwatch.clouds.survey import CloudUse
 from gpuwatch.model.fleet import CapacityType, NodeState
-from gpuwatch.money.scan import ScanDocument, ScanMachine
+from gpuwatch.money.scan import ScanDocument, ScanMachine, ScanPlace, ScanSum
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-USE = {
-    "cpu_mean_ratio": 0.02,
-    "cpu_max_ratio": 0.31,
-    "received_bytes_per_second": 2_000_000.0,
-    "sent_bytes_per_second": 1_100_000.0,
-    "gpu_mean_ratio": None,
-}
+USE = CloudUse(
+    cpu_mean_ratio=0.02,
+    cpu_max_ratio=0.31,
+    received_bytes_per_second=2_000_000.0,
+    sent_bytes_per_second=1_100_000.0,
+)
 
 
 def a_row(**more: Any) -> ScanMachine:  # noqa: ANN401  any field
@@ -37,7 +39,7 @@ def a_row(**more: Any) -> ScanMachine:  # noqa: ANN401  any field
         "launched_at": NOW,
         "age_seconds": 86400.0 * 41,
         "billed": True,
-        "usd_per_hour": "32.7726",
+        "usd_per_hour": Decimal("32.7726"),
         "watched": False,
         "enrolled": False,
         "known": False,
@@ -49,30 +51,28 @@ def a_row(**more: Any) -> ScanMachine:  # noqa: ANN401  any field
         "tags": {},
         "use": USE,
     }
-    made: Any = {**row, **more}
-    found: ScanMachine = made
-    return found
+    made: dict[str, Any] = {**row, **more}
+    return ScanMachine(**made)
 
 
-def a_place(**more: Any) -> Any:  # noqa: ANN401  a ScanPlace
+def a_place(**more: Any) -> ScanPlace:  # noqa: ANN401  of any field
     """A region that answered."""
     place = {"cloud": "", "provider": "aws", "where": "x", "region": "x", "watched": True, "machines": 1}
-    return {**place, "refused": None, "trouble": None, "unmonitored": None, **more}
+    return ScanPlace(**{**place, "refused": None, "trouble": None, "unmonitored": None, **more})
 
 
-def a_document(*rows: ScanMachine, places: tuple[Any, ...] = ()) -> ScanDocument:
+def a_document(*rows: ScanMachine, places: tuple[ScanPlace, ...] = ()) -> ScanDocument:
     """With plain sums."""
-    nothing: Any = {"machines": 0, "gpus": 0, "usd_per_hour": "0", "usd_per_day": "0", "unpriced": 0}
-    forgotten: Any = {"machines": 2, "gpus": 16, "usd_per_hour": "32.77", "usd_per_day": "786.54", "unpriced": 1}
-    return {
-        "at": NOW,
-        "days": 7,
-        "complete": True,
-        "machines": list(rows),
-        "places": [*places],
-        "known": nothing,
-        "unknown": forgotten,
-    }
+    zero = Decimal(0)
+    return ScanDocument(
+        at=NOW,
+        days=7,
+        complete=True,
+        machines=list(rows),
+        places=[*places],
+        known=ScanSum(machines=0, gpus=0, usd_per_hour=zero, usd_per_day=zero, unpriced=0),
+        unknown=ScanSum(machines=2, gpus=16, usd_per_hour=Decimal("32.77"), usd_per_day=Decimal("786.54"), unpriced=1),
+    )
 
 
 STOPPED = a_row(id="i-1", name="i-1", billed=False, usd_per_hour=None, use=None, owner=None, known=True, watched=True)
@@ -163,6 +163,6 @@ def test_the_sums_and_what_is_not_known_are_said() -> None:
 )
 def test_rates_have_units(rate: float, shown: str) -> None:
     """Both directions together."""
-    use: Any = {**USE, "received_bytes_per_second": rate, "sent_bytes_per_second": None}
+    use = replace(USE, received_bytes_per_second=rate, sent_bytes_per_second=None)
 
     assert shown in table(a_document(a_row(use=use)), None)[1].plain

@@ -13,7 +13,7 @@ from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.money.prices.price_book import NoPrice
-from gpuwatch.money.scan import Looked, ScanDocument, owner_of, scan_document
+from gpuwatch.money.scan import Looked, ScanDocument, ScanSum, owner_of, scan_document
 from gpuwatch.runtime.json_document import json_text
 from tests.support.builders.fleet import a_node
 
@@ -61,9 +61,9 @@ def document(*clouds: Looked, regions: tuple[str, ...] = ()) -> ScanDocument:
 )
 def test_known_is_what_is_enrolled_where_the_controller_looks(node: Node, watched: bool, known: bool, why: str) -> None:
     """An enrolled machine in a region that the settings do not name is stopped by nobody."""
-    (row,) = document(looked(at("here", node, watched=watched)))["machines"]
+    (row,) = document(looked(at("here", node, watched=watched))).machines
 
-    assert (row["known"], row["why"], row["watched"]) == (known, why, watched)
+    assert (row.known, row.why, row.watched) == (known, why, watched)
 
 
 def test_the_dearest_unknown_machine_comes_first() -> None:
@@ -75,7 +75,7 @@ def test_the_dearest_unknown_machine_comes_first() -> None:
 
     found = document(looked(at("here", OURS, a_machine("i-a"), a_machine("i-b")), price=price))
 
-    assert [row["id"] for row in found["machines"]] == ["i-b", "i-a", "i-ours"]
+    assert [row.id for row in found.machines] == ["i-b", "i-a", "i-ours"]
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,19 @@ def test_the_dearest_unknown_machine_comes_first() -> None:
 )
 def test_a_machine_costs_while_its_cloud_bills_it(state: NodeState, still_billed: str | None, usd: str | None) -> None:
     """A stopped one costs nothing by the hour, unless its cloud goes on billing it."""
-    (row,) = document(looked(at("here", replace(NOBODYS, state=state, still_billed=still_billed))))["machines"]
+    (row,) = document(looked(at("here", replace(NOBODYS, state=state, still_billed=still_billed)))).machines
 
-    assert (row["usd_per_hour"], row["billed"]) == (usd, usd is not None)
+    assert row.usd_per_hour == (None if usd is None else Decimal(usd))
+    assert row.billed is (usd is not None)
 
 
 def test_the_sums_are_of_known_and_of_unknown() -> None:
     """A machine without a price is counted, and is in no sum."""
     found = document(looked(at("here", OURS, NOBODYS)), looked(at("far", a_machine("i-x")), usd=None))
 
-    assert found["known"] == {"machines": 1, "gpus": 8, "usd_per_hour": "2.5", "usd_per_day": "60.0", "unpriced": 0}
-    assert found["unknown"] == {"machines": 2, "gpus": 16, "usd_per_hour": "2.5", "usd_per_day": "60.0", "unpriced": 1}
+    usd = Decimal("2.5")
+    assert found.known == ScanSum(machines=1, gpus=8, usd_per_hour=usd, usd_per_day=24 * usd, unpriced=0)
+    assert found.unknown == ScanSum(machines=2, gpus=16, usd_per_hour=usd, usd_per_day=24 * usd, unpriced=1)
 
 
 def test_a_region_is_chosen_by_its_name() -> None:
@@ -110,8 +112,8 @@ def test_a_region_is_chosen_by_its_name() -> None:
 
     found = document(looked(at("here", OURS), at("far", NOBODYS), nowhere), regions=("far",))
 
-    assert [row["id"] for row in found["machines"]] == ["i-nobodys"]
-    assert [place["where"] for place in found["places"]] == ["far", "other regions"]
+    assert [row.id for row in found.machines] == ["i-nobodys"]
+    assert [place.where for place in found.places] == ["far", "other regions"]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_a_region_is_chosen_by_its_name() -> None:
 )
 def test_a_place_without_a_list_makes_the_scan_incomplete(place: Surveyed, complete: bool) -> None:
     """Nobody knows what runs there."""
-    assert document(looked(at("here", OURS), place))["complete"] is complete
+    assert document(looked(at("here", OURS), place)).complete is complete
 
 
 @pytest.mark.parametrize(
@@ -145,17 +147,11 @@ def test_what_the_monitor_says_is_with_its_machine() -> None:
     found = document(
         looked(at("here", OURS), at("far", NOBODYS), use={"i-ours": use}, unmonitored={"far": "not allowed"})
     )
-    by_id = {row["id"]: row["use"] for row in found["machines"]}
+    by_id = {row.id: row.use for row in found.machines}
 
     assert by_id["i-nobodys"] is None
-    assert by_id["i-ours"] == {
-        "cpu_mean_ratio": 0.02,
-        "cpu_max_ratio": 0.3,
-        "received_bytes_per_second": 7.0,
-        "sent_bytes_per_second": None,
-        "gpu_mean_ratio": None,
-    }
-    assert [place["unmonitored"] for place in found["places"]] == [None, "not allowed"]
+    assert by_id["i-ours"] == use
+    assert [place.unmonitored for place in found.places] == [None, "not allowed"]
 
 
 def test_the_document_is_json_with_times_and_ages() -> None:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from gpuwatch.cli.doctor.findings import KINDS, found
-from gpuwatch.cli.doctor.report import Examination, Finding, Severity, as_object, as_text, fine
+from gpuwatch.cli.doctor.report import Examination, Finding, Severity, as_text, doctor_document, fine
 from gpuwatch.cli.doctor.runner import Check, examine
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.doctor_findings import codes, the
@@ -59,10 +59,10 @@ def test_text_and_json_say_the_same() -> None:
     """Each finding has what was looked at, what was seen and, unless fine, a remedy."""
     findings = (found("metadata.hop_limit", "the service", "no token"), fine("port", "port 9460", "it is free"))
     examination = Examination(part="agent", version="1.0", user="gpuwatch (uid 5)", findings=findings)
-    text, listed = as_text(examination), as_object(examination)
+    text, listed = as_text(examination), doctor_document(examination)
 
-    assert listed["problems"] == 1
-    assert listed["warnings"] == 0
+    assert listed.problems == 1
+    assert listed.warnings == 0
     assert "1 problem, 0 warnings, 1 fine." in text
     assert "looked at as gpuwatch (uid 5)" in text
     for each in findings:

@@ -126,7 +126,7 @@ def test_parts_add_up_to_the_cent(load: list[float], terms: Terms, one: int, thr
 
     assert result.usd_per_year == sum(part.usd_per_year for part in result.parts)
     assert all(part.usd_per_year == part.usd_per_year.quantize(Decimal("0.01")) for part in result.parts)
-    used = sum(float(part.unit_hours) * (part.used_ratio or 0.0) for part in result.parts)
+    used = sum(float(part.unit_hours_per_year) * (part.used_ratio or 0.0) for part in result.parts)
     assert used == pytest.approx(fmean(load) * 8760, abs=0.05)
 
 
@@ -178,9 +178,9 @@ def test_spot_takes_what_bears_interruption_while_it_is_there() -> None:
     terms = Terms(price_per_hour=Decimal(1), one_year=Decimal(0), three_year=Decimal(0), tolerant=Decimal("0.5"))
     parts = {part.name: part for part in advise([4.0] * 672, terms).advised.parts}
 
-    assert parts["spot"].unit_hours == 8760
+    assert parts["spot"].unit_hours_per_year == 8760
     assert parts["spot"].usd_per_year == Decimal("0.60") * 8760, "55 % of the price and 5 % for interruptions"
-    assert parts["on demand"].unit_hours == 3 * 8760
+    assert parts["on demand"].unit_hours_per_year == 3 * 8760
 
 
 def test_spot_that_costs_more_with_its_interruptions_is_not_used() -> None:

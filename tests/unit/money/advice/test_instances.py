@@ -32,7 +32,7 @@ def test_mixed_precision_training_with_adamw_takes_sixteen_bytes_a_parameter_bes
     load = Workload(task="train", shape=LLAMA_7B)
     states = [each for each in model_memory.parts(load) if each.shared]
 
-    assert [each.bytes_ / LLAMA_7B.params for each in states] == [2, 2, 12]
+    assert [each.bytes / LLAMA_7B.params for each in states] == [2, 2, 12]
 
 
 def test_activations_follow_the_published_formula() -> None:
@@ -40,15 +40,15 @@ def test_activations_follow_the_published_formula() -> None:
     selective = part(Workload(task="train", shape=GPT3, sequence=2048), "activations")
     everything = part(Workload(task="train", shape=GPT3, sequence=2048, recompute="none"), "activations")
 
-    assert selective.bytes_ == 96 * 34 * 2048 * 12288
-    assert everything.bytes_ - selective.bytes_ == 96 * 5 * 96 * 2048**2
+    assert selective.bytes == 96 * 34 * 2048 * 12288
+    assert everything.bytes - selective.bytes == 96 * 5 * 96 * 2048**2
 
 
 def test_a_cache_of_keys_and_values_takes_half_a_mebibyte_a_token_for_llama_7b() -> None:
     """2 x 32 layers x 4096 x 2 bytes."""
     cache = part(Workload(task="serve", shape=LLAMA_7B, sequence=1, batch=1), "KV cache")
 
-    assert cache.bytes_ == GIB // 2048
+    assert cache.bytes == GIB // 2048
 
 
 def test_four_gpus_of_eighty_gigabytes_do_not_hold_gpt3_and_five_do() -> None:

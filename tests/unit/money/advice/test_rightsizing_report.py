@@ -47,10 +47,10 @@ def test_the_rounds_on_record_are_read_and_the_unused_gpus_are_told(tmp_path: Pa
     settings = a_ledger(tmp_path / "ledger.db")
     found = rightsizing_report.make_report(settings, ManualClock(wall=NOW + timedelta(hours=1)), 7 * 86400.0, ["aws"])
 
-    assert (found.nodes, found.rounds, found.kept) == (1, 6, 6)
+    assert (found.nodes, found.rounds, found.rounds_kept) == (1, 6, 6)
     assert [each.sentence.split(";")[0] for each in found.advice] == ["2 of 4 GPUs unused for 9 days"]
     assert "i-1 (g6.12xlarge, pool default): 2 of 4 GPUs unused for 9 days" in rightsizing_report.as_text(found)
-    assert json.loads(json_text("recommend.rightsize", rightsizing_report.as_object(found)))["advice"][0]["gpus"] == [
+    assert json.loads(json_text("recommend.rightsize", found))["advice"][0]["gpus"] == [
         2,
         3,
     ]

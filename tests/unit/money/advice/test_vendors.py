@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.cli.main import commands
-from gpuwatch.money.advice.vendors import Criterion, Sheet, as_object, filled, ranked, read, turns
+from gpuwatch.money.advice.vendors import Criterion, Sheet, VendorTurn, filled, ranked, read, turns, vendors_document
 
 TABLE = """vendor,sla,latency_ms,support,price
 weight,40,30,10,20
@@ -41,8 +41,11 @@ def test_a_weight_that_decides_is_named() -> None:
     """A leads by the first criterion alone."""
     sheet = read("vendor,x,y\nweight,3,2\nbest,1,1\nworst,0,0\na,1,0\nb,0,1\n", "t")
 
-    assert list(turns(sheet)) == [("x", "no weight", "b"), ("y", "twice the weight", "b")]
-    assert as_object(sheet, ())["weights"] == {"x": 0.6, "y": 0.4}
+    assert list(turns(sheet)) == [
+        VendorTurn(criterion="x", weight="no weight", first="b"),
+        VendorTurn(criterion="y", weight="twice the weight", first="b"),
+    ]
+    assert vendors_document(sheet, ()).weights == {"x": 0.6, "y": 0.4}
 
 
 @pytest.mark.parametrize(

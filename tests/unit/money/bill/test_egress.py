@@ -14,7 +14,8 @@ from gpuwatch.model.currency import Currency, show_in
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.bill.parse import BillError, Columns, mapped
-from gpuwatch.money.bill.statement import Compared, as_object, as_text, compared
+from gpuwatch.money.bill.statement import Compared, as_text, compared, reconcile_document
+from gpuwatch.runtime.json_document import document
 from tests.support.builders.money import a_busy_node, a_round
 
 ZONE = ZoneInfo("UTC")
@@ -125,14 +126,14 @@ def test_each_cloud_has_its_egress_and_all_add_up(spend: SpendBook, tmp_path: Pa
 def test_programs_get_egress_by_cloud_and_in_all(spend: SpendBook, tmp_path: Path) -> None:
     """In US dollars, whatever people read."""
     show_in(Currency(code="CNY", usd=Decimal("0.125")))
-    document = as_object(two_clouds(spend, tmp_path))
+    made = document("cost.reconcile", reconcile_document(two_clouds(spend, tmp_path)))
 
-    assert document["clouds"] == [
+    assert made["clouds"] == [
         {"cloud": "us", "usd_machine_time": "250.00", "usd_egress": "7.50", "usd": "260.01"},
         {"cloud": "bj", "usd_machine_time": "242.00", "usd_egress": "11.00", "usd": "253.00"},
     ]
-    assert document["usd_by_kind"] == {"disks": "2.50", "egress": "18.50"}
-    assert document["usd_billed"] == "492.00"
+    assert made["usd_by_kind"] == {"disks": "2.50", "egress": "18.50"}
+    assert made["usd_billed"] == "492.00"
 
 
 def test_a_bill_of_machines_alone_has_no_such_table(spend: SpendBook, tmp_path: Path) -> None:

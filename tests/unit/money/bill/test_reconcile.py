@@ -15,7 +15,7 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.bill.parse import CUR_2, LEGACY_CUR, BillError, Columns, mapped
-from gpuwatch.money.bill.statement import Compared, as_object, as_text, compared
+from gpuwatch.money.bill.statement import Compared, as_text, compared, reconcile_document
 from tests.support.builders.fleet import a_node
 from tests.support.builders.money import a_busy_node, a_round
 
@@ -96,7 +96,7 @@ def test_an_aws_report(ledger: Ledger, tmp_path: Path, columns: Columns, *, pack
     assert (result.bill.other_of_machines, result.bill.of_no_machine) == (Fraction(5, 4), Fraction(5, 2))
     assert result.bill.by_kind == {"egress": Fraction(5, 4), "disks": Fraction(5, 2)}
     assert "By kind: $2.50 disks, $1.25 egress." in as_text([result], 20)
-    assert as_object([result])["usd_by_kind"] == {"disks": "2.50", "egress": "1.25"}
+    assert reconcile_document([result]).usd_by_kind == {"disks": Decimal("2.50"), "egress": Decimal("1.25")}
     assert [abs(each.usd) for each in result.found.differences] == [140, 120, 48, 24, Decimal("10.5")]
     assert result.found.equal == 2  # i-1 on the first day; i-3 on the second: in no bill, and of no known price
 
@@ -111,7 +111,7 @@ def test_what_only_one_side_has(ledger: Ledger, tmp_path: Path) -> None:
         ("i-2", 2): (-240.0, "only metered"),
     }
     assert "metering began later" in as_text([result], 10)
-    assert as_object([result])["usd_metered"] == "480.00"
+    assert str(reconcile_document([result]).usd_metered) == "480.00"
 
 
 def test_a_bill_of_one_cloud_is_compared_with_what_was_metered_there(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.simulate.backtest.compare import Terms, figures_of, policy_of
-from gpuwatch.simulate.backtest.document import as_object
+from gpuwatch.simulate.backtest.document import backtest_document
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.report import Backtest, backtest
 from gpuwatch.simulate.backtest.stops import StopRecord
@@ -99,7 +99,7 @@ def test_moments_are_absolute_where_the_source_knows_them() -> None:
     history = of_intervals(TURNS)
     known = replace(history, begins_at=datetime(2026, 3, 1, 23, 30, tzinfo=UTC))
     first, bare = (
-        json.loads(json_text("backtest", as_object(told_of(each, "timeout=5m"), 1)))["policies"][0][
+        json.loads(json_text("backtest", backtest_document(told_of(each, "timeout=5m"), 1)))["policies"][0][
             "would_have_stopped"
         ][0]
         for each in (known, history)

@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.runtime.clock import Clock, ManualClock
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.simulate.backtest.compare import Terms, policy_of
-from gpuwatch.simulate.backtest.document import as_object
+from gpuwatch.simulate.backtest.document import backtest_document
 from gpuwatch.simulate.backtest.gaps import history_of
 from gpuwatch.simulate.backtest.plays import shared_out, workers
 from gpuwatch.simulate.backtest.report import Backtest, backtest
@@ -49,7 +49,7 @@ def played(
 
 def test_processes_give_the_figures_of_one_byte_by_byte(trace: Path) -> None:
     """Charges and checks of five policies in two processes: the same document, and no process is left."""
-    alone, shared = (json_text("backtest", as_object(played(trace, jobs), 20)) for jobs in (1, 2))
+    alone, shared = (json_text("backtest", backtest_document(played(trace, jobs), 20)) for jobs in (1, 2))
 
     assert all(name in alone for name in POLICIES)
     assert shared == alone
@@ -91,10 +91,10 @@ def test_without_semaphores_all_is_done_in_one_process(trace: Path, monkeypatch:
     def refused(_context: object) -> NoReturn:
         raise FileNotFoundError(2, "No such file or directory")
 
-    expected = as_object(played(trace, 1), 20)
+    expected = backtest_document(played(trace, 1), 20)
     monkeypatch.setattr("multiprocessing.context.BaseContext.SimpleQueue", refused)
 
-    assert as_object(played(trace, 2), 20) == expected
+    assert backtest_document(played(trace, 2), 20) == expected
 
 
 def test_only_large_histories_are_worth_processes() -> None:
