@@ -5,11 +5,8 @@ Rules, all of them:
 1. A notice stands for its own action or a milder one, in its own pool. Anything else takes a new notice.
 2. It does not stand once the controller did nothing for a while: was paused, only observed, or was away for longer than
    the grace. Its owner may have taken that for the end of it.
-3. What it announced may happen at the promised time and not before; a pool that gives less grace now changes nothing,
-   one that gives more does.
-4. The grace also has to pass on a clock that nobody sets: the agent's own count of idleness. Where it is missing
-   (a stopped node, a window of Prometheus), times in which the controller was away do not count.
-5. A notice that was not used within a day after its time is out of date; one that waits for an approval, within a week.
+3. What it announced may happen once its grace is over (gpuwatch.policies.waiting).
+4. A notice that was not used within a day after its time is out of date; one that waits for an approval, within a week.
 """
 
 from dataclasses import replace
@@ -19,6 +16,7 @@ from gpuwatch.model.decision import Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import Interruption, Notice
+from gpuwatch.policies import waiting
 
 _CURRENT = timedelta(days=1)
 _CURRENT_UNAPPROVED = timedelta(days=7)
@@ -67,16 +65,7 @@ def left_seconds(notice: Notice, node: Node, grace_seconds: float, now: datetime
 
     `grace_seconds` is what the pool gives now.
     """
-    promise = notice.promise
-    if promise is None:
-        return float("inf")
-    grace = max(grace_seconds, promise.grace_seconds)
-    since = (now - notice.at).total_seconds()
-    by_date = (promise.stop_at - now).total_seconds()
-    counted = node.activity.held_seconds - (promise.idle_seconds or 0.0)
-    if promise.idle_seconds is None or node.state is NodeState.STOPPED or node.signal.windowed:
-        counted = since - sum(each.seconds for each in notice.interruptions if each.why == "away")
-    return max(by_date, grace - since, grace - counted)
+    return waiting.left_seconds(waiting.counted([node], node.activity.held_seconds, now), notice, grace_seconds, now)
 
 
 def outdated(notice: Notice, now: datetime) -> str | None:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.policies.idle import IdleRules, lacking, wait_seconds
+from gpuwatch.policies.idle import IdleRules, lacking
+from gpuwatch.policies.idle_timeout.node_wait import wait_seconds
 
 
 def propose(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.model.duration import format_duration
-from gpuwatch.policies.idle import ATTENDED_WAIT_SECONDS, OLD_NODE_WAIT_SECONDS
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS
+from gpuwatch.policies.idle_timeout.node_wait import ATTENDED_WAIT_SECONDS, OLD_NODE_WAIT_SECONDS
 from gpuwatch.policies.profiles import DECIDED, OWNED, PROFILES, Profile, ProfileName
 from tests.support.paths import ROOT
 from tools.docs.__main__ import PAGES

@@ -23,7 +23,6 @@ from hypothesis import Phase, is_hypothesis_test, settings
 from gpuwatch import guard
 from gpuwatch.guard import growth, mass_idleness, workloads
 from gpuwatch.policies import (
-    budget_pressure,
     capacity,
     elsewhere,
     idle,
@@ -33,7 +32,9 @@ from gpuwatch.policies import (
     sizes,
     starts,
     unknown_pool,
+    waiting,
 )
+from gpuwatch.policies.idle_timeout import node_wait
 from gpuwatch.policies.kubernetes import idle_pods, idle_pods_obstacles, workload_use
 
 # Where the rules are, and what they and the policies stand on.
@@ -45,7 +46,8 @@ MODULES: tuple[ModuleType, ...] = (
         idle,
         idle_settings,
         notices,
-        budget_pressure,
+        waiting,
+        node_wait,
         capacity,
         sizes,
         starts,
@@ -72,6 +74,7 @@ TESTS = (
     "unit/policies/test_step_cache",
     "unit/policies/test_capacity",
     "unit/policies/test_capacity_late",
+    "unit/policies/test_waiting",
     "unit/policies/test_idle",
     "unit/policies/test_idle_transitions",
     "unit/policies/test_profiles",

@@ -13,10 +13,11 @@ from gpuwatch.model.decision import Intent, Outcome, Status, Verb
 from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeReport, NodeState
 from gpuwatch.model.promise import promise_of
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle import ATTENDED_WAIT_SECONDS, IdleRules
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.policies.idle_timeout.node_wait import ATTENDED_WAIT_SECONDS
 from tests.support.builders.fleet import LIVES, NOW, Desk, a_node, lived
 
 IDS = ("i-0", "i-1", "i-2")

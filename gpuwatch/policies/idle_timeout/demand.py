@@ -16,7 +16,7 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import capacity
-from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout.hazard import HINT
 from gpuwatch.policies.kubernetes import pending_pods

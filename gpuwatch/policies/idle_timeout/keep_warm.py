@@ -18,8 +18,9 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.proposal import Steps, changing
 from gpuwatch.policies import capacity, schedule
-from gpuwatch.policies.idle import IdleRules, learns, restart_of
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
+from gpuwatch.policies.idle_timeout.node_wait import learns, restart_of
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.sizes import NODES, Sizes
 from gpuwatch.policies.step_cache import counted

@@ -21,13 +21,14 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import ADDITIONS, Observation, Status, Wait
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.measurement import Pauses, Restarts
-from gpuwatch.policies import PoolRules, capacity, idle, schedule
+from gpuwatch.policies import PoolRules, capacity, schedule
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
 from gpuwatch.policies.idle_timeout.demand import demand_of, hints_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.learned import waits as learned
+from gpuwatch.policies.idle_timeout.node_wait import restart_of
 from gpuwatch.policies.idle_timeout.restart_times import measured, watched
 
 _ENROLLED = attrgetter("enrolled")
@@ -90,7 +91,7 @@ def _waits(
     nodes = observation.fleet.roster(pool).nodes if rules.idle.restart_usd else ()  # else no price matters
     prices = [price for node in nodes if (price := observation.price(node)) is not None]
     cheapest = min(prices, key=lambda price: price.usd_per_hour, default=None)
-    restart = idle.restart_of(observation, pool, rules.idle, cheapest)
+    restart = restart_of(observation, pool, rules.idle, cheapest)
     if restart is None:
         return {}, history
     at, news = observation.now.timestamp(), _news(observation, pool, rules, restart.seconds)

@@ -8,7 +8,7 @@ Rules, all of them; the first that fits decides:
    that is not enrolled; one in a pool that only reports; and one without a word of its people about its end.
 4. All of its GPU pods must be idle for the pool's wait, or parked or stalled for the longer one. Its people may ask for
    a longer wait. After the end of its pods it rests.
-5. Then it gets a notice. If it is without use for all of the grace, its pods are ended.
+5. Then it gets a notice. If it is without use for all of the grace, its pods are ended (gpuwatch.policies.waiting).
 6. A notice stands for the action that it named. If its people change that, there is a new notice.
 7. A notice that was not used within a day after its time is withdrawn.
 """
@@ -20,17 +20,17 @@ from datetime import datetime, timedelta
 from gpuwatch.model.decision import FINAL, Done, Observation, Reason, Status, Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.kubernetes import cluster_prefix, is_workload
-from gpuwatch.model.promise import Notice, Promise
-from gpuwatch.policies import notices
+from gpuwatch.model.promise import Notice
+from gpuwatch.policies import notices, waiting
 from gpuwatch.policies.kubernetes import idle_pods_obstacles as obstacles
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, workloads
+from gpuwatch.policies.waiting import Phase
 
 # The arguments of an end, besides which object it is about: what becomes of it; how many pods and GPUs it is, for the
 # limits; of a delete the uids of its pods.
 HOW, PODS, GPUS, UIDS = "how", "pods", "gpus", "uids"
 GONE = Reason(code="gone", sentence="It holds no GPUs any more, so its notice is closed.")
-_SLACK_SECONDS = 60.0
 _WORK = "Work of one of its pods."
 
 
@@ -83,11 +83,21 @@ def _step(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdlePo
         return _say(use, Verb.HOLD, "unknown", doubt, "Answers of the API server and of each pod's agent.")
     if (kept := _kept(use, observation, rules)) is not None:
         return _say(use, undo, *kept)
-    if (soon := obstacles.too_soon(use, rules)) is not None:
-        return _say(use, undo, "too_soon", soon, _WORK)
+    wait, grace, now = obstacles.wait_seconds(use, rules), grace_seconds(use, rules), observation.now
+    phase = waiting.phase(_count(use, now), wait, notice, grace, now)
+    if phase in {Phase.WAITING, Phase.TOO_SOON}:
+        return _say(use, undo, "too_soon", str(obstacles.too_soon(use, rules)), _WORK)
     if notice is None:
         return _first(use, observation, rules)
-    return _noticed(use, notice, observation, rules)
+    if (over := notice_over(use, notice, now)) is not None:
+        return _say(use, Verb.WITHDRAW, "notice_over", f"{over}.", "A new notice follows if it still has no use.")
+    if phase is Phase.GRACE:
+        left = format_duration(left_seconds(use, notice, grace, now))
+        return _say(
+            use, Verb.HOLD, "grace", f"{_words(use)} {_deed(use)} follows in {left} unless a pod of it works.", _WORK
+        )
+    sentence = f"{_words(use)} Its notice was given at {format_time(notice.at)}, and the grace has passed."
+    return _say(use, Verb.RELEASE, "expired", sentence, _WORK, arguments=_about(use))
 
 
 def _kept(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdlePodRules]) -> tuple[str, str, str] | None:
@@ -119,20 +129,6 @@ def _first(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdleP
     return _say(use, Verb.NOTICE, "notice", sentence, _WORK, arguments=arguments)
 
 
-def _noticed(
-    use: WorkloadUse, notice: Notice, observation: Observation, rules: Mapping[str, IdlePodRules]
-) -> WorkloadStep:
-    """Rules 5 to 7."""
-    if (over := notice_over(use, notice, observation.now)) is not None:
-        return _say(use, Verb.WITHDRAW, "notice_over", f"{over}.", "A new notice follows if it still has no use.")
-    left = left_seconds(use, notice, grace_seconds(use, rules), observation.now)
-    if left > 0:
-        sentence = f"{_words(use)} {_deed(use)} follows in {format_duration(left)} unless a pod of it works."
-        return _say(use, Verb.HOLD, "grace", sentence, _WORK)
-    sentence = f"{_words(use)} Its notice was given at {format_time(notice.at)}, and the grace has passed."
-    return _say(use, Verb.RELEASE, "expired", sentence, _WORK, arguments=_about(use))
-
-
 def notice_over(use: WorkloadUse, notice: Notice, now: datetime) -> str | None:
     """Why a notice does not stand any more; None: it does."""
     if (why := notices.withdrawn(notice, use.pool)) is not None:
@@ -142,22 +138,18 @@ def notice_over(use: WorkloadUse, notice: Notice, now: datetime) -> str | None:
         return f"{notices.named(notice)} was about another object of its name"
     if promise is None or promise.action != how(use):
         return f"{notices.named(notice)} did not announce what its people say now ({how(use)})"
-    if use.held_seconds + _lag(use, now) < (now - notice.at).total_seconds():
+    if not waiting.unbroken(_count(use, now), notice, now):
         return f"A pod of it has worked since, or is new: {notices.named(notice).lower()} does not stand"
     return notices.outdated(notice, now)
 
 
 def left_seconds(use: WorkloadUse, notice: Notice, grace: float, now: datetime) -> float:
     """How long to wait until what a notice promised may happen: on our clock and by the agents' own count."""
-    promise: Promise | None = notice.promise
-    if promise is None:
-        return float("inf")
-    longest = max(grace, promise.grace_seconds)
-    since = (now - notice.at).total_seconds()
-    counted = use.held_seconds - (promise.idle_seconds or 0.0)
-    if promise.idle_seconds is None or any(each.node.signal.windowed for each in use.pods):
-        counted = since - sum(each.seconds for each in notice.interruptions if each.why == "away")
-    return max((promise.stop_at - now).total_seconds(), longest - since, longest - counted)
+    return waiting.left_seconds(_count(use, now), notice, grace, now)
+
+
+def _count(use: WorkloadUse, now: datetime) -> waiting.Count:
+    return waiting.counted([each.node for each in use.pods], use.held_seconds, now)
 
 
 def grace_seconds(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> float:
@@ -181,16 +173,6 @@ def _counts(done: Done) -> bool:
     if done.verb is Verb.NOTICE:
         return done.status is Status.FAILED
     return done.verb is Verb.RELEASE and done.status in FINAL - {Status.CANCELLED}
-
-
-def _lag(use: WorkloadUse, now: datetime) -> float:
-    """How far its verdicts may lag behind."""
-    found = 0.0
-    for node in (each.node for each in use.pods):
-        verdict = node.verdict
-        behind = 0.0 if verdict is None else verdict.age_seconds + 2 * verdict.interval_seconds
-        found = max(found, behind + max(0.0, node.waited_seconds(now)))
-    return found + _SLACK_SECONDS
 
 
 def _about(use: WorkloadUse) -> dict[str, str]:

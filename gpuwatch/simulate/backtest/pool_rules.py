@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import waits
-from gpuwatch.policies.idle import OLD_NODE_WAIT_SECONDS
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, UNMEASURED_SECONDS
+from gpuwatch.policies.idle_timeout.node_wait import OLD_NODE_WAIT_SECONDS
 from gpuwatch.policies.profiles import Removal
 from gpuwatch.simulate.backtest.replay import Fresh
 

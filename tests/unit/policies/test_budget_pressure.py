@@ -16,8 +16,9 @@ from gpuwatch.model.budget import BudgetState, Scope
 from gpuwatch.model.decision import REMOVALS, Observation, Verb, Wait
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.promise import Notice
-from gpuwatch.policies import PoolRules, budget_pressure
+from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_timeout import node_wait
 from tests.support.builders.fleet import RULES, Desk, a_node, a_notice, an_observation
 from tests.support.builders.guard_cases import a_case
 from tests.support.builders.money import a_hurry, a_state, budgeted
@@ -52,8 +53,8 @@ def test_what_waits_can_follow_from_leaves_out_budgets_that_hasten_nothing() -> 
     """What was spent changes each round; the wait that a budget asks for does not."""
     hurry = a_hurry(600.0)
 
-    assert budget_pressure.in_force((a_state(blocked=None), hurry)) == ((hurry.scope, hurry.hastening),)
-    assert budget_pressure.in_force((a_state(),)) == ()
+    assert node_wait.in_force((a_state(blocked=None), hurry)) == ((hurry.scope, hurry.hastening),)
+    assert node_wait.in_force((a_state(),)) == ()
 
 
 def test_before_the_shorter_wait_is_over_the_machine_is_told_what_is_left_of_it() -> None:
@@ -81,8 +82,8 @@ def test_of_several_budgets_the_shortest_wait_holds_and_none_makes_it_longer() -
     both = (a_hurry(900.0), a_hurry(120.0, name="b"))
     quick = replace(RULES, idle=replace(RULES.idle, timeout=150.0))
 
-    assert budget_pressure.hastened(both, node, 1800.0) == 120.0
-    assert budget_pressure.hastened((a_hurry(900.0),), node, 150.0) == 150.0
+    assert node_wait.hastened(both, node, 1800.0) == 120.0
+    assert node_wait.hastened((a_hurry(900.0),), node, 150.0) == 150.0
     assert said(under(an_observation(node), a_hurry(900.0)), quick)["i-1"][1] == (
         "It has been idle for 3m20s, longer than 2m30s."
     )
@@ -90,7 +91,7 @@ def test_of_several_budgets_the_shortest_wait_holds_and_none_makes_it_longer() -
 
 def test_no_budget_gives_notice_within_a_minute() -> None:
     """Whatever a round on record says."""
-    assert budget_pressure.hastened((a_hurry(1.0),), a_node(), 1800.0) == 60.0
+    assert node_wait.hastened((a_hurry(1.0),), a_node(), 1800.0) == 60.0
 
 
 def test_a_wait_that_takes_a_price_nobody_knows_stays_unknown() -> None:
@@ -209,7 +210,7 @@ def test_budgets_let_go_of_nothing_but_machines_idle_for_the_shorter_wait(
         assert node is not None
         assert node.activity.state is State.IDLE, f"{node_id} is {node.activity.state}"
         if plain.get(node_id) != verb:
-            wait = budget_pressure.hastened(
+            wait = node_wait.hastened(
                 budgets, node, RULES.idle.timeout if isinstance(RULES.idle.timeout, float) else None
             )
             assert wait is not None

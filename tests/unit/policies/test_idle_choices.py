@@ -13,7 +13,8 @@ from gpuwatch.model.decision import REMOVALS, Observation, Step, Stopped, Verb, 
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.policies import idle
-from gpuwatch.policies.idle import IdleRules, wait_seconds
+from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.idle_timeout.node_wait import wait_seconds
 from tests.support.builders.fleet import HOUR, NOW, RULES, a_node, a_notice, a_verdict, an_activity, an_observation
 from tests.support.builders.money import a_price
 

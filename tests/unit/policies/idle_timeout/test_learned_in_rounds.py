@@ -11,7 +11,8 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Pauses
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import idle
-from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.idle_timeout import node_wait
 from tests.support.builders.fleet import RULES, Desk, a_node, a_notice, an_observation
 
 LEARNED = IdleRules(timeout="learned", fresh_timeout=None, restart_cost=600.0, grace_period=60.0)
@@ -173,7 +174,7 @@ def test_a_learned_wait_holds_its_notice_and_never_less_than_the_round_after_it(
     def before(wait: float, *evidence: Evidence) -> float | None:
         waits = {"i-1": Wait(seconds=wait, why="")}
         seen = at(node, *evidence)
-        return idle.wait_seconds(seen, replace(an_observation(seen), waits=waits, interval_seconds=60.0), rules)
+        return node_wait.wait_seconds(seen, replace(an_observation(seen), waits=waits, interval_seconds=60.0), rules)
 
     assert before(600.0, nobody()) == 540.0
     assert before(30.0, nobody()) == 60.0
@@ -188,7 +189,7 @@ def test_a_learned_wait_is_half_an_hour_at_least_where_somebody_is_logged_in() -
     away, reads = at(a_node("i-1", held=400.0), nobody()), at(a_node("i-1", held=400.0), nobody(observed=2700.0))
 
     def before(node: Node) -> float | None:
-        return idle.wait_seconds(node, replace(an_observation(node), waits=waits), rules)
+        return node_wait.wait_seconds(node, replace(an_observation(node), waits=waits), rules)
 
     assert before(replace(away, owner=None)) == 60.0
     assert before(replace(away, owner="alice")) == 60.0

@@ -14,9 +14,10 @@ from gpuwatch.model.decision import Done, Status, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.policies import idle
-from gpuwatch.policies.idle import IdleRules, wait_seconds
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import restart
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.policies.idle_timeout.node_wait import restart_of, wait_seconds
 from gpuwatch.policies.idle_timeout.restart_times import Starts, measured, watched
 from gpuwatch.policies.idle_timeout.timeouts import timed
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, an_observation
@@ -146,8 +147,8 @@ def test_without_a_price_restarts_that_cost_money_have_no_cost() -> None:
     """Nothing is guessed."""
     rules = IdleRules(timeout="break_even", restart_usd=Decimal(5))
 
-    assert idle.restart_of(an_observation(), "default", rules, None) is None
-    assert idle.restart_of(an_observation(), "default", rules, a_price("10")) is not None
+    assert restart_of(an_observation(), "default", rules, None) is None
+    assert restart_of(an_observation(), "default", rules, a_price("10")) is not None
 
 
 @pytest.mark.parametrize("after", ["break_even", "learned", 1800.0])

@@ -226,6 +226,16 @@ def test_a_notice_that_does_not_stand_is_withdrawn(notice: object, why: str) -> 
     assert why in step.reason.sentence
 
 
+def test_work_in_the_first_minute_after_a_notice_takes_it_back() -> None:
+    """The count lags behind by the age and two intervals of its agent and 5 s, as a machine's, and by no minute."""
+    rules, since = replace(ACTING, timeout=900.0), HOUR / 2
+    for late, move in ((9.0, Verb.WITHDRAW), (8.0, Verb.HOLD)):
+        host = a_host(1, (its_pod(), IDLE), held=since - late)
+        notice = its_notice(age=since, idle_seconds=900.0)
+
+        assert told(seen(host, notices=(notice,)), rules).verb is move
+
+
 def test_a_pod_that_came_since_the_notice_ends_it() -> None:
     """It has had no notice."""
     new = its_pod("alice-1", created_at=NOW - timedelta(minutes=30))

@@ -1,0 +1,105 @@
+"""PURE: what the idle policy says of a node: its state in words, why it is kept, who stopped it, advice for people."""
+
+from collections.abc import Iterator
+
+from gpuwatch.model.activity import Activity, State, WorkOwner
+from gpuwatch.model.decision import Advice, Observation, Reason, Step, Stopped, Verb
+from gpuwatch.model.duration import format_duration, format_time
+from gpuwatch.model.evidence_text import owner_text
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.idle_timeout.node_wait import too_old, wait_seconds
+
+# What each verdict means to this policy; the sentence finishes "It is …".
+_WORDS = {
+    State.BUSY: "busy",
+    State.OCCUPIED: "occupied (somebody's process is alive and does nothing)",
+    State.PARKED: "parked (it holds GPU memory and computes nothing)",
+    State.STALLED: "stalled (full utilization at idle power: probably a deadlock)",
+    State.IDLE: "idle",
+    State.UNKNOWN: "unknown",
+}
+# The same of one process, and of several, that make it so; the words finish "alice's python3, pid 4711, …".
+_OWNED = {
+    State.OCCUPIED: ("does nothing", "do nothing"),
+    State.PARKED: ("holds GPU memory and computes nothing", "hold GPU memory and compute nothing"),
+    State.STALLED: ("full utilization at idle power: probably a deadlock",) * 2,
+}
+
+
+def say(node: Node, verb: Verb, code: str, sentence: str, change: str) -> Step:
+    """Make a step with its reason and the evidence of its node."""
+    return Step(
+        node_id=node.id,
+        verb=verb,
+        reason=Reason(code=code, sentence=sentence, evidence=node.activity.evidence),
+        change=change,
+    )
+
+
+def word(activity: Activity) -> str:
+    """Say what the node is, with the process that makes it so where one is known."""
+    says = (each for each in activity.evidence if each.says is activity.state and each.owner is not None)
+    found = tuple(dict.fromkeys(each.owner for each in says))
+    if activity.state not in _OWNED or not found:
+        return _WORDS[activity.state]
+    one, several = _OWNED[activity.state]
+    if len(found) == 1:
+        notes = (each.note for each in activity.evidence if each.says is activity.state and each.owner == found[0])
+        nobody = found[0] is None or (found[0].pid is None and found[0].process is None)
+        if (note := next(notes, None)) is not None and nobody:
+            return f"{activity.state.value} ({note})"  # a queue or a unit: nothing of it is alive
+        return f"{activity.state.value} ({_owner_word(found[0])}, {one})"
+    return f"{activity.state.value} ({_owner_word(found[0])}, and {len(found) - 1} more: {several})"
+
+
+def _owner_word(owner: WorkOwner | None) -> str:
+    """Name the owner in a sentence."""
+    text = owner_text(owner)
+    nameless = owner is None or (owner.user is None and owner.process is None)
+    return f"somebody's process{'' if text is None else f', {text}'}" if nameless else str(text)
+
+
+def kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:
+    """Say how people have asked that a node is left alone, as far as the pool honours it."""
+    if node.protected is not None:
+        return f"it is protected: {node.protected}"
+    if node.snoozed is not None and unused_seconds <= rules.max_snooze:
+        return f"it is snoozed until {node.snoozed}"
+    return None
+
+
+def stopped_by(found: Stopped | None) -> str:
+    """Say who stopped a machine, when and why; the cloud gives no reason for others' stops."""
+    if found is None:
+        return "It is stopped. gpuwatch has no stop of it on record."
+    approved = "" if found.approved_by is None else f"; {found.approved_by} approved it"
+    return f"gpuwatch stopped it at {format_time(found.at)}: {found.why or 'no reason is on record'}{approved}."
+
+
+def advice(node: Node, observation: Observation, rules: IdleRules) -> Iterator[Advice]:
+    """Say what people might do about a node that is partly idle, too old, or of the wrong size."""
+    verdict, state = node.verdict, node.activity.state
+    if node.state is not NodeState.RUNNING or verdict is None:
+        return
+    if state is State.BUSY:
+        wait = wait_seconds(node, observation, rules)
+        idle = [gpu for gpu in verdict.gpus if gpu.activity.state is State.IDLE]
+        shortest = min((gpu.activity.held_seconds for gpu in idle), default=0.0)
+        if idle and len(idle) < len(verdict.gpus) and wait is not None and shortest >= wait:
+            sentence = (
+                f"{len(idle)} of its {len(verdict.gpus)} GPUs have been idle for {format_duration(shortest)} or longer "
+                "while the others work: a smaller machine, or MIG, may do."
+            )
+            yield _advise(node, "partly_idle", sentence)
+        if rules.max_age is not None and too_old(node, observation, rules):
+            sentence = f"It has been up for longer than {format_duration(rules.max_age)} and is still busy."
+            yield _advise(node, "max_age", sentence)
+    if state is State.IDLE and rules.action == "resize-advice":
+        held = format_duration(node.activity.held_seconds)
+        yield _advise(node, "resize", f"It has been idle for {held}: a smaller machine, or none, may do.")
+
+
+def _advise(node: Node, code: str, sentence: str) -> Advice:
+    """Make advice with the evidence of its node."""
+    return Advice(target=node.id, reason=Reason(code=code, sentence=sentence, evidence=node.activity.evidence))
