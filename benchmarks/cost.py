@@ -18,7 +18,7 @@ from gpuwatch.money.accounting.settings import CostSettings, EnergySettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report import cost, proof
 from gpuwatch.money.report.gather import ends_compared, gathered
-from gpuwatch.money.report.html import as_html
+from gpuwatch.money.report.pages import as_html
 from gpuwatch.money.report.period import Period, period_of
 from tests.support.builders.fleet import a_node, a_verdict, an_observation
 from tests.support.builders.money import a_round

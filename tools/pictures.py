@@ -27,7 +27,7 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.report.gather import gathered
-from gpuwatch.money.report.html import as_html
+from gpuwatch.money.report.pages import as_html
 from gpuwatch.money.report.period import Period
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.demo import served

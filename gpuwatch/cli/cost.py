@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,17 +63,17 @@ def cost(  # noqa: PLR0913  one for each option
         zone, now = ZoneInfo(settings.cost.timezone), SystemClock().now()
         result = report.spent(spend, period_of(zone, now, first=first, last=last, month=month, day=day), by)
         proved = proof.proved(spend, result) if explain else None
-        document = report.as_object(result, settings.cost.energy)
+        document = report.cost_document(result, settings.cost.energy)
         lines = [report.as_text(result, settings.cost.energy)]
         if proved is not None:
-            document["wrong"] = list(proved.wrong)
+            document = replace(document, wrong=proved.wrong)
             lines += ["", proof.as_text(proved)]
         if unused:
             from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
             from gpuwatch.money import unused as left  # noqa: PLC0415  likewise
 
             found, silent = left.listed(cloud_of(settings, SystemClock()))
-            document["unused"] = left.unused_document(found, silent, today=now.date())
+            document = replace(document, unused=left.unused_document(found, silent, today=now.date()))
             lines += ["", "In addition, now, without a running machine:", left.as_text(found, silent, today=now.date())]
         say(json_text("cost", document) if as_json else "\n".join(lines))
         sys.exit(1 if proved is not None and proved.wrong else 0)

@@ -32,7 +32,7 @@ DOCUMENTS = {
     "recommend.rightsize": "gpuwatch.money.advice.rightsizing_report:RightsizingReport",
     "recommend.spot": "gpuwatch.simulate.spot.advice:SpotAdvice",
     "recommend.vendors": "gpuwatch.money.advice.vendors:VendorsDocument",
-    "report": "gpuwatch.money.report.json_types:ReportDocument",
+    "report": "gpuwatch.money.report.document:ReportDocument",
     "resume": "gpuwatch.controller.order_documents:ResumeDocument",
     "rounds": "gpuwatch.controller.order_documents:RoundsPage",
     "scan": "gpuwatch.money.scan:ScanDocument",

@@ -14,14 +14,14 @@ _ADDRESS_USD_PER_HOUR = Decimal("0.005")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sum:
-    """All of one kind (`LeftoverKind`): how many, known sizes and monthly prices, and how many lack a known price."""
+class StorageRow:
+    """All of one kind, at list prices; `without_price` of them have no known price and are not in `usd_per_month`."""
 
     kind: str
     count: int
     size_bytes: int
-    usd: Decimal
-    unpriced: int
+    usd_per_month: Decimal
+    without_price: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,13 @@ from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import dated, format_usd
 from gpuwatch.model.readable import legible
 from gpuwatch.model.sight import Silence
-from gpuwatch.money.storage import STORAGE_AS_OF, STORAGE_SOURCE, Sum, address_usd_per_month, volume_usd_per_month
+from gpuwatch.money.storage import (
+    STORAGE_AS_OF,
+    STORAGE_SOURCE,
+    StorageRow,
+    address_usd_per_month,
+    volume_usd_per_month,
+)
 from gpuwatch.runtime.json_document import fill_document
 from gpuwatch.runtime.table import align_rows
 
@@ -115,22 +121,22 @@ def whole(cloud: Cloud) -> Sequence[Leftover]:
     return (*cloud.leftovers(), *(cloud.disks() if isinstance(cloud, HasDisks) else ()))
 
 
-def by_kind(found: Sequence[Leftover]) -> list[Sum]:
+def by_kind(found: Sequence[Leftover]) -> list[StorageRow]:
     """The sum of each kind, the dearest first."""
     kinds = dict[LeftoverKind, list[Leftover]]()
     for each in found:
         kinds.setdefault(each.kind, []).append(each)
     sums = [
-        Sum(
+        StorageRow(
             kind=kind,
             count=len(those),
             size_bytes=sum(each.size_bytes or 0 for each in those),
-            usd=_sum(those),
-            unpriced=sum(usd_per_month(each) is None for each in those),
+            usd_per_month=_sum(those),
+            without_price=sum(usd_per_month(each) is None for each in those),
         )
         for kind, those in kinds.items()
     ]
-    return sorted(sums, key=lambda each: (-each.usd, each.kind))
+    return sorted(sums, key=lambda each: (-each.usd_per_month, each.kind))
 
 
 def _parted(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
@@ -184,9 +190,9 @@ def _used(used: Sequence[Leftover]) -> Iterator[str]:
     """The sum of disks in use; nothing where none was listed."""
     for each in by_kind(used):
         disks = "disk" if each.count == 1 else "disks"
-        more = f", and {each.unpriced} without a known price" if each.unpriced else ""
+        more = f", and {each.without_price} without a known price" if each.without_price else ""
         size = f"{each.count:,} {disks} of machines in use, {each.size_bytes // _GIB:,} GiB"
-        yield f"Not left over: {size}, {format_usd(each.usd)} a month{more}."
+        yield f"Not left over: {size}, {format_usd(each.usd_per_month)} a month{more}."
 
 
 def _left(found: Sequence[Leftover], *, whole: bool) -> list[str]:

@@ -13,14 +13,13 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.money import format_cents
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.report.document import report_document
 from gpuwatch.money.report.gather import gathered
 from gpuwatch.money.report.history import ActionHistory
-from gpuwatch.money.report.html import as_html
-from gpuwatch.money.report.json import as_object
+from gpuwatch.money.report.pages import as_html, as_text
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import figures, headline, title
-from gpuwatch.money.report.text import as_text
 from gpuwatch.notify.delivery import Due, Outbox, key_of
 from gpuwatch.notify.settings import ReportSettings
 from gpuwatch.notify.transports.base import Delivery
@@ -70,7 +69,7 @@ class ReportContent:
     def document(self, key: str) -> dict[str, Any]:
         """The document of `gpuwatch report --json`."""
         del key
-        return document("report", as_object(self.report))
+        return document("report", report_document(self.report))
 
     def parts(self) -> Sequence["ReportContent"]:
         """One part."""

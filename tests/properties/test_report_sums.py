@@ -17,7 +17,7 @@ from gpuwatch.model.usage import AMOUNTS, GPU, Terms
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row, whole
 from gpuwatch.money.report.blocks import Table
-from gpuwatch.money.report.json import as_object
+from gpuwatch.money.report.document import report_document
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.report import Facts, Report, reported
 from gpuwatch.money.report.sections import sections
@@ -79,14 +79,14 @@ def test_every_slicing_adds_up_to_the_same_cent(told: list[Row]) -> None:
     """Of every slicing, and of the steps in time, the lines add up to the whole, in cost, waste and GPU-time."""
     period = Period(zone=BERLIN, first=DAY, after=SUNDAY)
     report = reported(Facts(period=period, now=at(SUNDAY, 7), nodes=told, times=told, tags=("team",)))
-    steps = as_object(report)["steps"]
+    steps = report_document(report).steps
 
     for lines in report.slices.values():
         assert sum(line.cents for line in lines) == report.cents
         assert sum(line.wasted_cents for line in lines) == report.wasted_cents
         assert sum(line.total.gpu_ms for line in lines) == report.whole.gpu_ms
     assert whole(step.total for step in report.steps).usd == report.whole.usd
-    assert all(step["usd"] is None for step in steps) or sum(cents(step["usd"]) for step in steps) == report.cents
+    assert all(step.usd is None for step in steps) or sum(100 * (step.usd or 0) for step in steps) == report.cents
 
 
 @pytest.mark.parametrize("form", ["txt", "html", "json"])
@@ -178,13 +178,13 @@ def test_a_stretch_is_compared_with_its_like() -> None:
 def test_missing_time_is_told_and_is_never_idle() -> None:
     """Hours without rounds are silent waste with their begin and end; what began late is told as well."""
     report = a_report(the_fortnight())
-    document = as_object(report)
-    first = as_object(later(date(2026, 3, 14)))
+    document = report_document(report)
+    first = report_document(later(date(2026, 3, 14)))
 
     night = datetime(2026, 3, 28, tzinfo=UTC)
-    assert document["missing"]["gaps"] == [(night, night + timedelta(hours=5))]
-    assert document["total"]["gpu_ms"]["silent"] == 5 * 29 * 3_600_000
-    assert first["missing"]["metered_since"] == datetime(2026, 3, 13, 23, tzinfo=UTC)
+    assert document.missing.gaps == ((night, night + timedelta(hours=5)),)
+    assert document.total.gpu_ms["silent"] == 5 * 29 * 3_600_000
+    assert first.missing.metered_since == datetime(2026, 3, 13, 23, tzinfo=UTC)
     assert json.loads(FORMATS["json"](ReportContent(report)))["over"] is True
 
 
@@ -202,8 +202,8 @@ def test_states_are_of_the_newest_round() -> None:
     seen = a_report(the_fortnight()).facts.inventory
 
     assert seen is not None
-    assert [(each.node.name, each.state) for each in seen.idle if each.node.name == "odd-1"] == [
-        ("odd-1", State.PARKED)
+    assert [(each.name, each.state) for each in seen.machines.idle if each.name == "odd-1"] == [("odd-1", State.PARKED)]
+    assert [(each.name, each.by_gpuwatch) for each in seen.machines.stopped] == [("train-4", True)]
+    assert [(seen.names[each.node_id], each.gpu, each.remedy.value) for each in seen.health.not_well] == [
+        ("train-2", "3", "reset")
     ]
-    assert [(each.node.name, each.by_gpuwatch) for each in seen.standing] == [("train-4", True)]
-    assert [(each.node.name, each.gpu, each.remedy) for each in seen.ill] == [("train-2", "3", "reset")]

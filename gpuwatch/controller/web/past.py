@@ -16,7 +16,7 @@ from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report import cost
 from gpuwatch.money.report.gather import since_began
 from gpuwatch.money.report.period import period_of
-from gpuwatch.money.report.progress_section import as_object
+from gpuwatch.money.report.progress import progress_document
 from gpuwatch.money.report.saved import RecentSavings, recent_savings
 
 _PROGRESS_SECONDS = 3600.0  # it reads all that was metered
@@ -80,7 +80,7 @@ def cost_page(call: Call) -> schemas.CostPage:
         found = cost.spent(SpendBook(state.ledger), period_of(state.zone, now, **asked), call.query.by)
     except (ValueError, OverflowError) as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from None
-    return msgspec.convert(cost.as_object(found, state.energy), schemas.CostPage)
+    return msgspec.convert(cost.cost_document(found, state.energy), schemas.CostPage, from_attributes=True)
 
 
 def savings(call: Call) -> RecentSavings:
@@ -104,6 +104,6 @@ def progress(call: Call) -> schemas.ProgressPage:
         began = SpendBook(ledger).began()
         period = period_of(state.zone, now)
         found = None if began is None else since_began(ledger, period, now, datetime.fromtimestamp(began / 1000, UTC))
-        return schemas.ProgressPage(progress=None if found is None else as_object(found))
+        return schemas.ProgressPage(progress=None if found is None else progress_document(found))
 
     return state.seldom("progress", _PROGRESS_SECONDS, make)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated
 
 import msgspec
@@ -11,7 +12,7 @@ from gpuwatch.controller.web.fleet_view import PoolRow
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Review
 from gpuwatch.model.orders import Pause
-from gpuwatch.money.report.progress_section import ProgressDocument
+from gpuwatch.money.report.progress import ProgressDocument
 
 RoundId = Annotated[int, Meta(ge=1, le=2**53)]
 _YEAR_SECONDS = 366 * 86_400
@@ -159,8 +160,8 @@ class CostSum:
 
     gpu_hours: float
     machine_hours: float
-    usd: str | None
-    usd_wasted: str | None
+    usd: Decimal | None
+    usd_wasted: Decimal | None
     usd_waste_ratio: float | None
     waste_ratio: float | None
     unpriced_machine_hours: float

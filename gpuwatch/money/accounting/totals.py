@@ -4,17 +4,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypedDict, TypeVar
+from typing import TypeVar
 
+from gpuwatch.model.money import usd_of_cents, usd_to_the_cent
 from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, USES, Holder, Terms, Use
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 
 _KNOWN_WASTE = tuple(USES.index(use) for use in (Use.IDLE, Use.PARKED, Use.STALLED, Use.DOWN))
 _USEFUL = USES.index(Use.USEFUL)
-_CENT = Decimal("0.01")
+_CENT = Fraction(1, 100)
 _JOULES_PER_KWH = 3_600_000
 Name = TypeVar("Name", str, tuple[str, str], tuple[str, str, str])  # of a group
+Document = TypeVar("Document")
 TAG = "tag:"
 NONE = "(none)"  # what has no owner, account or tag
 NO_CLUSTER = "(no cluster)"  # GPUs that are of no node of a Kubernetes cluster
@@ -66,6 +68,11 @@ class Total:
     def gpu_ms_by_use(self) -> dict[Use, int]:
         """Billed GPU time by use."""
         return dict(zip(USES, self.amounts[GPU:JOULES], strict=True))
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether no machine of it has a known price."""
+        return self.unpriced_ms > 0 and self.unpriced_ms == self.node_ms
 
     @property
     def waste_ratio(self) -> float | None:
@@ -201,12 +208,8 @@ class Billed:
     namespace: str | None = None
 
 
-def plain_usd(cents: int) -> str:
-    """Cents as a decimal number of dollars, for JSON."""
-    return f"{'-' if cents < 0 else ''}{abs(cents) // 100}.{abs(cents) % 100:02}"
-
-
-class TotalDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalDocument:
     """What was billed, and what of it was of no use. Money is null where no price at all is known.
 
     `gpu_ms` is milliseconds of GPU time by use, and `billed` is their sum. `waste_ratio` is billed GPU time without
@@ -214,29 +217,50 @@ class TotalDocument(TypedDict):
     in no sum of money.
     """
 
-    usd: str | None
-    usd_wasted: str | None
+    usd: Decimal | None
+    usd_wasted: Decimal | None
     usd_waste_ratio: float | None
     machine_hours: float
     gpu_hours: float
-    gpu_ms: dict[str, int]
+    gpu_ms: Mapping[str, int]
     waste_ratio: float | None
     unpriced_machine_hours: float
 
 
-def total_object(total: Total, cents: int, wasted_cents: int) -> TotalDocument:
-    """A total for JSON: exact times, and money in cents that add up with those of other totals."""
-    unknown = total.unpriced_ms > 0 and total.unpriced_ms == total.node_ms
-    return {
-        "usd": None if unknown else plain_usd(cents),
-        "usd_wasted": None if unknown else plain_usd(wasted_cents),
-        "usd_waste_ratio": total.usd_waste_ratio,
-        "machine_hours": total.node_ms / HOUR_MS,
-        "gpu_hours": total.gpu_ms / HOUR_MS,
-        "gpu_ms": {"billed": total.gpu_ms, **{use.value: ms for use, ms in total.gpu_ms_by_use.items()}},
-        "waste_ratio": total.waste_ratio,
-        "unpriced_machine_hours": total.unpriced_ms / HOUR_MS,
-    }
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """A name before the figures: a base with a slot of its own could not stand beside theirs."""
+
+    __slots__ = ()
+    name: str
+
+
+def total_documents(
+    kind: Callable[..., Document], totals: Mapping[str, Total], more: Callable[[str], Mapping[str, object]]
+) -> tuple[Document, ...]:
+    """Totals for JSON: exact times, and money in cents that add up to the whole's; `more` are other fields of each."""
+    _, cents = shown({name: each.usd for name, each in totals.items()}, _CENT)
+    _, wasted = shown({name: each.usd_wasted for name, each in totals.items()}, _CENT)
+    return tuple(
+        kind(
+            usd=None if each.unpriced else usd_of_cents(cents[name]),
+            usd_wasted=None if each.unpriced else usd_of_cents(wasted[name]),
+            usd_waste_ratio=each.usd_waste_ratio,
+            machine_hours=each.node_ms / HOUR_MS,
+            gpu_hours=each.gpu_ms / HOUR_MS,
+            gpu_ms={"billed": each.gpu_ms, **{use.value: ms for use, ms in each.gpu_ms_by_use.items()}},
+            waste_ratio=each.waste_ratio,
+            unpriced_machine_hours=each.unpriced_ms / HOUR_MS,
+            **more(name),
+        )
+        for name, each in totals.items()
+    )
+
+
+def total_document(kind: Callable[..., Document], total: Total, **more: object) -> Document:
+    """One total for JSON, to the cent."""
+    [made] = total_documents(kind, {"": total}, lambda _: more)
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,5 +294,5 @@ def energy(total: Total, factors: EnergySettings) -> Energy:
         host_kwh=host,
         facility_kwh=facility,
         co2e_kg=None if grams is None else used * grams / 1000,
-        usd=None if factors.usd_per_kwh is None else (Decimal(used) * factors.usd_per_kwh).quantize(_CENT),
+        usd=None if factors.usd_per_kwh is None else usd_to_the_cent(Decimal(used) * factors.usd_per_kwh),
     )

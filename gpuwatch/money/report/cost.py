@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
-from typing import TypedDict
 
 from gpuwatch.model.currency import Currency, shown_in
 from gpuwatch.model.money import format_usd
@@ -15,12 +14,14 @@ from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import (
     BY_HOLDER,
     Energy,
+    Named,
     Total,
     TotalDocument,
     energy,
     grouping,
     shown,
-    total_object,
+    total_document,
+    total_documents,
     totals,
     whole,
 )
@@ -29,7 +30,6 @@ from gpuwatch.money.report.period import Period
 from gpuwatch.money.unused import UnusedDocument
 from gpuwatch.runtime.table import align_rows
 
-_CENT = Fraction(1, 100)
 _LEAST_ASKED = ("silent", "unknown", "down", "stalled", "parked")
 _OLD_DAYS = 90
 _MANY_MS = 1000 * HOUR_MS  # from there on tenths of an hour, below hundredths
@@ -85,19 +85,20 @@ def spent(spend: SpendBook, period: Period, by: str) -> Report:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostTotal(TotalDocument):
     """A total with its energy."""
 
     energy: Energy
 
 
-class CostGroup(CostTotal):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostGroup(CostTotal, Named):
     """One group of the slicing; the groups add up to the total."""
 
-    name: str
 
-
-class CostDocument(TypedDict):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostDocument:
     """What was billed from `since` to before `until`.
 
     `metered_since` is null before the first metering. `cut`: a row lies across an end of the period. `wrong` are totals
@@ -111,40 +112,34 @@ class CostDocument(TypedDict):
     cut: bool
     by: str
     currency: Currency | None
-    groups: list[CostGroup]
+    groups: tuple[CostGroup, ...]
     total: CostTotal
     prices_from: date | None
     prices_to: date | None
-    wrong: list[str] | None
-    unused: UnusedDocument | None
+    wrong: Sequence[str] | None = None
+    unused: UnusedDocument | None = None
 
 
-def as_object(report: Report, factors: EnergySettings) -> CostDocument:
+def cost_document(report: Report, factors: EnergySettings) -> CostDocument:
     """Everything: times exact in milliseconds, money to the cent, so that the groups add up to the whole."""
-    cost, cost_of = shown({name: each.usd for name, each in report.groups.items()}, _CENT)
-    wasted, wasted_of = shown({name: each.usd_wasted for name, each in report.groups.items()}, _CENT)
-    return {
-        "since": _time(report.period.since * 1000),
-        "until": _time(report.period.until * 1000),
-        "timezone": report.period.zone.key,
-        "metered_since": None if report.began is None else _time(report.began),
-        "cut": report.cut,
-        "by": report.by,
-        "currency": shown_in().unless_usd,
-        "groups": [
-            {
-                "name": name,
-                **total_object(each, cost_of[name], wasted_of[name]),
-                "energy": energy(each, factors),
-            }
-            for name, each in report.groups.items()
-        ],
-        "total": {**total_object(report.whole, cost, wasted), "energy": energy(report.whole, factors)},
-        "prices_from": None if report.prices is None else report.prices[0],
-        "prices_to": None if report.prices is None else report.prices[1],
-        "wrong": None,
-        "unused": None,
-    }
+    oldest, newest = report.prices or (None, None)
+    return CostDocument(
+        since=_time(report.period.since * 1000),
+        until=_time(report.period.until * 1000),
+        timezone=report.period.zone.key,
+        metered_since=None if report.began is None else _time(report.began),
+        cut=report.cut,
+        by=report.by,
+        currency=shown_in().unless_usd,
+        groups=total_documents(
+            CostGroup,
+            report.groups,
+            lambda name: {"name": name, "energy": energy(report.groups[name], factors)},
+        ),
+        total=total_document(CostTotal, report.whole, energy=energy(report.whole, factors)),
+        prices_from=oldest,
+        prices_to=newest,
+    )
 
 
 def as_text(report: Report, factors: EnergySettings) -> str:

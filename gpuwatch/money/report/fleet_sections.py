@@ -1,7 +1,7 @@
-"""The sections about machines: idle and stopped ones, what was done, and health."""
+"""The sections about machines: idle and stopped ones, jobs that do not use theirs, what was done, and health."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -9,31 +9,31 @@ from zoneinfo import ZoneInfo
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Node
 from gpuwatch.model.health import Health
 from gpuwatch.model.money import format_usd
 from gpuwatch.money.report.blocks import Part, Table, Words
+from gpuwatch.money.report.inventory import Idle, UnusedJob
 from gpuwatch.money.report.report import ActionRecord, Report
 from gpuwatch.policies.replacement import Loss
 
 _MOST = 10
 _NOTHING_KNOWN = "No round of these days is kept whole, so it is not known any more which machines stood."
 _DONE = {
-    (Verb.STOP, Status.SETTLED): "stopped",
-    (Verb.TERMINATE, Status.SETTLED): "terminated",
-    (Verb.START, Status.SETTLED): "started",
-    (Verb.LAUNCH, Status.SETTLED): "launched",
-    (Verb.GROW, Status.SETTLED): "groups grown",
-    (Verb.SHRINK, Status.SETTLED): "groups taken back to what their cloud gives",
-    (Verb.NOTICE, Status.SETTLED): "notices given",
-    (Verb.WITHDRAW, Status.SETTLED): "notices withdrawn",
-    (Verb.CORDON, Status.SETTLED): "Kubernetes nodes cordoned",
-    (Verb.UNCORDON, Status.SETTLED): "Kubernetes nodes uncordoned",
-    (Verb.QUARANTINE, Status.SETTLED): "Kubernetes nodes cordoned for their health",
-    (Verb.SLURM_DRAIN, Status.SETTLED): "Slurm nodes drained for their health",
-    (Verb.SLURM_RESUME, Status.SETTLED): "Slurm nodes resumed",
-    (Verb.LOST, Status.SETTLED): "taken by their cloud",
-    (Verb.EVICT, Status.SETTLED): "evictions of pods from sick nodes",
+    Verb.STOP: "stopped",
+    Verb.TERMINATE: "terminated",
+    Verb.START: "started",
+    Verb.LAUNCH: "launched",
+    Verb.GROW: "groups grown",
+    Verb.SHRINK: "groups taken back to what their cloud gives",
+    Verb.NOTICE: "notices given",
+    Verb.WITHDRAW: "notices withdrawn",
+    Verb.CORDON: "Kubernetes nodes cordoned",
+    Verb.UNCORDON: "Kubernetes nodes uncordoned",
+    Verb.QUARANTINE: "Kubernetes nodes cordoned for their health",
+    Verb.SLURM_DRAIN: "Slurm nodes drained for their health",
+    Verb.SLURM_RESUME: "Slurm nodes resumed",
+    Verb.LOST: "taken by their cloud",
+    Verb.EVICT: "evictions of pods from sick nodes",
 }
 
 
@@ -45,28 +45,27 @@ def idle(report: Report) -> Iterator[Part]:
             yield Words((_NOTHING_KNOWN,))
         return
     at = _local(seen.at, report.facts.period.zone)
-    if not seen.idle:
+    if not seen.machines.idle:
         yield Words((f"At {at} no running machine was idle, occupied, parked or stalled.",))
         return
-    prices = [each.usd_per_hour for each in seen.idle]
-    known = sum((price for price in prices if price is not None), Decimal(0))
-    unpriced = sum(price is None for price in prices)
-    words = f"At {at} {_machines(len(seen.idle))} ran without use, at {format_usd(known)} an hour"
+    found = seen.machines.idle
+    unpriced = sum(each.usd_per_hour is None for each in found)
+    words = f"At {at} {_machines(len(found))} ran without use, at {format_usd(_known(found))} an hour"
     yield Words((f"{words}{f', {unpriced} without a known price' if unpriced else ''}.",))
     rows = [
         (
-            named(each.node),
-            each.node.pool,
-            each.node.owner or "-",
+            called(report, each.node_id),
+            each.pool,
+            each.owner or "-",
             f"{each.state.value} {format_duration(each.held_seconds)}",
             format_usd(each.usd_per_hour, "?"),
-            f"{each.next_verb.value}: {each.why}",
+            f"{each.next.value}: {each.why}",
         )
-        for each in seen.idle[:_MOST]
+        for each in found[:_MOST]
     ]
     heads = ("machine", "pool", "owner", "since", f"{shown_in().code}/h", "next, and why")
     yield Table(
-        caption=_of("The longest first", len(seen.idle)),
+        caption=_of("The longest first", len(found)),
         heads=heads,
         rows=tuple(rows),
         left=frozenset({0, 1, 2, 3, 5}),
@@ -75,24 +74,81 @@ def idle(report: Report) -> Iterator[Part]:
     )
 
 
-def standing(report: Report) -> Iterator[Part]:
+def unused_gpus(report: Report) -> Iterator[Part]:
+    """By user and by job, as the newest round saw them; nothing where no job holds GPUs in vain."""
+    seen = report.facts.inventory
+    if seen is None or not seen.jobs:
+        return
+    at = _local(seen.at, report.facts.period.zone)
+    count = sum(each.unused_gpus for each in seen.jobs)
+    words = f"At {at} Slurm jobs held {count:,} GPU{'' if count == 1 else 's'} without use for an hour and more"
+    yield Words((f"{words}, at {_usd(seen.jobs)} an hour.",))
+    by_user: dict[str, list[UnusedJob]] = {}
+    for each in seen.jobs:
+        by_user.setdefault(each.user, []).append(each)
+    gpus = {user: sum(each.unused_gpus for each in jobs) for user, jobs in by_user.items()}
+    users = sorted(by_user, key=lambda user: (-_known(by_user[user]), -gpus[user], user))
+    yield Table(
+        caption=_of("By user", len(users)),
+        heads=("user", "unused GPUs", "jobs", f"{shown_in().code}/h"),
+        rows=tuple(
+            (
+                user or "-",
+                f"{gpus[user]:,}",
+                f"{len({each.job for each in by_user[user]}):,}",
+                _usd(by_user[user]),
+            )
+            for user in users[:_MOST]
+        ),
+        left=frozenset({0}),
+    )
+    yield Table(
+        caption=_of("By job", len(seen.jobs)),
+        heads=("job", "user", "machine", "GPUs", "unused", "for", f"{shown_in().code}/h"),
+        rows=tuple(
+            (
+                each.job,
+                each.user or "-",
+                called(report, each.node_id),
+                f"{each.gpus:,}",
+                f"{each.unused_gpus:,}",
+                format_duration(each.held_seconds),
+                format_usd(each.usd_per_hour, "?"),
+            )
+            for each in seen.jobs[:_MOST]
+        ),
+        left=frozenset({0, 1, 2}),
+    )
+
+
+def _known(parts: Sequence[UnusedJob | Idle]) -> Decimal:
+    """The sum of the prices that are known."""
+    return sum((each.usd_per_hour for each in parts if each.usd_per_hour is not None), Decimal(0))
+
+
+def _usd(jobs: Sequence[UnusedJob]) -> str:
+    """The sum; `+?` where a price is not known."""
+    return f"{format_usd(_known(jobs))}{'+?' if any(each.usd_per_hour is None for each in jobs) else ''}"
+
+
+def stopped(report: Report) -> Iterator[Part]:
     """Stopped machines."""
     seen, zone = report.facts.inventory, report.facts.period.zone
-    if seen is None or not seen.standing:
+    if seen is None or not seen.machines.stopped:
         return
     rows = [
         (
-            named(each.node),
-            each.node.pool,
-            each.node.owner or "-",
+            called(report, each.node_id),
+            each.pool,
+            each.owner or "-",
             "gpuwatch" if each.by_gpuwatch else "somebody else",
             "-" if each.since is None else _local(each.since, zone),
         )
-        for each in seen.standing[:_MOST]
+        for each in seen.machines.stopped[:_MOST]
     ]
     heads = ("machine", "pool", "owner", "stopped by", "since")
     yield Table(
-        caption=_of("Stopped by, and since when", len(seen.standing)),
+        caption=_of("Stopped by, and since when", len(seen.machines.stopped)),
         heads=heads,
         rows=tuple(rows),
         left=frozenset(range(5)),
@@ -106,11 +162,15 @@ def actions(report: Report) -> Iterator[Part]:
     if not done.counts and not done.orders:
         yield Words(("Nothing was done.",))
         return
-    parts = [f"{_DONE[key]}: {count:,}" for key, count in done.counts.items() if key in _DONE]
+    parts = [
+        f"{_DONE[each.verb]}: {each.count:,}"
+        for each in done.counts
+        if each.status is Status.SETTLED and each.verb in _DONE
+    ]
     others: Counter[Status] = Counter()
-    for (_, status), count in done.counts.items():
-        if status is not Status.SETTLED:
-            others[status] += count
+    for each in done.counts:
+        if each.status is not Status.SETTLED:
+            others[each.status] += each.count
     parts += [f"{status.value}: {count:,}" for status, count in sorted(others.items())]
     if parts:
         yield Words((f"{', '.join(parts).capitalize()}.",))
@@ -120,7 +180,7 @@ def actions(report: Report) -> Iterator[Part]:
             for each in done.newest[:_MOST]
         ]
         heads = ("ended at", "what", "machine", "pool", "owner", "why")
-        caption = _of("The newest actions", sum(done.counts.values()), len(rows))
+        caption = _of("The newest actions", sum(each.count for each in done.counts), len(rows))
         yield Table(
             caption=caption, heads=heads, rows=tuple(rows), left=frozenset(range(6)), beneath=True, extra=frozenset({3})
         )
@@ -136,7 +196,7 @@ def actions(report: Report) -> Iterator[Part]:
 def _replaced(report: Report) -> Iterator[Part]:
     """Sick machines that were terminated, and how long until others came, by cloud and type."""
     kinds: dict[tuple[str, str], list[Loss]] = {}
-    for each in report.facts.actions.sick:
+    for each in report.facts.actions.sick_machines:
         kinds.setdefault((each.cloud or "-", each.instance_type or "-"), []).append(each)
     if not kinds:
         return
@@ -158,28 +218,24 @@ def health(report: Report) -> Iterator[Part]:
     """GPUs that are not healthy, and sick machines that went."""
     yield from _replaced(report)
     seen = report.facts.inventory
-    if seen is None or not seen.health:
+    if seen is None or not seen.health.gpus:
         return
-    counts = [f"{seen.health[state.value]:,} {state.value}" for state in Health if seen.health.get(state.value)]
+    gpus, sick = seen.health.gpus, seen.health.not_well
+    counts = [f"{gpus[state.value]:,} {state.value}" for state in Health if gpus.get(state.value)]
     yield Words((f"GPUs at {_local(seen.at, report.facts.period.zone)}: {', '.join(counts)}.",))
-    if seen.ill:
+    if sick:
         rows = [
-            (named(each.node), each.gpu, each.health.value, each.remedy.replace("_", " "), each.sentence)
-            for each in seen.ill[:_MOST]
+            (called(report, each.node_id), each.gpu, each.health.value, each.remedy.value.replace("_", " "), each.why)
+            for each in sick[:_MOST]
         ]
         heads = ("machine", "GPU", "health", "do", "what is wrong")
         yield Table(
-            caption=_of("Not well, the worst first", len(seen.ill)),
+            caption=_of("Not well, the worst first", len(sick)),
             heads=heads,
             rows=tuple(rows),
             left=frozenset(range(5)),
             beneath=True,
         )
-
-
-def named(node: Node) -> str:
-    """By name, and by id where that is another."""
-    return node.id if node.name in {"", node.id} else f"{node.name} ({node.id})"
 
 
 def called(report: Report, node_id: str) -> str:

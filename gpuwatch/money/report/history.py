@@ -15,7 +15,7 @@ from gpuwatch.model.decision import ADDITIONS, FINAL, Done, Reason, Status, Verb
 from gpuwatch.model.usage import USES, milliseconds
 from gpuwatch.money.accounting.savings import Ran, Turn
 from gpuwatch.money.report.progress import Event
-from gpuwatch.money.report.report import ActionRecord, Actions, Order, Rounds
+from gpuwatch.money.report.report import ActionRecord, Actions, Count, Order, Rounds
 from gpuwatch.policies.replacement import losses
 
 _TURNS = (Verb.STOP, Verb.START, Verb.TERMINATE)
@@ -65,7 +65,7 @@ class ActionHistory:
                 )
             ).all()
         return Actions(
-            counts={(Verb(verb), Status(status)): int(count) for verb, status, count in sorted(counted)},
+            counts=tuple(Count(verb=Verb(verb), status=Status(status), count=n) for verb, status, n in sorted(counted)),
             newest=tuple(
                 ActionRecord(
                     at=datetime.fromisoformat(row.ended),
@@ -83,7 +83,7 @@ class ActionHistory:
                 Order(at=datetime.fromisoformat(row.at), verb=row.verb, pool=row.pool, who=row.who, reason=row.reason)
                 for row in orders
             ),
-            sick=losses(
+            sick_machines=losses(
                 Done(
                     key=row.key,
                     verb=Verb(row.verb),

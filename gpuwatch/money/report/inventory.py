@@ -1,7 +1,7 @@
 """PURE: the machines of a round for people: which are idle and what happens to them, which stand, which are ill."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -9,9 +9,8 @@ from decimal import Decimal
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Decision, Observation, Review, Verb, reason_with_refusals
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.health import Health
-from gpuwatch.policies.job_use import JobUse
-from gpuwatch.policies.job_use import unused as unused_jobs
+from gpuwatch.model.health import Health, Remedy
+from gpuwatch.policies.job_use import unused
 
 _OF_NO_USE = (State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED)
 _OFF = frozenset({NodeState.STOPPED, NodeState.STOPPING})
@@ -20,102 +19,189 @@ _WORST_FIRST = (Health.FAILING, Health.DEGRADED, Health.UNKNOWN, Health.HEALTHY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """A running machine without use: since how long, what an hour of it costs, and what is done about it."""
+    """A running machine without use: since how long, what an hour of it costs, and what is done next about it."""
 
-    node: Node
+    node_id: str
+    name: str
+    pool: str
+    owner: str | None
     state: State
     held_seconds: float
     usd_per_hour: Decimal | None
-    next_verb: Verb
+    next: Verb
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """A stopped machine. `since` is known of those that gpuwatch stopped."""
+class Stopped:
+    """A node that is stopped; `since` is known of those that gpuwatch stopped."""
 
-    node: Node
+    node_id: str
+    name: str
+    pool: str
+    owner: str | None
     by_gpuwatch: bool
     since: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ill:
-    """A GPU that is not healthy, with the first thing that is wrong."""
+class Machines:
+    """The machines of the newest round: how many in each state and use, which are idle, which are stopped.
 
-    node: Node
-    gpu: str
-    health: Health
-    since: datetime | None
-    sentence: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inventory:
-    """What a round saw. `states` counts machines by the cloud's word, `uses` the running ones by their use."""
+    `states` counts machines by the cloud's word, `uses` the running ones. What is idle the longest is first.
+    """
 
     at: datetime
     states: Mapping[str, int]
     uses: Mapping[str, int]
-    idle: tuple[Idle, ...]  # what has stood the longest first
-    standing: tuple[Standing, ...]
-    health: Mapping[str, int]  # GPUs with a verdict
-    ill: tuple[Ill, ...]  # the worst first
-    names: Mapping[str, str]  # of all machines, by id
-    clouds: Mapping[str, str]  # of those whose clouds have names
-    jobs: tuple[JobUse, ...] = ()  # of Slurm, with GPUs that they do not use; the most expensive first
+    idle: tuple[Idle, ...]
+    stopped: tuple[Stopped, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SickGpu:
+    """A GPU that is not well, and the first thing that is wrong."""
+
+    node_id: str
+    gpu: str
+    health: Health
+    since: datetime | None
+    remedy: Remedy
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetHealth:
+    """The health of the GPUs in the newest round: how many are well, and which are not, the worst first."""
+
+    at: datetime
+    gpus: Mapping[str, int]
+    not_well: tuple[SickGpu, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusedJob:
+    """A running Slurm job with GPUs that it has not used for an hour and more, on one machine."""
+
+    job: str
+    user: str
+    node_id: str
+    pool: str
+    gpus: int
+    unused_gpus: int
+    held_seconds: float
+    usd_per_hour: Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What a round saw. `names` are of all machines, by id; `clouds` of those whose clouds have names."""
+
+    machines: Machines
+    health: FleetHealth
+    jobs: tuple[UnusedJob, ...]  # the most expensive first
+    names: Mapping[str, str]
+    clouds: Mapping[str, str]
+
+    @property
+    def at(self) -> datetime:
+        """The time of the round."""
+        return self.machines.at
 
 
 def inventory(observation: Observation, decisions: Sequence[Decision], reviews: Sequence[Review]) -> Inventory:
-    """From one round."""
-    running = [node for node in observation.fleet.nodes if node.state is NodeState.RUNNING]
+    """What one round saw."""
+    nodes = observation.fleet.nodes
+    running = [node for node in nodes if node.state is NodeState.RUNNING]
+    return Inventory(
+        machines=Machines(
+            at=observation.now,
+            states=_counted(node.state.value for node in nodes),
+            uses=_counted(node.activity.state.value for node in running),
+            idle=tuple(
+                sorted(
+                    _idle(observation, running, decisions, reviews), key=lambda each: (-each.held_seconds, each.node_id)
+                )
+            ),
+            stopped=tuple(
+                sorted(_stopped(observation), key=lambda each: (each.since is None, str(each.since), each.node_id))
+            ),
+        ),
+        health=_health(observation, running),
+        jobs=tuple(
+            UnusedJob(
+                job=each.job.id,
+                user=each.job.user,
+                node_id=each.node.id,
+                pool=each.node.pool,
+                gpus=each.job.gpus,
+                unused_gpus=each.unused,
+                held_seconds=each.held_seconds,
+                usd_per_hour=each.usd_per_hour,
+            )
+            for each in unused(observation)
+        ),
+        names={node.id: node.name for node in nodes},
+        clouds={node.id: node.cloud for node in nodes if node.cloud},
+    )
+
+
+def _idle(
+    observation: Observation, running: Iterable[Node], decisions: Sequence[Decision], reviews: Sequence[Review]
+) -> Iterator[Idle]:
+    """Those without use, each with what is decided about it."""
     steps = {step.node_id: step for decision in decisions for step in decision.steps}
     refused = {review.step.node_id: review.refusals for review in reviews if review.refusals}
-    idle = []
     for node in running:
         if node.activity.state in _OF_NO_USE:
-            step, price = steps.get(node.id), observation.price(node)
-            refusals = refused.get(node.id, ())
-            idle.append(
-                Idle(
-                    node=node,
-                    state=node.activity.state,
-                    held_seconds=node.activity.held_seconds,
-                    usd_per_hour=None if price is None else price.usd_per_hour,
-                    next_verb=Verb.HOLD if step is None or refusals else step.verb,
-                    why="nothing was decided about it" if step is None else reason_with_refusals(step, refusals),
-                )
+            step, price, refusals = steps.get(node.id), observation.price(node), refused.get(node.id, ())
+            yield Idle(
+                node_id=node.id,
+                name=node.name,
+                pool=node.pool,
+                owner=node.owner,
+                state=node.activity.state,
+                held_seconds=node.activity.held_seconds,
+                usd_per_hour=None if price is None else price.usd_per_hour,
+                next=Verb.HOLD if step is None or refusals else step.verb,
+                why="nothing was decided about it" if step is None else reason_with_refusals(step, refusals),
             )
-    standing = []
+
+
+def _stopped(observation: Observation) -> Iterator[Stopped]:
+    """Each with the stop of ours that holds, if there is one."""
     for node in observation.fleet.nodes:
         if node.state in _OFF:
             ours = observation.ledger.stop_of(node.id)
-            standing.append(Standing(node=node, by_gpuwatch=ours is not None, since=None if ours is None else ours.at))
+            yield Stopped(
+                node_id=node.id,
+                name=node.name,
+                pool=node.pool,
+                owner=node.owner,
+                by_gpuwatch=ours is not None,
+                since=None if ours is None else ours.at,
+            )
+
+
+def _health(observation: Observation, running: Iterable[Node]) -> FleetHealth:
+    """The GPUs with a verdict."""
     gpus = [(node, gpu) for node in running if node.verdict is not None for gpu in node.verdict.gpus]
-    ill = [
-        Ill(
-            node=node,
+    sick = [
+        SickGpu(
+            node_id=node.id,
             gpu=gpu.uuid if gpu.index is None else str(gpu.index),
             health=gpu.health.state,
             since=gpu.health.since,
-            sentence=gpu.health.findings[0].sentence if gpu.health.findings else gpu.health.doubt or "",
-            remedy=gpu.health.remedy.value,
+            remedy=gpu.health.remedy,
+            why=gpu.health.findings[0].sentence if gpu.health.findings else gpu.health.doubt or "",
         )
         for node, gpu in gpus
         if gpu.health is not None and gpu.health.state in {Health.FAILING, Health.DEGRADED}
     ]
-    return Inventory(
+    return FleetHealth(
         at=observation.now,
-        states=_counted(node.state.value for node in observation.fleet.nodes),
-        uses=_counted(node.activity.state.value for node in running),
-        idle=tuple(sorted(idle, key=lambda each: (-each.held_seconds, each.node.id))),
-        standing=tuple(sorted(standing, key=lambda each: (each.since is None, str(each.since), each.node.id))),
-        health=_counted((Health.UNKNOWN if gpu.health is None else gpu.health.state).value for _, gpu in gpus),
-        names={node.id: node.name for node in observation.fleet.nodes},
-        clouds={node.id: node.cloud for node in observation.fleet.nodes if node.cloud},
-        jobs=unused_jobs(observation),
-        ill=tuple(sorted(ill, key=lambda each: (_WORST_FIRST.index(each.health), each.node.id, each.gpu))),
+        gpus=_counted((Health.UNKNOWN if gpu.health is None else gpu.health.state).value for _, gpu in gpus),
+        not_well=tuple(sorted(sick, key=lambda each: (_WORST_FIRST.index(each.health), each.node_id, each.gpu))),
     )
 
 

@@ -1,17 +1,24 @@
-"""The sections about money to come and money not spent: savings, budgets, forecast; and energy."""
+"""The sections about money to come and money not spent: savings, what holds them back, budgets, forecast; energy."""
 
 from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
 from decimal import Decimal
+from fractions import Fraction
 
+from gpuwatch.clouds import LeftoverKind
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import shown_in
-from gpuwatch.model.money import format_cents, format_usd
+from gpuwatch.model.money import cents_of, dated, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saving
-from gpuwatch.money.accounting.totals import shown
+from gpuwatch.money.accounting.totals import Total, shown
+from gpuwatch.money.blocked.blocked import Group
+from gpuwatch.money.blocked.text import frees_text, sums, usd_text
 from gpuwatch.money.budgets.table import TOO_EARLY
-from gpuwatch.money.report.blocks import Part, Table, Words, percent
-from gpuwatch.money.report.report import Report
+from gpuwatch.money.report.blocks import Bar, Bars, Part, Table, Words, percent, usd
+from gpuwatch.money.report.progress import DAYS, FULL_WEEKS, Pair, Progress, Week
+from gpuwatch.money.report.report import PriceDays, Report
+from gpuwatch.money.storage import STORAGE_AS_OF, STORAGE_SOURCE, StorageRow
 
 _HOW = (
     "An estimate: the hours from when gpuwatch stopped a machine to when it next ran, at the price frozen with the "
@@ -20,6 +27,18 @@ _HOW = (
     "count nothing."
 )
 _MOST = 10
+_MOST_BARS = 26
+_MOST_SOURCES = 3  # in a sentence; JSON has all
+_WORDS: dict[str, str] = {
+    LeftoverKind.RUNNING_VOLUME: "disks of machines in use",
+    LeftoverKind.STOPPED_VOLUME: "disks of stopped machines",
+    LeftoverKind.UNATTACHED_VOLUME: "disks, attached to nothing",
+    LeftoverKind.STOPPED_ADDRESS: "addresses of stopped machines",
+    LeftoverKind.UNUSED_ADDRESS: "addresses, used by nothing",
+    LeftoverKind.SNAPSHOT: "snapshots of disks that are gone",
+    LeftoverKind.IMAGE: "images, named by no machine or template",
+}
+_GIB = 1024**3
 
 
 def saved(report: Report) -> Iterator[Part]:
@@ -136,3 +155,171 @@ def energy(report: Report) -> Iterator[Part]:
     if used.co2e_kg is not None:
         words.append(f"{used.co2e_kg:,.1f} kg of CO2e, by cost.energy.co2e_grams_per_kwh.")
     yield Words(tuple(words))
+
+
+def blocked(report: Report) -> Iterator[Part]:
+    """What machines without use cost a day, by what holds it, with what would free it; nothing where none is held."""
+    found = report.facts.blocked
+    if found is None or not found.blocked.nodes:
+        return
+    yield Words(tuple(sums(found)))
+    yield Table(
+        caption="By what holds it",
+        heads=("held by", f"{shown_in().code}/day", "machines", "GPUs", "what would free it"),
+        rows=tuple(_held(group) for group in found.groups),
+        left=frozenset({0, 4}),
+        beneath=True,
+        extra=frozenset({3}),
+    )
+
+
+def _held(group: Group) -> tuple[str, ...]:
+    freed = "" if group.alone.nodes == group.money.nodes else f" Frees {frees_text(group)}."
+    act = f"{group.act[0].upper()}{group.act[1:]}. Risk: {group.risk}.{freed}"
+    return group.name, usd_text(group.money), f"{group.money.nodes:,}", f"{group.money.gpus:,}", act
+
+
+def storage(report: Report) -> Iterator[Part]:
+    """How many of each kind, and what they cost; nothing where the cloud was not asked."""
+    sums = report.facts.storage
+    if sums is None:
+        return
+    if not sums:
+        yield Words(("No disk and nothing left over was found.",))
+        return
+    total, cents = shown({each.kind: Fraction(each.usd_per_month) for each in sums}, shown_in().cent)
+    rows = [
+        (_WORDS[each.kind], f"{each.count:,}", _gib(each.size_bytes), _monthly(each, cents[each.kind])) for each in sums
+    ]
+    size = _gib(sum(each.size_bytes for each in sums))
+    rows.append(("all", f"{sum(each.count for each in sums):,}", size, format_cents(total)))
+    heads = ("what", "number", "GiB", "a month")
+    yield Table(caption="By the month", heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True)
+    unpriced = sum(each.without_price for each in sums)
+    lacking = [f"{unpriced:,} without a known price are not in the sums."] if unpriced else []
+    source = f"Prices of {STORAGE_AS_OF}: {STORAGE_SOURCE}."
+    yield Words(
+        (
+            "As it is when the report is made, besides the machines' own cost; `gpuwatch unused` lists each.",
+            *lacking,
+            source,
+        )
+    )
+
+
+def _monthly(each: StorageRow, cents: int) -> str:
+    """A "?" where no price is known, "+?" where some are not."""
+    if each.without_price == each.count:
+        return "?"
+    return f"{format_cents(cents)}{'+?' if each.without_price else ''}"
+
+
+def _gib(size_bytes: int) -> str:
+    """Addresses have no size."""
+    return f"{size_bytes // _GIB:,}" if size_bytes else "-"
+
+
+def progress(report: Report) -> Iterator[Part]:
+    """The first weeks against the last ones."""
+    if report.facts.progress is not None:
+        yield from since_we_began(report.facts.progress)
+
+
+def since_we_began(found: Progress) -> Iterator[Part]:
+    """What was wasted then and now, the curve, pools and owners, and what changed."""
+    yield Words(tuple(_sentences(found)))
+    shown = found.weeks[-_MOST_BARS:]
+    yield Bars("A week each, from that day on; * something changed", tuple(_bar(each) for each in shown))
+    for by, pairs in found.by.items():
+        if pairs:
+            yield _wasted_by(by, found)
+    changed = [(f"{each.first}", "; ".join(_changes(each))) for each in found.weeks if any(_changes(each))]
+    if changed:
+        rows = tuple(changed[-_MOST_BARS:])
+        yield Table(
+            caption="What changed, by week", heads=("week of", "what"), rows=rows, left=frozenset({0, 1}), beneath=True
+        )
+
+
+def _sentences(found: Progress) -> Iterator[str]:
+    first, last = found.pair.first, found.pair.last
+    weeks = "week" if found.count == 1 else f"{found.count} weeks"
+    yield (
+        f"The first {weeks} of metering ({_days(found.first, found)}) wasted {_weekly(first, found)} a week"
+        f"{_share(first)}; the last {weeks} ({_days(found.last, found)}) {_weekly(last, found)}{_share(last)}."
+    )
+    avoided, year = found.pair.avoided, found.avoided_a_year
+    if avoided is None or year is None:
+        return
+    word = "less" if avoided >= 0 else "more"
+    pace = f", about {format_usd(abs(year))} a year at this pace" if found.count >= FULL_WEEKS else ""
+    yield (
+        f"For the same useful work that is {format_usd(abs(avoided) / found.count)} a week {word} than at first{pace} "
+        "(an estimate: other work may waste more or less by itself)."
+    )
+
+
+def _days(first: date, found: Progress) -> str:
+    return f"{first} to {first + timedelta(days=found.count * DAYS - 1)}"
+
+
+def _weekly(total: Total, found: Progress) -> str:
+    """Money and hours of one week."""
+    return f"{format_usd(total.usd_wasted / found.count)} and {found.hours(total):,.1f} GPU-hours"
+
+
+def _share(total: Total) -> str:
+    return "" if total.usd_waste_ratio is None else f" ({percent(total.usd_waste_ratio)} of the cost)"
+
+
+def _bar(week: Week) -> Bar:
+    cents, wasted = cents_of(week.total.usd), cents_of(week.total.usd_wasted)
+    share = f", {percent(wasted / cents)} wasted" if cents else ""
+    written = usd(week.total, cents) + share
+    return Bar(
+        label=f"{week.first}{' *' if week.changes else ''}", useful=cents - wasted, wasted=wasted, written=written
+    )
+
+
+def _wasted_by(by: str, found: Progress) -> Table:
+    """The worst at first, with what they waste now."""
+    named = list(found.by[by].items())[:_MOST]
+    rows = tuple((name, *_then_and_now(pair, found)) for name, pair in named)
+    heads = (by, "GPU-hours first", "now", "wasted first", "now", "of cost first", "now")
+    return Table(
+        caption=f"Wasted a week, by {by}", heads=heads, rows=rows, left=frozenset({0}), extra=frozenset({1, 2})
+    )
+
+
+def _then_and_now(pair: Pair, found: Progress) -> Iterator[str]:
+    for total in (pair.first, pair.last):
+        yield f"{found.hours(total):,.1f}"
+    for total in (pair.first, pair.last):
+        yield format_usd(total.usd_wasted / found.count)
+    for total in (pair.first, pair.last):
+        yield "-" if total.usd_waste_ratio is None else percent(total.usd_waste_ratio)
+
+
+def _changes(week: Week) -> Iterator[str]:
+    """What was ordered or set, and how often gpuwatch acted."""
+    yield from week.changes
+    if week.stops:
+        yield f"{week.stops} stop{'s' if week.stops != 1 else ''}"
+    if week.starts:
+        yield f"{week.starts} start{'s' if week.starts != 1 else ''}"
+
+
+def prices(report: Report) -> Iterator[Part]:
+    """The age and the source of the prices that all of this rests on."""
+    if report.prices is not None:
+        yield Words((price_words(report.prices, report.facts.now.date()),))
+
+
+def price_words(days: PriceDays, today: date) -> str:
+    """Of which days and from whom the prices are."""
+    span = dated(days.oldest, today)
+    if days.newest != days.oldest:
+        span = f"{days.oldest} to {days.newest}, the oldest {days.age_days} days old"
+    more = len(days.sources) - _MOST_SOURCES
+    named = ". ".join(days.sources[:_MOST_SOURCES])
+    return f"Prices are of {span}: {named}{f', and {more} more sources' if more > 0 else ''}."

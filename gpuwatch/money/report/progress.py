@@ -13,13 +13,15 @@ Rules, all of them:
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from typing import TypeVar
 
 from gpuwatch.model.decision import Verb
+from gpuwatch.model.money import usd_to_the_cent
 from gpuwatch.model.usage import HOUR_MS, Terms
 from gpuwatch.money.accounting.slices import Calendar
-from gpuwatch.money.accounting.totals import Row, Total, whole
+from gpuwatch.money.accounting.totals import Document, Named, Row, Total, whole
 
 DAYS = 7
 FULL_WEEKS = 4
@@ -196,3 +198,93 @@ def _weeks(
         )
         for number in range(count)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StretchDocument:
+    """Some weeks together: what was billed and wasted, in US dollars and GPU-hours; shares are of the dollars."""
+
+    usd: Decimal
+    usd_wasted: Decimal
+    usd_waste_ratio: float | None
+    gpu_hours_wasted: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairDocument:
+    """The first and the last weeks; `usd_avoided` is null where the first ones had no useful time with a price."""
+
+    first: StretchDocument
+    last: StretchDocument
+    usd_avoided: Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPair(PairDocument, Named):
+    """The weeks of one pool or owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeekDocument(StretchDocument):
+    """One week, which begins on `first`; `changes` are sentences, and stops and starts are gpuwatch's."""
+
+    first: date
+    stops: int
+    starts: int
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressDocument(PairDocument):
+    """The first `weeks` of metering, from `first_day` on, against the last ones, from `last_day` on.
+
+    `usd_avoided_a_year` is null with less than four weeks at each end.
+    """
+
+    weeks: int
+    first_day: date
+    last_day: date
+    usd_avoided_a_year: Decimal | None
+    by: Mapping[str, tuple[NamedPair, ...]]
+    curve: tuple[WeekDocument, ...]
+
+
+def progress_document(found: Progress) -> ProgressDocument:
+    """All weeks, in US dollars."""
+    return _pair(
+        ProgressDocument,
+        found.pair,
+        weeks=found.count,
+        first_day=found.first,
+        last_day=found.last,
+        usd_avoided_a_year=_usd(found.avoided_a_year) if found.count >= FULL_WEEKS else None,
+        by={
+            by: tuple(_pair(NamedPair, pair, name=name) for name, pair in pairs.items())
+            for by, pairs in found.by.items()
+        },
+        curve=tuple(
+            _stretch(
+                WeekDocument, each.total, first=each.first, stops=each.stops, starts=each.starts, changes=each.changes
+            )
+            for each in found.weeks
+        ),
+    )
+
+
+def _pair(kind: Callable[..., Document], pair: Pair, **more: object) -> Document:
+    first, last = (_stretch(StretchDocument, total) for total in (pair.first, pair.last))
+    return kind(first=first, last=last, usd_avoided=_usd(pair.avoided), **more)
+
+
+def _stretch(kind: Callable[..., Document], total: Total, **more: object) -> Document:
+    return kind(
+        usd=usd_to_the_cent(total.usd),
+        usd_wasted=usd_to_the_cent(total.usd_wasted),
+        usd_waste_ratio=total.usd_waste_ratio,
+        gpu_hours_wasted=round(wasted_ms(total) / HOUR_MS, 3),
+        **more,
+    )
+
+
+def _usd(amount: Fraction | None) -> Decimal | None:
+    return None if amount is None else usd_to_the_cent(amount)

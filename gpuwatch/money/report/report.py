@@ -12,7 +12,7 @@ from fractions import Fraction
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.usage import Terms, Use
+from gpuwatch.model.usage import GPU, Terms, Use
 from gpuwatch.money.accounting.savings import Saved
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
@@ -22,9 +22,8 @@ from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.period import Period
-from gpuwatch.money.report.price_days import PriceDays, price_days
 from gpuwatch.money.report.progress import Progress
-from gpuwatch.money.storage import Sum
+from gpuwatch.money.storage import StorageRow
 from gpuwatch.policies.replacement import Loss
 
 SLICES = ("cloud", "pool", "owner", "account", "type", "region", "capacity", "node")
@@ -55,14 +54,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionRecord:
-    """An intent and what came of it."""
+    """One action: an intent and what came of it."""
 
     at: datetime
     verb: Verb
+    status: Status
     node_id: str
     pool: str
     owner: str | None
-    status: Status
     why: str
     detail: str
 
@@ -79,16 +78,25 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many actions had that result."""
+
+    verb: Verb
+    status: Status
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Actions:
     """What gpuwatch did: how many by verb and final status, the newest of them, and what people ordered.
 
-    `sick` are the machines that were terminated while a GPU was failing, in pools that replace them.
+    `sick_machines` are those that were terminated while a GPU was failing, in pools that replace them.
     """
 
-    counts: Mapping[tuple[Verb, Status], int] = field(default_factory=dict)
+    counts: tuple[Count, ...] = ()
     newest: tuple[ActionRecord, ...] = ()
     orders: tuple[Order, ...] = ()
-    sick: tuple[Loss, ...] = ()
+    sick_machines: tuple[Loss, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +110,19 @@ class Rounds:
     def gap_seconds(self) -> float:
         """The length of all gaps."""
         return sum((end - begin).total_seconds() for begin, end in self.gaps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceDays:
+    """The days of the prices: list prices change, and old ones mislead.
+
+    `age_days` is of the oldest, on the day of the report. The source that priced the most machine time is the first.
+    """
+
+    oldest: date
+    newest: date
+    age_days: int
+    sources: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +150,7 @@ class Facts:
     blocked: Blocked | None = None  # as the inventory; None: no round is kept whole
     budgets: tuple[BudgetState, ...] = ()
     progress: Progress | None = None  # None: less than two weeks are metered
-    storage: tuple[Sum, ...] | None = None  # when the report is made; None: the cloud was not asked
+    storage: tuple[StorageRow, ...] | None = None  # when the report is made; None: the cloud was not asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +213,7 @@ def reported(facts: Facts) -> Report:
         month=month,
         year=year,
         no_forecast=trouble,
-        prices=price_days(facts.nodes),
+        prices=price_days(facts.nodes, facts.now.date()),
     )
 
 
@@ -220,6 +241,25 @@ def lines(groups: Mapping[str, Total]) -> tuple[Line, ...]:
 def _worst_first(line: Line) -> tuple[int, int, int, str]:
     useful = line.total.gpu_ms_by_use[Use.USEFUL]
     return -line.wasted_cents, useful - line.total.gpu_ms, -line.cents, line.name
+
+
+def price_days(rows: Iterable[Row], today: date) -> PriceDays | None:
+    """What the rows were priced by; None: none has a price."""
+    weights: dict[str, int] = {}
+    days = set()
+    for row in rows:
+        if row.terms.price_as_of is not None:
+            days.add(row.terms.price_as_of)
+            source = row.terms.price_source or "a source that is not known"
+            weights[source] = weights.get(source, 0) + sum(row.amounts[:GPU])
+    if not days:
+        return None
+    return PriceDays(
+        oldest=min(days),
+        newest=max(days),
+        age_days=(today - min(days)).days,
+        sources=tuple(sorted(weights, key=lambda name: -weights[name])),
+    )
 
 
 def _by_labels(rows: Iterable[Row]) -> list[tuple[Row, Total]]:

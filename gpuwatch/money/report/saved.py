@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Verb
+from gpuwatch.model.money import usd_to_the_cent
 from gpuwatch.model.usage import HOUR_MS, milliseconds
 from gpuwatch.money.accounting.savings import Offs, Saved, offs, saved
-from gpuwatch.money.accounting.totals import plain_usd
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.period import Period, period_of
 
@@ -24,7 +24,7 @@ class Savings:
 
     since: datetime
     until: datetime
-    usd: str
+    usd: Decimal
     machine_hours: float
     unpriced_machine_hours: float
     stops: int
@@ -92,7 +92,7 @@ def _savings(found: Saved, period: Period) -> Savings:
     return Savings(
         since=datetime.fromtimestamp(period.since, UTC),
         until=datetime.fromtimestamp(period.until, UTC),
-        usd=plain_usd(round(found.whole.usd * 100)),
+        usd=usd_to_the_cent(found.whole.usd),
         machine_hours=found.whole.ms / HOUR_MS,
         unpriced_machine_hours=found.whole.unpriced_ms / HOUR_MS,
         stops=found.stops,

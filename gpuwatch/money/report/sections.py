@@ -8,16 +8,8 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import cents_of, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, shown, whole
-from gpuwatch.money.report import (
-    fleet_sections,
-    held_section,
-    jobs_section,
-    money_sections,
-    price_days,
-    storage_section,
-)
+from gpuwatch.money.report import fleet_sections, money_sections
 from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, percent, usd
-from gpuwatch.money.report.progress_section import since_we_began
 from gpuwatch.money.report.report import Line, Report, Step
 
 _MOST_LINES = 10
@@ -78,7 +70,13 @@ def figures(report: Report) -> Figures:
     ]
     seen = report.facts.inventory
     if seen is not None:
-        made.append(Figure("Idle now", f"{len(seen.idle):,}", f"of {seen.states.get('running', 0):,} running machines"))
+        made.append(
+            Figure(
+                "Idle now",
+                f"{len(seen.machines.idle):,}",
+                f"of {seen.machines.states.get('running', 0):,} running machines",
+            )
+        )
     if report.month is not None:
         made.append(Figure(f"{report.month.month:%B} will end at", format_usd(report.month.expected), "forecast"))
     return Figures(tuple(made))
@@ -156,18 +154,6 @@ def _waste(report: Report) -> Iterator[Part]:
             yield _slice(f"By {name}", name, found, report)
 
 
-def _prices(report: Report) -> Iterator[Part]:
-    """The age and the source of the prices that all of this rests on."""
-    if report.prices is not None:
-        yield Words((price_days.words(report.prices, report.facts.now.date()),))
-
-
-def _progress(report: Report) -> Iterator[Part]:
-    """The first weeks against the last ones."""
-    if report.facts.progress is not None:
-        yield from since_we_began(report.facts.progress)
-
-
 def _slice(caption: str, by: str, found: Sequence[Line], report: Report) -> Table:
     """The worst of them, and the others in one row: in each column the rows add up to the last one."""
     hours = [shown({line.name: Fraction(ms(line.total)) for line in found}, _TENTH_HOUR) for ms in _COLUMNS.values()]
@@ -204,16 +190,16 @@ _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     (OVER_TIME, _over_time),
     ("Waste, by pool and owner", _waste),
     ("Idle machines", fleet_sections.idle),
-    ("GPUs that Slurm jobs hold and do not use", jobs_section.unused),
-    ("What holds savings back", held_section.blocked),
-    ("Stopped machines", fleet_sections.standing),
+    ("GPUs that Slurm jobs hold and do not use", fleet_sections.unused_gpus),
+    ("What holds savings back", money_sections.blocked),
+    ("Stopped machines", fleet_sections.stopped),
     ("Saved", money_sections.saved),
-    ("Since metering began", _progress),
+    ("Since metering began", money_sections.progress),
     ("What gpuwatch did", fleet_sections.actions),
     ("Health", fleet_sections.health),
-    ("Disks and what is left over", storage_section.storage),
+    ("Disks and what is left over", money_sections.storage),
     ("Budgets", money_sections.budgets),
     ("Forecast", money_sections.forecast),
     ("Energy", money_sections.energy),
-    ("Prices", _prices),
+    ("Prices", money_sections.prices),
 )

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from gpuwatch.cli.main import commands
 from gpuwatch.model.activity import State
-from gpuwatch.money.report.html import as_html
+from gpuwatch.money.report.pages import as_html
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.ledger_fixture import DAY, a_report, at, the_fortnight

@@ -126,7 +126,7 @@ def test_sums_are_by_kind_and_the_dearest_comes_first() -> None:
     """Each with how many lack a price."""
     sums = unused.by_kind([SNAPSHOT, a_volume(1), UNKNOWN, IN_USE, ADDRESS])
 
-    assert [(each.kind, each.count, each.usd, each.unpriced) for each in sums] == [
+    assert [(each.kind, each.count, each.usd_per_month, each.without_price) for each in sums] == [
         (LeftoverKind.RUNNING_VOLUME, 1, Decimal("40.00"), 0),
         (LeftoverKind.UNATTACHED_VOLUME, 2, Decimal("8.00"), 1),
         (LeftoverKind.UNUSED_ADDRESS, 1, Decimal("3.65"), 0),

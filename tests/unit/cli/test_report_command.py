@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from gpuwatch.cli.main import commands
 from gpuwatch.ledger import LedgerSettings
 from gpuwatch.model.decision import Verb
+from gpuwatch.money.report.document import report_document
 from gpuwatch.money.report.history import ActionHistory
-from gpuwatch.money.report.json import as_object
 from tests.support.builders.configurations import mistakes, read
 from tests.support.builders.ledger_fixture import a_fortnight, a_report, at
 from tests.support.real.postgresql import Place, postgresql
@@ -139,13 +139,13 @@ def test_both_databases_tell_the_same(tmp_path: Path) -> None:
             story.round(at(BEGIN, hour))
         story.ledger.pause(None, "ann@host", "a test", at(BEGIN, 7))
         ActionHistory(story.ledger).keep_delivered("mail", "2026-03-13")
-        rows.append(as_object(a_report(story.ledger, BEGIN, now=at(BEGIN, 8))))
+        rows.append(report_document(a_report(story.ledger, BEGIN, now=at(BEGIN, 8))))
         assert ActionHistory(story.ledger).delivered("mail") == "2026-03-13"
         place.close()
 
     assert rows[0] == rows[1]
-    assert rows[0]["saved"]["machine_hours"] == 2.25
-    assert rows[0]["saved"]["usd"] == "73.74"
+    assert rows[0].saved.machine_hours == 2.25
+    assert str(rows[0].saved.usd) == "73.74"
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,14 @@ def test_the_ledger_tells_each_loss_and_what_came_for_it() -> None:
     settled(Verb.TERMINATE, 2, SINCE)
     actions = ActionHistory(ledger).actions(NOW - 24 * HOUR, NOW + 24 * HOUR, 10)
 
-    assert [(each.seconds, each.gone_at - each.failing_since) for each in actions.sick] == [
+    assert [(each.seconds, each.gone_at - each.failing_since) for each in actions.sick_machines] == [
         (7 * 3600.0, 6 * HOUR),
         (None, 8 * HOUR),
     ]
-    assert {(each.cloud, each.instance_type, each.pool) for each in actions.sick} == {("aws", "g6.xlarge", "default")}
-    assert ActionHistory(ledger).actions(NOW + 24 * HOUR, NOW + 48 * HOUR, 10).sick == ()
+    assert {(each.cloud, each.instance_type, each.pool) for each in actions.sick_machines} == {
+        ("aws", "g6.xlarge", "default")
+    }
+    assert ActionHistory(ledger).actions(NOW + 24 * HOUR, NOW + 48 * HOUR, 10).sick_machines == ()
 
 
 def test_the_report_has_a_line_for_each_cloud_and_type() -> None:
@@ -86,7 +88,7 @@ def test_the_report_has_a_line_for_each_cloud_and_type() -> None:
         came_at=NOW - 3 * HOUR,
     )
     losses = (loss, replace(loss, gone_at=NOW - HOUR, came_at=None))
-    facts = replace(report.facts, actions=replace(report.facts.actions, sick=losses))
+    facts = replace(report.facts, actions=replace(report.facts.actions, sick_machines=losses))
     (table,) = health(replace(report, facts=facts))
     assert isinstance(table, Table)
     assert table.rows == (("aws", "g6.xlarge", "2", "3.5", "1", "3.0"),)

@@ -10,7 +10,8 @@ import pytest
 from gpuwatch.model.money import dated
 from gpuwatch.model.usage import AMOUNTS, Terms
 from gpuwatch.money.accounting.totals import Row
-from gpuwatch.money.report.price_days import as_object, price_days, words
+from gpuwatch.money.report.money_sections import price_words
+from gpuwatch.money.report.report import PriceDays, price_days
 
 TODAY = date(2026, 11, 23)
 TERMS = Terms(
@@ -55,30 +56,27 @@ def test_the_oldest_price_gives_the_age_and_the_most_used_source_comes_first() -
         a_row(90),
         a_row(500, usd_per_hour=None, price_as_of=None, price_source=None),
     ]
-    found = price_days(rows)
+    found = price_days(rows, TODAY)
 
     assert found is not None
-    assert words(found, TODAY) == (
+    assert price_words(found, TODAY) == (
         "Prices are of 2026-01-19 to 2026-11-20, the oldest 308 days old: a list. a contract."
     )
-    assert as_object(found, TODAY) == {
-        "oldest": date(2026, 1, 19),
-        "newest": date(2026, 11, 20),
-        "age_days": 308,
-        "sources": ["a list", "a contract"],
-    }
+    assert found == PriceDays(
+        oldest=date(2026, 1, 19), newest=date(2026, 11, 20), age_days=308, sources=("a list", "a contract")
+    )
 
 
 def test_of_many_sources_the_sentence_names_three() -> None:
     """JSON has all."""
-    found = price_days([a_row(100 - number, price_source=f"list {number}") for number in range(5)])
+    found = price_days([a_row(100 - number, price_source=f"list {number}") for number in range(5)], TODAY)
 
     assert found is not None
-    assert words(found, TODAY).endswith("308 days old: list 0. list 1. list 2, and 2 more sources.")
-    assert len(as_object(found, TODAY)["sources"]) == 5
+    assert price_words(found, TODAY).endswith("308 days old: list 0. list 1. list 2, and 2 more sources.")
+    assert len(found.sources) == 5
 
 
 @pytest.mark.parametrize("rows", [[], [a_row(5, usd_per_hour=None, price_as_of=None, price_source=None)]])
 def test_without_a_price_nothing_is_said(rows: Sequence[Row]) -> None:
     """A day of no price is not told."""
-    assert price_days(rows) is None
+    assert price_days(rows, TODAY) is None

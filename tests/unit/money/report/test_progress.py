@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
@@ -14,8 +15,8 @@ from gpuwatch.model.usage import USES
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.report.blocks import Table, Words
-from gpuwatch.money.report.progress import Event, Progress, compared, ends_of, progress
-from gpuwatch.money.report.progress_section import as_object, since_we_began
+from gpuwatch.money.report.money_sections import since_we_began
+from gpuwatch.money.report.progress import Event, Progress, compared, ends_of, progress, progress_document
 from tests.support.builders.money import a_billed_row
 
 BEGAN = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday
@@ -114,12 +115,12 @@ def test_the_sentences_name_both_stretches_and_a_year() -> None:
 
 def test_json_has_the_same_in_dollars() -> None:
     """With the curve, a row a week."""
-    document = as_object(found(list(twelve_weeks())))
+    document = progress_document(found(list(twelve_weeks())))
 
-    assert (document["first"]["usd_wasted"], document["last"]["usd_wasted"]) == ("2800.00", "840.00")
-    assert (document["usd_avoided"], document["usd_avoided_a_year"]) == ("1960.00", "25567.50")
-    assert [row["name"] for row in document["by"]["pool"]] == ["training", "dev"]
-    assert len(document["curve"]) == 12
+    assert (document.first.usd_wasted, document.last.usd_wasted) == (Decimal("2800.00"), Decimal("840.00"))
+    assert (document.usd_avoided, document.usd_avoided_a_year) == (Decimal("1960.00"), Decimal("25567.50"))
+    assert [row.name for row in document.by["pool"]] == ["training", "dev"]
+    assert len(document.curve) == 12
 
 
 @given(days=st.integers(0, 200), hours=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=40))

@@ -16,7 +16,7 @@ import pytest
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.currency import Currency, show_in
 from gpuwatch.money.report.blocks import Bars, Table
-from gpuwatch.money.report.html import as_html
+from gpuwatch.money.report.pages import as_html
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import figures, headline, sections
 from gpuwatch.notify.reports import ReportContent, report_delivery

@@ -11,8 +11,8 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.blocks import Table
+from gpuwatch.money.report.document import report_document
 from gpuwatch.money.report.gather import gathered
-from gpuwatch.money.report.json import as_object
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import sections
@@ -48,16 +48,16 @@ def test_namespaces_and_workloads_add_up_to_the_whole(tmp_path: Path) -> None:
     """In the text, on the page and in the document."""
     report = a_report(tmp_path / "ledger.db")
     tables = {part.caption: part for section in sections(report) for part in section.parts if isinstance(part, Table)}
-    by = as_object(report)["by"]
+    by = report_document(report).by
 
-    assert {each["name"]: each["usd"] for each in by["namespace"]} == {
+    assert {each.name: str(each.usd) for each in by["namespace"]} == {
         "(no cluster)": "20.00",
         "(unallocated)": "10.00",
         "cv": "10.00",
     }
-    assert {each["name"] for each in by["workload"]} == {"(no cluster)", "(unallocated)", "Deployment cv/serve"}
+    assert {each.name for each in by["workload"]} == {"(no cluster)", "(unallocated)", "Deployment cv/serve"}
     for name in ("namespace", "workload"):
-        assert sum(Decimal(each["usd"] or 0) for each in by[name]) == Decimal(40)
+        assert sum((each.usd or Decimal(0) for each in by[name]), Decimal(0)) == Decimal(40)
         assert [row[0] for row in tables[f"By {name}"].rows][-1] == "all"
     for form in ("txt", "html"):
         assert "Deployment cv/serve" in FORMATS[form](ReportContent(report))
@@ -67,4 +67,4 @@ def test_without_a_cluster_nothing_of_it_is_there(tmp_path: Path) -> None:
     """No slicing with one line that says nothing."""
     report = a_report(tmp_path / "ledger.db", cluster=False)
 
-    assert not {"namespace", "workload", "workload-owner"} & as_object(report)["by"].keys()
+    assert not {"namespace", "workload", "workload-owner"} & report_document(report).by.keys()

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.currency import Currency, show_in
 from gpuwatch.model.slurm import SlurmJob, SlurmNode
+from gpuwatch.money.report.document import report_document
 from gpuwatch.money.report.inventory import inventory
-from gpuwatch.money.report.json import as_object
+from gpuwatch.money.report.pages import as_text
 from gpuwatch.money.report.report import Report
-from gpuwatch.money.report.text import as_text
+from gpuwatch.runtime.json_document import document
 from tests.support.builders.fleet import NOW, a_node, an_observation
 from tests.support.builders.ledger_fixture import a_report
 from tests.support.builders.money import a_price
@@ -51,8 +54,8 @@ def test_a_machine_without_a_known_price_is_counted_and_marked() -> None:
 def test_a_long_list_is_cut_and_says_so() -> None:
     """The JSON document has all of them."""
     report = reported(*(f"user{number}" for number in range(12)))
-    assert "By job (the first 10 of 12)" in " ".join(lines(report))
-    jobs = as_object(report)["jobs"]
+    assert "By job: 10 of 12" in " ".join(lines(report))
+    jobs = document("report", report_document(report))["jobs"]
     assert len(jobs) == 12
     assert jobs[0] == {
         "job": "1",
@@ -69,4 +72,17 @@ def test_a_long_list_is_cut_and_says_so() -> None:
 def test_a_fleet_without_such_jobs_has_no_such_section() -> None:
     """Nor one without rounds."""
     assert lines(reported()) == []
-    assert as_object(a_report(Ledger.in_memory(), date(2026, 3, 2)))["jobs"] == []
+    assert report_document(a_report(Ledger.in_memory(), date(2026, 3, 2))).jobs == ()
+
+
+def test_prices_of_jobs_are_in_the_currency_that_people_read() -> None:
+    """The heads of the columns say the same currency as their cells."""
+    show_in(Currency(code="CNY", usd=Decimal("0.125"), as_of=date(2026, 3, 1)))
+    told = lines(reported("ann"))
+    assert "user unused GPUs jobs CNY/h" in told
+    assert "ann 1 1 ¥16.00" in told
+
+
+def test_machines_of_jobs_are_called_as_everywhere_in_the_report() -> None:
+    """With their cloud, where clouds have names."""
+    assert "1 ann n (i-1 in bj) 1 1 2h $2.00" in lines(reported("ann", name="n", cloud="bj"))
