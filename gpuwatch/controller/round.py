@@ -23,7 +23,6 @@ from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.slurm.join import shown, with_slurm
 from gpuwatch.controller.startup_pause import begin, cautious, decisions_on, with_foreign
 from gpuwatch.guard import Rulebook
-from gpuwatch.guard import workloads as workload_guard
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.looked_again import carried_on
@@ -53,10 +52,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
     proposals, decisions = decide(observation, parts.rules, parts.memory.steps)
     workloads = workload_calls.decided(parts, observation)
-    reviews = (
-        *guard.review(observation, decisions, parts.rules),
-        *workload_guard.review(observation, workloads, parts.rules),
-    )
+    reviews = guard.review(observation, decisions, parts.rules, workloads)
     acts: tuple[Act, ...] = ()
     records: tuple[Intent, ...] = ()
     if act:

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 
+from gpuwatch import guard
 from gpuwatch.clouds import CloudError, NotFoundError, ProtectedError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.cluster_calls import drained
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launches import Found
-from gpuwatch.guard import workloads as guard
-from gpuwatch.guard.workloads import MOST_MACHINES
+from gpuwatch.guard.workload_rules import MOST_MACHINES
 from gpuwatch.kubernetes import Workloads
 from gpuwatch.model.decision import SETTLE_TIMEOUT, Intent, LedgerView, Observation, OpenIntent, Status, Step, Verb
 from gpuwatch.model.duration import format_duration
@@ -82,7 +82,7 @@ def veto(parts: ControllerContext, observation: Observation, step: Step, tried: 
         return "it is not what was decided about any more"
     ended = {each.node_id for each in tried if each.verb is Verb.RELEASE}
     granted = tuple(each.use for each in steps if each.use.id in ended)
-    (again,) = guard.review(fresh, [found], parts.rules, granted=granted)
+    again = guard.judge(guard.workload_case(found, fresh, parts.rules, granted=granted))
     return None if again.allowed else " ".join(answer.sentence for answer in again.refusals)
 
 

@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpuwatch.controller.context import Round
-from gpuwatch.guard import Rulebook
-from gpuwatch.guard.workloads import WorkloadCase, judge
+from gpuwatch.guard import Rulebook, judge, workload_case
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Answer, Observation, Review, Verb, reason_with_refusals
@@ -84,12 +83,11 @@ def explained(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: st
     if step is None:
         return None
     review = next((each for each in done.reviews if each.step.node_id == step.use.id), None)
-    case = WorkloadCase(step=_as_end(step), observation=seen, rulebook=rules)
     return WorkloadPage(
         row=_row(step, review, seen, rules),
         at=seen.now,
         pods=tuple(f"{each.pod} on {each.node.name}: {each.state.value}" for each in step.use.pods),
-        if_ended_now=judge(case).answers,
+        if_ended_now=judge(workload_case(_as_end(step), seen, rules)).answers,
         history=tuple(entry for entry in ledger.history(step.use.id) if entry.intent.at <= seen.now),
     )
 

@@ -3,13 +3,12 @@
 import shlex
 from datetime import timedelta
 
-from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.readable import how_many
-from gpuwatch.policies import idle
 from gpuwatch.policies.spot import back
 
 
@@ -88,7 +87,7 @@ def unknown(case: Case) -> Finding:
     return refuse(f"Its use is unknown: {activity.doubt}.", "Its agent must answer with a complete, fresh verdict.")
 
 
-def stale(case: Case) -> Finding:
+def stale(case: Subject) -> Finding:
     """Refuses to remove a node if its verdict is too old, by the agent's own count or by our clock.
 
     An answer from before the job began looks like any other, and a wrong clock makes every age wrong (P9). A verdict
@@ -98,27 +97,33 @@ def stale(case: Case) -> Finding:
     until the next round. Right before a removal the agent is asked again; its newest sample may then be three sampling
     intervals old.
 
+    Of a workload each machine that its GPU pods are on must have such a verdict: one that is stale keeps all of it.
+
     Check the agent and both clocks. If the round took too long, the log says whether the cloud or other agents were
     slow.
     """
-    verdict = case.machine.verdict
     if case.asleep:
         return allow("It does not run.")
-    if verdict is None:
-        return refuse("There is no verdict.", "Its agent must answer.")
-    limit, waited = case.limits.max_verdict_age, case.machine.waited_seconds(case.observation.now)
-    skew = (case.observation.now - verdict.at).total_seconds() - waited
-    worst = max(verdict.age_seconds, abs(skew))
-    if worst <= limit and abs(waited) <= limit:
-        return allow(f"Its verdict is {format_duration(worst + max(0.0, waited))} old.")
-    if worst <= limit:
-        slow = "The cloud or other agents answer slowly. The log says which."
-        return refuse(f"It answered {format_duration(waited)} ago and the round is still running.", slow)
-    ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by ours"
-    return refuse(
-        f"Its verdict is stale: {ages}.",
-        f"At most {format_duration(limit)} is allowed; check its agent and both clocks.",
-    )
+    limit, now, oldest = case.limits.max_verdict_age, case.observation.now, 0.0
+    for node in case.nodes:
+        verdict, of_machine = node.verdict, "" if isinstance(case, Case) else f" of its machine {node.name}"
+        if verdict is None:
+            return refuse(f"There is no verdict{of_machine}.", "Its agent must answer.")
+        waited = node.waited_seconds(now)
+        skew = (now - verdict.at).total_seconds() - waited
+        worst = max(verdict.age_seconds, abs(skew))
+        if worst > limit:
+            ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by ours"
+            return refuse(
+                f"{f'The verdict{of_machine}' if of_machine else 'Its verdict'} is stale: {ages}.",
+                f"At most {format_duration(limit)} is allowed; check its agent and both clocks.",
+            )
+        if abs(waited) > limit:
+            slow = "The cloud or other agents answer slowly. The log says which."
+            since = f"{case.called(node)} answered {format_duration(waited)} ago"
+            return refuse(f"{since} and the round is still running.", slow)
+        oldest = max(oldest, worst + max(0.0, waited))
+    return allow(f"Its verdict is {format_duration(oldest)} old.")
 
 
 def busy(case: Case) -> Finding:
@@ -212,8 +217,8 @@ def low_coverage(case: Case) -> Finding:
     )
 
 
-def mass_idleness(case: Case) -> Finding:
-    """Refuses to remove nodes of a pool in which most working nodes turned idle at once.
+def mass_idleness(case: Subject) -> Finding:
+    """Refuses to remove nodes, or to end pods, of a pool in which most working nodes turned idle at once.
 
     A broken sensor, a driver upgrade or an exporter that reads zero looks like this, and no other rule sees it. The end
     of one job on many nodes and a restart of all agents look the same. The pool freezes for
@@ -225,18 +230,20 @@ def mass_idleness(case: Case) -> Finding:
     If the nodes are really idle, run `gpuwatch acknowledge --pool NAME`. It covers only what was seen by then, and ends
     no pause; `gpuwatch resume` acknowledges nothing. Otherwise repair the sensor; the freeze ends by itself.
     """
-    found = case.burst
-    if found is None or case.asleep:
-        return allow("The pool did not turn idle all at once.")
-    nodes = f"{found.count} of {found.members} working nodes of the pool"
-    sentence = f"{nodes} turned idle at once, by {found.last:%H:%M} UTC"
-    _, wait = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
-    # Counted from the first possible notice: people need the time after something showed, not before. Nothing showed
-    # while the pool was paused, or nobody made rounds.
-    resumed = [at for pool, at in case.observation.ledger.resumed if pool in {None, case.pool}]
-    begins = max(found.last + timedelta(seconds=wait or 0.0), *resumed, found.last)
-    ends = begins + timedelta(seconds=case.limits.mass_idleness_freeze)
-    if case.observation.now >= ends:
-        return allow(f"{sentence}; the freeze ended at {ends:%H:%M} UTC.")
-    remedy = f"If they are really idle, run `gpuwatch acknowledge --pool {shlex.quote(case.pool)}`"
-    return refuse(f"{sentence}.", f"{remedy}; otherwise the pool is frozen until {ends:%H:%M} UTC.")
+    over = "The pool did not turn idle all at once."
+    for pool in case.pools:
+        found = case.burst_of(pool)
+        if found is None or case.asleep:
+            continue
+        nodes = f"{found.count} of {found.members} working nodes of the pool"
+        sentence = f"{nodes} turned idle at once, by {found.last:%H:%M} UTC"
+        # Counted from the first possible notice: people need the time after something showed, not before. Nothing
+        # showed while the pool was paused, or nobody made rounds.
+        resumed = [at for each, at in case.observation.ledger.resumed if each in {None, pool}]
+        begins = max(found.last + timedelta(seconds=case.wait_seconds), *resumed, found.last)
+        ends = begins + timedelta(seconds=case.limits.mass_idleness_freeze)
+        if case.observation.now < ends:
+            remedy = f"If they are really idle, run `gpuwatch acknowledge --pool {shlex.quote(pool)}`"
+            return refuse(f"{sentence}.", f"{remedy}; otherwise the pool is frozen until {ends:%H:%M} UTC.")
+        over = f"{sentence}; the freeze ended at {ends:%H:%M} UTC."
+    return allow(over)

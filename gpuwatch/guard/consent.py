@@ -4,19 +4,18 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from gpuwatch.guard.case import Case, Finding, allow, grace_seconds, refuse
+from gpuwatch.guard.case import Case, Finding, Subject, WorkloadCase, allow, refuse
 from gpuwatch.guard.settings import Limits, Rulebook
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.model.promise import Notice
-from gpuwatch.model.verbs import prepared
 from gpuwatch.policies import PoolRules, notices
 from gpuwatch.policies.fingerprint import fingerprint, removes
 
 _FIRST = "A notice comes first, then the grace period."
 
 
-def no_notice(case: Case) -> Finding:
+def no_notice(case: Subject) -> Finding:
     """Refuses a removal without a notice, or one that differs from its notice.
 
     People must be able to object, so the notice counts and not the present settings (P14). The ledger keeps what it
@@ -33,25 +32,24 @@ def no_notice(case: Case) -> Finding:
     its time. If the machine is no longer enrolled, the notice ends in the ledger, people are notified, and the machine
     is not touched.
 
+    Of a workload the notice must also be about this very object, and about the end that its people ask for now; a pod
+    that works, or is new, ends it.
+
     The grace must also pass by the agent's own count of idleness: setting a controller's clock forward stops nothing
     sooner. For stopped nodes, and where a window of Prometheus replaces the agent, times without rounds do not count.
     Only the ledger's own record makes a notice: an index entry does not count without a settled notice, or after its
     notice was withdrawn or used.
     """
-    ledger, now = case.observation.ledger, case.observation.now
+    ledger = case.observation.ledger
     notice, found = ledger.notice(case.step.node_id), ledger.stop_of(case.step.node_id)
     if notice is None:
         return refuse("It has had no notice.", _FIRST)
     if case.asleep and (found is None or notice.at <= found.at):
         return refuse("It has had no notice since it was stopped.", _FIRST)
-    for wrong in (
-        notices.withdrawn(notice, case.pool),
-        notices.sharper(notice, prepared(case.step.verb, case.step.arguments)),
-        notices.outdated(notice, now),
-    ):
-        if wrong is not None:
-            return refuse(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
-    left = notices.left_seconds(notice, case.machine, grace_seconds(case), now)
+    wrong = case.notice_over(notice)
+    if wrong is not None:
+        return refuse(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
+    left = case.left_seconds(notice)
     if left > 0:
         return refuse(f"{notices.promised(notice)}.", f"Wait for {format_duration(left)}.")
     return allow(f"{notices.promised(notice)}.")
@@ -63,7 +61,7 @@ def wants_approval(rules: PoolRules, notice: Notice | None) -> bool:
     return rules.approval or (promise is not None and promise.approval)
 
 
-def approval(case: Case) -> Finding:
+def approval(case: Subject) -> Finding:
     """Refuses a removal that no operator has approved, where approval is required.
 
     This applies if `pools.<name>.approval` is true, or was true when the notice was given. A node gets its notice as
@@ -71,19 +69,24 @@ def approval(case: Case) -> Finding:
     ends when the notice is withdrawn. It overrides no other rule. The ledger records who approved, when and why.
 
     Run `gpuwatch approve NODE`, or press Approve on the page (docs/web-ui.md). `gpuwatch approve` alone lists the nodes
-    that wait. To take an approval back, keep the node.
+    that wait. To take an approval back, keep the node. Only nodes can be approved: in a pool that requires it,
+    workloads have their notice, and their pods stay.
     """
     node_id = case.step.node_id
-    if not wants_approval(case.pool_rules, case.observation.ledger.notice(node_id)):
+    notice = case.observation.ledger.notice(node_id)
+    asking = [pool for pool in case.pools if wants_approval(case.rules_of(pool), notice)]
+    if not asking:
         return allow("The pool requires no approval.")
     given = case.observation.ledger.approval(node_id)
     if given is None:
         remedy = f"Run `gpuwatch approve {shlex.quote(node_id)}`, or approve it on the page."
+        if isinstance(case, WorkloadCase):
+            remedy = f"Only nodes can be approved: end it yourself, or take pools.{asking[0]}.approval away."
         return refuse("No operator has approved it since its notice.", remedy)
     return allow(f"{given.who} approved it at {given.at:%Y-%m-%d %H:%M} UTC.")
 
 
-def not_notified(case: Case) -> Finding:
+def not_notified(case: Subject) -> Finding:
     """Refuses a removal unless a notification reached somebody a whole grace period before.
 
     This applies if `limits.require_notification` is set, or was set when the notice was given. A tag on a machine that
@@ -101,7 +104,7 @@ def not_notified(case: Case) -> Finding:
     told_at = None if notice is None else notice.told_at
     if told_at is None:
         return refuse("No message about its notice was delivered.", "`gpuwatch notify test` shows what is wrong.")
-    since, grace = (case.observation.now - told_at).total_seconds(), grace_seconds(case)
+    since, grace = (case.observation.now - told_at).total_seconds(), case.grace_seconds
     grace = grace if promise is None else max(grace, promise.grace_seconds)
     if since < grace:
         sentence = f"The first message about it is {format_duration(since)} old."

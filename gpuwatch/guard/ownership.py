@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
@@ -14,7 +14,7 @@ RECENT = timedelta(days=1)
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def observe_only(case: Case) -> Finding:
+def observe_only(case: Subject) -> Finding:
     """Refuses everything while the controller only observes, which is the default.
 
     You see first what gpuwatch would do. Dry run and real round are the same code (P5); only this rule differs.
@@ -27,18 +27,19 @@ def observe_only(case: Case) -> Finding:
     return refuse("This controller only observes.", "Set `mode: enforce` once you trust its plan.")
 
 
-def paused(case: Case) -> Finding:
+def paused(case: Subject) -> Finding:
     """Refuses everything in a paused pool, or in all pools.
 
     In an incident one quick command must prevent all actions. Only the undoing of an own cordon on a Kubernetes node
-    passes: it gives back what was there before. The pause is in the ledger and survives a restart. A round in progress
-    obeys it, too: the ledger is asked again as the last thing before each call leaves. Notices stay during the pause;
-    afterwards each is withdrawn and given again with its whole grace (`no_notice`).
+    passes: it gives back what was there before. A workload with pods in several pools waits for each of them. The pause
+    is in the ledger and survives a restart. A round in progress obeys it, too: the ledger is asked again as the last
+    thing before each call leaves. Notices stay during the pause; afterwards each is withdrawn and given again with its
+    whole grace (`no_notice`).
 
     `gpuwatch resume` ends the pause. A pause with an end time ends by itself, by the controller's clock.
     """
     for pause in case.observation.ledger.pauses:
-        if pause.pool in {None, case.pool} and (pause.until is None or pause.until > case.observation.now):
+        if pause.pool in {None, *case.pools} and (pause.until is None or pause.until > case.observation.now):
             what = "Everything" if pause.pool is None else f"The pool {pause.pool}"
             until = "" if pause.until is None else f" until {pause.until:%Y-%m-%d %H:%M} UTC"
             return refuse(
@@ -129,8 +130,8 @@ def unknown_pool(case: Case) -> Finding:
     return refuse(case.unknown_pool, "Correct the tag gpuwatch:pool, or add rules for that pool under `pools`.")
 
 
-def other_cloud(case: Case) -> Finding:
-    """Refuses to remove, start or grow anything in a cloud that its pool does not name.
+def other_cloud(case: Subject) -> Finding:
+    """Refuses to remove, start or grow anything in a cloud that its pool does not name, and to end pods there.
 
     `pools.<name>.clouds` names the clouds that a pool is for; without it the pool is for all. A tag `gpuwatch:pool` may
     be set in any cloud, and a slip must not put a machine under rules that were written for others (P1). Such a machine
@@ -138,11 +139,11 @@ def other_cloud(case: Case) -> Finding:
 
     Correct the tag, or add the cloud to `pools.<name>.clouds`.
     """
-    machine = case.node or case.group
-    why = None if machine is None else elsewhere.foreign(machine, case.pool_rules.clouds)
-    if why is None:
-        return allow("Its pool is for its cloud.")
-    return refuse(why, f"Correct the tag gpuwatch:pool, or add the cloud to pools.{case.pool}.clouds.")
+    for place in case.places:
+        why = elsewhere.foreign(place, case.rules_of(place.pool).clouds, case.called(place))
+        if why is not None:
+            return refuse(why, f"Correct the tag gpuwatch:pool, or add the cloud to pools.{place.pool}.clouds.")
+    return allow("Its pool is for its cloud.")
 
 
 def owned(case: Case) -> Finding:

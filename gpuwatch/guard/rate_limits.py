@@ -6,14 +6,14 @@ from datetime import timedelta
 from decimal import Decimal
 
 from gpuwatch.guard import launches
-from gpuwatch.guard.case import Case, Finding, allow, refuse, retry_wait_seconds
+from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse, retry_wait_seconds
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import PriceKey, format_usd
 from gpuwatch.model.readable import how_many
-from gpuwatch.model.verbs import PREPARES
+from gpuwatch.model.verbs import ENDS, PREPARES
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY
@@ -24,20 +24,20 @@ _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
 _ANSWERED = REMOVALS | PREPARES  # they count once they may have been carried out
 
 
-def in_flight(case: Case) -> Finding:
+def in_flight(case: Subject) -> Finding:
     """Refuses a new action on a node before its last one has settled.
 
     It also refuses additions to a pool with an open launch or growth. A decision on data that does not yet show the
     last action would act twice (P4, P6). But one machine that hangs must not hold up the others (P19): a removal counts
     in the limits and for the minimum from the moment it is recorded, so it blocks only its own node. A launch or growth
     blocks only further additions to its pool, for at most 10 minutes after its last answer; until it has settled it
-    counts as capacity.
+    counts as capacity. Of a workload only the same step, with the same end of its pods, is tried again.
 
     An action without an answer may have happened: it blocks its node until the cloud shows it. A removal counts as not
     carried out only if the cloud does not show it 10 minutes later. An action that the cloud certainly has not carried
-    out blocks nothing else. Its next attempt waits 30 s, doubled each time, 15 minutes at most. A removal without
-    permission waits 30 minutes, doubled each time, 4 hours at most, because somebody has to change a tag or a policy
-    first.
+    out blocks nothing else. Its next attempt waits 30 s, doubled each time, 15 minutes at most. A removal, or the end
+    of pods, without permission waits 30 minutes, doubled each time, 4 hours at most, because somebody has to change a
+    tag or a policy first.
 
     `gpuwatch status`, the plan and the alert GpuwatchLedgerUnsettled report a machine that hangs in `stopping`. A
     launch that brings no node has a rule of its own: `launch_unseen`.
@@ -50,16 +50,17 @@ def in_flight(case: Case) -> Finding:
             each.intent.at if each.last is None else each.last.at,
         )
         # Capacity counts what is on its way; this holds for as long as a cloud may take to show it.
-        brings = verb in _BRINGS and each.intent.pool == case.pool and now - since <= SETTLE_TIMEOUT
+        brings = verb in _BRINGS and each.intent.pool in case.pools and now - since <= SETTLE_TIMEOUT
         brings = brings and not launches.unseen(each)  # which has a rule of its own
-        if not each.resumable and (target == step.node_id or (brings and step.verb in ADDITIONS)):
+        open_still = not each.resumable or (target == step.node_id and not case.repeats(each.intent))
+        if open_still and (target == step.node_id or (brings and step.verb in ADDITIONS)):
             whose = "An action on it" if target == step.node_id else "An addition to the pool"
             action = f"the {verb.value} of {target}, asked for at {each.intent.at:%H:%M} UTC"
             return refuse(f"{whose} is in flight: {action}.", "Wait until its outcome is known.")
     own = ledger.open_step(step.node_id, step.verb) or ledger.open_for(step.node_id)
     if own is None or own.last is None:
         return allow("Nothing is in flight.")
-    denied = own.last.status is Status.DENIED and own.intent.verb in REMOVALS
+    denied = own.last.status is Status.DENIED and own.intent.verb in ENDS
     left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts, denied=denied)
     if left > 0:
         return refuse(

@@ -12,11 +12,11 @@ from gpuwatch.model.fleet import Node, NodeGroup
 CODE = "other_cloud"
 
 
-def foreign(machine: Node | NodeGroup, clouds: Sequence[str]) -> str | None:
+def foreign(machine: Node | NodeGroup, clouds: Sequence[str], called: str = "It") -> str | None:
     """Why a pool with these clouds leaves a node or a group alone, as a sentence; None: it does not."""
     if not clouds or machine.cloud in clouds:
         return None
-    return f"It is in the cloud {machine.cloud or 'without a name'}, and its pool is for {', '.join(clouds)}."
+    return f"{called} is in the cloud {machine.cloud or 'without a name'}, and its pool is for {', '.join(clouds)}."
 
 
 def held(proposal: Proposal, observation: Observation, clouds: Sequence[str]) -> Proposal:

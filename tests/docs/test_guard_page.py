@@ -6,10 +6,12 @@ from dataclasses import fields
 
 from gpuwatch.config.settings import Settings
 from gpuwatch.guard import RULES, Limits
+from gpuwatch.guard.settings import WorkloadLimits
 from gpuwatch.model.decision import Verb
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.each import for_each
@@ -20,9 +22,11 @@ PAGE = (ROOT / "docs/guard.md").read_text(encoding="utf-8")
 PARTS = {
     "": Settings,
     "limits.": Limits,
+    "limits.workloads.": WorkloadLimits,
     "pools.<name>.": PoolRules,
     "pools.<name>.idle.": IdleRules,
     "pools.<name>.kubernetes.": KubernetesRules,
+    "pools.<name>.kubernetes.pods.": IdlePodRules,
     "pools.<name>.health.": HealthRules,
     "pools.<name>.capacity.": MixRules,
 }
@@ -44,11 +48,18 @@ def test_every_rule_has_its_place_in_the_page() -> None:
     assert re.findall(r"^## (.+)$", PAGE, re.MULTILINE) == [*RULES]
 
 
-@for_each(RULES)
+FUNCTIONS = {
+    f"{each.ask.__module__}.{each.ask.__name__}": each.ask
+    for rule in RULES.values()
+    for each in (rule.machines, rule.workloads)
+    if each is not None
+}
+
+
+@for_each(FUNCTIONS)
 def test_every_rule_says_what_it_refuses_and_why(name: str) -> None:
     """Its docstring has a first line, and at least one full sentence after it."""
-    _, rule = RULES[name]
-    first, *more = inspect.cleandoc(rule.__doc__ or "").split("\n\n")
+    first, *more = inspect.cleandoc(FUNCTIONS[name].__doc__ or "").split("\n\n")
 
     assert first.startswith("Refuses ")
     assert first.endswith(".")
@@ -59,14 +70,16 @@ def test_every_rule_says_what_it_refuses_and_why(name: str) -> None:
 
 @for_each(RULES)
 def test_the_page_names_the_actions_that_a_rule_applies_to(name: str) -> None:
-    """Each by its name, or all of them."""
-    verbs, _ = RULES[name]
-    line = re.search(r"^Applies to (.+)\.$", section(name), re.MULTILINE)
+    """Each by its name, or all of them but some; those of workloads after those of machines."""
+    lines = re.findall(r"^Applies to (.+)\.$", section(name), re.MULTILINE)
+    found = [part.removesuffix(" of workloads") for line in lines for part in line.split(", and for workloads to ")]
+    asked = [each.verbs for each in (RULES[name].machines, RULES[name].workloads) if each is not None]
+    every = frozenset(Verb) - {Verb.HOLD}
 
-    assert line is not None
-    assert re.findall(r"`(\w+)`", line[1]) == [verb.value for verb in Verb if verb in verbs] or (
-        line[1] == "every action" and verbs == frozenset(Verb) - {Verb.HOLD}
-    )
+    assert len(found) == len(asked)
+    for text, verbs in zip(found, asked, strict=True):
+        named = {Verb(each) for each in re.findall(r"`(\w+)`", text)}
+        assert verbs == (every - named if text.startswith("every action") else named)
 
 
 @for_each(RULES)

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -21,7 +21,9 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
-from gpuwatch.guard import growth, mass_idleness, workloads
+from gpuwatch.guard import case, growth, mass_idleness
+from gpuwatch.guard.case import Finding
+from gpuwatch.guard.rules import Question
 from gpuwatch.policies import (
     capacity,
     elsewhere,
@@ -37,10 +39,17 @@ from gpuwatch.policies import (
 from gpuwatch.policies.idle_timeout import node_wait
 from gpuwatch.policies.kubernetes import idle_pods, idle_pods_obstacles, workload_use
 
+# Each rule with what it asks about machines, and about workloads of a cluster.
+QUESTIONS: tuple[tuple[str, str, Question[Any]], ...] = tuple(
+    (name, kind, asked)
+    for name, rule in guard.RULES.items()
+    for kind, asked in (("machines", rule.machines), ("workloads", rule.workloads))
+    if asked is not None
+)
 # Where the rules are, and what they and the policies stand on.
 MODULES: tuple[ModuleType, ...] = (
-    *dict.fromkeys(sys.modules[rule.__module__] for _, rule in guard.RULES.values()),
-    *(growth, mass_idleness, guard),
+    *dict.fromkeys(sys.modules[asked.ask.__module__] for _, _, asked in QUESTIONS),
+    *(case, growth, mass_idleness, guard),
     *(
         elsewhere,
         idle,
@@ -54,10 +63,8 @@ MODULES: tuple[ModuleType, ...] = (
         scale_in_protection,
         unknown_pool,
     ),
-    *(workloads, idle_pods, idle_pods_obstacles, workload_use),
+    *(idle_pods, idle_pods_obstacles, workload_use),
 )
-# The rules on machines, and those on workloads of a cluster.
-TABLES: tuple[tuple[str, dict[str, Any]], ...] = (("", guard.RULES), ("workload ", workloads.WORKLOAD_RULES))
 TESTS = (
     "unit/guard/test_guard",
     "docs/test_guard_page",
@@ -118,21 +125,31 @@ class Mutant:
 
 def mutants() -> Iterator[Mutant]:
     """All of them."""
-    for kind, table in TABLES:
-        for name, (verbs, rule) in table.items():
-            yield Mutant(name=f"{kind}{name}: never objects", apply=_code_of(_silent, rule))
-            for verb in sorted(verbs):
-                yield Mutant(name=f"{kind}{name}: not for {verb}", apply=_without(table, name, verb))
+    for name, kind, asked in QUESTIONS:
+        of_kind = "" if kind == "machines" else " of workloads"
+        yield Mutant(name=f"{name}: never objects{of_kind}", apply=_asking(name, kind, replace(asked, ask=_silent)))
+        for verb in sorted(asked.verbs):
+            less = replace(asked, verbs=asked.verbs - {verb})
+            yield Mutant(name=f"{name}: not for {verb}{of_kind}", apply=_asking(name, kind, less))
     for module in MODULES:
         tree = ast.parse(inspect.getsource(module))
-        for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
-            yield from _of_function(module, function)
+        classes = [(getattr(module, each.name), each.body) for each in tree.body if isinstance(each, ast.ClassDef)]
+        for place, body in [(module, tree.body), *classes]:
+            for function in (node for node in body if isinstance(node, ast.FunctionDef)):
+                yield from _of_function(module, place, function)
 
 
-def _silent(case: object) -> guard.case.Finding:
+def _silent(case: object) -> Finding:
     """A rule that never objects."""
     del case
     return False, "", ""
+
+
+def _asking(name: str, kind: str, asked: Question[Any]) -> Callable[[], None]:
+    """Let a rule ask otherwise about machines, or about workloads."""
+    changes: dict[str, Any] = {kind: asked}
+    rule = replace(guard.RULES[name], **changes)
+    return lambda: guard.RULES.update({name: rule})
 
 
 def _code_of(new: Callable[..., object], old: Callable[..., object]) -> Callable[[], None]:
@@ -143,27 +160,25 @@ def _code_of(new: Callable[..., object], old: Callable[..., object]) -> Callable
     return lambda: setattr(old, "__code__", code)
 
 
-def _without(table: dict[str, Any], name: str, verb: object) -> Callable[[], None]:
-    """Take a verb out of a rule's list."""
-    verbs, rule = table[name]
-    return lambda: table.update({name: (frozenset(each for each in verbs if each is not verb), rule)})
-
-
-def _of_function(module: ModuleType, function: ast.FunctionDef) -> Iterator[Mutant]:
-    """Every change of one function."""
+def _of_function(module: ModuleType, place: ModuleType | type, function: ast.FunctionDef) -> Iterator[Mutant]:
+    """Every change of one function of a module, or of a class in it."""
+    held = place.__dict__[function.name]
+    old = getattr(held, "fget", held)  # of a property: its function
+    within = "" if place is module else f"{place.__name__}."
     for number, node in enumerate(ast.walk(function)):
         broken = _broken(node)
         if broken is None:
             continue
         mutated = copy.deepcopy(function)
         target = list(ast.walk(mutated))[number]
-        text = f"{module.__name__.removeprefix('gpuwatch.')}.{function.name}: {ast.unparse(node)}"
+        mutated.decorator_list = []
+        text = f"{module.__name__.removeprefix('gpuwatch.')}.{within}{function.name}: {ast.unparse(node)}"
         target.__dict__.update(broken.__dict__)
         target.__class__ = broken.__class__  # a node may become another
         found = dict(module.__dict__)
         whole = ast.fix_missing_locations(ast.Module(body=[mutated], type_ignores=[]))
         exec(compile(whole, module.__file__ or "", "exec"), found)  # noqa: S102  our own source, changed in one place
-        yield Mutant(name=text, apply=_code_of(found[function.name], module.__dict__[function.name]))
+        yield Mutant(name=text, apply=_code_of(found[function.name], old))
 
 
 def _broken(node: ast.AST) -> ast.expr | None:

@@ -181,7 +181,11 @@ def test_a_member_that_works_again_is_protected_whatever_the_limits_say() -> Non
 
 def test_no_rule_is_put_to_a_termination_that_is_not_put_to_the_end_of_a_protection() -> None:
     """The first half takes all that the whole takes."""
-    of_both = [Verb.UNPROTECT in verbs for verbs, _ in GUARD_RULES.values() if Verb.TERMINATE in verbs]
+    of_both = [
+        Verb.UNPROTECT in rule.machines.verbs
+        for rule in GUARD_RULES.values()
+        if rule.machines is not None and Verb.TERMINATE in rule.machines.verbs
+    ]
 
     assert all(of_both)
     assert len(of_both) > 20

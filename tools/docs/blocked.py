@@ -1,6 +1,7 @@
 """docs/blocked.md: the obstacles of `gpuwatch blocked`, from the code's own table."""
 
-from gpuwatch.money.blocked.obstacles import ADVICE, IN_DOUBT, Obstacle
+from gpuwatch.guard.obstacles import IN_DOUBT, Obstacle
+from gpuwatch.money.blocked.obstacles import ADVICE
 from gpuwatch.money.prices import catalogue
 
 _PAGE = """# What holds savings back

@@ -11,8 +11,9 @@ from decimal import Decimal
 from typing import TypeVar
 
 from gpuwatch.guard import Rulebook
+from gpuwatch.guard.obstacles import Obstacle
 from gpuwatch.model.decision import Decision, Observation, Review
-from gpuwatch.money.blocked.obstacles import ADVICE, Obstacle, act_text
+from gpuwatch.money.blocked.obstacles import ADVICE, act_text
 from gpuwatch.money.blocked.sorting import Held, held_back
 
 _Key = TypeVar("_Key")

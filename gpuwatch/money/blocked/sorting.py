@@ -11,16 +11,16 @@ Rules, all of them:
 5. A machine that nothing holds is on its way, too. What has not been idle for long enough is marked.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from gpuwatch import guard
 from gpuwatch.guard import Case, Rulebook
+from gpuwatch.guard.obstacles import IN_DOUBT, RANK, Holds, Obstacle
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Reason, Review, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.money.blocked.obstacles import IN_DOUBT, RANK, Obstacle
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes.obstacles import consents, joined
 from gpuwatch.policies.sizes import NODES, Sizes
@@ -33,59 +33,11 @@ _NOT_USED = {
 }
 _POOLS_CHOICE = frozenset(_NOT_USED.values())
 _UNASKED = Reason(code="", sentence="")
-# What one rule's objection means. Of the other rules, `PASSING` end by themselves or do not concern running machines,
-# `IN_A_ROUND` count in the round that would remove the machine, and `JUDGED_HERE` are looked at below.
-BY_RULE: Mapping[str, Obstacle] = {
-    "reserved_capacity": Obstacle.PAID_ANYWAY,
-    "unknown_pool": Obstacle.UNKNOWN_POOL,
-    "other_cloud": Obstacle.OTHER_CLOUD,
-    "protected": Obstacle.PROTECTED,
-    # A Kubernetes node is another system's, or its pods and its people keep it.
-    "cluster_unknown": Obstacle.UNKNOWN_USE,
-    "node_owner": Obstacle.OTHER_SYSTEM,
-    "kept_node": Obstacle.PROTECTED,
-    "foreign_cordon": Obstacle.PROTECTED,
-    "pods_stay": Obstacle.PROTECTED,
-    # So is a node of Slurm: Slurm itself powers it, or a job or a person keeps it.
-    "slurm_power": Obstacle.OTHER_SYSTEM,
-    "slurm_node": Obstacle.PROTECTED,
-    "still_billed": Obstacle.STILL_BILLED,
-    "unsupported": Obstacle.CANNOT_STOP,
-    "scale_in_protection": Obstacle.SCALE_IN_PROTECTION,
-    "data_loss": Obstacle.LOCAL_DISKS,
-    "low_coverage": Obstacle.LOW_COVERAGE,
-    "snoozed": Obstacle.SNOOZED,
-    "other_ledger": Obstacle.OTHER_LEDGER,
-    "mass_idleness": Obstacle.MASS_IDLENESS,
-    "cooling_down": Obstacle.GIVEN_UP,
-    "backtest": Obstacle.NO_BACKTEST,
-    "paused": Obstacle.PAUSED,
-    "observe_only": Obstacle.OBSERVE,
-}
-IN_A_ROUND: Mapping[str, Obstacle] = {
-    "not_notified": Obstacle.NOT_NOTIFIED,
-    "approval": Obstacle.APPROVAL,
-    "blast_radius": Obstacle.LIMITS,
-}
-JUDGED_HERE = frozenset(
-    {
-        "not_enrolled",
-        "owned",
-        "group",
-        "action_not_enabled",
-        "busy",
-        "unknown",
-        "stale",
-        "gpus_missing",
-        "warm_up",
-        "min_nodes",
-        "min_gpus",
-    }
+# What the objection of a rule means, as the rule says; `Holds.BY_FACTS` are looked at below.
+_ALWAYS, _WHEN_DUE = (
+    {name: rule.obstacle for name, rule in guard.RULES.items() if rule.obstacle is not None and rule.holds is holds}
+    for holds in (Holds.ALWAYS, Holds.WHEN_DUE)
 )
-PASSING = frozenset({"not_running", "not_stopped_by_us", "no_notice", "in_flight", "start_consent", "launch_unseen"})
-PASSING |= {"not_drained", "not_ours", "quarantine", "eviction", "mark", "cloud_silent", "residency", "interruptible"}
-PASSING |= {"cloud_notice", "max_nodes", "max_gpus", "growth_rate", "hourly_cost_limit", "month_budget", "owner_limit"}
-PASSING |= {"slurm_drain", "slurm_resume", "group_takes_back"}
 _BY_STEP = {"queued": Obstacle.DEMAND, "window_ahead": Obstacle.DEMAND, "no_price": Obstacle.NO_PRICE}
 _WAITED = LETS_GO | {Verb.NOTICE}
 _WAIT_OVER = frozenset({"grace", "min_nodes", "queued", "window_ahead", "kept"})
@@ -178,8 +130,8 @@ def _verb(node: Node, observation: Observation, rules: Rulebook) -> Verb:
 
 
 def _refuses(case: Case, rule: str) -> bool:
-    verbs, asked = guard.RULES[rule]
-    return case.step.verb in verbs and asked(case)[0]
+    found = guard.RULES[rule].answer(case)
+    return found is not None and found[0]
 
 
 def _doubt(case: Case) -> Obstacle | None:
@@ -218,7 +170,7 @@ def _obstacles(each: _Found, review: Review | None) -> Iterator[Obstacle]:
     known = case.unknown_pool is None
     if known:
         yield from _of_pools_choice(case)
-    for rule, obstacle in BY_RULE.items():
+    for rule, obstacle in _ALWAYS.items():
         blind = obstacle is Obstacle.LOW_COVERAGE and not case.machine.enrolled  # it is no member of its pool yet
         if obstacle not in _OF_OWNERS and not blind and _refuses(case, rule):
             yield obstacle
@@ -229,7 +181,7 @@ def _obstacles(each: _Found, review: Review | None) -> Iterator[Obstacle]:
     if step.reason.code in _BY_STEP:
         yield _BY_STEP[step.reason.code]
     if step.verb in LETS_GO and review is not None:
-        yield from (IN_A_ROUND[name] for name in _final_refusals(each, review))
+        yield from (_WHEN_DUE[name] for name in _final_refusals(each, review))
 
 
 def _final_refusals(each: _Found, review: Review) -> Iterator[str]:
@@ -237,14 +189,14 @@ def _final_refusals(each: _Found, review: Review) -> Iterator[str]:
     notice = each.case.observation.ledger.notice(each.node.id)
     for answer in review.refusals:
         told = notice is not None and notice.told_at is not None
-        if answer.rule in IN_A_ROUND and not (answer.rule == "not_notified" and told):
+        if answer.rule in _WHEN_DUE and not (answer.rule == "not_notified" and told):
             yield answer.rule
 
 
 def _of_owners(case: Case) -> Iterator[Obstacle]:
     """Who owns the machine, and whether gpuwatch may touch it."""
     node, group = case.machine, case.group
-    for rule, obstacle in BY_RULE.items():
+    for rule, obstacle in _ALWAYS.items():
         if obstacle in _OF_OWNERS and _refuses(case, rule):
             yield obstacle
     if not node.enrolled:

@@ -4,10 +4,11 @@ import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 
+from gpuwatch.guard.obstacles import IN_DOUBT, Obstacle
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.money import format_usd
 from gpuwatch.money.blocked.blocked import Blocked, Group, Money
-from gpuwatch.money.blocked.obstacles import ADVICE, IN_DOUBT, Obstacle
+from gpuwatch.money.blocked.obstacles import ADVICE
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import align_rows
 

@@ -115,10 +115,20 @@ def not_ours(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
 
 def would_lose(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
     """What would be lost for good: pods that nothing makes again, and volumes that go with their pods."""
+    return not_made_again(use, rules) or local_data(use)
+
+
+def not_made_again(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
+    """Whether nothing would make its pods again, and a pool of it keeps such pods."""
     stopped = use.workload.kind == "Job" and use.workload.idle_action == "stop"  # no failure: it is resumed
     bare = use.workload.kind == "Pod" or (not stopped and any(pod.bare for pod in use.all_pods))
     if bare and any(rules[pool].bare_pods == "keep" for pool in use.pools):
         return "Nothing would make its pods again."
+    return None
+
+
+def local_data(use: WorkloadUse) -> str | None:
+    """Which of its pods would lose a volume that goes with them, without the consent of their people."""
     losing = tuple(pod for pod in use.all_pods if pod.local_data is not None and not pod.loses_local_data)
     return f"Local data would be lost of {_listed(losing)}." if losing else None
 

@@ -1,9 +1,9 @@
 """Fleets of which something holds the money back, for the tests of `blocked`."""
 
 from gpuwatch.controller.round import Round
+from gpuwatch.guard.obstacles import Obstacle
 from gpuwatch.model.fleet import Node
 from gpuwatch.money.blocked.blocked import Blocked, Group, blocked
-from gpuwatch.money.blocked.obstacles import Obstacle
 from tests.support.builders.fleet import Desk
 from tests.support.builders.served_page import PRICE
 

@@ -56,7 +56,7 @@ class RepositoryCopy:
             env=self.environment | variables,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=900,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -51,7 +51,7 @@ def test_who_objects_is_named() -> None:
     row = the_row(desk)
 
     assert (row.action, row.refused_by) == (Verb.HOLD, ("observe_only",))
-    assert "gpuwatch only observes." in row.why
+    assert "This controller only observes." in row.why
 
 
 def test_a_snooze_shows_who_keeps_it() -> None:
@@ -120,7 +120,7 @@ def test_plan_names_it_as_a_machine() -> None:
     done = desk.plan()
 
     assert f"may not notice {ALICE}: Its GPU pod has been idle" in plan_text(done)
-    assert "    observe_only: gpuwatch only observes." in plan_text(done)
+    assert "    observe_only: This controller only observes." in plan_text(done)
     assert [row.id for row in plan_page(done, desk.rulebook).workloads] == [ALICE]
 
 

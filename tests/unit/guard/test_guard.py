@@ -58,7 +58,7 @@ def test_machines_that_nobody_enrolled_count_neither_as_coverage_nor_towards_the
 
 def test_every_rule_is_tested_here() -> None:
     """A new rule needs a case of its own."""
-    assert {row[1] for row in ALL} == set(GUARD_RULES)
+    assert {row[1] for row in ALL} == {name for name, rule in GUARD_RULES.items() if rule.machines is not None}
 
 
 def test_all_objections_are_listed() -> None:

@@ -11,6 +11,7 @@ from tests.support.builders.guard_cases_growth import SPOILED_GROWTH
 from tests.support.builders.guard_cases_kubernetes import SPOILED_KUBERNETES
 from tests.support.builders.guard_cases_notices import SPOILED_NOTICES
 from tests.support.builders.guard_cases_slurm import SPOILED_SLURM
+from tests.support.builders.guard_cases_workloads import SPOILED_WORKLOADS
 
 GOLDEN = paths.GOLDEN / "guard_sentences.txt"
 
@@ -29,6 +30,12 @@ def said() -> str:
             *SPOILED_GPUS,
         ]
         for answer in judge(spoil(a_case())).refusals
+        if answer.rule == rule
+    ]
+    lines += [
+        f"{rule} (workload: {name}): {answer.sentence} {answer.remedy}"
+        for name, (rule, spoiled) in SPOILED_WORKLOADS.items()
+        for answer in judge(spoiled()).refusals
         if answer.rule == rule
     ]
     return "\n".join(lines) + "\n"

@@ -145,7 +145,7 @@ def test_a_node_is_explained_whole(site: Site) -> None:
     assert result["activity"]["evidence"][0]["name"] == "gpu0.utilization_max"
     assert result["step"]["change"] == "Any activity within 9m withdraws the notice."
     assert {answer["rule"] for answer in result["if_stopped_now"]["answers"]} == {
-        rule for rule, (verbs, _) in GUARD_RULES.items() if "stop" in verbs
+        name for name, rule in GUARD_RULES.items() if rule.machines is not None and "stop" in rule.machines.verbs
     }
     assert [entry["intent"]["verb"] for entry in result["history"]] == ["notice"]
     assert site.ask("/api/v1/nodes/trainer").json["row"]["id"] == "i-busy"

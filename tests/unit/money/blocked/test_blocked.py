@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits
+from gpuwatch.guard.obstacles import IN_DOUBT, Obstacle
 from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.decision import REMOVAL_STEPS
 from gpuwatch.model.fleet import CapacityType, Node, NodeReport, NodeState
 from gpuwatch.money.blocked.blocked import Blocked, Money
-from gpuwatch.money.blocked.obstacles import IN_DOUBT, Obstacle
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.profiles import Removal
 from tests.support.builders.blocked import a_priced_desk, all_groups, blocked_of, obstacles

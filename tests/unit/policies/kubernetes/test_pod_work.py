@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuwatch.guard.workloads import review
+from gpuwatch.guard import review
 from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Node, NodeReport, PodVerdict
@@ -54,7 +54,7 @@ def test_an_idle_pod_gets_its_notice_beside_a_busy_one() -> None:
     """The neighbour's load is none of its; the guard agrees."""
     observation = seen(shared(IDLE, 30 * HOUR))
     step = step_of(shared(IDLE, 30 * HOUR))
-    (answer,) = [each for each in review(observation, [step], RULEBOOK) if each.step.verb is Verb.NOTICE]
+    (answer,) = [each for each in review(observation, [], RULEBOOK, [step]) if each.step.verb is Verb.NOTICE]
 
     assert step.verb is Verb.NOTICE
     assert answer.allowed, answer.refusals
@@ -65,7 +65,7 @@ def test_its_pods_are_ended_after_the_grace_as_those_of_a_machine_that_is_idle()
     notice = its_notice(age=2 * HOUR)
     node = shared(IDLE, 32 * HOUR)
     step = step_of(node, notices=(notice,))
-    (answer,) = review(seen(node, notices=(notice,)), [step], RULEBOOK)
+    (answer,) = review(seen(node, notices=(notice,)), [], RULEBOOK, [step])
 
     assert step.verb is Verb.RELEASE
     assert answer.allowed, answer.refusals
@@ -100,7 +100,7 @@ def test_the_guard_refuses_what_a_policy_might_overlook(state: State, verb: Verb
     observation = seen(shared(state), notices=(its_notice(age=2 * HOUR),))
     use = next(each for each in workloads(observation) if each.workload.name == "alice")
     step = replace(step_of(shared(IDLE, 30 * HOUR)), use=use, verb=verb)
-    (answer,) = review(observation, [step], RULEBOOK)
+    (answer,) = review(observation, [], RULEBOOK, [step])
     rules = {each.rule for each in answer.refusals}
 
     assert ("busy" if state is BUSY else "unknown") in rules
