@@ -17,7 +17,7 @@ _MOST_WORDS = 2  # of `snooze`: a workload and a duration
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def agent(arguments: tuple[str, ...]) -> None:
     """Watch this host's GPUs and serve metrics and a verdict."""
-    from gpuwatch.agent.launch import main as run  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.agent.launch import main as run
 
     sys.exit(run(list(arguments)))
 
@@ -26,7 +26,7 @@ def agent(arguments: tuple[str, ...]) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def probe(arguments: tuple[str, ...]) -> None:
     """Read this host's GPUs and print JSON lines."""
-    from gpuwatch.agent.probe.main import main as run  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.agent.probe.main import main as run
 
     sys.exit(run(list(arguments)))
 
@@ -77,9 +77,9 @@ def snooze(
 def _snooze_workload(workload: str, seconds: float | None, reason: str, path: Path | None, *, as_json: bool) -> None:
     """An order on the ledger; without seconds it takes the last one back."""
     with explained():
-        from gpuwatch.agent.evidence.snoozes import SnoozesDocument  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller import workload_orders as orders  # noqa: PLC0415  likewise
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.agent.evidence.snoozes import SnoozesDocument
+        from gpuwatch.controller import workload_orders as orders
+        from gpuwatch.runtime.clock import SystemClock
 
         settings, clock = settings_of(path), SystemClock()
         if seconds is None:
@@ -93,9 +93,9 @@ def _snooze_machine(
     duration: float | None, reason: str, path: Path | None, *, listing: bool, ending: bool, as_json: bool
 ) -> None:
     """A file on this machine, which its agent reads."""
-    from gpuwatch.agent.evidence import snoozes  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.config import ConfigError, load_agent  # noqa: PLC0415  likewise
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.agent.evidence import snoozes
+    from gpuwatch.config import ConfigError, load_agent
+    from gpuwatch.runtime.clock import SystemClock
 
     try:
         settings = load_agent(path, os.environ).evidence

@@ -64,9 +64,9 @@ def price_of(price: Decimal | None, instance_type: str | None, option: str = "--
         raise click.UsageError(f"give one of {option} and --instance-type")
     if price is not None:
         return price, "as given"
-    from gpuwatch.model.money import dated  # noqa: PLC0415  loaded where it is asked for
-    from gpuwatch.money.prices import catalogue  # noqa: PLC0415  likewise
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.model.money import dated
+    from gpuwatch.money.prices import catalogue
+    from gpuwatch.runtime.clock import SystemClock
 
     listed = catalogue.list_price(str(instance_type))
     if listed is None:

@@ -98,14 +98,14 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     Ends with 1 if the real controller, playing a part of it, stopped a node wrongly or broke a property, or if what is
     kept did not pass.
     """
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.backtest import html as page  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.simulate.backtest import report, text  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.simulate.backtest.compare import Terms  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.backtest.document import backtest_document  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.backtest.safety_check import Bounds  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.fleet.options import Options  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.fleet.workloads import DemoError  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock
+    from gpuwatch.simulate.backtest import html as page
+    from gpuwatch.simulate.backtest import report, text
+    from gpuwatch.simulate.backtest.compare import Terms
+    from gpuwatch.simulate.backtest.document import backtest_document
+    from gpuwatch.simulate.backtest.safety_check import Bounds
+    from gpuwatch.simulate.fleet.options import Options
+    from gpuwatch.simulate.fleet.workloads import DemoError
 
     names = _names(compare, more, keep=keep)
     trial = trial_of(asked) if OWN in names else None
@@ -158,7 +158,7 @@ def _names(compare: tuple[str, ...], more: tuple[str, ...], *, keep: bool) -> tu
 
 def _policies(names: tuple[str, ...], trial: Trial | None) -> "tuple[Policy, ...]":
     """Each policy by its name; the pool's own rules are one for each wait that they may use."""
-    from gpuwatch.simulate.backtest.compare import policy_of  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.simulate.backtest.compare import policy_of
 
     try:
         chosen = [trial.policies if trial is not None and name == OWN else (policy_of(name),) for name in names]

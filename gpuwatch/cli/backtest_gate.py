@@ -44,14 +44,14 @@ class Trial:
     @property
     def parked_after(self) -> float | None:
         """For how long it counts as work before; None: these rules remove no occupied and no parked node."""
-        from gpuwatch.simulate.backtest.pool_rules import owned_seconds  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.simulate.backtest.pool_rules import owned_seconds
 
         return owned_seconds(self.rules)
 
     @property
     def policies(self) -> "tuple[Policy, ...]":
         """What is tried."""
-        from gpuwatch.simulate.backtest.verdict import policies_of  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.simulate.backtest.verdict import policies_of
 
         return policies_of(self.pool, self.rules)
 
@@ -62,8 +62,8 @@ class Trial:
             LedgerError: the ledger cannot be read.
 
         """
-        from gpuwatch.ledger import Ledger  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
+        from gpuwatch.ledger import Ledger
+        from gpuwatch.money.accounting.store import SpendBook
 
         with contextlib.closing(Ledger.connect(self.settings.ledger, read_only=True)) as ledger:
             newest = ledger.rounds(1)
@@ -78,8 +78,8 @@ class Trial:
 
         `why_others` is why it counts although it is of other nodes than the pool's.
         """
-        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.simulate.backtest import verdict as kept  # noqa: PLC0415  likewise
+        from gpuwatch.controller import operations
+        from gpuwatch.simulate.backtest import verdict as kept
 
         made = kept.record(result, self.pool, self.rules, clock.now(), operations.operator_name())
         if why_others is not None:
@@ -98,8 +98,8 @@ def trial_of(asked: Asked) -> Trial:
         click.UsageError: there is no --pool, or the settings do not have it, or it never removes a node.
 
     """
-    from gpuwatch.model.slips import meant  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.policies.fingerprint import removes  # noqa: PLC0415  likewise
+    from gpuwatch.model.slips import meant
+    from gpuwatch.policies.fingerprint import removes
 
     if asked.pool is None:
         raise click.UsageError("--pool is missing: name the pool with the rules to try")
@@ -119,9 +119,9 @@ def may_be_kept(trial: Trial, asked: Asked, regret: float, check_hours: float | 
         click.UsageError: it would be measured otherwise than what passes is, or not be played at all.
 
     """
-    from gpuwatch.ledger import Ledger  # noqa: PLC0415  likewise
-    from gpuwatch.model.duration import format_duration  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.backtest.verdict import REGRET_SECONDS  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.ledger import Ledger
+    from gpuwatch.model.duration import format_duration
+    from gpuwatch.simulate.backtest.verdict import REGRET_SECONDS
 
     if regret != REGRET_SECONDS:
         raise click.UsageError(f"--keep goes by --regret {format_duration(REGRET_SECONDS)}; leave it out")

@@ -95,7 +95,7 @@ class Asked:
             raise click.UsageError(f"{wrong}; expected one of {_SOURCES}")
         self._only_for(given[0])
         if self.trace is not None:
-            from gpuwatch.simulate.backtest.gaps import history_of  # noqa: PLC0415  loaded by this command only
+            from gpuwatch.simulate.backtest.gaps import history_of
 
             return str(self.trace), history_of(options)
         return self._of_prometheus(options, clock) if self.prometheus is not None else self._of_ledger(options, clock)
@@ -127,9 +127,9 @@ class Asked:
                 raise click.UsageError(f"--{option} says nothing about --{source}; leave it out")
 
     def _of_prometheus(self, options: "Options", clock: "Clock") -> "tuple[str, History]":
-        from gpuwatch.controller.observe.prometheus_api import PromApi  # noqa: PLC0415  likewise
-        from gpuwatch.simulate.backtest.sources.prometheus import STEPS_SECONDS, PrometheusRange, dialect_of  # noqa: PLC0415
-        from gpuwatch.simulate.backtest.sources.window import window_of  # noqa: PLC0415  likewise
+        from gpuwatch.controller.observe.prometheus_api import PromApi
+        from gpuwatch.simulate.backtest.sources.prometheus import STEPS_SECONDS, PrometheusRange, dialect_of
+        from gpuwatch.simulate.backtest.sources.window import window_of
 
         step, (least, most) = self.step or _STEP_SECONDS, STEPS_SECONDS
         if not least <= step <= most or step != int(step):
@@ -155,7 +155,7 @@ class Asked:
 
     def _settings(self) -> "tuple[PromqlSettings, Dialect]":
         """The API and the dialect of its metrics."""
-        from gpuwatch.controller.observe.settings import PromqlSettings  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.controller.observe.settings import PromqlSettings
 
         if self.prometheus == _CONFIGURED:
             settings = settings_of(self.path).signals.promql
@@ -170,9 +170,9 @@ class Asked:
         return PromqlSettings(url=self.prometheus, timeout=_QUERY_SECONDS), self.dialect or "auto"
 
     def _of_ledger(self, options: "Options", clock: "Clock") -> "tuple[str, History]":
-        from gpuwatch.ledger import Ledger, LedgerSettings  # noqa: PLC0415  likewise
-        from gpuwatch.simulate.backtest.sources.rounds import ledger_history  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.simulate.backtest.sources.window import moment_of, past_moment  # noqa: PLC0415  likewise
+        from gpuwatch.ledger import Ledger, LedgerSettings
+        from gpuwatch.simulate.backtest.sources.rounds import ledger_history
+        from gpuwatch.simulate.backtest.sources.window import moment_of, past_moment
 
         try:
             since = None if self.since is None else past_moment(self.since, clock.now())
@@ -198,7 +198,7 @@ class Asked:
 
     @property
     def _parked_is(self) -> "Kind":
-        from gpuwatch.simulate.backtest.sources.nodes import Kind  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.simulate.backtest.sources.nodes import Kind
 
         return Kind.IDLE if self.parked == "idle" else Kind.BUSY
 

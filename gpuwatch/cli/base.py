@@ -13,8 +13,7 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch import __version__
-from gpuwatch.cli.missing import install_hint, is_missing_part
-from gpuwatch.cli.other_words import meant_by
+from gpuwatch.cli.hints import install_hint, is_missing_part, meant_by
 from gpuwatch.cli.progress import progress
 from gpuwatch.runtime.printable import legible, printable_text
 
@@ -180,7 +179,7 @@ def zero_or_more(_: click.Context, param: click.Parameter, value: str) -> float:
 
 def _seconds(param: click.Parameter, value: str, *, zero: bool) -> float:
     """Seconds of a duration that is above 0, or at least 0."""
-    from gpuwatch.model.duration import LONGEST_SECONDS, has_no_unit, parse_duration  # noqa: PLC0415  likewise
+    from gpuwatch.model.duration import LONGEST_SECONDS, has_no_unit, parse_duration
 
     if has_no_unit(value) and not value.strip().startswith("-") and not (zero and value.strip() == "0"):
         raise click.BadParameter(
@@ -220,8 +219,8 @@ def say(words: object, *, err: bool = False, nl: bool = True) -> None:
 def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
     """One round over the live fleet that records nothing and takes no action."""
     with explained():
-        from gpuwatch.cli.controller import assembled  # noqa: PLC0415  likewise
-        from gpuwatch.controller.round import step  # noqa: PLC0415  loaded by these commands only
+        from gpuwatch.cli.controller import assembled
+        from gpuwatch.controller.round import step
 
         with assembled(settings_of(path), read_only=True) as parts:
             with progress("asking the cloud and the agents"):
@@ -236,7 +235,7 @@ def refuse_unknown_pools(asked: Iterable[str], parts: "LiveParts", done: "Round"
         click.UsageError: neither the settings nor a node name such a pool.
 
     """
-    from gpuwatch.model.slips import meant  # noqa: PLC0415  loaded by few commands
+    from gpuwatch.model.slips import meant
 
     known = sorted({*parts.rules.known, *done.observation.fleet.pools})
     for pool in asked:
@@ -250,9 +249,9 @@ def explained() -> Iterator[None]:
 
     A part that is not installed is named by `Sections.invoke`, whichever command needs it.
     """
-    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by these commands only
-    from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
-    from gpuwatch.money.prices.overrides_file import PricesError  # noqa: PLC0415  likewise
+    from gpuwatch.clouds import CloudError
+    from gpuwatch.ledger import LedgerError
+    from gpuwatch.money.prices.overrides_file import PricesError
 
     try:
         yield
@@ -265,16 +264,16 @@ def explained() -> Iterator[None]:
 
 def settings_of(path: Path | None) -> "Settings":
     """The settings in force, or every mistake on stderr and exit status 2."""
-    from gpuwatch.config import ConfigError, load  # noqa: PLC0415  loaded by these commands only
+    from gpuwatch.config import ConfigError, load
 
     try:
         settings = load(path, os.environ)
     except ConfigError as error:
         say(error, err=True)
         sys.exit(2)
-    from gpuwatch.clouds.named import secret_stores  # noqa: PLC0415  likewise
-    from gpuwatch.model.currency import show_in  # noqa: PLC0415  likewise
-    from gpuwatch.runtime.secrets import use  # noqa: PLC0415  likewise
+    from gpuwatch.clouds.named import secret_stores
+    from gpuwatch.model.currency import show_in
+    from gpuwatch.runtime.secrets import use
 
     use(secret_stores(settings.named_clouds))
     show_in(settings.shown_currency)
@@ -283,7 +282,7 @@ def settings_of(path: Path | None) -> "Settings":
 
 def show_money_as_in(path: Path | None) -> None:
     """Show money in the currency of the settings, where there are any; for commands that need none."""
-    from gpuwatch.config.agent_alone import default_path  # noqa: PLC0415  loaded by these commands only
+    from gpuwatch.config.agent_alone import default_path
 
     if path is not None or default_path(os.environ) is not None:
         settings_of(path)
@@ -291,7 +290,7 @@ def show_money_as_in(path: Path | None) -> None:
 
 def log_to_stderr(form: "LogFormat") -> None:
     """Lines for the journal, which has its own clock; with the time elsewhere."""
-    from gpuwatch.runtime.log_format import log_to_stderr as log  # noqa: PLC0415  loaded by services only
+    from gpuwatch.runtime.log_format import log_to_stderr as log
 
     log("%(levelname)s %(name)s: %(message)s", form)
     for noisy in ("apscheduler", "botocore", "boto3", "urllib3"):

@@ -53,8 +53,8 @@ def _within(command: click.Command) -> Iterator[click.Command]:
 
 def _flags(name: str) -> list[str]:
     """The options of a command that reads its own arguments."""
-    from gpuwatch.agent import launch  # noqa: PLC0415  loaded where a shell asks
-    from gpuwatch.agent.probe import main as probe  # noqa: PLC0415  likewise
+    from gpuwatch.agent import launch
+    from gpuwatch.agent.probe import main as probe
 
     parser: argparse.ArgumentParser = {"agent": launch.flags, "probe": probe.flags}[name]()
     return [each.option_strings[-1] for each in parser._actions if each.option_strings]  # noqa: SLF001  no other way
@@ -86,7 +86,7 @@ def _in_time(values: _Values, path: Path | None) -> list[str]:
 
 
 def _settings(path: Path | None) -> "Settings":
-    from gpuwatch.config import load  # noqa: PLC0415  loaded where a shell asks
+    from gpuwatch.config import load
 
     return load(path, os.environ)
 
@@ -98,7 +98,7 @@ def pools(path: Path | None) -> Iterable[str]:
 
 def nodes(path: Path | None) -> Iterable[str]:
     """Ids and names of the nodes of the newest round on record."""
-    from gpuwatch.ledger import Ledger  # noqa: PLC0415  loaded where a shell asks
+    from gpuwatch.ledger import Ledger
 
     settings = _settings(path).ledger
     if settings.unwritten:

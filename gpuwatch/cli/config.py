@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
-from gpuwatch.cli.missing import install_hint
+from gpuwatch.cli.hints import install_hint
 from gpuwatch.runtime.json_document import fill_document, json_text
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def init(file: Path) -> None:
 
     It overwrites no file.
     """
-    from gpuwatch.cli.shipped import shipped  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.cli.shipped import shipped
 
     text = shipped("docs/examples").joinpath("starter.yaml").read_text(encoding="utf-8")
     if file == Path("-"):
@@ -94,11 +94,11 @@ def init(file: Path) -> None:
 @json_option
 def check(path: Path | None, *, as_json: bool) -> None:
     """Show the settings in force, or every mistake with its remedy (exit status 2)."""
-    from gpuwatch.clouds.named import everywhere  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.config import default_path  # noqa: PLC0415  likewise
-    from gpuwatch.money.prices.listing import old_table  # noqa: PLC0415  likewise
-    from gpuwatch.policies.validation import undecided, warnings  # noqa: PLC0415  likewise
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.clouds.named import everywhere
+    from gpuwatch.config import default_path
+    from gpuwatch.money.prices.listing import old_table
+    from gpuwatch.policies.validation import undecided, warnings
+    from gpuwatch.runtime.clock import SystemClock
 
     settings = settings_of(path)
     source = path or default_path(os.environ)
@@ -129,7 +129,7 @@ def check(path: Path | None, *, as_json: bool) -> None:
 
 def _other_sizes(settings: "Settings") -> Iterator[ConfigWarning]:
     """Offers that say another number of GPUs than their machine type has."""
-    from gpuwatch.money.prices.catalogue import machine_types  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.money.prices.catalogue import machine_types
 
     offers = [
         (f"pools.{pool}.offers.{name}.gpus", offer)
@@ -146,7 +146,7 @@ def _other_sizes(settings: "Settings") -> Iterator[ConfigWarning]:
 
 def _local_disks(pools: Sequence[str], providers: Sequence[str]) -> str:
     """The decision about local disks that these pools still need."""
-    from gpuwatch.money.prices.catalogue import local_disk_types  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.money.prices.catalogue import local_disk_types
 
     known = []
     for provider in dict.fromkeys(providers):
@@ -169,11 +169,11 @@ def _untried(settings: "Settings") -> list[str]:
     if settings.limits.require_backtest is None:
         return []
     try:
-        from gpuwatch.controller import operations  # noqa: PLC0415  loaded where a backtest is required
-        from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
+        from gpuwatch.controller import operations
+        from gpuwatch.ledger import LedgerError
     except ModuleNotFoundError as error:
         return [f"limits.require_backtest is set, and the ledger cannot be read here: {install_hint(error)}"]
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock
 
     try:
         found = list(operations.untried(settings.ledger, SystemClock(), settings.rulebook))
@@ -188,9 +188,9 @@ def _untried(settings: "Settings") -> list[str]:
 @json_option
 def show(path: Path | None, only: str | None, as_json: bool) -> None:
     """Show what holds in each pool, and where it comes from: a line, a variable, the profile, or the default."""
-    from gpuwatch.config import ConfigError, read_settings  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.config.in_force import of_pools  # noqa: PLC0415  likewise
-    from gpuwatch.model.slips import meant  # noqa: PLC0415  likewise
+    from gpuwatch.config import ConfigError, read_settings
+    from gpuwatch.config.in_force import of_pools
+    from gpuwatch.model.slips import meant
 
     try:
         settings, origin = read_settings(path, os.environ)
@@ -213,6 +213,6 @@ def show(path: Path | None, only: str | None, as_json: bool) -> None:
 @config.command()
 def schema() -> None:
     """Print the JSON Schema of the file, for editors."""
-    from gpuwatch import config as configuration  # noqa: PLC0415  loaded by this command only
+    from gpuwatch import config as configuration
 
     say(json.dumps(configuration.schema(), indent=2))

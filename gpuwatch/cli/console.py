@@ -1,4 +1,4 @@
-"""One colour for each state, on terminals as on the fleet page; a test holds page.css to this table.
+"""The terminal: a colour for each state as on the fleet page (a test holds page.css to it), and screens redrawn.
 
 People who are colour-blind can distinguish blue, orange and purple. The state's name stands next to each colour.
 """
@@ -6,15 +6,17 @@ People who are colour-blind can distinguish blue, orange and purple. The state's
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.style import Style
 from rich.text import Text
 from rich.theme import Theme
 
 from gpuwatch.model.readable import legible
+from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.columns import wrap_words
 
 _GAP = re.compile(r"^ +| {2,}")  # what stands before a column
@@ -98,3 +100,23 @@ def _wrapped(text: Text, width: int) -> list[Text]:
     parts = wrap_words(text.plain[begin:], width - begin, None)
     heads = [text.plain[:begin], *[" " * begin] * (len(parts) - 1)]
     return [Text(head + part, style=text.style) for head, part in zip(heads, parts, strict=True)]
+
+
+def watch(draw: Callable[[int, int], Sequence[Text]], out: Console, clock: Clock, seconds: float) -> None:
+    """Show what `draw` gives for the terminal's width and height, then wait so many seconds, and so on."""
+    from rich.live import Live
+
+    first = Text("asking the cloud and the agents …")
+    with suppress(KeyboardInterrupt), Live(first, console=out, screen=True, auto_refresh=False) as live:
+        while True:
+            lines = draw(out.width, out.height)
+            live.update(Group(*lines[: out.height]), refresh=True)
+            clock.sleep(seconds)
+
+
+def within(lines: Sequence[Text], height: int) -> list[Text]:
+    """The lines that fit; the last one says how many rows are missing."""
+    if len(lines) <= height:
+        return list(lines)
+    kept = max(0, height - 1)
+    return [*lines[:kept], Text(f"… {len(lines) - kept} more lines; a larger window or --pool, --state shows them")]

@@ -1,5 +1,6 @@
-"""Commands about money: cost, and its reconciliation with a bill."""
+"""Commands about what is spent: cost and its reconciliation with a bill, budgets, and idle money that is blocked."""
 
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.base import (
+    a_plan,
+    commands,
+    config_option,
+    explained,
+    json_option,
+    refuse_unknown_pools,
+    say,
+    settings_of,
+)
+from gpuwatch.model.currency import shown_in
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
@@ -53,12 +64,12 @@ def cost(  # noqa: PLR0913  one for each option
         context.obj = path
         return
     with _spend(path) as (settings, spend):
-        from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
+        from zoneinfo import ZoneInfo
 
-        from gpuwatch.money.report import cost as report  # noqa: PLC0415  likewise
-        from gpuwatch.money.report import proof  # noqa: PLC0415  likewise
-        from gpuwatch.money.report.period import period_of  # noqa: PLC0415  likewise
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.money.report import cost as report
+        from gpuwatch.money.report import proof
+        from gpuwatch.money.report.period import period_of
+        from gpuwatch.runtime.clock import SystemClock
 
         zone, now = ZoneInfo(settings.cost.timezone), SystemClock().now()
         result = report.spent(spend, period_of(zone, now, first=first, last=last, month=month, day=day), by)
@@ -69,8 +80,8 @@ def cost(  # noqa: PLR0913  one for each option
             document = replace(document, wrong=proved.wrong)
             lines += ["", proof.as_text(proved)]
         if unused:
-            from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
-            from gpuwatch.money import unused as left  # noqa: PLC0415  likewise
+            from gpuwatch.cli.controller import cloud_of
+            from gpuwatch.money import unused as left
 
             found, silent = left.listed(cloud_of(settings, SystemClock()))
             document = replace(document, unused=left.unused_document(found, silent, today=now.date()))
@@ -114,10 +125,10 @@ def reconcile(  # noqa: PLR0913  one for each option
 ) -> None:
     """Compare a bill with the ledger: differences by machine and day, largest first, with the likeliest reason."""
     with _spend(path or above) as (settings, spend):
-        from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
+        from zoneinfo import ZoneInfo
 
-        from gpuwatch.money.bill import statement as reconciling  # noqa: PLC0415  likewise
-        from gpuwatch.money.bill.parse import mapped  # noqa: PLC0415  likewise
+        from gpuwatch.money.bill import statement as reconciling
+        from gpuwatch.money.bill.parse import mapped
 
         own = mapped(columns, egress) if columns or egress else None
         _check_cloud(settings, cloud)
@@ -157,9 +168,9 @@ def _check_cloud(settings: "Settings", cloud: str | None, option: str = "--cloud
 def _spend(path: Path | None) -> Iterator[tuple["Settings", "SpendBook"]]:
     """The settings, and what was billed, all of one moment; what a person can mend is a sentence, and exit status 2."""
     with explained():
-        from gpuwatch.ledger import Ledger  # noqa: PLC0415  likewise
-        from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
-        from gpuwatch.money.bill.parse import BillError  # noqa: PLC0415  loaded by these commands only
+        from gpuwatch.ledger import Ledger
+        from gpuwatch.money.accounting.store import SpendBook
+        from gpuwatch.money.bill.parse import BillError
 
         settings = settings_of(path)
         ledger = Ledger.connect(settings.ledger, read_only=True)
@@ -172,3 +183,62 @@ def _spend(path: Path | None) -> Iterator[tuple["Settings", "SpendBook"]]:
             sys.exit(2)
         finally:
             ledger.close()
+
+
+@commands.command()
+@click.option("--pool", "only", metavar="NAME", help="One pool only.")
+@config_option
+@json_option
+def blocked(only: str | None, path: Path | None, *, as_json: bool) -> None:
+    """Show the idle money a day that no rule lets gpuwatch save: what holds it, what would free it, and the risk.
+
+    A machine that several rules hold counts once, under the one to deal with first; `frees` says what else it takes.
+    A busy machine is never in it. Machines of unknown use may be busy: their money is shown apart. --json prints what
+    GET /api/v1/blocked answers.
+    """
+    with a_plan(path) as (parts, done):
+        from gpuwatch.money.blocked.blocked import blocked as blocked_of
+        from gpuwatch.money.blocked.text import as_text
+
+        if done.trouble:
+            say(done.trouble, err=True)
+            sys.exit(1)
+        refuse_unknown_pools(() if only is None else (only,), parts, done)
+        found = blocked_of(done.observation, done.decisions, done.reviews, parts.rules, pool=only)
+        if as_json:
+            say(json_text("blocked", found))
+        else:
+            say(as_text(found, shutil.get_terminal_size().columns))
+
+
+@commands.command()
+@config_option
+@json_option
+def budget(path: Path | None, *, as_json: bool) -> None:
+    """Show for each budget what is spent, the forecast for the end of the month, and the effects."""
+    with explained():
+        from zoneinfo import ZoneInfo
+
+        from gpuwatch.ledger import Ledger
+        from gpuwatch.money.budgets import table
+        from gpuwatch.money.budgets.tracker import Budgeting
+        from gpuwatch.runtime.clock import SystemClock
+
+        settings = settings_of(path)
+        if not settings.budgets:
+            say("No budget is configured: add one under `budgets`, as docs/money.md shows.", err=True)
+            sys.exit(2)
+        ledger = Ledger.connect(settings.ledger, read_only=True)
+        try:
+            newest = ledger.rounds(limit=1)
+            if not newest:
+                say("No round is on record yet; `gpuwatch controller` makes them.", err=True)
+                sys.exit(2)
+            seen = ledger.observation(newest[0].id)
+            zone = ZoneInfo(settings.cost.timezone)
+            states = Budgeting(ledger=ledger, budgets=settings.budgets, zone=zone).states(seen)
+        finally:
+            ledger.close()
+        document = table.BudgetDocument(at=seen.now, currency=shown_in().unless_usd, budgets=states)
+        say(json_text("budget", document) if as_json else table.as_text(states, seen.now, SystemClock().now()))
+        sys.exit(1 if any(each.doubt is not None for each in states) else 0)

@@ -43,9 +43,9 @@ from gpuwatch.runtime.table import align_rows
 def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN401  as click gives them; Options has the types
     """Watch the real controller stop idle nodes of a simulated fleet. Nothing outside this process is changed."""
     try:
-        from gpuwatch.simulate.demo import run_headless, run_live  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.simulate.fleet.options import Options  # noqa: PLC0415  likewise
-        from gpuwatch.simulate.fleet.workloads import DemoError  # noqa: PLC0415  likewise
+        from gpuwatch.simulate.demo import run_headless, run_live
+        from gpuwatch.simulate.fleet.options import Options
+        from gpuwatch.simulate.fleet.workloads import DemoError
 
         if not headless and (chosen["trace"] or chosen["hours"] or as_json):
             raise click.UsageError("--trace, --hours and --json belong to --headless")
@@ -55,7 +55,7 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
             raise click.UsageError("--instance-type belongs to --trace: the demo's own fleet has its machines")
         options = Options(**chosen)
         if not headless:
-            from gpuwatch.cli.console import console  # noqa: PLC0415  likewise
+            from gpuwatch.cli.console import console
 
             run_live(options, console())
             return

@@ -38,7 +38,7 @@ DOCUMENTS = {
     "scan": "gpuwatch.money.scan:ScanDocument",
     "snooze": "gpuwatch.agent.evidence.snoozes:SnoozesDocument",
     "status": "gpuwatch.controller.node_row:StatusPage",
-    "top": "gpuwatch.cli.top.page:TopPage",
+    "top": "gpuwatch.cli.top.source:TopPage",
     "unused": "gpuwatch.money.unused:UnusedDocument",
     "version": "gpuwatch.cli.version:VersionDocument",
 }

@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from gpuwatch.cli.base import commands, say
-from gpuwatch.cli.export_files import write
-from gpuwatch.cli.shipped import files_below, shipped
+from gpuwatch.cli.shipped import files_below, shipped, write
 
 PROGRAM = "/usr/local/bin/gpuwatch"  # as in the shipped units
 _ODD = set(" \t\n\"'\\%$;#:")  # what systemd, YAML or a shell reads as something else
@@ -127,8 +126,8 @@ def iam(
     force: bool,
 ) -> None:
     """Write a cloud's policies; of AWS: observe, reclaim, scale, and three that add to them."""
-    from gpuwatch.clouds import FLEET_TAG  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.clouds.settings import CLOUDS  # noqa: PLC0415  likewise
+    from gpuwatch.clouds import FLEET_TAG
+    from gpuwatch.clouds.settings import CLOUDS
 
     if provider not in CLOUDS:
         raise click.BadParameter(f"{provider!r} is not one of {', '.join(sorted(CLOUDS))}", param_hint="--provider")

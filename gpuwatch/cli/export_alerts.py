@@ -10,8 +10,7 @@ import click
 
 from gpuwatch.cli.base import say
 from gpuwatch.cli.export import export, folder_argument, force_option
-from gpuwatch.cli.export_files import write
-from gpuwatch.cli.shipped import shipped
+from gpuwatch.cli.shipped import shipped, write
 
 GROUPS = ("starter", "waste", "health", "notices", "agents", "controller", "budgets")
 _JOB = re.compile(r"[a-zA-Z0-9_./:-]+")
@@ -112,7 +111,7 @@ def rules_text(chosen: tuple[str, ...]) -> str:
 
 def _groups(chosen: tuple[str, ...]) -> list[dict[str, Any]]:
     """The recorded series, and the groups that are asked for."""
-    import yaml  # noqa: PLC0415  loaded by these commands only
+    import yaml
 
     kept = {"recorded", *(GROUPS if "all" in chosen else chosen)}
     source = yaml.safe_load(shipped("alerts").joinpath("gpuwatch.yml").read_text(encoding="utf-8"))
@@ -120,7 +119,7 @@ def _groups(chosen: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _dumped(document: object) -> str:
-    import yaml  # noqa: PLC0415  as above
+    import yaml
 
     return yaml.dump(document, Dumper=_dumper(), sort_keys=False, width=120)
 
@@ -149,7 +148,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401  a
 
 def _dumper() -> Any:  # noqa: ANN401  PyYAML is loaded by this command only
     """Texts of several lines as blocks, and no anchors, which nobody reads."""
-    import yaml  # noqa: PLC0415  as above
+    import yaml
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401  PyYAML's own signature
@@ -169,7 +168,7 @@ def _dumper() -> Any:  # noqa: ANN401  PyYAML is loaded by this command only
 @force_option
 def helm(*, folder: Path, chosen: tuple[str, ...], force: bool) -> None:
     """Write the Helm chart, with the dashboards and alert rules in it, into DIR/gpuwatch."""
-    from gpuwatch.cli.export_helm import chart  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.cli.shipped import chart
 
     files = {**chart(), "files/rules/gpuwatch.yml": rules_text(chosen)}
     write(folder, {f"gpuwatch/{name}": text for name, text in files.items()}, force)

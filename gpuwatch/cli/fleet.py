@@ -40,8 +40,8 @@ _EXPLAINED = {"    refuses": "tint.idle", "Remedy:": "bold", "What would change 
 def controller(path: Path | None) -> None:
     """Run rounds: observe, decide, and act where the mode is `enforce`."""
     with explained():
-        from gpuwatch.cli.controller import run  # noqa: PLC0415  likewise
-        from gpuwatch.config import load  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.cli.controller import run
+        from gpuwatch.config import load
 
         def reread() -> "Settings":
             settings = load(path, os.environ)
@@ -59,14 +59,14 @@ def controller(path: Path | None) -> None:
 def plan(path: Path | None, *, as_json: bool) -> None:
     """Show what a round would do now and what blocks it. Nothing is changed."""
     with a_plan(path) as (parts, done):
-        from gpuwatch.cli import render as show  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller.plan_page import plan_page  # noqa: PLC0415  likewise
+        from gpuwatch.cli import render as show
+        from gpuwatch.controller.plan_page import plan_page
 
         if as_json:
             say(json_text("plan", plan_page(done, parts.rules)))
         else:
-            from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
-            from gpuwatch.cli.console import styled  # noqa: PLC0415  likewise
+            from gpuwatch.cli.console import show as print_lines
+            from gpuwatch.cli.console import styled
 
             print_lines(styled(line, _PLANNED) for line in show.plan_text(done).split("\n"))
         sys.exit(1 if done.trouble else 0)
@@ -79,8 +79,8 @@ def _watched(context: click.Context, param: click.Parameter, value: str | None) 
 
 def _states(_: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Words that are a state of a node or of its use."""
-    from gpuwatch.model.activity import State  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.model.fleet import NodeState  # noqa: PLC0415  as above
+    from gpuwatch.model.activity import State
+    from gpuwatch.model.fleet import NodeState
 
     known = tuple(dict.fromkeys(each.value for each in (*State, *NodeState)))
     wrong = next((each for each in value if each not in known), None)
@@ -134,13 +134,13 @@ def status(
         _watch(path, (pools, owners, states, sort), seconds, as_json=as_json)
         return
     with a_plan(path) as (parts, done):
-        from gpuwatch.cli import quotas  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.cli import render as show  # noqa: PLC0415  likewise
-        from gpuwatch.cli import status as listing  # noqa: PLC0415  likewise
-        from gpuwatch.cli import status_pods as pods  # noqa: PLC0415  likewise
-        from gpuwatch.cli.console import console, width_of  # noqa: PLC0415  likewise
-        from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
-        from gpuwatch.controller.node_row import StatusPage, nodes_page  # noqa: PLC0415  likewise
+        from gpuwatch.cli import quotas
+        from gpuwatch.cli import render as show
+        from gpuwatch.cli import status as listing
+        from gpuwatch.cli import status_pods as pods
+        from gpuwatch.cli.console import console, width_of
+        from gpuwatch.cli.console import show as print_lines
+        from gpuwatch.controller.node_row import StatusPage, nodes_page
 
         if done.trouble:
             say(done.trouble, err=True)
@@ -179,16 +179,16 @@ def _watch(
     as_json: bool,
 ) -> None:
     """`status --watch`: one set of parts, a round at each look, nothing recorded."""
-    from gpuwatch.cli.console import console, is_interactive  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.cli.console import console, is_interactive
 
     if as_json or not is_interactive():
         raise click.UsageError("--watch needs a terminal, and text: leave --json and pipes away")
     with explained():
-        from gpuwatch.cli.controller import assembled  # noqa: PLC0415  likewise
-        from gpuwatch.cli.status import Choice, screen  # noqa: PLC0415  likewise
-        from gpuwatch.cli.watch import watch  # noqa: PLC0415  likewise
-        from gpuwatch.controller.round import step  # noqa: PLC0415  likewise
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.cli.console import watch
+        from gpuwatch.cli.controller import assembled
+        from gpuwatch.cli.status import Choice, screen
+        from gpuwatch.controller.round import step
+        from gpuwatch.runtime.clock import SystemClock
 
         pools, owners, states, sort = choose
         choice = Choice(pools=pools, owners=owners, states=states, sort=sort)
@@ -222,8 +222,8 @@ def explain(
     """
     if number is not None and when is not None:
         raise click.UsageError("give --round or --at, not both")
-    from gpuwatch.cli import explain as explaining  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.controller.explain import UnknownNodeError  # noqa: PLC0415  likewise
+    from gpuwatch.cli import explain as explaining
+    from gpuwatch.controller.explain import UnknownNodeError
 
     try:
         if number is None and when is None:
@@ -245,8 +245,8 @@ def explain(
             raise click.UsageError("--json explains machines; `gpuwatch status --json` has all workloads")
         say(json_text("explain", found))
         return
-    from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
-    from gpuwatch.cli.console import styled  # noqa: PLC0415  likewise
+    from gpuwatch.cli.console import show as print_lines
+    from gpuwatch.cli.console import styled
 
     print_lines(styled(line, _EXPLAINED) for line in text.split("\n"))
 
@@ -262,9 +262,9 @@ def unused(path: Path | None, *, as_json: bool) -> None:
     The exit status is 1 where a cloud or a region gave no answer.
     """
     with explained():
-        from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
-        from gpuwatch.money import unused as left  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.cli.controller import cloud_of
+        from gpuwatch.money import unused as left
+        from gpuwatch.runtime.clock import SystemClock
 
         clock = SystemClock()
         found, silent = left.listed(cloud_of(settings_of(path), clock))

@@ -80,11 +80,11 @@ def forecast(  # noqa: PLR0913  one argument for each option
     as_json: bool,
 ) -> None:
     """Forecast a series of values with 80 % intervals, by the method that was best on the series' own past."""
-    from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.money.forecast.forecast import ForecastDocument  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.forecast import forecast as make_forecast  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.methods import CANDIDATES  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.statsmodels import MissingError, models  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.csv import SeriesError
+    from gpuwatch.money.forecast.forecast import ForecastDocument
+    from gpuwatch.money.forecast.forecast import forecast as make_forecast
+    from gpuwatch.money.forecast.methods import CANDIDATES
+    from gpuwatch.money.forecast.statsmodels import MissingError, models
 
     if (csv_path is None) == (ledger is None):
         raise click.UsageError("give one of --csv FILE and --ledger [FILE]")
@@ -124,8 +124,8 @@ def _steps(horizon: float, seconds: float) -> int:
 
 
 def _of_file(path: Path, step: float | None) -> "Series":
-    from gpuwatch.money.forecast.csv import read_samples  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.series import natural_step, resample  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.csv import read_samples
+    from gpuwatch.money.forecast.series import natural_step, resample
 
     samples = read_samples(path)
     return resample(samples, step or natural_step(samples))
@@ -133,9 +133,9 @@ def _of_file(path: Path, step: float | None) -> "Series":
 
 def _of_ledger(place: str, config: Path | None, step: float | None, pool: str | None) -> "Series":
     with explained():
-        from gpuwatch.ledger import Ledger, LedgerSettings  # noqa: PLC0415  loaded where no file is given
-        from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
-        from gpuwatch.money.forecast.spending import spending  # noqa: PLC0415  likewise
+        from gpuwatch.ledger import Ledger, LedgerSettings
+        from gpuwatch.money.accounting.store import SpendBook
+        from gpuwatch.money.forecast.spending import spending
 
         show_money_as_in(config)
         settings = settings_of(config).ledger if place == _CONFIGURED else LedgerSettings(path=place)

@@ -5,8 +5,6 @@ import os
 from gpuwatch.cli import (
     agent,
     backtest,
-    blocked,
-    budget,
     completion,
     config,
     cost,
@@ -15,7 +13,6 @@ from gpuwatch.cli import (
     export_alerts,
     fleet,
     forecast,
-    notify,
     operations,
     prices,
     recommend,
@@ -35,8 +32,6 @@ from gpuwatch.cli.top import command as top
 __all__ = [
     "agent",
     "backtest",
-    "blocked",
-    "budget",
     "commands",
     "completion",
     "config",
@@ -48,7 +43,6 @@ __all__ = [
     "fleet",
     "forecast",
     "main",
-    "notify",
     "operations",
     "prices",
     "recommend",

@@ -22,8 +22,8 @@ _pool_option = click.option("--pool", help="Only this pool; without it, all pool
 def pause(pool: str | None, seconds: float | None, reason: str, path: Path | None, *, as_json: bool) -> None:
     """Pause all actions: no call leaves after it. Observation, metrics and notifications continue."""
     with explained():
-        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.controller import operations
+        from gpuwatch.runtime.clock import SystemClock
 
         settings = settings_of(path)
         operations.known(pool, settings.rulebook.known)
@@ -38,9 +38,9 @@ def pause(pool: str | None, seconds: float | None, reason: str, path: Path | Non
 def resume(pool: str | None, path: Path | None, *, as_json: bool) -> None:
     """Resume after a pause. Earlier notices are withdrawn; idle nodes get new ones."""
     with explained():
-        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller.order_documents import ResumeDocument  # noqa: PLC0415  likewise
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.controller import operations
+        from gpuwatch.controller.order_documents import ResumeDocument
+        from gpuwatch.runtime.clock import SystemClock
 
         settings, clock = settings_of(path), SystemClock()
         operations.known(pool, (*settings.rulebook.known, *operations.paused(settings.ledger, clock)))
@@ -57,8 +57,8 @@ def resume(pool: str | None, path: Path | None, *, as_json: bool) -> None:
 def acknowledge(pool: str | None, reason: str, path: Path | None, *, as_json: bool) -> None:
     """Confirm that nodes which became idle at the same time are really idle. Their pool is no longer frozen."""
     with explained():
-        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.controller import operations
+        from gpuwatch.runtime.clock import SystemClock
 
         settings = settings_of(path)
         operations.known(pool, settings.rulebook.known)
@@ -73,8 +73,8 @@ def acknowledge(pool: str | None, reason: str, path: Path | None, *, as_json: bo
 def rounds(limit: int, path: Path | None, *, as_json: bool) -> None:
     """List the newest rounds on record."""
     with explained():
-        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller.order_documents import RoundsPage  # noqa: PLC0415  likewise
+        from gpuwatch.controller import operations
+        from gpuwatch.controller.order_documents import RoundsPage
 
         lines = operations.rounds(settings_of(path).ledger, limit)
         document = RoundsPage(rounds=lines)
@@ -106,11 +106,11 @@ def log(
 ) -> None:
     """List orders, actions and messages, newest first: who, when, what, why, and the result."""
     with explained():
-        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller.order_documents import AuditLogDocument  # noqa: PLC0415  likewise
-        from gpuwatch.ledger.audit_log import DEEDS, Asked  # noqa: PLC0415  likewise
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
-        from gpuwatch.simulate.backtest.sources.window import past_moment  # noqa: PLC0415  likewise
+        from gpuwatch.controller import operations
+        from gpuwatch.controller.order_documents import AuditLogDocument
+        from gpuwatch.ledger.audit_log import DEEDS, Asked
+        from gpuwatch.runtime.clock import SystemClock
+        from gpuwatch.simulate.backtest.sources.window import past_moment
 
         for each in whats:
             if each not in DEEDS:
@@ -133,8 +133,8 @@ def log(
 def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
     """Verify that the records are as they were written. If not, exit status 1, and the first bad record is named."""
     with explained():
-        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller.order_documents import audit_document  # noqa: PLC0415  likewise
+        from gpuwatch.controller import operations
+        from gpuwatch.controller.order_documents import audit_document
 
         found = operations.audit(settings_of(path).ledger, anchor)
         well = found.broken is None
@@ -153,10 +153,10 @@ def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
 def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: bool) -> None:
     """Approve the notices of nodes in pools with `pools.NAME.approval`. Without NODE, list the nodes that wait."""
     with explained():
-        from gpuwatch.controller import operations as approvals  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller.order_documents import ApproveDocument, waiting_document  # noqa: PLC0415  likewise
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
-        from gpuwatch.runtime.printable import legible  # noqa: PLC0415  likewise
+        from gpuwatch.controller import operations as approvals
+        from gpuwatch.controller.order_documents import ApproveDocument, waiting_document
+        from gpuwatch.runtime.clock import SystemClock
+        from gpuwatch.runtime.printable import legible
 
         settings = settings_of(path)
         if nodes:

@@ -25,10 +25,10 @@ def prices(
 ) -> None:
     """List the clouds' GPU instance types with their prices, the age of each price and its source."""
     with explained():
-        from gpuwatch.money.prices import catalogue, listing  # noqa: PLC0415  likewise
-        from gpuwatch.money.prices.open import open_live, open_own  # noqa: PLC0415  likewise
-        from gpuwatch.money.prices.price_book import Book  # noqa: PLC0415  likewise
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.money.prices import catalogue, listing
+        from gpuwatch.money.prices.open import open_live, open_own
+        from gpuwatch.money.prices.price_book import Book
+        from gpuwatch.runtime.clock import SystemClock
 
         if provider is not None and provider not in catalogue.PROVIDERS:
             raise click.UsageError(f"--provider: {provider!r} is not one of {', '.join(catalogue.PROVIDERS)}")

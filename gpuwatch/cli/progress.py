@@ -21,9 +21,9 @@ def progress(words: str) -> Iterator[Advance]:
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") in {"dumb", "unknown", ""}:
         yield no_advance
         return
-    from rich.console import Console  # noqa: PLC0415  for people at terminals only
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn  # noqa: PLC0415
-    from rich.progress import TimeElapsedColumn as Elapsed  # noqa: PLC0415  likewise
+    from rich.console import Console  # for people at terminals only
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
+    from rich.progress import TimeElapsedColumn as Elapsed
 
     bar = Progress(
         SpinnerColumn(),

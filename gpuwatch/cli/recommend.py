@@ -61,7 +61,7 @@ def _quantity(_: click.Context, param: click.Parameter, value: str | None) -> fl
 
 def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dict[str, float] | None:
     """Weights such as performance=0.5,cost=0.5; a factor that is not named counts 0."""
-    from gpuwatch.money.advice.instances import WEIGHTS  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.money.advice.instances import WEIGHTS
 
     if value is None:
         return None
@@ -135,8 +135,8 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @json_option
 def instance(*, params: int, path: Path | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
     """Rank the instance types with GPUs that can hold a model, with the arithmetic."""
-    from gpuwatch.money.advice import instance_report  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.money.advice import instance_report
+    from gpuwatch.runtime.clock import SystemClock
 
     with explained():
         usd = paid_by_settings(path)
@@ -166,14 +166,14 @@ def instance(*, params: int, path: Path | None, as_json: bool, **options: Any) -
 
 def paid_by_settings(path: Path | None) -> "Callable[[Offer], Decimal | None] | None":
     """What the settings make of an offer's price: own prices, discounts, rates; None: there are no settings."""
-    from gpuwatch.config.agent_alone import default_path  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.config.agent_alone import default_path
 
     if path is None and default_path(os.environ) is None:
         return None
-    from gpuwatch.money.prices import catalogue, listing  # noqa: PLC0415  likewise
-    from gpuwatch.money.prices.open import open_own  # noqa: PLC0415  likewise
-    from gpuwatch.money.prices.price_book import Book, NoPrice  # noqa: PLC0415  likewise
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.money.prices import catalogue, listing
+    from gpuwatch.money.prices.open import open_own
+    from gpuwatch.money.prices.price_book import Book, NoPrice
+    from gpuwatch.runtime.clock import SystemClock
 
     prices = settings_of(path).prices
     own, now = open_own(prices), SystemClock().now()
@@ -193,7 +193,7 @@ def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":
         ValueError: it cannot be.
 
     """
-    from gpuwatch.money.advice.model_memory import Workload, shape_of  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.money.advice.model_memory import Workload, shape_of
 
     shape = shape_of(
         params, **{name: options[name] for name in ("layers", "hidden", "heads", "kv_heads", "vocabulary")}
@@ -220,7 +220,7 @@ def _run(task: str, options: dict[str, Any]) -> "Run | None":
         ValueError: it cannot be.
 
     """
-    from gpuwatch.money.advice.training import Run  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.money.advice.training import Run
 
     tokens, flops = options["tokens"], options["flops"]
     if tokens is None and flops is None:
@@ -248,8 +248,8 @@ def _run(task: str, options: dict[str, Any]) -> "Run | None":
 def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
     """Find nodes with more GPUs than their work uses, and work that a part of a GPU could do."""
     with explained():
-        from gpuwatch.money.advice import rightsizing_report  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.money.advice import rightsizing_report
+        from gpuwatch.runtime.clock import SystemClock
 
         settings = settings_of(path)
         providers = [cloud.provider for cloud in settings.named_clouds.values()]

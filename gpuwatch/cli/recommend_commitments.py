@@ -61,10 +61,10 @@ def commitments(
     **terms: Any,  # noqa: ANN401  as click gives them; Terms has the types
 ) -> None:
     """Recommend what to reserve for 1 or 3 years and what to run on spot, from the GPUs or machines in use."""
-    from gpuwatch.money.advice.commitments import Terms  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.money.advice.commitments import advise as advice_of  # noqa: PLC0415  likewise
-    from gpuwatch.money.advice.commitments_document import commitments_document  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  likewise
+    from gpuwatch.money.advice.commitments import Terms
+    from gpuwatch.money.advice.commitments import advise as advice_of
+    from gpuwatch.money.advice.commitments_document import commitments_document
+    from gpuwatch.money.forecast.csv import SeriesError
 
     show_money_as_in(path)
     place = csv_path or "the ledger"
@@ -112,9 +112,9 @@ def metered_load(
 
     """
     with explained():
-        from gpuwatch.ledger import Ledger  # noqa: PLC0415  loaded where no file is given
-        from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
-        from gpuwatch.money.advice.load_curve import load_of  # noqa: PLC0415  likewise
+        from gpuwatch.ledger import Ledger
+        from gpuwatch.money.accounting.store import SpendBook
+        from gpuwatch.money.advice.load_curve import load_of
 
         ledger = Ledger.connect(settings_of(path).ledger, read_only=True)
         try:
@@ -139,8 +139,8 @@ def metered_load(
 
 def csv_load(path: Path) -> tuple[list[float | None], list[str]]:
     """Units in use hour by hour."""
-    from gpuwatch.money.forecast.csv import read_samples  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.series import HOUR_SECONDS, natural_step, resample  # noqa: PLC0415  as above
+    from gpuwatch.money.forecast.csv import read_samples
+    from gpuwatch.money.forecast.series import HOUR_SECONDS, natural_step, resample
 
     samples = read_samples(path)
     step = natural_step(samples)

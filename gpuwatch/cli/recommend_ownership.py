@@ -58,9 +58,9 @@ def ownership(
     **options: Any,  # noqa: ANN401  as click gives them; Terms has the types
 ) -> None:
     """Recommend to own or to rent: from how many busy hours a day buying pays, and how many machines of a load."""
-    from gpuwatch.money.advice.ownership import Terms  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.money.advice.ownership import advise as advice_of  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  likewise
+    from gpuwatch.money.advice.ownership import Terms
+    from gpuwatch.money.advice.ownership import advise as advice_of
+    from gpuwatch.money.forecast.csv import SeriesError
 
     if ledger and csv_path is not None:
         raise click.UsageError("give one of --ledger and --csv")

@@ -36,12 +36,12 @@ def restarts(
     as_json: bool,
 ) -> None:
     """What a shorter restart would save, and what sending work to the most recently used node would."""
-    from pathlib import Path  # noqa: PLC0415  loaded by this command only
+    from pathlib import Path
 
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.backtest.restarts import advise as advice_of  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.fleet.options import Options  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.fleet.workloads import DemoError  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock
+    from gpuwatch.simulate.backtest.restarts import advise as advice_of
+    from gpuwatch.simulate.fleet.options import Options
+    from gpuwatch.simulate.fleet.workloads import DemoError
 
     parts = [
         (name, seconds)

@@ -74,11 +74,11 @@ def spot(  # noqa: PLR0913  one option each
     as_json: bool,
 ) -> None:
     """Recommend spot or on demand, from a recording of what could be had: cost, time with all nodes, losses."""
-    from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.policies.spot.mix import MixRules  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.spot import advice  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.spot.fleet import Terms  # noqa: PLC0415  likewise
-    from gpuwatch.simulate.spot.recording import read_recording  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.csv import SeriesError
+    from gpuwatch.policies.spot.mix import MixRules
+    from gpuwatch.simulate.spot import advice
+    from gpuwatch.simulate.spot.fleet import Terms
+    from gpuwatch.simulate.spot.recording import read_recording
 
     if (work is None) != (allowed is None):
         raise click.UsageError("give both of --work and --by, or neither")
@@ -117,8 +117,8 @@ def _job(recording: "Recording", work: float, allowed: float, move: float, ratio
         ValueError: the times do not fit together, or not into the recording.
 
     """
-    from gpuwatch.simulate.spot.advice import advise_job  # noqa: PLC0415  as above
-    from gpuwatch.simulate.spot.job import JobTerms  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.spot.advice import advise_job
+    from gpuwatch.simulate.spot.job import JobTerms
 
     terms = JobTerms(
         work_minutes=round(work / _MINUTE),

@@ -26,7 +26,7 @@ _DAYS = 90
 @json_option
 def vendors(*, table: Path, gpu: str, path: Path | None, as_json: bool) -> None:
     """Compare vendors by your own scores and weights (SLA, support, latency) and by measured prices."""
-    from gpuwatch.money.advice import vendors as advice  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.money.advice import vendors as advice
 
     with explained():
         try:
@@ -62,9 +62,9 @@ def _prices(gpu: str, path: Path | None) -> dict[str, float]:
         ValueError: no cloud has that model.
 
     """
-    from gpuwatch.model.fleet import CapacityType  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.model.slips import meant  # noqa: PLC0415  likewise
-    from gpuwatch.money.prices import catalogue  # noqa: PLC0415  likewise
+    from gpuwatch.model.fleet import CapacityType
+    from gpuwatch.model.slips import meant
+    from gpuwatch.money.prices import catalogue
 
     paid, found = paid_by_settings(path), dict[str, float]()
     offers = [each for each in catalogue.offers() if each.gpu_model.lower() == gpu.lower()]
@@ -81,13 +81,13 @@ def _prices(gpu: str, path: Path | None) -> dict[str, float]:
 
 def _useful_hours(path: Path | None) -> dict[str, float]:
     """What a useful GPU-hour cost, by cloud, as metered."""
-    from datetime import timedelta  # noqa: PLC0415  loaded by this command only
+    from datetime import timedelta
 
-    from gpuwatch.ledger import Ledger  # noqa: PLC0415  likewise
-    from gpuwatch.model.usage import HOUR_MS, Use  # noqa: PLC0415  likewise
-    from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
-    from gpuwatch.money.accounting.totals import totals  # noqa: PLC0415  likewise
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.ledger import Ledger
+    from gpuwatch.model.usage import HOUR_MS, Use
+    from gpuwatch.money.accounting.store import SpendBook
+    from gpuwatch.money.accounting.totals import totals
+    from gpuwatch.runtime.clock import SystemClock
 
     ledger, now = Ledger.connect(settings_of(path).ledger, read_only=True), SystemClock().now()
     try:

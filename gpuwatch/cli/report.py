@@ -1,4 +1,4 @@
-"""The command `report`: a day, or any days, on one page."""
+"""What people are sent: the command `report` (a day, or any days, on one page), and `notify test`."""
 
 import sys
 from datetime import timedelta
@@ -10,6 +10,7 @@ import click
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
 from gpuwatch.cli.progress import progress
+from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -51,9 +52,9 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
     if form is not None and as_json:
         raise click.UsageError("--json excludes --html")
     with explained():
-        from gpuwatch.ledger import Ledger  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.notify.reports import ReportContent  # noqa: PLC0415  likewise
-        from gpuwatch.notify.transports.file import FORMATS  # noqa: PLC0415  likewise
+        from gpuwatch.ledger import Ledger
+        from gpuwatch.notify.reports import ReportContent
+        from gpuwatch.notify.transports.file import FORMATS
 
         settings = settings_of(path)
         if send is not None and send not in settings.report.receivers:
@@ -74,12 +75,12 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
 
 def _made(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], *, unused: bool) -> "Report":
     """The report on the days that were asked for; without any, on yesterday."""
-    from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
-    from gpuwatch.clouds import CloudError  # noqa: PLC0415  likewise
-    from gpuwatch.money.report.gather import gathered  # noqa: PLC0415  likewise
-    from gpuwatch.money.report.period import PeriodError, period_of  # noqa: PLC0415  likewise
-    from gpuwatch.money.unused import whole  # noqa: PLC0415  likewise
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.cli.controller import cloud_of
+    from gpuwatch.clouds import CloudError
+    from gpuwatch.money.report.gather import gathered
+    from gpuwatch.money.report.period import PeriodError, period_of
+    from gpuwatch.money.unused import whole
+    from gpuwatch.runtime.clock import SystemClock
 
     clock, zone = SystemClock(), ZoneInfo(settings.cost.timezone)
     now = clock.now()
@@ -100,8 +101,8 @@ def _made(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], 
 
 def _send(settings: "Settings", ledger: "Ledger", report: "Report", name: str) -> None:
     """Send it to one receiver; the controller's own report of the day is sent as well."""
-    from gpuwatch.notify.reports import report_delivery, report_key  # noqa: PLC0415  likewise
-    from gpuwatch.notify.transports.base import DeliveryError  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.notify.reports import report_delivery, report_key
+    from gpuwatch.notify.transports.base import DeliveryError
 
     to = settings.report.receivers[name]
     key = report_key(ledger, name, f"{report.facts.period}-{report.facts.now:%Y%m%dT%H%M%S}")
@@ -109,4 +110,48 @@ def _send(settings: "Settings", ledger: "Ledger", report: "Report", name: str) -
         say(f"Sent: {to.transport.send(report_delivery(report, to, key))}")
     except DeliveryError as error:
         say(f"The report did not reach {name}: {error}", err=True)
+        sys.exit(1)
+
+
+@commands.group()
+def notify() -> None:
+    """Check that notifications reach people."""
+
+
+@notify.command()
+@click.argument("name", required=False)
+@click.option("--owner", metavar="OWNER", help="Send as for this owner's nodes, where mail goes to owners.")
+@config_option
+@json_option
+def test(name: str | None, owner: str | None, path: Path | None, *, as_json: bool) -> None:
+    """Send a test message to NAME of notify.receivers, or to all of them."""
+    with explained():
+        from zoneinfo import ZoneInfo
+
+        from gpuwatch.controller.operations import operator_name
+        from gpuwatch.notify.send_test import Sender, SentDocument, send_test
+        from gpuwatch.runtime.clock import SystemClock
+        from gpuwatch.runtime.printable import legible
+
+        settings = settings_of(path)
+        there = settings.notify.receivers
+        if name is not None and name not in there:
+            raise click.BadParameter(f"{name!r} is not a receiver; notify.receivers has {', '.join(there) or 'none'}")
+        if not there:
+            raise click.UsageError("notify.receivers has no receiver: nothing is sent")
+        sender = Sender(
+            notify=settings.notify,
+            fleet=settings.fleet,
+            zone=ZoneInfo(settings.cost.timezone),
+            clock=SystemClock(),
+            who=operator_name(),
+        )
+        results = []
+        for each in send_test(sender, [name] if name is not None else list(there), owner):
+            results.append(each)
+            if not as_json:
+                say(legible(f"{each.name}: {each.text}"), err=not each.arrived)
+        if as_json:
+            say(json_text("notify.test", SentDocument(deliveries=results)))
+    if not all(each.arrived for each in results):
         sys.exit(1)

@@ -41,11 +41,11 @@ def scan(regions: tuple[str, ...], days: int, path: Path | None, *, as_json: boo
     the cloud's own monitor says of its CPU and network. The exit status is 1 where a region did not answer.
     """
     with explained():
-        from gpuwatch.cli import scan_table  # noqa: PLC0415  likewise
-        from gpuwatch.cli.console import console, width_of  # noqa: PLC0415  likewise
-        from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
-        from gpuwatch.money.scan import scan_document  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.cli import scan_table
+        from gpuwatch.cli.console import console, width_of
+        from gpuwatch.cli.console import show as print_lines
+        from gpuwatch.money.scan import scan_document
+        from gpuwatch.runtime.clock import SystemClock
 
         settings, clock = settings_of(path), SystemClock()
         with progress("asking every region of the clouds"):
@@ -63,9 +63,9 @@ def scan(regions: tuple[str, ...], days: int, path: Path | None, *, as_json: boo
 
 def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "Clock") -> "Iterator[Looked]":
     """Each cloud of the settings; one that cannot be asked is a place with its trouble."""
-    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.clouds.settings import connect  # noqa: PLC0415  likewise
-    from gpuwatch.clouds.survey import Surveyed  # noqa: PLC0415  likewise
+    from gpuwatch.clouds import CloudError
+    from gpuwatch.clouds.settings import connect
+    from gpuwatch.clouds.survey import Surveyed
 
     for name, chosen in settings.named_clouds.items():
         try:
@@ -83,8 +83,8 @@ def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "C
 
 def _refuse_unknown(regions: tuple[str, ...], settings: "Settings", looked: "list[Looked]") -> None:
     """Refuse a region that no cloud lists: it is a typing mistake. Without a list of regions nothing is refused."""
-    from gpuwatch.clouds.provider import ALL  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.model.slips import meant  # noqa: PLC0415  likewise
+    from gpuwatch.clouds.provider import ALL
+    from gpuwatch.model.slips import meant
 
     places = [place for each in looked for place in each.places]
     known = {place.region for place in places if place.region}
@@ -96,7 +96,7 @@ def _refuse_unknown(regions: tuple[str, ...], settings: "Settings", looked: "lis
 
 def _places(cloud: "Cloud", name: str) -> "list[Surveyed]":
     """What is shown of a cloud; its machines carry its name."""
-    from gpuwatch.clouds.survey import surveyed  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clouds.survey import surveyed
 
     return [replace(place, nodes=tuple(replace(node, cloud=name) for node in place.nodes)) for place in surveyed(cloud)]
 
@@ -105,8 +105,8 @@ def _monitored(
     cloud: "Cloud", places: "list[Surveyed]", days: int
 ) -> "tuple[dict[str, CloudUse], str | None, dict[str, str]]":
     """What the cloud's own monitor says of the machines, its name, and by place why it says nothing."""
-    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.clouds.survey import CloudUse, Monitored  # noqa: PLC0415  likewise
+    from gpuwatch.clouds import CloudError
+    from gpuwatch.clouds.survey import CloudUse, Monitored
 
     use: dict[str, CloudUse] = {}
     unmonitored: dict[str, str] = {}
@@ -132,9 +132,9 @@ def _of(
     clock: "Clock",
 ) -> "Looked":
     """A cloud's machines with their prices."""
-    from gpuwatch.model.money import price_key  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.money.prices.open import open_book  # noqa: PLC0415  likewise
-    from gpuwatch.money.scan import Looked  # noqa: PLC0415  likewise
+    from gpuwatch.model.money import price_key
+    from gpuwatch.money.prices.open import open_book
+    from gpuwatch.money.scan import Looked
 
     chosen, now = settings.named_clouds[name], clock.now()
     book = open_book(settings.prices, clouds={name: chosen}, clock=clock, background=False)

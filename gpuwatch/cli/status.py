@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from rich.text import Text
 
+from gpuwatch.cli.console import within
 from gpuwatch.cli.render import silences
-from gpuwatch.cli.watch import within
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow, NodesPage, nodes_page
 from gpuwatch.controller.observe.agent_errors import kind_of

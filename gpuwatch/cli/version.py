@@ -40,9 +40,9 @@ def version(*, as_json: bool) -> None:
 
 def installed() -> VersionDocument:
     """This build and its parts; no module is loaded for it."""
-    from importlib import metadata  # noqa: PLC0415  a fifth of the start-up
+    from importlib import metadata  # a fifth of the start-up
 
-    from gpuwatch.runtime.build import build  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.runtime.build import build
 
     number, revision, python = build()
     known = extras(metadata.requires("gpuwatch") or ()) if _is_there("gpuwatch") else {}
@@ -68,7 +68,7 @@ def extras(requirements: Iterable[str]) -> dict[str, set[str]]:
 
 def _is_there(package: str) -> bool:
     """Whether it is installed."""
-    from importlib import metadata  # noqa: PLC0415  as above
+    from importlib import metadata
 
     try:
         metadata.distribution(package)

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from gpuwatch import __version__
-from gpuwatch.cli.export_helm import chart, semantic
+from gpuwatch.cli.shipped import chart, semantic
 from gpuwatch.config import load
 from tests.support.kubernetes_programs import built
 from tests.support.paths import GOLDEN, ROOT

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.cli.doctor.findings import KINDS, FindingKind
+from gpuwatch.cli.doctor.report import KINDS, FindingKind
 
 _PAGE = """\
 # gpuwatch doctor

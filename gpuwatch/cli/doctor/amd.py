@@ -7,8 +7,7 @@ from gpuwatch.agent.devices.buses import amd_bus_ids
 from gpuwatch.agent.devices.messages import Cycle, Down, Reading, Unavailable
 from gpuwatch.cli.doctor.context import AgentCase, may_write
 from gpuwatch.cli.doctor.devices import PROBE_SECONDS, ask, reads
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.cli.doctor.report import Finding, fine, found, shown
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.gpu_identity import called
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine
+from gpuwatch.cli.doctor.report import Finding, fine, found
 from gpuwatch.runtime.certificates import Read, Validity
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import is_reference, read_secret

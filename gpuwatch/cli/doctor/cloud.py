@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.cli.doctor.report import Finding, fine, found, shown
 from gpuwatch.clouds import ClockSkewError, Cloud, CloudError
 from gpuwatch.clouds.named import kinds, parts_of
 from gpuwatch.clouds.permissions import Diagnosable, Needs

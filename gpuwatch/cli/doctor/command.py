@@ -26,11 +26,11 @@ def doctor() -> None:
 
 def _cuda(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """A version of CUDA."""
-    from gpuwatch.cli.doctor.cuda import version_of  # noqa: PLC0415  loaded where it is asked for
+    from gpuwatch.cli.doctor.devices import cuda_version
 
     try:
         if value is not None:
-            version_of(value)
+            cuda_version(value)
     except ValueError as error:
         raise click.BadParameter(str(error), param=param) from error
     return value
@@ -43,12 +43,12 @@ def _cuda(_: click.Context, param: click.Parameter, value: str | None) -> str | 
 @_alive_option
 def agent(path: Path | None, *, cuda: str | None, as_json: bool, alive: bool) -> None:
     """Check this GPU host: driver, permissions, metadata, clock, port, certificates."""
-    from gpuwatch.cli.doctor import agent as part  # noqa: PLC0415  likewise
-    from gpuwatch.cli.doctor import ports  # noqa: PLC0415  likewise
-    from gpuwatch.cli.doctor.context import AgentCase  # noqa: PLC0415  likewise
-    from gpuwatch.cli.doctor.runner import examine  # noqa: PLC0415  likewise
-    from gpuwatch.config import ConfigError, load_agent  # noqa: PLC0415  likewise
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.cli.doctor import agent as part
+    from gpuwatch.cli.doctor import ports
+    from gpuwatch.cli.doctor.context import AgentCase
+    from gpuwatch.cli.doctor.runner import examine
+    from gpuwatch.config import ConfigError, load_agent
+    from gpuwatch.runtime.clock import SystemClock
 
     try:
         settings = load_agent(path, os.environ)
@@ -70,15 +70,15 @@ def agent(path: Path | None, *, cuda: str | None, as_json: bool, alive: bool) ->
 def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
     """Check this controller: cloud, permissions, agents, Prometheus, ledger, clock, port, certificates."""
     settings = settings_of(path)
-    from gpuwatch.cli.doctor import ports  # noqa: PLC0415  likewise
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.cli.doctor import ports
+    from gpuwatch.runtime.clock import SystemClock
 
     if alive:
         _report("controller", (ports.alive(settings.controller, "controller"),), as_json=as_json)
-    from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
-    from gpuwatch.cli.doctor import controller as part  # noqa: PLC0415  likewise
-    from gpuwatch.cli.doctor.context import ControllerCase  # noqa: PLC0415  likewise
-    from gpuwatch.cli.doctor.runner import examine  # noqa: PLC0415  likewise
+    from gpuwatch.cli.controller import cloud_of
+    from gpuwatch.cli.doctor import controller as part
+    from gpuwatch.cli.doctor.context import ControllerCase
+    from gpuwatch.cli.doctor.runner import examine
 
     clock = SystemClock()
     case = ControllerCase(settings, clock, lambda: cloud_of(settings, clock))
@@ -89,7 +89,7 @@ def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
 
 def _report(part: str, findings: "tuple[Finding, ...]", *, as_json: bool) -> None:
     """Print what was found, and end with the status that says whether there is a problem."""
-    from gpuwatch.cli.doctor.report import Examination, Severity, as_text, doctor_document  # noqa: PLC0415  likewise
+    from gpuwatch.cli.doctor.report import Examination, Severity, as_text, doctor_document
 
     examination = Examination(part=part, version=__version__, user=_user(), findings=findings)
     document = doctor_document(examination)

@@ -66,7 +66,7 @@ class ControllerCase:
     @property
     def nodes(self) -> "Sequence[Node]":
         """The fleet without the places that are `silent`; raises as `cloud`, each time that it is asked for."""
-        from gpuwatch.clouds.silence import partial  # noqa: PLC0415  loaded for a controller only
+        from gpuwatch.clouds.silence import partial
 
         with self._turn:
             if self._nodes is None:

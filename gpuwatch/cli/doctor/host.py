@@ -16,8 +16,7 @@ from gpuwatch.agent.metadata.base import MetadataService
 from gpuwatch.agent.metadata.client import MetadataClient, MetadataError
 from gpuwatch.agent.metadata.detect import service_of
 from gpuwatch.cli.doctor.context import AgentCase, closed
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine
+from gpuwatch.cli.doctor.report import Finding, fine, found
 from gpuwatch.model.activity import LocalDisks
 
 METADATA_SECONDS = 3.0  # more than the agent allows: a slow answer is another flaw than none

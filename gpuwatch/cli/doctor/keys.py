@@ -6,8 +6,7 @@ from datetime import timedelta
 from gpuwatch.cli.doctor.certificates import SOON
 from gpuwatch.cli.doctor.cloud import listed, skipped
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine
+from gpuwatch.cli.doctor.report import Finding, fine, found
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.keys import AccessKey, Credentials, DiskKey, HasCredentials, HasDiskKeys
 from gpuwatch.clouds.named import parts_of

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine
+from gpuwatch.cli.doctor.report import Finding, fine, found
 from gpuwatch.clouds import CloudError
 from gpuwatch.kubernetes.calls import Use
 from gpuwatch.kubernetes.settings import KubernetesSettings

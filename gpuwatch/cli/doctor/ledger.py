@@ -8,8 +8,7 @@ from pathlib import Path
 
 from gpuwatch.cli.doctor.cloud import listed, skipped
 from gpuwatch.cli.doctor.context import ControllerCase, closed
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.cli.doctor.report import Finding, fine, found, shown
 from gpuwatch.guard.ownership import recent
 from gpuwatch.ledger import LedgerError
 from gpuwatch.ledger.peek import Glance, glance, plain

@@ -7,8 +7,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine
+from gpuwatch.cli.doctor.report import Finding, fine, found
 from gpuwatch.runtime.http.access import cost_of, is_loopback, protection_lacking
 from gpuwatch.runtime.http.auth import users_of
 from gpuwatch.runtime.http.settings import ServerSettings

@@ -1,8 +1,9 @@
-"""PURE: what the doctor found, as text and as JSON."""
+"""PURE: what the doctor found, as text and as JSON; every problem that it can find is a line of `findings.tsv`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.resources import files
 from textwrap import fill
 
 from gpuwatch.model.readable import how_many
@@ -95,3 +96,29 @@ def shown(names: Sequence[str], most: int = 5) -> str:
 
 def _indented(text: str) -> str:
     return fill(legible(" ".join(text.split())), width=110, initial_indent=" " * 9, subsequent_indent=" " * 9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingKind:
+    """What can be found: its code, what it means and how to correct it."""
+
+    section: str
+    code: str
+    severity: Severity
+    meaning: str
+    remedy: str
+
+
+def _kind(line: str) -> FindingKind:
+    section, code, severity, meaning, remedy = line.split("\t")
+    return FindingKind(section=section, code=code, severity=Severity(severity), meaning=meaning, remedy=remedy)
+
+
+_TABLE = files("gpuwatch.cli.doctor").joinpath("findings.tsv").read_text(encoding="utf-8")
+KINDS = {kind.code: kind for kind in map(_kind, _TABLE.splitlines()[1:])}
+
+
+def found(code: str, looked_at: str, seen: str) -> Finding:
+    """A finding of that kind, with what was seen."""
+    kind = KINDS[code]
+    return Finding(severity=kind.severity, code=code, looked_at=looked_at, seen=seen, remedy=kind.remedy)

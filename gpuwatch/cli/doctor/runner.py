@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding
+from gpuwatch.cli.doctor.report import Finding, found
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.runtime.clock import Clock

@@ -8,8 +8,7 @@ from gpuwatch import __version__
 from gpuwatch.cli.controller import SOURCES
 from gpuwatch.cli.doctor.cloud import SKEW_SECONDS, listed, skipped
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.cli.doctor.report import Finding, fine, found, shown
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries
 from gpuwatch.controller.observe.prometheus_api import PromApi

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from gpuwatch.cli.doctor.cloud import listed, skipped
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.cli.doctor.report import Finding, fine, found, shown
 from gpuwatch.controller.slurm import join
 from gpuwatch.controller.slurm.scontrol import Scontrol
 from gpuwatch.model.fleet import Fleet, NodeState

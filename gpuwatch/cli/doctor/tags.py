@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.cli.doctor.cloud import listed, skipped
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.findings import found
-from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.cli.doctor.report import Finding, fine, found, shown
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.tag_keys import slip
 from gpuwatch.clouds.tags import expired, similar_fleet

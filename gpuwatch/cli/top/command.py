@@ -39,9 +39,9 @@ def top(
     as_json: bool,
 ) -> None:
     """Show this host's GPUs live: who uses them, and why they count as busy or idle."""
-    from gpuwatch.cli.console import console, is_interactive  # noqa: PLC0415  as above
-    from gpuwatch.cli.top.source import AgentSource, NoAgentError, RefusedError, found  # noqa: PLC0415  as above
-    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.cli.console import console, is_interactive
+    from gpuwatch.cli.top.source import AgentSource, NoAgentError, RefusedError, found
+    from gpuwatch.runtime.clock import SystemClock
 
     if url is not None and path is not None:
         raise click.UsageError("--agent names the agent to ask, and --config where to look for it: give one of them")
@@ -55,7 +55,7 @@ def top(
         if as_json or once or not is_interactive():
             status = _once(source, as_json=as_json)
         else:
-            from gpuwatch.cli.top.live import run  # noqa: PLC0415  likewise
+            from gpuwatch.cli.top.live import run
 
             if url is not None:
                 source.page()  # a mistake in the URL is said at once
@@ -70,16 +70,16 @@ def top(
 
 def _once(source: "Source", *, as_json: bool) -> int:
     """Print one page; 1 if no GPU could be read."""
-    import msgspec  # noqa: PLC0415  loaded by this command only
+    import msgspec
 
     source.settle()
     page = source.page()
     if as_json:
-        say(json_text("top", {"note": source.note, **msgspec.to_builtins(page)}))
+        say(json_text("top", {"note": source.note, **msgspec.to_builtins(page)}))  # the note first
     else:
-        from gpuwatch.cli.console import console, width_of  # noqa: PLC0415  likewise
-        from gpuwatch.cli.top.screen import Look, screen  # noqa: PLC0415  likewise
-        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.cli.console import console, width_of
+        from gpuwatch.cli.top.screen import Look, screen
+        from gpuwatch.runtime.clock import SystemClock
 
         out = console()
         look = Look(width=width_of(out), note=source.note)
@@ -90,7 +90,7 @@ def _once(source: "Source", *, as_json: bool) -> int:
 
 def _login(user: str | None, password_file: Path | None) -> "Login | None":
     """The user of the agent, with a password from the file or the keyboard."""
-    from gpuwatch.cli.top.source import Login  # noqa: PLC0415  likewise
+    from gpuwatch.cli.top.source import Login
 
     if user is None:
         if password_file is not None:
@@ -112,9 +112,9 @@ def _settings(path: Path | None) -> "AgentSettings":
 
     The file in /etc is as none if this user may not read it: people may look at GPUs who may not see settings.
     """
-    from gpuwatch.agent.settings import AgentSettings  # noqa: PLC0415  likewise
-    from gpuwatch.config import ConfigError, load_agent  # noqa: PLC0415  likewise
-    from gpuwatch.config.agent_alone import DEFAULT_PATH, FILE_VARIABLE  # noqa: PLC0415  likewise
+    from gpuwatch.agent.settings import AgentSettings
+    from gpuwatch.config import ConfigError, load_agent
+    from gpuwatch.config.agent_alone import DEFAULT_PATH, FILE_VARIABLE
 
     usual = path is None and not os.environ.get(FILE_VARIABLE)
     try:

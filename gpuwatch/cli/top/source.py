@@ -29,6 +29,13 @@ _SETTLE_SECONDS = 3.0  # after the first cycle: for the second one, which has ra
 _SETTLED_CYCLES = 2
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopPage(HostPage):
+    """What the agent answers at /v1/host. `note` is what is particular about where it comes from, or empty."""
+
+    note: str
+
+
 class NoAgentError(Exception):
     """No agent that has the page answers there."""
 

@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Row, Select, func, select
 from gpuwatch.ledger.tables import SPEND_HELD, SPEND_HOLDERS
 from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, Holder, Terms
 from gpuwatch.money.accounting.holders import Held
+from gpuwatch.money.accounting.terms import upsert
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.accounting.totals import Row as Spent
-from gpuwatch.money.accounting.upsert import upsert
 
 HELD = AMOUNTS[GPU:JOULES]
 SUMS = tuple(func.sum(SPEND_HELD.c[name]).label(name) for name in HELD)

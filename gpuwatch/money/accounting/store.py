@@ -26,10 +26,9 @@ from gpuwatch.money.accounting import held_store
 from gpuwatch.money.accounting.holders import held, rows_by_holder
 from gpuwatch.money.accounting.metering import Marks, Metering, meter
 from gpuwatch.money.accounting.slices import Bucket, Calendar
-from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, terms_texts
+from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, terms_texts, upsert
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.accounting.totals import Row as Spent
-from gpuwatch.money.accounting.upsert import upsert
 
 _DAY_S = 86_400
 _SUMS = tuple(func.sum(SPEND.c[name]).label(name) for name in AMOUNTS)

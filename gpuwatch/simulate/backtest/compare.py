@@ -16,8 +16,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.simulate.backtest import pool_rules
-from gpuwatch.simulate.backtest.gaps import History
-from gpuwatch.simulate.backtest.prices import node_prices_of, usd
+from gpuwatch.simulate.backtest.gaps import History, node_prices_of, usd
 from gpuwatch.simulate.backtest.replay import Cost, Recorded, cost, learned_waits, live_waits, optimum
 from gpuwatch.simulate.backtest.stops import Stopped, stops_of
 

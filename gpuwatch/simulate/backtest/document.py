@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.simulate.backtest.compare import Figures
-from gpuwatch.simulate.backtest.prices import prices_of
+from gpuwatch.simulate.backtest.gaps import prices_of
 from gpuwatch.simulate.backtest.report import LISTED, MEASURES, Backtest, Line
 from gpuwatch.simulate.backtest.stops import StopRecord
 

@@ -4,14 +4,19 @@ In a file a node exists from the first moment that it is known (its first busy i
 recording's end; `sources` has histories that were not recorded for this. Idle is what is neither busy nor unknown; a
 node is unknown while it is silent or a GPU of it is lost. A gap was needed if work ended it; one that the recording's
 end, silence or a lost GPU ends has no known end.
+
+Nodes are priced by list prices, each with its date and source; none is guessed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import chain, pairwise
 
 from gpuwatch.agent.devices.load_profile import Intervals
+from gpuwatch.model.money import Price
+from gpuwatch.money.prices.catalogue import list_price
 from gpuwatch.simulate.backtest.replay import Recorded
 from gpuwatch.simulate.fleet.options import Options, recorded
 from gpuwatch.simulate.fleet.traces import read_trace
@@ -112,3 +117,26 @@ def _gaps(life: Workload, busy: Intervals, begin: float, horizon: float) -> Iter
         if begin <= since < until <= horizon:
             needed = until < horizon and busy.end_of_interval(until) is not None
             yield Recorded(node_id=life.name, begin=since, end=until, needed=needed)
+
+
+def prices_of(history: History) -> dict[str, Price | None]:
+    """The list price of each machine type in a history; None where it is not known."""
+    return {kind: list_price(kind) for kind in sorted({life.instance_type for life in history.lives})}
+
+
+def node_prices_of(history: History) -> dict[str, Price] | None:
+    """Each node's price; None where that of one is not known."""
+    listed = prices_of(history)
+    known = {kind: price for kind, price in listed.items() if price is not None}
+    return {life.name: known[life.instance_type] for life in history.lives} if len(known) == len(listed) else None
+
+
+def usd(priced: Mapping[str, Price] | None, seconds: Mapping[str, float]) -> Decimal | None:
+    """What nodes cost for so many seconds each, to the cent; None where a price is not known."""
+    if priced is None:
+        return None
+    rented = dict.fromkeys((price.usd_per_hour for price in priced.values()), 0.0)
+    for name, price in priced.items():
+        rented[price.usd_per_hour] += seconds.get(name, 0.0)
+    total = sum((price * Decimal(f"{each / 3600:.6f}") for price, each in rented.items()), Decimal(0))
+    return total.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)

@@ -9,8 +9,7 @@ from itertools import chain
 
 from gpuwatch.agent.devices.load_profile import Intervals
 from gpuwatch.model.duration import format_duration
-from gpuwatch.simulate.backtest.gaps import History
-from gpuwatch.simulate.backtest.prices import node_prices_of, usd
+from gpuwatch.simulate.backtest.gaps import History, node_prices_of, usd
 from gpuwatch.simulate.backtest.replay import Recorded
 
 

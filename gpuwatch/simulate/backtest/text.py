@@ -7,7 +7,7 @@ from gpuwatch.model.readable import how_many
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import align_rows
 from gpuwatch.simulate.backtest.compare import Figures
-from gpuwatch.simulate.backtest.prices import prices_of
+from gpuwatch.simulate.backtest.gaps import prices_of
 from gpuwatch.simulate.backtest.report import MEASURES, Backtest, Line
 from gpuwatch.simulate.backtest.stops import StopRecord
 

@@ -12,7 +12,7 @@ import itertools
 from rich.text import Text
 from gpuwatch.cli.console import console
 from gpuwatch.cli.status import Choice, screen
-from gpuwatch.cli.watch import watch
+from gpuwatch.cli.console import watch
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.small_fleet import a_day
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli.missing import install_hint, is_missing_part
+from gpuwatch.cli.hints import install_hint, is_missing_part
 from tests.support.bare_install import Answer, answers, hidden, modules
 from tests.support.command_tree import every_command
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import blocked
+from gpuwatch.cli import cost
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.context import LiveParts, Round
 from gpuwatch.model.activity import State
@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     def a_plan(_: Path | None) -> Iterator[tuple[LiveParts, Round]]:
         yield desk.parts, desk.plan()
 
-    monkeypatch.setattr(blocked, "a_plan", a_plan)
+    monkeypatch.setattr(cost, "a_plan", a_plan)
 
     def run(*words: str, columns: int = 80) -> Result:
         return CliRunner(env={"COLUMNS": str(columns)}).invoke(commands, ["blocked", *words])

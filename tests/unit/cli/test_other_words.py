@@ -3,8 +3,8 @@
 import click
 import pytest
 
+from gpuwatch.cli.hints import _MEANT, meant_by
 from gpuwatch.cli.main import commands
-from gpuwatch.cli.other_words import _MEANT, meant_by
 
 
 @pytest.mark.parametrize("line", sorted(set(_MEANT.values())))

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from gpuwatch.cli.doctor.findings import KINDS, found
-from gpuwatch.cli.doctor.report import Examination, Finding, Severity, as_text, doctor_document, fine
+from gpuwatch.cli.doctor.report import KINDS, Examination, Finding, Severity, as_text, doctor_document, fine, found
 from gpuwatch.cli.doctor.runner import Check, examine
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.doctor_findings import codes, the

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from gpuwatch.cli.doctor.cuda import runtime
+from gpuwatch.cli.doctor.devices import judge_cuda
 from gpuwatch.cli.main import commands
 
 
@@ -23,7 +23,7 @@ from gpuwatch.cli.main import commands
 )
 def test_a_runtime_needs_a_driver_that_is_new_enough(wanted: str, has: str | None, code: str, says: str) -> None:
     """Older and equal run, a newer minor version runs with a warning, a newer major one does not."""
-    finding = runtime(wanted, has, "570.1")
+    finding = judge_cuda(wanted, has, "570.1")
 
     assert (finding.code, finding.looked_at) == (code, f"CUDA {wanted} on driver 570.1")
     assert says in finding.seen
