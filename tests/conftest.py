@@ -47,7 +47,15 @@ if not pid_namespace.in_host_pids():
     pid_namespace._HOST_PIDS = str(Path("/proc/self/ns/pid").readlink())
 
 # How long an example takes says how busy the machine is, and nothing about the code: benchmarks measure that.
-settings.register_profile("gpuwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Every failure says how to play it again (`@reproduce_failure`). CI searches the same examples in each run, so that a red
+# is its commit's own and stays red when it is run again; `make test` elsewhere and `make nightly` search new ones.
+settings.register_profile(
+    "gpuwatch",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize=os.environ.get("CI") == "true" and "GPUWATCH_LIVES" not in os.environ,
+)
 settings.register_profile("quick", parent=settings.get_profile("gpuwatch"), max_examples=10)
 settings.load_profile("gpuwatch")
 

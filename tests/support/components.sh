@@ -33,10 +33,21 @@ if [ "$as" = no ] || ! command -v apt-get >/dev/null 2>&1; then
 fi
 echo "Installing what the tests run for real (once, some minutes): $wanted"
 echo "  reading apt's lists"
+# A machine that has just begun installs updates by itself: its lock is waited for.
+patient="-o DPkg::Lock::Timeout=300"
+begun=$(date +%s)
+# That wait is for dpkg's lock alone: where somebody else reads the lists, apt-get update gives up at once.
+# shellcheck disable=SC2086  two words
+until said=$($as env LC_ALL=C apt-get $patient update -qq 2>&1); do
+    case $said in
+        *"Could not get lock"*) [ $(($(date +%s) - begun)) -lt 300 ] && sleep 2 && continue ;;
+    esac
+    printf '%s\n' "$said"
+    break
+done
 # RUNLEVEL=1 keeps the packages' services from being started: the tests start their own.
-$as apt-get update -qq
 # shellcheck disable=SC2086  a list of package names
-$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq --no-install-recommends $wanted libc6-dev \
+$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get $patient install -qq --no-install-recommends $wanted libc6-dev \
     | sed -un 's/^Setting up \([^ ]*\).*/  \1/p'
 # Nor may a machine that had no sshd before have one after its next start.
 case " $wanted" in *" openssh-server "*) $as systemctl disable --quiet ssh.service ssh.socket >/dev/null 2>&1 ;; esac
