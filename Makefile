@@ -74,7 +74,8 @@ mutate: $(VENV)/dev
 lives: $(VENV)/dev
 	@$(BIN)/python -m tests.lives --jobs 2 $(ARGS)
 
-# Thousands of generated lives of fleets (P1 to P21), on all processors: hours. ARGS="FIRST LAST" plays some parts.
+# Thousands of generated lives of fleets (P1 to P21), and each call of each cloud under each fault, on all processors:
+# hours. ARGS="FIRST LAST" plays some parts.
 nightly: $(VENV)/dev
 	@$(BIN)/python -m tests.properties.nightly $(ARGS)
 

@@ -47,8 +47,8 @@ if not pid_namespace.in_host_pids():
     pid_namespace._HOST_PIDS = str(Path("/proc/self/ns/pid").readlink())
 
 # How long an example takes says how busy the machine is, and nothing about the code: benchmarks measure that.
-# Every failure says how to play it again (`@reproduce_failure`). CI searches the same examples in each run, so that a red
-# is its commit's own and stays red when it is run again; `make test` elsewhere and `make nightly` search new ones.
+# Every failure says how to play it again (`@reproduce_failure`). CI searches the same examples in each run, so that a
+# red is its commit's own and stays red when it is run again; `make test` elsewhere and `make nightly` search new ones.
 settings.register_profile(
     "gpuwatch",
     deadline=None,

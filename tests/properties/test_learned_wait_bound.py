@@ -14,6 +14,7 @@ from gpuwatch.policies.idle_timeout.gap_history import SHARE, GapHistory
 from gpuwatch.policies.idle_timeout.hazard import HINT
 from gpuwatch.policies.idle_timeout.learned import waits
 from gpuwatch.simulate.backtest.replay import Fresh, Recorded, cost, learned_waits
+from tests.support.builders.fleet import LIVES
 
 RESTART = 600.0
 NODES = ("a", "b", "c", "d", "e")
@@ -149,7 +150,7 @@ def play(world: World, move: tuple[str, str, float, str, float]) -> None:
 _STILL: tuple[dict[str, float], bool, bool, bool] = ({}, False, False, False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=2 * LIVES, deadline=None)
 @example(  # a wish to stop now, which rounding put a little later
     lulls=[],
     moves=[
@@ -327,7 +328,7 @@ def test_a_floor_for_a_moment_forgives_no_promise_that_was_used() -> None:
     assert 0 <= world.history.spare(world.now) < 5 * 4 * RESTART
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=LIVES // 2, deadline=None)
 @given(seed=st.integers(0, 10**6), cut=st.floats(0, 1))
 def test_what_it_does_depends_on_nothing_that_comes_later(seed: int, cut: float) -> None:
     """A recording that is cut off anywhere gives the same waits up to there, and keeps the bound there as well."""
@@ -362,7 +363,7 @@ SPELLS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=LIVES, deadline=None)
 @given(spells=SPELLS, cut=st.floats(0.3, 1.0), restart=st.sampled_from([600.0, 1200.0]))
 def test_a_pool_that_is_not_known_yet_pays_besides_only_what_its_fixed_waits_hold_past_break_even(
     spells: list[tuple[str, float, bool]], cut: float, restart: float

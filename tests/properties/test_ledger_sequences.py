@@ -15,7 +15,7 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import ADDITIONS, FINAL, REMOVAL_STEPS, Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.verbs import CLOUD_RECORDS, SCHEDULER_CHANGES, SHIELDINGS
-from tests.support.builders.fleet import NOW, a_node, an_observation
+from tests.support.builders.fleet import LIVES, NOW, a_node, an_observation
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 NODES = st.sampled_from(["i-1", "i-2", "i-3"])
@@ -155,4 +155,4 @@ def power_cut(ledger: Ledger, statement: int | None) -> Any:  # noqa: ANN401  a 
 
 
 TestRecords = Records.TestCase
-TestRecords.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestRecords.settings = settings(max_examples=LIVES, stateful_step_count=25, deadline=None)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from copy import deepcopy
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from gpuwatch.clouds.alibaba.cloud import AlibabaCloud
 from gpuwatch.clouds.permissions import Diagnosable, Needs, Quotas
 from gpuwatch.clouds.survey import Searchable
 from gpuwatch.runtime.clock import ManualClock
+from tests.support.clouds.alibaba.site import an_alibaba_site
 from tests.support.clouds.alibaba.world import CPU_TYPE, REGION, AlibabaWorld, a_world
 from tests.support.clouds.faults import Fault, when
 from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, MINE, TEMPLATE
@@ -152,3 +154,16 @@ def test_quotas_are_told_with_what_is_used(world: AlibabaWorld) -> None:
         ("max-postpaid-instance-vcpu-count", REGION, 1000.0, 96.0, 904.0, "vCPUs"),
         ("max-spot-instance-vcpu-count", REGION, 500.0, None, None, "vCPUs"),
     ]
+
+
+def test_the_command_tries_each_permission_and_changes_nothing(tmp_path: Path, nvml_library: Path) -> None:
+    """By DryRun, over the command line."""
+    with an_alibaba_site(tmp_path, nvml_library) as site:
+        site.launch("trainer", 0.9)
+        site.configure("enforce")
+
+        said = site.run("doctor", "controller")
+
+        assert "StopInstance" in said.stdout
+        assert site.server is not None
+        assert {entry.request.query.get("DryRun") for entry in site.server.changes()} == {"true"}
