@@ -8,8 +8,7 @@ import click
 
 from gpuwatch.cli.backtest_gate import OWN, Trial, may_be_kept, others_of, trial_of
 from gpuwatch.cli.backtest_input import Asked, history_options
-from gpuwatch.cli.base import above_zero, commands, explained, json_option, say
-from gpuwatch.cli.progress import progress
+from gpuwatch.cli.base import above_zero, commands, explained, json_option, progress, say
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:

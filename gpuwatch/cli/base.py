@@ -1,9 +1,10 @@
-"""Shared by the commands: the group, options, and how errors are shown."""
+"""Shared by the commands: the group, options, how errors are shown, and a bar for what takes over two seconds."""
 
 import logging
 import math
 import os
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from click.core import ParameterSource
 
 from gpuwatch import __version__
 from gpuwatch.cli.hints import install_hint, is_missing_part, meant_by
-from gpuwatch.cli.progress import progress
+from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.runtime.printable import legible, printable_text
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 _GLOBAL = {"--config": True, "--json": False}  # may stand before the command, too; whether a value follows
 _BEFORE = "gpuwatch.before"
+_SOON_SECONDS = 0.5  # what is done by then shows no bar
 
 # What `gpuwatch --help` lists under which heading; the rest comes last.
 SECTIONS = {
@@ -213,6 +215,43 @@ def is_given(option: str) -> bool:
 def say(words: object, *, err: bool = False, nl: bool = True) -> None:
     """Print text; the only way to the terminal, so that control characters from outside have no effect."""
     click.echo(printable_text(str(words)), err=err, nl=nl)
+
+
+@contextmanager
+def progress(words: str) -> Iterator[Advance]:
+    """While the block runs, show what is done; gone at its end. Without a whole, the bar only shows that it works.
+
+    Nothing is written where standard error is no terminal: a pipe, a file, a unit's journal. NO_COLOR takes the colours
+    away. The block must not print.
+    """
+    if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") in {"dumb", "unknown", ""}:
+        yield no_advance
+        return
+    from rich.console import Console  # for people at terminals only
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
+    from rich.progress import TimeElapsedColumn as Elapsed
+
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        Elapsed(),
+        console=Console(stderr=True, highlight=False),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    task = bar.add_task(words, total=None)
+    begin = threading.Timer(_SOON_SECONDS, bar.start)
+    begin.daemon = True
+    begin.start()
+    try:
+        yield lambda done, whole: bar.update(task, completed=done, total=whole)
+    finally:
+        begin.cancel()
+        begin.join()
+        bar.stop()
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from gpuwatch.cli.base import above_zero, commands, is_given, say, zero_or_more
-from gpuwatch.cli.progress import progress
+from gpuwatch.cli.base import above_zero, commands, is_given, progress, say, zero_or_more
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import align_rows
 

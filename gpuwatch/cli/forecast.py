@@ -14,11 +14,11 @@ from gpuwatch.cli.base import (
     config_option,
     explained,
     json_option,
+    progress,
     say,
     settings_of,
     show_money_as_in,
 )
-from gpuwatch.cli.progress import progress
 from gpuwatch.model.currency import shown_in
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.money import money_head

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.backtest_input import Asked, history_options
-from gpuwatch.cli.base import above_zero, duration_or_none, explained, json_option, say
-from gpuwatch.cli.progress import progress
+from gpuwatch.cli.base import above_zero, duration_or_none, explained, json_option, progress, say
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.json_document import json_text

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.amounts import share, usd
-from gpuwatch.cli.base import duration_or_none, json_option, say
-from gpuwatch.cli.progress import progress
+from gpuwatch.cli.base import duration_or_none, json_option, progress, say
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import align_rows

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
-from gpuwatch.cli.progress import progress
+from gpuwatch.cli.base import commands, config_option, explained, json_option, progress, say, settings_of
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:

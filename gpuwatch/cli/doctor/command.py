@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch import __version__
-from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
-from gpuwatch.cli.progress import progress
+from gpuwatch.cli.base import commands, config_option, json_option, progress, say, settings_of
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:

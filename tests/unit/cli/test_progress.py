@@ -1,4 +1,4 @@
-"""cli/progress: people at a terminal see how far long work is; pipes, files and journals see nothing of it."""
+"""The progress bar: people at a terminal see how far long work is; pipes, files and journals see nothing of it."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from gpuwatch.cli.base import progress
 from gpuwatch.cli.doctor.runner import Check, examine
 from gpuwatch.cli.main import commands
-from gpuwatch.cli.progress import progress
 from gpuwatch.model.progress import no_advance
 from gpuwatch.money.forecast.evaluation import tried
 from gpuwatch.money.forecast.methods import METHODS
