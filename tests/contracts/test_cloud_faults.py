@@ -4,6 +4,7 @@ Each cloud of `tests/support/clouds/fault_worlds.py:FAULT_WORLDS` is played, by 
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,35 @@ def test_a_change_without_a_usable_answer_goes_out_once_and_is_unknown(
     world.server.plan.clear()
     CHANGES[verb](world, node_id)
     assert happened(world, verb, node_id)
+
+
+def test_an_end_without_an_answer_shows_no_state_that_the_cloud_never_showed(world: FaultWorld) -> None:
+    """Stopped first, and its end never reaches the cloud: what the cloud shows, or a doubt; never that it ends."""
+    node_id = ready(world, "stop")
+    CHANGES["stop"](world, node_id)
+    world.server.plan.strike(Fault.RESET_BEFORE, when(operation=world.calls["terminate"]), times=None)
+    with suppress(CloudError):  # while it stops, some clouds are not asked for an end at all
+        CHANGES["terminate"](world, node_id)
+    world.server.plan.clear()
+
+    for _ in range(3):
+        assert states(world)[node_id] in {NodeState.UNKNOWN, world.state(node_id)}
+        world.settle(node_id)
+    assert world.state(node_id) is NodeState.STOPPED
+
+
+def test_an_end_without_an_answer_is_never_taken_for_a_machine_that_stays(world: FaultWorld) -> None:
+    """It had its effect: what shows is the end, or a doubt, until the machine is gone; asked again it is success."""
+    node_id = ready(world, "terminate")
+    world.server.plan.strike(Fault.RESET_AFTER, when(operation=world.calls["terminate"]), times=None)
+    with pytest.raises(CloudUnavailableError):
+        CHANGES["terminate"](world, node_id)
+    world.server.plan.clear()
+
+    assert states(world).get(node_id, NodeState.TERMINATED) in TERMINATE_IS_DONE | {NodeState.UNKNOWN}
+    CHANGES["terminate"](world, node_id)
+    world.settle(node_id)
+    assert node_id not in states(world)
 
 
 @pytest.mark.parametrize("verb", CHANGES)

@@ -24,7 +24,7 @@ from gpuwatch.clouds.alibaba.groups import Group
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
 from gpuwatch.clouds.alibaba.machine_types import MachineTypes
 from gpuwatch.clouds.alibaba.places import Region, Regions
-from gpuwatch.clouds.alibaba.seen import Seen
+from gpuwatch.clouds.alibaba.seen import End, Seen
 from gpuwatch.clouds.alibaba.settings import AccountSettings
 from gpuwatch.clouds.alibaba.wire import Wire
 from gpuwatch.clouds.disks import by_id, in_use
@@ -151,8 +151,12 @@ class AlibabaCloud(WithViews[Region]):
         place = self._home(node_id)
         try:
             actions.stop(place, node_id, permit)
+        except CloudUnavailableError:
+            self._seen.stops(node_id)
+            raise
         except CloudError as error:
             self._unless(STOP_IS_DONE, place, node_id, error)
+        self._seen.stops(node_id)
 
     def start(self, node_id: str, key: str) -> None:
         """Ask for a start."""
@@ -179,7 +183,10 @@ class AlibabaCloud(WithViews[Region]):
             self._seen.ends(node_id, accepted=False)
             raise
         except CloudError as error:
-            if not (error.code.startswith(INCORRECT_STATE) and self._seen.accepted(node_id)):
+            end = self._seen.end(node_id) if error.code.startswith(INCORRECT_STATE) else None
+            if end is End.POSSIBLE:  # ECS may refuse it because of the stop, or because of the end
+                raise CloudUnavailableError(f"{error}; whether it ends is not known", code=error.code) from None
+            if end is None:
                 self._unless(TERMINATE_IS_DONE, place, node_id, error)
         else:
             self._seen.ends(node_id, accepted=True)
@@ -351,7 +358,7 @@ class AlibabaCloud(WithViews[Region]):
         if not error.code.startswith(INCORRECT_STATE) and not isinstance(error, NotFoundError):
             raise error
         found = self._node(place, place.acting, node_id)
-        if found is None or found.state not in done:
+        if found is None or done.isdisjoint({found.state, found.last_shown}):
             raise error
 
     # Which place.

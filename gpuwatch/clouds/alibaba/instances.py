@@ -14,6 +14,8 @@ from gpuwatch.clouds.alibaba.machine_types import gpus_of
 from gpuwatch.clouds.alibaba.owners import managed_by
 from gpuwatch.clouds.alibaba.pages import List, at, by_token, first, tags_of
 from gpuwatch.clouds.alibaba.places import Region
+from gpuwatch.clouds.alibaba.seen import End
+from gpuwatch.clouds.silence import as_last_seen
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.fleet import Node, NodeState
@@ -30,6 +32,7 @@ _STATES = {
     "Stopping": NodeState.STOPPING,
     "Stopped": NodeState.STOPPED,
 }
+_UNANSWERED = "its end was asked for without an answer, and ECS shows an end as a stop"
 _RECYCLING = "recycling"  # the lock of a spot instance that is about to be released
 _SERVING = ("InService", "Pending", "Protected", "Removing")  # a member in another state is somebody's
 
@@ -39,7 +42,7 @@ class Instance:
     """An instance as ECS describes it, and whether we know of an end that has been asked for."""
 
     described: Mapping[str, Any]
-    ending: bool = False  # we have asked for its end: ECS shows that as a stop
+    ending: End | None = None  # we have asked for its end: ECS shows that as a stop
 
     @property
     def id(self) -> str:
@@ -80,7 +83,7 @@ class Instance:
         state = _STATES.get(str(self.described.get("Status")), NodeState.UNKNOWN)
         if not self.whole or state is NodeState.UNKNOWN:
             return NodeState.UNKNOWN
-        return NodeState.TERMINATING if self.ending or _RECYCLING in self.locks else state
+        return NodeState.TERMINATING if self.ending is End.ACCEPTED or _RECYCLING in self.locks else state
 
 
 def listed(place: Region, parameters: Mapping[str, object], *, size: int = PAGE_SIZE) -> list[Mapping[str, Any]]:
@@ -167,7 +170,7 @@ class Translator:
         described, tags = instance.described, instance.tags
         member = None if group is None else group.members.get(instance.id)
         local = described.get("LocalStorageAmount")
-        return Node(
+        node = Node(
             id=instance.id,
             name=described.get("InstanceName") or instance.id,
             state=_leaving(member, instance.state),
@@ -190,6 +193,7 @@ class Translator:
             tags=tags,
             **claims(tags, fleet=self.fleet, now=now),
         )
+        return node if instance.ending in {None, End.ACCEPTED} else as_last_seen(node, _UNANSWERED)
 
     def _managed_by(self, instance: Instance, group: Group | None) -> str | None:
         """Which other system owns it: not its group, where the group's owner consents and it serves there."""

@@ -7,7 +7,9 @@ we have seen it and the cloud says by two of its calls that it is not there.
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import Enum, auto
 
+from gpuwatch.clouds import START_IS_DONE
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import Clock
@@ -17,6 +19,14 @@ _ENDING_SECONDS = 900.0  # an end that was asked for is shown as one; if it has 
 _ON_THE_WAY = ("Stopping", "Stopped")
 
 
+class End(Enum):
+    """How sure it is that an end of a machine is under way that we have asked for."""
+
+    ACCEPTED = auto()
+    LIKELY = auto()  # there was no answer, and when it was asked nothing else could show as a stop
+    POSSIBLE = auto()  # there was no answer, and the machine had been stopped, or was about to be
+
+
 class Seen:
     """As long as its process."""
 
@@ -24,7 +34,8 @@ class Seen:
         """Nothing was seen yet."""
         self._clock = clock
         self._nodes: dict[str, tuple[Region, Node, float]] = {}
-        self._ending: dict[str, tuple[float, bool]] = {}
+        self._ending: dict[str, tuple[float, End]] = {}  # until when it counts
+        self._stopping: dict[str, float] = {}  # machines whose stop was asked for, and until when that explains one
         self._launched: dict[str, tuple[str, float]] = {}  # what a key launched, and when
         self._lock = threading.Lock()
 
@@ -41,6 +52,8 @@ class Seen:
         with self._lock:
             self._nodes = {name: each for name, each in self._nodes.items() if each[2] >= before}
             self._launched = {key: each for key, each in self._launched.items() if each[1] >= before}
+            self._ending = {name: each for name, each in self._ending.items() if each[0] >= before}
+            self._stopping = {name: until for name, until in self._stopping.items() if until >= before}
 
     def home(self, node_id: str) -> Region | None:
         """Where it was seen."""
@@ -62,17 +75,28 @@ class Seen:
         found = self._launched.get(key)
         return None if found is None else found[0]
 
+    def stops(self, node_id: str) -> None:
+        """Keep that its stop was asked for: a stop that ECS shows from now on may be that one, and no end."""
+        until = self._clock.monotonic() + _ENDING_SECONDS
+        with self._lock:
+            self._stopping[node_id] = until
+            if self.end(node_id) is End.LIKELY:
+                self._ending[node_id] = (until, End.POSSIBLE)
+
     def ends(self, node_id: str, *, accepted: bool) -> None:
         """Keep that its end was asked for; without an answer it may not have been accepted."""
+        now = self._clock.monotonic()
         with self._lock:
-            self._ending[node_id] = (self._clock.monotonic() + _ENDING_SECONDS, accepted)
+            last = self._nodes.get(node_id)
+            ran = last is not None and last[1].state in START_IS_DONE and now >= self._stopping.get(node_id, now)
+            end = End.LIKELY if ran else self.end(node_id) or End.POSSIBLE
+            self._ending[node_id] = (now + _ENDING_SECONDS, End.ACCEPTED if accepted else end)
 
-    def ending(self, described: Mapping[str, object]) -> bool:
-        """Whether what ECS shows of a machine is the end that we asked for: it shows a stop."""
-        until, _ = self._ending.get(str(described.get("InstanceId")), (0.0, False))
-        return described.get("Status") in _ON_THE_WAY and self._clock.monotonic() < until
+    def end(self, node_id: str) -> End | None:
+        """What is known of an end that we have lately asked for; None: we have not."""
+        until, end = self._ending.get(node_id, (0.0, None))
+        return end if self._clock.monotonic() < until else None
 
-    def accepted(self, node_id: str) -> bool:
-        """Whether ECS has lately accepted its end from us, whatever a late answer shows."""
-        until, accepted = self._ending.get(node_id, (0.0, False))
-        return accepted and self._clock.monotonic() < until
+    def ending(self, described: Mapping[str, object]) -> End | None:
+        """The end that may be behind what ECS shows of a machine: it shows an end as a stop."""
+        return self.end(str(described.get("InstanceId"))) if described.get("Status") in _ON_THE_WAY else None
