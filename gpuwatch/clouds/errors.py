@@ -1,4 +1,22 @@
-"""PURE: how a cloud refuses or stays silent, in types that the controller acts on."""
+"""PURE: how a cloud refuses or stays silent, in types that the controller acts on, and how its words become these.
+
+Each cloud has one table of its codes (`Table`), in which the first match wins; `kind_of` reads it and `typed` makes the
+error.
+
+A signature says when it was made, and every cloud takes it for some minutes only: Tencent Cloud and AWS for five,
+Alibaba Cloud for 15. Some have a code of their own for that. Others refuse the credentials in the same words as wrong
+ones; there the Date of the answer shows it (`explained`).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from fnmatch import fnmatchcase
+
+# Below five minutes, which the strictest allows; far above what an answer takes.
+_MOST_SECONDS = 240.0
+ADVICE = "set this machine's clock (`gpuwatch doctor` compares it with the cloud's)"
 
 
 class CloudError(Exception):
@@ -48,3 +66,60 @@ class NotSentError(CloudUnavailableError):
 
 class PermitExpiredError(CloudError):
     """Our own refusal: the permit for the change did not hold any more. Nothing was sent."""
+
+
+# Patterns of a cloud's codes and what they mean; the first match wins.
+Table = tuple[tuple[str, type[CloudError]], ...]
+
+
+def kind_of(code: str, table: Table, unlisted: type[CloudError] = CloudError) -> type[CloudError]:
+    """Find the type of a code; `unlisted` is that of a code that the table does not know."""
+    return next((kind for pattern, kind in table if fnmatchcase(code, pattern)), unlisted)
+
+
+def means_no_machine(code: str, table: Table) -> bool:
+    """Whether a code means that there is no stock, or no quota."""
+    return kind_of(code, table) in {InsufficientCapacityError, QuotaExceededError}
+
+
+def typed(kind: type[CloudError], asked: str, message: str, code: str) -> CloudError:
+    """Make the error of an answer: what was asked, the first line of the cloud's message, and its code."""
+    text = message.partition("\n")[0].strip()
+    if kind is ClockSkewError:
+        text = f"{text}; {ADVICE}"
+    return kind(f"{asked}: {text} ({code})", code=code)
+
+
+@contextmanager
+def reading(asked: str, *silent: type[Exception]) -> Iterator[None]:
+    """Take an answer that lacks its parts, such as a gateway's page, for no answer: never an empty list or a yes.
+
+    `silent` are more errors that mean no answer; their texts are cut off, because they may quote the request.
+    """
+    no_answer: tuple[type[Exception], ...] = (KeyError, TypeError, ValueError, AttributeError, IndexError, *silent)
+    try:
+        yield
+    except no_answer as error:
+        name = type(error).__name__
+        raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
+
+
+def explained(error: CloudError, date: str, now: datetime) -> CloudError:
+    """The error, or what is behind it: where our credentials are refused and the clocks differ by minutes, the clock.
+
+    `date` is the header Date of the answer ("" without one), `now` is this machine's time.
+    """
+    ahead = _seconds_ahead(date, now)
+    if not isinstance(error, AuthFailedError) or ahead is None or abs(ahead) <= _MOST_SECONDS:
+        return error
+    side = "behind" if ahead > 0 else "ahead of"
+    text = f"{error}; this machine's clock is {abs(ahead) / 60:.0f} min {side} the cloud's: {ADVICE}"
+    return ClockSkewError(text, code=error.code)
+
+
+def _seconds_ahead(date: str, now: datetime) -> float | None:
+    """By how much the cloud's clock is ahead of ours."""
+    try:
+        return (parsedate_to_datetime(date) - now).total_seconds()
+    except (ValueError, TypeError):  # no date, or one without a zone
+        return None

@@ -1,13 +1,20 @@
-"""What people's tags claim for a machine; the same words on every cloud. Any doubt about a tag protects."""
+"""PURE: what tags claim for a machine, people's and those of other systems; the same words on every cloud.
 
-from collections.abc import Mapping
+Any doubt about a tag protects. A key that only looks like one of ours is a slip of the hand. What its author wanted is
+not known, so the machine is protected until the key is corrected: that costs money, and the other reading could cost
+somebody's work.
+"""
+
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TypedDict
 
-from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG
-from gpuwatch.clouds.tag_keys import doubt
+from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG, STOP_AT
+from gpuwatch.model.decision import DECISION_TAG, INTERRUPTIBLE_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL
-from gpuwatch.model.slips import folded
+from gpuwatch.model.slips import edits, folded
 
 _FOR_GOOD = "true"
 EXPIRED_REMEDY = "Remove the tag: policies in the cloud, such as those in iam/, refuse every change while it is there."
@@ -92,3 +99,93 @@ def _time(value: str) -> datetime:
     if time.tzinfo is None:
         raise ValueError("has no time zone")
     return time
+
+
+# Keys that are ours, and those that somebody probably meant to be.
+
+# What people set: each changes what may be done with a machine, so a slip in any of them is a doubt.
+READ = (PROTECT_TAG, SNOOZE_TAG, POOL_TAG, OWNER_TAG, FLEET_TAG, INTERRUPTIBLE_TAG)
+KNOWN = frozenset({*READ, NOTIFIED_TAG, STOP_AT, DECISION_TAG})
+
+_PREFIX = folded("gpuwatch")
+_PREFIX_SLIPS = 2  # characters in which a prefix may differ from ours and still be taken for it
+_LETTERS_A_SLIP = 3  # and a word after it: one in so many
+
+# Other words for what the keys mean, so that the message names the right one.
+_SYNONYMS = {
+    PROTECT_TAG: ("protected", "protection", "keep", "donotstop", "dontstop", "nostop", "exclude", "ignore", "skip"),
+    SNOOZE_TAG: ("snooze", "snoozed", "until", "keepuntil", "postpone", "delay"),
+}
+_WORDS = {folded(key).removeprefix(_PREFIX): key for key in READ} | {
+    word: key for key, words in _SYNONYMS.items() for word in words
+}
+
+
+@lru_cache(maxsize=4096)
+def slip(key: str) -> str | None:
+    """The key of ours that a machine's key was probably meant to be; None: it is one of ours, or somebody else's.
+
+    Every other key that begins with gpuwatch is a slip, however it is spaced and written; so is a key with a prefix
+    like ours, or with ours further on, before a word like one of ours.
+    """
+    if key in KNOWN:
+        return None
+    written = folded(key)
+    if written.startswith(_PREFIX):
+        return _word(written.removeprefix(_PREFIX)) or PROTECT_TAG  # by hand, people mostly want to keep a machine
+    places = [len(_PREFIX) + more for more in range(-_PREFIX_SLIPS, _PREFIX_SLIPS + 1)]
+    parts = [(written[:place], written[place:]) for place in places]
+    _, ours, rest = written.rpartition(_PREFIX)
+    found = [_word(word) for head, word in (*parts, (ours, rest)) if edits(head, _PREFIX) <= _PREFIX_SLIPS]
+    # As it is written, too: one typographic character can fold into many letters.
+    found += [ours for ours in READ if edits(key.casefold(), ours) <= _PREFIX_SLIPS]
+    return next(filter(None, found), None)
+
+
+def doubt(key: str) -> str | None:
+    """Why a key protects its machine, as a sentence without its full stop; None: it does not."""
+    right = slip(key)
+    return (
+        None if right is None else f"tag {key!r} is no tag of gpuwatch, {right} is: it protects until it is corrected"
+    )
+
+
+def _word(text: str) -> str | None:
+    """The key with the nearest word; None if no word is near."""
+    distance, nearest = min((edits(text, known), known) for known in _WORDS)
+    return _WORDS[nearest] if distance <= len(nearest) // _LETTERS_A_SLIP else None
+
+
+# Which other system owns a machine.
+
+# Patterns of a tag's key, and what owns a machine with such a tag; the first match wins.
+Owners = tuple[tuple[str, str], ...]
+_CLUSTER = "kubernetes.io/cluster/"
+
+
+def owner_by(owners: Owners, tags: Mapping[str, str], ignored: Callable[[str], bool] = lambda _: False) -> str | None:
+    """Find the system that owns a machine with these tags; None if none does. `ignored` keys say nothing."""
+    for pattern, owner in owners:
+        for key in sorted(tags):
+            if fnmatchcase(key, pattern) and not ignored(key):
+                name = key.removeprefix(_CLUSTER) if pattern == f"{_CLUSTER}*" else tags[key]
+                return f"{owner} {name}".strip()
+    return None
+
+
+def without_own_group(
+    tags: Mapping[str, str], group: Mapping[str, str], *, left: frozenset[str], stack: str
+) -> dict[str, str]:
+    """Combine a member's tags with its group's, where the group's owner consents to gpuwatch.
+
+    Then the group is no foreign owner, nor is the stack that made the group: what the group leaves on its members
+    (`left`) does not count, nor do a stack's tags (the pattern `stack`) that came with the group's. A stack that made
+    the machine itself is a foreign owner, and so is a system that drives the group: the consent of the group's owner
+    does not overrule them.
+    """
+    own = {
+        key: tags[key]
+        for key in tags
+        if key not in left and not (fnmatchcase(key, stack) and group.get(key) == tags[key])
+    }
+    return own | {key: group[key] for key in group if not fnmatchcase(key, stack)}

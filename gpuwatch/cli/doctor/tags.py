@@ -6,8 +6,7 @@ from gpuwatch.cli.doctor.cloud import listed, skipped
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Finding, fine, found, shown
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.tag_keys import slip
-from gpuwatch.clouds.tags import expired, similar_fleet
+from gpuwatch.clouds.tags import expired, similar_fleet, slip
 from gpuwatch.model.fleet import Node
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, CloudError, ProtectedError
 from gpuwatch.clouds.alibaba.billing import STOP_CHARGING
-from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, reading
+from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE
 from gpuwatch.clouds.alibaba.groups import Group, known, named
 from gpuwatch.clouds.alibaba.instances import Instance, described
 from gpuwatch.clouds.alibaba.places import Region
+from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims

@@ -15,7 +15,7 @@ from alibabacloud_credentials.provider import (
 )
 
 from gpuwatch.clouds import AuthFailedError, ClockSkewError
-from gpuwatch.clouds.clock_skew import ADVICE
+from gpuwatch.clouds.errors import ADVICE
 
 # It writes every failed source with its traceback, past our own log to stderr.
 logging.getLogger("credentials").setLevel(logging.CRITICAL + 1)

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuwatch.clouds.alibaba.errors import no_machine, reading
+from gpuwatch.clouds.alibaba.errors import no_machine
 from gpuwatch.clouds.alibaba.places import Region
+from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.group_refusals import Attempt, time_of
 
 _CALL = "ess:DescribeScalingActivities"

@@ -7,10 +7,10 @@ from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, NotFoundError
 from gpuwatch.clouds.alibaba.client import Client
-from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.owners import managed_by
 from gpuwatch.clouds.alibaba.pages import List, by_number, tags_of
 from gpuwatch.clouds.alibaba.places import Region
+from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeGroup
 from gpuwatch.model.kubernetes import of_a_cluster

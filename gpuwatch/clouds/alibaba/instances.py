@@ -8,13 +8,14 @@ from typing import Any
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.alibaba import billing
 from gpuwatch.clouds.alibaba.client import Client
-from gpuwatch.clouds.alibaba.errors import NO_INSTANCE, reading
+from gpuwatch.clouds.alibaba.errors import NO_INSTANCE
 from gpuwatch.clouds.alibaba.groups import Group, Member
 from gpuwatch.clouds.alibaba.machine_types import gpus_of
 from gpuwatch.clouds.alibaba.owners import managed_by
 from gpuwatch.clouds.alibaba.pages import List, at, by_token, first, tags_of
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.alibaba.seen import End
+from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.silence import as_last_seen
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind

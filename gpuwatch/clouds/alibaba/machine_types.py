@@ -4,8 +4,8 @@ import threading
 from collections.abc import Iterable
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.places import Region
+from gpuwatch.clouds.errors import reading
 
 _NVIDIA = "NVIDIA"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.clouds.alibaba.client import Client
-from gpuwatch.clouds.alibaba.errors import reading
+from gpuwatch.clouds.errors import reading
 
 _MOST_PAGES = 2000
 _TORN = "TornList"  # our own word

@@ -8,9 +8,9 @@ from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.alibaba import credentials
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.credentials import Source
-from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.settings import AccountSettings
 from gpuwatch.clouds.alibaba.wire import Wire
+from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.model.fleet import Node, NodeGroup

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -19,56 +18,45 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from gpuwatch.clouds import (
-    AuthFailedError,
-    ClockSkewError,
-    CloudError,
-    CloudUnavailableError,
-    InsufficientCapacityError,
-    NotFoundError,
-    ProtectedError,
-    QuotaExceededError,
-    ThrottledError,
-)
-from gpuwatch.clouds.clock_skew import ADVICE, explained
+from gpuwatch.clouds import errors
 from gpuwatch.runtime.clock import SystemClock
 
 # EC2's error codes, the first match wins; the API reference's "Error codes for the Amazon EC2 API".
-_CODES: tuple[tuple[str, type[CloudError]], ...] = (
-    ("*Throttl*", ThrottledError),
-    ("ResourceContention", ThrottledError),  # Auto Scaling is still busy with another change of the group
-    ("ScalingActivityInProgress", ThrottledError),
-    ("RequestLimitExceeded", ThrottledError),
-    ("TooManyRequests*", ThrottledError),
-    ("SlowDown", ThrottledError),
-    ("OperationNotPermitted", ProtectedError),
-    ("UnsupportedOperation", ProtectedError),  # a one-time spot instance, an instance-store root
-    ("Insufficient*Capacity*", InsufficientCapacityError),
-    ("InsufficientFreeAddressesInSubnet", InsufficientCapacityError),
-    ("ReservationCapacityExceeded", InsufficientCapacityError),
-    ("Unsupported", InsufficientCapacityError),  # the zone does not have the type
-    ("SpotMaxPriceTooLow", InsufficientCapacityError),  # spot costs more than the template bids
-    ("MaxSpotInstanceCountExceeded", QuotaExceededError),
-    ("*LimitExceeded", QuotaExceededError),  # VcpuLimitExceeded, InstanceLimitExceeded, …
-    ("InvalidInstanceID*", NotFoundError),
-    ("InvalidID", NotFoundError),  # CreateTags
-    ("UnauthorizedOperation", AuthFailedError),
-    ("AuthFailure", AuthFailedError),
-    ("AccessDenied*", AuthFailedError),
-    ("ExpiredToken*", AuthFailedError),
-    ("RequestExpired", AuthFailedError),  # of a signature, or of temporary credentials: the answer's Date tells
-    ("RequestTimeTooSkewed", ClockSkewError),
-    ("RequestInTheFuture", ClockSkewError),
-    ("InvalidClientTokenId", AuthFailedError),
-    ("SignatureDoesNotMatch", AuthFailedError),
-    ("UnrecognizedClient*", AuthFailedError),
-    ("MissingAuthenticationToken", AuthFailedError),
-    ("OptInRequired", AuthFailedError),
-    ("Blocked", AuthFailedError),
-    ("PendingVerification", AuthFailedError),
-    ("Internal*", CloudUnavailableError),
-    ("*Unavailable", CloudUnavailableError),
-    ("RequestTimeout*", CloudUnavailableError),
+_CODES: errors.Table = (
+    ("*Throttl*", errors.ThrottledError),
+    ("ResourceContention", errors.ThrottledError),  # Auto Scaling is still busy with another change of the group
+    ("ScalingActivityInProgress", errors.ThrottledError),
+    ("RequestLimitExceeded", errors.ThrottledError),
+    ("TooManyRequests*", errors.ThrottledError),
+    ("SlowDown", errors.ThrottledError),
+    ("OperationNotPermitted", errors.ProtectedError),
+    ("UnsupportedOperation", errors.ProtectedError),  # a one-time spot instance, an instance-store root
+    ("Insufficient*Capacity*", errors.InsufficientCapacityError),
+    ("InsufficientFreeAddressesInSubnet", errors.InsufficientCapacityError),
+    ("ReservationCapacityExceeded", errors.InsufficientCapacityError),
+    ("Unsupported", errors.InsufficientCapacityError),  # the zone does not have the type
+    ("SpotMaxPriceTooLow", errors.InsufficientCapacityError),  # spot costs more than the template bids
+    ("MaxSpotInstanceCountExceeded", errors.QuotaExceededError),
+    ("*LimitExceeded", errors.QuotaExceededError),  # VcpuLimitExceeded, InstanceLimitExceeded, …
+    ("InvalidInstanceID*", errors.NotFoundError),
+    ("InvalidID", errors.NotFoundError),  # CreateTags
+    ("UnauthorizedOperation", errors.AuthFailedError),
+    ("AuthFailure", errors.AuthFailedError),
+    ("AccessDenied*", errors.AuthFailedError),
+    ("ExpiredToken*", errors.AuthFailedError),
+    ("RequestExpired", errors.AuthFailedError),  # of a signature, or of temporary credentials: the answer's Date tells
+    ("RequestTimeTooSkewed", errors.ClockSkewError),
+    ("RequestInTheFuture", errors.ClockSkewError),
+    ("InvalidClientTokenId", errors.AuthFailedError),
+    ("SignatureDoesNotMatch", errors.AuthFailedError),
+    ("UnrecognizedClient*", errors.AuthFailedError),
+    ("MissingAuthenticationToken", errors.AuthFailedError),
+    ("OptInRequired", errors.AuthFailedError),
+    ("Blocked", errors.AuthFailedError),
+    ("PendingVerification", errors.AuthFailedError),
+    ("Internal*", errors.CloudUnavailableError),
+    ("*Unavailable", errors.CloudUnavailableError),
+    ("RequestTimeout*", errors.CloudUnavailableError),
 )
 
 # How every service but EC2 begins the sentence of SignatureDoesNotMatch where the clock is wrong.
@@ -88,7 +76,7 @@ _CREDENTIALS = (
 
 def throttled(code: str) -> bool:
     """Whether an answer's code says that we ask too often."""
-    return _kind(code, CloudError) is ThrottledError
+    return errors.kind_of(code, _CODES) is errors.ThrottledError
 
 
 @contextmanager
@@ -105,33 +93,28 @@ def asking(call: str, *, service: str = "EC2", where: str = "") -> Iterator[None
         raise _refusal(asked, error) from None
     except _CREDENTIALS as error:
         name = type(error).__name__
-        raise AuthFailedError(
+        raise errors.AuthFailedError(
             f"{asked}: no usable AWS credentials ({name}); see `aws sts get-caller-identity`", code=name
         ) from None
     except (ConnectionError, HTTPClientError, ResponseParserError, KeyError) as error:
         name = type(error).__name__
-        raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
+        raise errors.CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
     except BotoCoreError as error:
-        raise CloudError(f"{asked}: {_first_line(str(error))}", code=type(error).__name__) from None
+        raise errors.CloudError(f"{asked}: {_first_line(str(error))}", code=type(error).__name__) from None
 
 
-def _refusal(asked: str, error: ClientError) -> CloudError:
+def _refusal(asked: str, error: ClientError) -> errors.CloudError:
     """The typed form of AWS's answer; a server error of no known code leaves open what happened."""
     code = error.response.get("Error", {}).get("Code", "")
     message = _first_line(error.response.get("Error", {}).get("Message", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    unlisted = CloudUnavailableError if status >= 500 else CloudError  # noqa: PLR2004  HTTP's server errors
-    kind = ClockSkewError if message.startswith(_OLD_SIGNATURE) else _kind(code, unlisted)
-    if kind is ClockSkewError:
-        message = f"{message}; {ADVICE}"
+    unlisted = errors.CloudUnavailableError if status >= 500 else errors.CloudError  # noqa: PLR2004  HTTP's server errors
+    kind = errors.kind_of(code, _CODES, unlisted)
+    if message.startswith(_OLD_SIGNATURE):
+        kind = errors.ClockSkewError
     date = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
     # botocore signs with the machine's own time, whatever clock we were given.
-    return explained(kind(f"{asked}: {message} ({code})", code=code), date, SystemClock().now())
-
-
-def _kind(code: str, unlisted: type[CloudError]) -> type[CloudError]:
-    """The table's type of a code."""
-    return next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), unlisted)
+    return errors.explained(errors.typed(kind, asked, message, code), date, SystemClock().now())
 
 
 def _first_line(message: str) -> str:

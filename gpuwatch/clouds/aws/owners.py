@@ -1,13 +1,14 @@
 """Which other system owns a machine on AWS, by the tags that such systems leave. Any doubt makes it theirs."""
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
+
+from gpuwatch.clouds.tags import Owners, owner_by, without_own_group
 
 GROUP_TAG = "aws:autoscaling:groupName"
-_STACK_TAGS = "aws:cloudformation:"
+_STACK_TAGS = "aws:cloudformation:*"
 
 # Tags by which other systems own a machine: pattern of the key, what owns it. The first match wins.
-_OWNERS: tuple[tuple[str, str], ...] = (
+_OWNERS: Owners = (
     ("aws:eks:cluster-name", "EKS cluster"),
     ("eks:cluster-name", "EKS cluster"),
     ("aws:eks:*", "EKS"),
@@ -39,22 +40,7 @@ _OF_A_GROUP = frozenset({GROUP_TAG, "aws:ec2:fleet-id"})
 def managed_by(tags: Mapping[str, str], *, group: Mapping[str, str] | None = None) -> str | None:
     """Which other system owns a machine; None if none does.
 
-    `group` are the tags of the Auto Scaling group that it is a member of, where the group's owner consents to gpuwatch:
-    then the group is no foreign owner, nor is the stack that made the group. A stack that made the machine itself is
-    a foreign owner, and so is a system that drives the group (EKS, Batch, ECS, a cluster autoscaler): the consent of
-    the group's owner does not overrule them.
+    `group` are the tags of the Auto Scaling group that it is a member of, where the group's owner consents to gpuwatch.
     """
-    if group is not None:
-        tags = {key: tags[key] for key in tags if key not in _OF_A_GROUP and not _inherited(key, tags, group)}
-        tags |= {key: group[key] for key in group if not key.startswith(_STACK_TAGS)}
-    for pattern, owner in _OWNERS:
-        for key in sorted(tags):
-            if fnmatchcase(key, pattern):
-                name = key.removeprefix("kubernetes.io/cluster/") if pattern == "kubernetes.io/cluster/*" else tags[key]
-                return f"{owner} {name}".strip()
-    return None
-
-
-def _inherited(key: str, tags: Mapping[str, str], group: Mapping[str, str]) -> bool:
-    """Whether a stack's tag came to the machine with its group's."""
-    return key.startswith(_STACK_TAGS) and group.get(key) == tags[key]
+    own = tags if group is None else without_own_group(tags, group, left=_OF_A_GROUP, stack=_STACK_TAGS)
+    return owner_by(_OWNERS, own)

@@ -20,8 +20,7 @@ from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 from requests import Session
 
 from gpuwatch.clouds.azure.errors import asking, refusal
-from gpuwatch.clouds.clock_skew import explained
-from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, ThrottledError
+from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, ThrottledError, explained
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.requests_sending import watched

@@ -7,56 +7,51 @@ documentation, and of the error examples in azure-rest-api-specs.
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from typing import Any
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 
-from gpuwatch.clouds.clock_skew import ADVICE
-from gpuwatch.clouds.errors import (
-    AuthFailedError,
-    ClockSkewError,
-    CloudError,
-    CloudUnavailableError,
-    InsufficientCapacityError,
-    NotFoundError,
-    ProtectedError,
-    QuotaExceededError,
-    ThrottledError,
-)
+from gpuwatch.clouds import errors
 
 NOT_FOUND = "ResourceNotFound"
 
 # Azure's error codes; the first match wins.
-_CODES: tuple[tuple[str, type[CloudError]], ...] = (
-    ("TooManyRequests", ThrottledError),
-    ("*Throttled*", ThrottledError),
-    ("*Throttling*", ThrottledError),
-    ("RequestRateTooLarge", ThrottledError),
-    ("ScopeLocked", ProtectedError),
-    ("*AllocationFailed*", InsufficientCapacityError),  # also ZonalAllocationFailed
-    ("Overconstrained*AllocationRequest", InsufficientCapacityError),
-    ("SkuNotAvailable", InsufficientCapacityError),
-    ("SpotPriceGreaterThanProvidedMaxPrice", InsufficientCapacityError),  # spot costs more than the template bids
-    ("*QuotaExceeded*", QuotaExceededError),
-    ("*NotFound", NotFoundError),
-    ("AuthorizationFailed", AuthFailedError),
-    ("LinkedAuthorizationFailed", AuthFailedError),
-    ("AuthenticationFailed*", AuthFailedError),
-    ("ExpiredAuthenticationToken", AuthFailedError),
-    ("InvalidAuthenticationToken*", AuthFailedError),
-    ("ReadOnlyDisabledSubscription", AuthFailedError),
-    ("MissingSubscriptionRegistration", AuthFailedError),
-    ("Internal*", CloudUnavailableError),
-    ("*Unavailable", CloudUnavailableError),
-    ("*Timeout", CloudUnavailableError),
-    ("NetworkingInternalOperationError", CloudUnavailableError),
+_CODES: errors.Table = (
+    ("TooManyRequests", errors.ThrottledError),
+    ("*Throttled*", errors.ThrottledError),
+    ("*Throttling*", errors.ThrottledError),
+    ("RequestRateTooLarge", errors.ThrottledError),
+    ("ScopeLocked", errors.ProtectedError),
+    ("*AllocationFailed*", errors.InsufficientCapacityError),  # also ZonalAllocationFailed
+    ("Overconstrained*AllocationRequest", errors.InsufficientCapacityError),
+    ("SkuNotAvailable", errors.InsufficientCapacityError),
+    (
+        "SpotPriceGreaterThanProvidedMaxPrice",
+        errors.InsufficientCapacityError,
+    ),  # above the bid
+    ("*QuotaExceeded*", errors.QuotaExceededError),
+    ("*NotFound", errors.NotFoundError),
+    ("AuthorizationFailed", errors.AuthFailedError),
+    ("LinkedAuthorizationFailed", errors.AuthFailedError),
+    ("AuthenticationFailed*", errors.AuthFailedError),
+    ("ExpiredAuthenticationToken", errors.AuthFailedError),
+    ("InvalidAuthenticationToken*", errors.AuthFailedError),
+    ("ReadOnlyDisabledSubscription", errors.AuthFailedError),
+    ("MissingSubscriptionRegistration", errors.AuthFailedError),
+    ("Internal*", errors.CloudUnavailableError),
+    ("*Unavailable", errors.CloudUnavailableError),
+    ("*Timeout", errors.CloudUnavailableError),
+    ("NetworkingInternalOperationError", errors.CloudUnavailableError),
 )
 # Without this subscription we know nothing: that is a matter of our access, and no machine is gone by it.
 _NO_ACCESS = "SubscriptionNotFound"
 # One code for many refusals: which one it is, its sentence says.
 _NOT_ALLOWED = "OperationNotAllowed"
-_STATUSES: Mapping[int, type[CloudError]] = {401: AuthFailedError, 403: AuthFailedError, 429: ThrottledError}
+_STATUSES: Mapping[int, type[errors.CloudError]] = {
+    401: errors.AuthFailedError,
+    403: errors.AuthFailedError,
+    429: errors.ThrottledError,
+}
 _SERVER_ERROR = 500
 # "Client assertion is not within its valid time range": of a certificate's signature, by this machine's clock.
 _NOT_OF_NOW = "AADSTS700024"
@@ -74,37 +69,38 @@ def asking(asked: str) -> Iterator[None]:
     except ClientAuthenticationError as error:
         name = type(error).__name__
         if _NOT_OF_NOW in str(error):
-            raise ClockSkewError(f"{asked}: Entra ID takes no certificate of this time; {ADVICE}", code=name) from None
-        raise AuthFailedError(
+            raise errors.ClockSkewError(
+                f"{asked}: Entra ID takes no certificate of this time; {errors.ADVICE}", code=name
+            ) from None
+        raise errors.AuthFailedError(
             f"{asked}: no usable credentials of Azure ({name}); see `az account show`", code=name
         ) from None
     except AzureError as error:
         name = type(error).__name__
-        raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
+        raise errors.CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
 
 
-def refusal(asked: str, status: int, body: str) -> CloudError:
+def refusal(asked: str, status: int, body: str) -> errors.CloudError:
     """The typed form of an answer that is no success. Without Azure's own code it is a gateway's, and says nothing."""
     code, message = _said(body)
     if not code:
-        kind = _STATUSES.get(status, CloudUnavailableError)
+        kind = _STATUSES.get(status, errors.CloudUnavailableError)
         return kind(f"{asked}: no usable answer (status {status})", code=f"HTTP {status}")
     return typed(asked, code, message, status=status)
 
 
-def typed(asked: str, code: str, message: str, *, status: int = 0) -> CloudError:
+def typed(asked: str, code: str, message: str, *, status: int = 0) -> errors.CloudError:
     """The typed form of Azure's own words."""
-    kind = _kind(code, message, status)
-    return kind(f"{asked}: {_first_line(message)} ({code})", code=code)
+    return errors.typed(_kind(code, message, status), asked, message, code)
 
 
-def _kind(code: str, message: str, status: int) -> type[CloudError]:
+def _kind(code: str, message: str, status: int) -> type[errors.CloudError]:
     if code == _NO_ACCESS:
-        return AuthFailedError
+        return errors.AuthFailedError
     if code == _NOT_ALLOWED and "quota" in message.lower():
-        return QuotaExceededError
-    unlisted = CloudUnavailableError if status >= _SERVER_ERROR else _STATUSES.get(status, CloudError)
-    return next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), unlisted)
+        return errors.QuotaExceededError
+    unlisted = errors.CloudUnavailableError if status >= _SERVER_ERROR else _STATUSES.get(status, errors.CloudError)
+    return errors.kind_of(code, _CODES, unlisted)
 
 
 def _said(body: str) -> tuple[str, str]:
@@ -120,11 +116,6 @@ def _said(body: str) -> tuple[str, str]:
 def said(error: Mapping[str, Any]) -> tuple[str, str]:
     """Code and message of an error's object."""
     inner = next((each for each in error.get("details") or () if isinstance(each, dict) and each.get("code")), None)
-    if inner is not None and _kind(str(inner["code"]), str(inner.get("message", "")), 0) is not CloudError:
+    if inner is not None and _kind(str(inner["code"]), str(inner.get("message", "")), 0) is not errors.CloudError:
         return said(inner)
     return str(error.get("code") or ""), str(error.get("message") or "")
-
-
-def _first_line(message: str) -> str:
-    """The part for people."""
-    return message.partition("\n")[0].strip()

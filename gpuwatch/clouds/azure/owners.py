@@ -6,8 +6,10 @@ Services of Azure make machines in resource groups of their own; the names of th
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
+from gpuwatch.clouds.tags import Owners, owner_by
+
 # Patterns of a tag's key in small letters, and what owns the machine. The first match wins.
-_TAGS: tuple[tuple[str, str], ...] = (
+_TAGS: Owners = (
     ("aks-managed-*", "AKS cluster"),
     ("karpenter*", "Karpenter"),
     ("kubernetes.io*cluster*", "Kubernetes cluster"),
@@ -22,7 +24,7 @@ _TAGS: tuple[tuple[str, str], ...] = (
     ("hidden-devtestlabs-*", "Azure DevTest Labs"),
 )
 # Patterns of a resource group's name in small letters, and what makes it.
-_GROUPS: tuple[tuple[str, str], ...] = (
+_GROUPS: Owners = (
     ("mc_*", "AKS cluster of the resource group"),
     ("databricks-rg-*", "Databricks' resource group"),
     ("azureml*", "Azure Machine Learning's resource group"),
@@ -34,8 +36,4 @@ def managed_by(tags: Mapping[str, str], resource_group: str, manager: str | None
     for pattern, owner in _GROUPS:
         if fnmatchcase(resource_group.lower(), pattern):
             return f"{owner} {resource_group}"
-    for pattern, owner in _TAGS:
-        for key in sorted(tags):
-            if fnmatchcase(key.lower(), pattern):
-                return f"{owner} {tags[key]}".strip()
-    return None if not manager else f"the resource {manager}"
+    return owner_by(_TAGS, {key.lower(): tags[key] for key in tags}) or (f"the resource {manager}" if manager else None)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, ThrottledError
-from gpuwatch.clouds.clock_skew import explained
+from gpuwatch.clouds.errors import explained
 from gpuwatch.clouds.gcp.calls import COMPUTE, HOSTS, Call
 from gpuwatch.clouds.gcp.credentials import Credentials
 from gpuwatch.clouds.gcp.errors import EXPIRED, failure, refusal

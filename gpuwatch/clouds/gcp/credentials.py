@@ -17,7 +17,7 @@ from google.oauth2 import credentials as user_credentials
 from google.oauth2 import service_account
 
 from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudError, CloudUnavailableError
-from gpuwatch.clouds.clock_skew import ADVICE
+from gpuwatch.clouds.errors import ADVICE
 from gpuwatch.clouds.gcp.sending import Wire
 from gpuwatch.runtime.secrets import read_secret_text
 

@@ -5,67 +5,57 @@ The words are those of public issue threads, as far as they were found there; th
 
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
-from gpuwatch.clouds import (
-    AuthFailedError,
-    CloudError,
-    CloudUnavailableError,
-    InsufficientCapacityError,
-    NotFoundError,
-    ProtectedError,
-    QuotaExceededError,
-    ThrottledError,
-)
+from gpuwatch.clouds import errors
 
 NOT_FOUND, CONFLICT, STALE = "notFound", "alreadyExists", "conditionNotMet"
 NOT_READY = "resourceNotReady"
 EXPIRED = 401  # HTTP: the token is not taken any more
 
 # The `reason` of an answer, or the `code` of an operation's error; the first match wins.
-_CODES: tuple[tuple[str, type[CloudError]], ...] = (
-    ("*ateLimitExceeded", ThrottledError),
-    ("*RATE_EXCEEDED", ThrottledError),  # RESOURCE_OPERATION_RATE_EXCEEDED, OPERATION_RATE_EXCEEDED
-    ("RATE_LIMIT_EXCEEDED", ThrottledError),
-    ("dailyLimitExceeded*", ThrottledError),
-    ("ZONE_RESOURCE_POOL_EXHAUSTED*", InsufficientCapacityError),
-    ("*STOCKOUT*", InsufficientCapacityError),
-    ("resourcePoolExhausted", InsufficientCapacityError),
-    ("RESERVATION_CAPACITY_EXCEEDED", InsufficientCapacityError),
-    ("IP_SPACE_EXHAUSTED*", InsufficientCapacityError),
-    ("VM_MIN_COUNT_NOT_REACHED", InsufficientCapacityError),
-    ("QUOTA_EXCEEDED", QuotaExceededError),
-    ("quotaExceeded", QuotaExceededError),
-    ("*imitExceeded", QuotaExceededError),
-    ("LIMIT_EXCEEDED", QuotaExceededError),
-    (NOT_FOUND, NotFoundError),
-    ("RESOURCE_NOT_FOUND", NotFoundError),
-    ("forbidden", AuthFailedError),
-    ("required", AuthFailedError),
-    ("authError", AuthFailedError),
-    ("loginRequired", AuthFailedError),
-    ("insufficientPermissions", AuthFailedError),
-    ("accessNotConfigured", AuthFailedError),
-    ("PERMISSIONS_ERROR", AuthFailedError),
-    ("SERVICE_DISABLED", AuthFailedError),
-    ("backendError", CloudUnavailableError),
-    ("internalError", CloudUnavailableError),
-    ("INTERNAL_ERROR", CloudUnavailableError),
+_CODES: errors.Table = (
+    ("*ateLimitExceeded", errors.ThrottledError),
+    ("*RATE_EXCEEDED", errors.ThrottledError),  # RESOURCE_OPERATION_RATE_EXCEEDED, OPERATION_RATE_EXCEEDED
+    ("RATE_LIMIT_EXCEEDED", errors.ThrottledError),
+    ("dailyLimitExceeded*", errors.ThrottledError),
+    ("ZONE_RESOURCE_POOL_EXHAUSTED*", errors.InsufficientCapacityError),
+    ("*STOCKOUT*", errors.InsufficientCapacityError),
+    ("resourcePoolExhausted", errors.InsufficientCapacityError),
+    ("RESERVATION_CAPACITY_EXCEEDED", errors.InsufficientCapacityError),
+    ("IP_SPACE_EXHAUSTED*", errors.InsufficientCapacityError),
+    ("VM_MIN_COUNT_NOT_REACHED", errors.InsufficientCapacityError),
+    ("QUOTA_EXCEEDED", errors.QuotaExceededError),
+    ("quotaExceeded", errors.QuotaExceededError),
+    ("*imitExceeded", errors.QuotaExceededError),
+    ("LIMIT_EXCEEDED", errors.QuotaExceededError),
+    (NOT_FOUND, errors.NotFoundError),
+    ("RESOURCE_NOT_FOUND", errors.NotFoundError),
+    ("forbidden", errors.AuthFailedError),
+    ("required", errors.AuthFailedError),
+    ("authError", errors.AuthFailedError),
+    ("loginRequired", errors.AuthFailedError),
+    ("insufficientPermissions", errors.AuthFailedError),
+    ("accessNotConfigured", errors.AuthFailedError),
+    ("PERMISSIONS_ERROR", errors.AuthFailedError),
+    ("SERVICE_DISABLED", errors.AuthFailedError),
+    ("backendError", errors.CloudUnavailableError),
+    ("internalError", errors.CloudUnavailableError),
+    ("INTERNAL_ERROR", errors.CloudUnavailableError),
 )
 # By status where the reason says nothing.
-_STATUSES: Mapping[int, type[CloudError]] = {
-    EXPIRED: AuthFailedError,
-    403: AuthFailedError,
-    404: NotFoundError,
-    408: CloudUnavailableError,
-    429: ThrottledError,
+_STATUSES: Mapping[int, type[errors.CloudError]] = {
+    EXPIRED: errors.AuthFailedError,
+    403: errors.AuthFailedError,
+    404: errors.NotFoundError,
+    408: errors.CloudUnavailableError,
+    429: errors.ThrottledError,
 }
 # `invalidResourceUsage` is the reason of many refusals; this one is told apart by its sentence alone.
 _PROTECTED = re.compile(r"protected against deletion", re.IGNORECASE)
 
 
-def refusal(asked: str, status: int, answer: object) -> CloudError:
+def refusal(asked: str, status: int, answer: object) -> errors.CloudError:
     """The typed form of an answer that is no success; a server error without a known reason leaves all open."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
@@ -75,23 +65,20 @@ def refusal(asked: str, status: int, answer: object) -> CloudError:
     return _typed(asked, code, str(first.get("message") or error.get("message") or ""), status)
 
 
-def failure(asked: str, operation: Mapping[str, Any]) -> CloudError | None:
+def failure(asked: str, operation: Mapping[str, Any]) -> errors.CloudError | None:
     """Why an operation failed after it was accepted; None: it has not."""
-    errors = (operation.get("error") or {}).get("errors") or ()
-    first = next(iter(errors), None)
+    first = next(iter((operation.get("error") or {}).get("errors") or ()), None)
     if first is None:
         return None
     status = operation.get("httpErrorStatusCode", 0)
     return _typed(asked, str(first.get("code", "")), str(first.get("message", "")), status)
 
 
-def unlisted(status: int) -> type[CloudError]:
+def unlisted(status: int) -> type[errors.CloudError]:
     """What a status says where nothing else is known."""
-    return _STATUSES.get(status, CloudUnavailableError if status >= 500 else CloudError)  # noqa: PLR2004  HTTP's
+    return _STATUSES.get(status, errors.CloudUnavailableError if status >= 500 else errors.CloudError)  # noqa: PLR2004  HTTP's
 
 
-def _typed(asked: str, code: str, message: str, status: int) -> CloudError:
-    kind = next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), unlisted(status))
-    if _PROTECTED.search(message):
-        kind = ProtectedError
-    return kind(f"{asked}: {message.partition(chr(10))[0].strip()} ({code})", code=code)
+def _typed(asked: str, code: str, message: str, status: int) -> errors.CloudError:
+    kind = errors.ProtectedError if _PROTECTED.search(message) else errors.kind_of(code, _CODES, unlisted(status))
+    return errors.typed(kind, asked, message, code)

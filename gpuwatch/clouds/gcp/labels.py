@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from gpuwatch.clouds import PROTECT_TAG, SNOOZE_TAG, STOP_AT, CloudError
-from gpuwatch.clouds.tag_keys import KNOWN
+from gpuwatch.clouds.tags import KNOWN
 from gpuwatch.model.decision import NOTIFIED_TAG
 
 MOST_CHARACTERS = 63  # of a key, and of a value

@@ -1,10 +1,11 @@
 """Which other system owns a machine on Google Cloud, by the labels and metadata that such systems leave."""
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
+
+from gpuwatch.clouds.tags import Owners, owner_by
 
 # Labels and keys of metadata by which other systems own a machine: pattern, what owns it. The first match wins.
-_OWNERS: tuple[tuple[str, str], ...] = (
+_OWNERS: Owners = (
     ("goog-k8s-cluster-name", "GKE cluster"),
     ("goog-gke-*", "GKE"),
     ("goog-fleet-project", "GKE"),
@@ -31,8 +32,4 @@ _METADATA = (("cluster-name", "GKE cluster"), ("kube-env", "GKE cluster"), ("not
 
 def managed_by(labels: Mapping[str, str], metadata: Mapping[str, str]) -> str | None:
     """Which other system owns a machine; None if none does. A managed instance group is not looked at here."""
-    for pattern, owner in _OWNERS:
-        for key in sorted(labels):
-            if fnmatchcase(key, pattern):
-                return f"{owner} {labels[key]}".strip()
-    return next((owner for key, owner in _METADATA if key in metadata), None)
+    return owner_by(_OWNERS, labels) or next((owner for key, owner in _METADATA if key in metadata), None)

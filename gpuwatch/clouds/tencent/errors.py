@@ -2,78 +2,72 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 
 from requests import RequestException
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 
-from gpuwatch.clouds import (
-    AuthFailedError,
-    ClockSkewError,
-    CloudError,
-    CloudUnavailableError,
-    InsufficientCapacityError,
-    NotFoundError,
-    ProtectedError,
-    QuotaExceededError,
-    ThrottledError,
-)
-from gpuwatch.clouds.clock_skew import ADVICE
+from gpuwatch.clouds import errors
 
 # Codes of CVM, Auto Scaling, CBS, VPC, STS and the tag service, the first match wins. Sources: the page "Error Codes"
 # of each API and the common ones (cloud.tencent.com/document/api/213/30435), and the SDK's own words (Client…).
-_CODES: tuple[tuple[str, type[CloudError]], ...] = (
-    ("RequestLimitExceeded*", ThrottledError),
-    ("MutexOperation.TaskRunning", ThrottledError),  # another change of the machine is under way: try again later
-    ("OperationDenied.InstanceOperationInProgress", ThrottledError),
-    ("ResourceUnavailable.InstanceInOperation", ThrottledError),
-    ("ResourceUnavailable.AutoScalingGroupIn*Activity", ThrottledError),
-    ("ResourceInUse.ActivityInProgress", ThrottledError),
-    ("FailedOperation.ResourceTagProcessing", ThrottledError),
-    ("UnsupportedOperation.InstancesProtected", ProtectedError),  # DisableApiTermination
-    ("UnsupportedOperation.InvalidInstanceNotSupportedProtectedInstance", ProtectedError),
-    ("UnsupportedOperation.StoppedModeStopCharging", ProtectedError),  # a stop would not end its bill
-    ("UnsupportedOperation.InstanceChargeType", ProtectedError),
-    ("UnsupportedOperation.SpecialInstanceType", ProtectedError),
-    ("UnsupportedOperation.RedHatInstanceTerminateUnsupported", ProtectedError),
-    ("InvalidInstanceNotSupportedPrepaidInstance", ProtectedError),
-    ("InvalidInstance.NotSupported", ProtectedError),
-    ("ResourceInsufficient.*Quota", QuotaExceededError),
-    ("ResourceInsufficient.AutoScalingGroup*Size", CloudError),  # the group's own bounds
-    ("ResourceInsufficient.InServiceInstance*Size", CloudError),
-    ("ResourceInsufficient*", InsufficientCapacityError),
-    ("*SoldOut*", InsufficientCapacityError),
-    ("ResourceUnavailable.InstanceType", InsufficientCapacityError),
-    ("ResourceUnavailable.ZoneUnavailable", InsufficientCapacityError),
-    ("ResourceNotFound.InvalidZoneInstanceType", InsufficientCapacityError),  # the zone does not have the type
-    ("InvalidParameterValue.InsufficientOffering", InsufficientCapacityError),
-    ("InvalidParameterValue.InsufficientPrice", InsufficientCapacityError),  # spot costs more than the template bids
-    ("InvalidParameterValue.ZoneNotSupported", InsufficientCapacityError),
-    ("UnsupportedOperation.NoInstanceTypeSupportSpot", InsufficientCapacityError),
-    ("FailedOperation.NoAvailableIpAddressCountInSubnet", InsufficientCapacityError),
-    ("LimitExceeded*", QuotaExceededError),
-    ("*QuotaLimitExceeded", QuotaExceededError),
-    ("OverQuota", QuotaExceededError),
-    ("InvalidAccount.InsufficientBalance", QuotaExceededError),  # no other zone helps, either
-    ("InvalidInstanceId.*", NotFoundError),
-    ("InvalidParameterValue.InstanceIdMalformed", NotFoundError),
-    ("InvalidParameterValue.InvalidInstanceId", NotFoundError),
-    ("InvalidParameterValue.InvalidAutoScalingGroupId", NotFoundError),
-    ("ResourceNotFound.InvalidInstanceIdNotFound", NotFoundError),
-    ("ResourceNotFound.InstancesNotFound", NotFoundError),
-    ("ResourceNotFound.AutoScalingGroup*NotFound", NotFoundError),
-    ("AuthFailure.SignatureExpire", ClockSkewError),  # a signature holds for five minutes
-    ("AuthFailure*", AuthFailedError),
-    ("UnauthorizedOperation*", AuthFailedError),
-    ("InvalidPermission", AuthFailedError),
-    ("InvalidCredential", AuthFailedError),
-    ("NoCredentials", AuthFailedError),  # our own
-    ("AccountQualificationRestrictions", AuthFailedError),
-    ("InternalError*", CloudUnavailableError),
-    ("InternalServerError", CloudUnavailableError),
-    ("CallCvmError", CloudUnavailableError),  # Auto Scaling had no answer from CVM
-    ("ClientNetworkError", CloudUnavailableError),
-    ("ServerNetworkError", CloudUnavailableError),
+_CODES: errors.Table = (
+    ("RequestLimitExceeded*", errors.ThrottledError),
+    (
+        "MutexOperation.TaskRunning",
+        errors.ThrottledError,
+    ),  # another change is under way: try again later
+    ("OperationDenied.InstanceOperationInProgress", errors.ThrottledError),
+    ("ResourceUnavailable.InstanceInOperation", errors.ThrottledError),
+    ("ResourceUnavailable.AutoScalingGroupIn*Activity", errors.ThrottledError),
+    ("ResourceInUse.ActivityInProgress", errors.ThrottledError),
+    ("FailedOperation.ResourceTagProcessing", errors.ThrottledError),
+    ("UnsupportedOperation.InstancesProtected", errors.ProtectedError),  # DisableApiTermination
+    ("UnsupportedOperation.InvalidInstanceNotSupportedProtectedInstance", errors.ProtectedError),
+    ("UnsupportedOperation.StoppedModeStopCharging", errors.ProtectedError),  # a stop would not end its bill
+    ("UnsupportedOperation.InstanceChargeType", errors.ProtectedError),
+    ("UnsupportedOperation.SpecialInstanceType", errors.ProtectedError),
+    ("UnsupportedOperation.RedHatInstanceTerminateUnsupported", errors.ProtectedError),
+    ("InvalidInstanceNotSupportedPrepaidInstance", errors.ProtectedError),
+    ("InvalidInstance.NotSupported", errors.ProtectedError),
+    ("ResourceInsufficient.*Quota", errors.QuotaExceededError),
+    ("ResourceInsufficient.AutoScalingGroup*Size", errors.CloudError),  # the group's own bounds
+    ("ResourceInsufficient.InServiceInstance*Size", errors.CloudError),
+    ("ResourceInsufficient*", errors.InsufficientCapacityError),
+    ("*SoldOut*", errors.InsufficientCapacityError),
+    ("ResourceUnavailable.InstanceType", errors.InsufficientCapacityError),
+    ("ResourceUnavailable.ZoneUnavailable", errors.InsufficientCapacityError),
+    ("ResourceNotFound.InvalidZoneInstanceType", errors.InsufficientCapacityError),  # the zone does not have the type
+    ("InvalidParameterValue.InsufficientOffering", errors.InsufficientCapacityError),
+    (
+        "InvalidParameterValue.InsufficientPrice",
+        errors.InsufficientCapacityError,
+    ),  # above the bid
+    ("InvalidParameterValue.ZoneNotSupported", errors.InsufficientCapacityError),
+    ("UnsupportedOperation.NoInstanceTypeSupportSpot", errors.InsufficientCapacityError),
+    ("FailedOperation.NoAvailableIpAddressCountInSubnet", errors.InsufficientCapacityError),
+    ("LimitExceeded*", errors.QuotaExceededError),
+    ("*QuotaLimitExceeded", errors.QuotaExceededError),
+    ("OverQuota", errors.QuotaExceededError),
+    ("InvalidAccount.InsufficientBalance", errors.QuotaExceededError),  # no other zone helps, either
+    ("InvalidInstanceId.*", errors.NotFoundError),
+    ("InvalidParameterValue.InstanceIdMalformed", errors.NotFoundError),
+    ("InvalidParameterValue.InvalidInstanceId", errors.NotFoundError),
+    ("InvalidParameterValue.InvalidAutoScalingGroupId", errors.NotFoundError),
+    ("ResourceNotFound.InvalidInstanceIdNotFound", errors.NotFoundError),
+    ("ResourceNotFound.InstancesNotFound", errors.NotFoundError),
+    ("ResourceNotFound.AutoScalingGroup*NotFound", errors.NotFoundError),
+    ("AuthFailure.SignatureExpire", errors.ClockSkewError),  # a signature holds for five minutes
+    ("AuthFailure*", errors.AuthFailedError),
+    ("UnauthorizedOperation*", errors.AuthFailedError),
+    ("InvalidPermission", errors.AuthFailedError),
+    ("InvalidCredential", errors.AuthFailedError),
+    ("NoCredentials", errors.AuthFailedError),  # our own
+    ("AccountQualificationRestrictions", errors.AuthFailedError),
+    ("InternalError*", errors.CloudUnavailableError),
+    ("InternalServerError", errors.CloudUnavailableError),
+    ("CallCvmError", errors.CloudUnavailableError),  # Auto Scaling had no answer from CVM
+    ("ClientNetworkError", errors.CloudUnavailableError),
+    ("ServerNetworkError", errors.CloudUnavailableError),
 )
 _OF_THE_SDK = ("ClientNetworkError", "ServerNetworkError")  # their texts may quote the request
 
@@ -87,33 +81,23 @@ def asking(asked: str) -> Iterator[None]:
     An answer that lacks its parts, such as a gateway's page, is no answer: never an empty list or a yes. `asked` is the
     call with its place, for people.
     """
-    try:
-        yield
-    except TencentCloudSDKException as error:
-        raise _refusal(asked, str(error.code), str(error.message)) from None
-    except (RequestException, KeyError, TypeError, ValueError, AttributeError) as error:
-        name = type(error).__name__
-        raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
+    with errors.reading(asked, RequestException):
+        try:
+            yield
+        except TencentCloudSDKException as error:
+            raise _refusal(asked, str(error.code), str(error.message)) from None
 
 
-def _refusal(asked: str, code: str, message: str) -> CloudError:
+def _refusal(asked: str, code: str, message: str) -> errors.CloudError:
     """The typed form of Tencent Cloud's answer."""
     if code in _OF_THE_SDK:
-        return CloudUnavailableError(f"{asked}: no usable answer ({code})", code=code)
-    kind = _kind(code)
-    text = message.partition("\n")[0].strip()
-    if kind is ClockSkewError:
-        text = f"{text}; {ADVICE}"
-    return kind(f"{asked}: {text} ({code})", code=code)
+        return errors.CloudUnavailableError(f"{asked}: no usable answer ({code})", code=code)
+    return errors.typed(errors.kind_of(code, _CODES), asked, message, code)
 
 
 def no_machine(code: str) -> bool:
     """Whether a code means that there is no stock, or no quota."""
-    return _kind(code) in {InsufficientCapacityError, QuotaExceededError}
-
-
-def _kind(code: str) -> type[CloudError]:
-    return next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), CloudError)
+    return errors.means_no_machine(code, _CODES)
 
 
 def about_its_state(code: str) -> bool:

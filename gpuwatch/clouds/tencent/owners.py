@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
+from gpuwatch.clouds.tags import Owners, owner_by
+
 GROUP_TAG = "tencentcloud:autoscaling:auto-scaling-group-id"  # which Auto Scaling leaves on the machines it makes
 
 # Tags by which other systems own a machine: pattern of the key, what owns it. The first match wins.
-_OWNERS: tuple[tuple[str, str], ...] = (
+_OWNERS: Owners = (
     ("tke-clusterId", "TKE cluster"),
     ("tke-*", "TKE"),
     ("tke.cloud.tencent.com/*", "TKE"),
@@ -31,9 +33,4 @@ def managed_by(tags: Mapping[str, str], *, in_own_group: bool = False) -> str | 
     `in_own_group`: it is an Auto Scaling group with consent for gpuwatch, or a member of one. Then
     the group is no foreign owner; a system that drives the group (TKE, EMR) still is one.
     """
-    for pattern, owner in _OWNERS:
-        for key in sorted(tags):
-            if fnmatchcase(key, pattern) and not (in_own_group and fnmatchcase(key, _OF_A_GROUP)):
-                name = key.removeprefix("kubernetes.io/cluster/") if pattern == "kubernetes.io/cluster/*" else tags[key]
-                return f"{owner} {name}".strip()
-    return None
+    return owner_by(_OWNERS, tags, lambda key: in_own_group and fnmatchcase(key, _OF_A_GROUP))

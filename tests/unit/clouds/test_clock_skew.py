@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudError, NotFoundError, ThrottledError
-from gpuwatch.clouds.clock_skew import explained
+from gpuwatch.clouds.errors import explained
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 REFUSED = AuthFailedError("EC2 StopInstances: not validated (AuthFailure)", code="AuthFailure")

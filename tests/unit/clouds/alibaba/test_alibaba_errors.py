@@ -13,7 +13,8 @@ from gpuwatch.clouds import (
     QuotaExceededError,
     ThrottledError,
 )
-from gpuwatch.clouds.alibaba.errors import reading, refusal
+from gpuwatch.clouds.alibaba.errors import refusal
+from gpuwatch.clouds.errors import reading
 
 
 @pytest.mark.parametrize(
