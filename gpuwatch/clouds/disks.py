@@ -1,12 +1,18 @@
-"""PURE: the disks of machines that are not stopped, which are billed in addition to the machines."""
+"""PURE: what is billed besides machines: disks of machines that are not stopped, and images that nothing names.
+
+An image that nothing uses today may be tomorrow's template: one of the last month is not reported. What other accounts,
+or programs outside the cloud, make of an image cannot be seen, so people decide, and gpuwatch removes none.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.model.fleet import Node, NodeState
+
+LEAST_AGE = timedelta(days=30)  # of an image that is reported
 
 
 @runtime_checkable
@@ -45,3 +51,15 @@ def made_at(text: str | None) -> datetime | None:
 def by_id(found: Iterable[Leftover]) -> tuple[Leftover, ...]:
     """In the order of the ids."""
     return tuple(sorted(found, key=lambda each: each.id))
+
+
+def is_old(made: str | None, now: datetime, *, form: str | None = None) -> bool:
+    """Whether that time of a cloud's answer is a month past; one that is missing or cannot be read proves no age.
+
+    `form` is how the time is written, in UTC; None: as ISO 8601.
+    """
+    try:
+        at = datetime.fromisoformat(made or "") if form is None else datetime.strptime(made or "", form)  # noqa: DTZ007
+    except ValueError:
+        return False
+    return now - (at if at.tzinfo else at.replace(tzinfo=UTC)) >= LEAST_AGE

@@ -242,17 +242,3 @@ class Views(Generic[AnyPlace]):
 
     def _lacks_groups(self, place: AnyPlace, error: CloudError) -> None:
         self._no_groups[place] = str(error)
-
-
-class WithViews(Generic[AnyPlace]):
-    """A cloud with `Views` of its places."""
-
-    _views: Views[AnyPlace]
-
-    def recall(self, past: Recall) -> None:
-        """Ask this for what a place had that has shown nothing yet."""
-        self._views.recall(past)
-
-    def outlook(self) -> Outlook:
-        """What the newest lists rest on."""
-        return self._views.outlook()

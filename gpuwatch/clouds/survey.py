@@ -264,7 +264,7 @@ def use_of_values(
     percent: bool = True,
     seconds: float = 1.0,
 ) -> CloudUse | None:
-    """The use that these values of hours show; None: there are none.
+    """The use that these values of hours show; None: there is no value.
 
     `percent`: the CPU's values are per cent, as the GPUs' always are. `seconds` is the time of the counts of bytes.
     """

@@ -22,7 +22,7 @@ from gpuwatch.clouds import (
     refuse_foreign_tags,
 )
 from gpuwatch.clouds.disks import by_id
-from gpuwatch.clouds.group_size import refuse_if_chosen
+from gpuwatch.clouds.groups import refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, GroupRefusal, Node, NodeGroup, NodeState

@@ -11,13 +11,12 @@ from re import fullmatch
 from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, CloudError, ProtectedError
-from gpuwatch.clouds.alibaba.billing import STOP_CHARGING
 from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE
 from gpuwatch.clouds.alibaba.groups import Group, known, named
-from gpuwatch.clouds.alibaba.instances import Instance, described
+from gpuwatch.clouds.alibaba.instances import STOP_CHARGING, Instance, described
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.errors import reading
-from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
+from gpuwatch.clouds.groups import lower
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
@@ -166,14 +165,12 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
     _refuse_group(group, fleet=fleet, process="ScaleIn", grows=True)
     if size < group.min_size:
         raise CloudError(f"{group.name} must have {group.min_size} machines at least, not {size}", code="MinSize")
-    bare = sorted(node_id for node_id, member in group.members.items() if not member.protected)
-    refuse_if_chosen(group.name, bare, len(group.members), size)
-    _adjust(place, group, size, key)
-    raise_again(
-        group.name,
-        size,
+    lower(
+        group,
         group.size,
-        lambda: len(known(place, place.acting, group_id).members),
+        size,
+        lambda: known(place, place.acting, group_id),
+        lambda new: _adjust(place, group, new, key),
         lambda raised: _adjust(place, known(place, place.acting, group_id), raised, key),
     )
 
@@ -215,9 +212,7 @@ def tag(place: Region, node_id: str, tags: Mapping[str, str]) -> None:
 
 def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows: bool = False) -> None:
     """Touch no group without its owner's consent, and ask for nothing that a suspended process would leave undone."""
-    if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
-        whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
-        raise CloudError(f"the scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
+    group.refuse_unless_ours("scaling group", fleet, grows=grows)
     idle = {process, "Inactive", "Deleting", "Locked"} & group.suspended
     if process is not None and idle:
         raise CloudError(

@@ -5,25 +5,146 @@ of a running controller its models cost 35 MB and 0.35 s, the signer with the ch
 """
 
 import hashlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from alibabacloud_credentials.provider import (
+    CLIProfileCredentialsProvider,
+    DefaultCredentialsProvider,
+    RamRoleArnCredentialsProvider,
+    StaticAKCredentialsProvider,
+)
 from alibabacloud_tea_openapi.utils import Utils
 from darabonba.request import DaraRequest
+from requests import PreparedRequest, RequestException, Session
+from urllib3.exceptions import HTTPError
 
 from gpuwatch import __version__
-from gpuwatch.clouds import CloudUnavailableError, ThrottledError
-from gpuwatch.clouds.alibaba.credentials import Source
+from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudUnavailableError, ThrottledError
 from gpuwatch.clouds.alibaba.errors import refusal
-from gpuwatch.clouds.alibaba.wire import Reply, Wire
+from gpuwatch.clouds.errors import ADVICE
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.clouds.requests_sending import watched
+from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.json_document import read_json
+
+# Who we are for Alibaba Cloud: the official chain of credentials (environment, profile, machine's role), and roles.
+#
+# Its texts may quote what a helper or a file says: they are never repeated, and its own log is shut.
+
+# It writes every failed source with its traceback, past our own log to stderr.
+logging.getLogger("credentials").setLevel(logging.CRITICAL + 1)
+
+_OLD_SIGNATURE = "InvalidTimeStamp"
+_SESSION_NAME = "gpuwatch"  # in ActionTrail
+
+# Key id, secret, and the session token where there is one.
+Key = tuple[str, str, str | None]
+Source = Callable[[], Key]
+
+
+def of_chain(profile: str | None) -> Any:  # noqa: ANN401  the SDK has no types
+    """The SDK's own chain, or a profile of `aliyun configure`."""
+    return DefaultCredentialsProvider() if profile is None else CLIProfileCredentialsProvider(profile_name=profile)
+
+
+def of_role(entering: Any, role_arn: str, external_id: str | None) -> Any:  # noqa: ANN401  likewise
+    """A role of another account; the SDK assumes it when it is first used, and again before it expires."""
+    return RamRoleArnCredentialsProvider(
+        credentials_provider=entering,
+        role_arn=role_arn,
+        role_session_name=_SESSION_NAME,
+        external_id=external_id,
+    )
+
+
+def of_pair(key_id: str, secret: str) -> Any:  # noqa: ANN401  likewise
+    """An access key that does not expire."""
+    return StaticAKCredentialsProvider(access_key_id=key_id, access_key_secret=secret)
+
+
+def source(provider: Any, whose: str) -> Source:  # noqa: ANN401  likewise
+    """Asks for the key at each call; the SDK keeps it as long as it is good."""
+
+    def key() -> Key:
+        try:
+            found = provider.get_credentials()
+            key_id, secret = found.get_access_key_id(), found.get_access_key_secret()
+            token = found.get_security_token() or None
+        except Exception as error:  # noqa: BLE001  the SDK raises whatever its sources raise
+            name = type(error).__name__
+            if _OLD_SIGNATURE in str(error):  # of AssumeRole, which the SDK signs by this machine's clock
+                raise ClockSkewError(
+                    f"no Alibaba Cloud credentials of {whose}: the request for them was too old; {ADVICE}",
+                    code=_OLD_SIGNATURE,
+                ) from None
+            raise AuthFailedError(
+                f"no usable Alibaba Cloud credentials of {whose} ({name}); see `aliyun sts GetCallerIdentity`",
+                code=name,
+            ) from None
+        if not key_id or not secret:
+            raise AuthFailedError(f"the Alibaba Cloud credentials of {whose} are empty", code="EmptyCredentials")
+        return key_id, secret, token
+
+    return key
+
+
+# Connections to Alibaba Cloud. Each request is sent once, and the permit of a change is checked at its first byte.
+#
+# The SDK's own sending is not used: it has no place for that check, and repeats requests by settings of its own.
+
+_TIMEOUT = (5.0, 20.0)  # seconds to connect, and to wait for bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What came back: any status, a whole body."""
+
+    status: int
+    headers: Mapping[str, str]  # by names in small letters
+    body: bytes
+
+
+class Wire:
+    """The connections of one process to one cloud, by the proxy and the authorities that the environment names."""
+
+    def __init__(self, timeout: tuple[float, float] = _TIMEOUT) -> None:
+        """Nothing is opened yet."""
+        self._timeout = timeout
+        self._session = watched(Session())
+        self._session.auth = _as_it_is
+
+    def post(self, asked: str, url: str, headers: Mapping[str, str], permit: Permit | None) -> Reply:
+        """Post an empty body to a URL, once. `asked` names the call in errors; None: no permit is asked for.
+
+        Raises:
+            PermitExpiredError: the permit did not hold; nothing was sent.
+            CloudUnavailableError: no whole answer.
+
+        """
+        with sending(asked, permit):
+            try:
+                answer = self._session.post(
+                    url, data=b"", headers=dict(headers), timeout=self._timeout, allow_redirects=False
+                )
+                told = {name.lower(): value for name, value in answer.headers.items()}
+                return Reply(status=answer.status_code, headers=told, body=answer.content)
+            except (RequestException, HTTPError, OSError) as error:
+                name = type(error).__name__
+                raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
+
+
+def _as_it_is(request: PreparedRequest) -> PreparedRequest:
+    """Without it, requests would put a password of ~/.netrc in place of the signature."""
+    return request
+
 
 _SIGNED = "ACS3-HMAC-SHA256"
 _EMPTY = hashlib.sha256(b"").hexdigest()  # of the body: all parameters are in the query

@@ -1,19 +1,19 @@
 """Alibaba Cloud's scaling groups in our words. A group is known by its id, which is its own in every region."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gpuwatch.clouds import FLEET_TAG, NotFoundError
+from gpuwatch.clouds import NotFoundError
 from gpuwatch.clouds.alibaba.client import Client
+from gpuwatch.clouds.alibaba.errors import no_machine
 from gpuwatch.clouds.alibaba.owners import managed_by
 from gpuwatch.clouds.alibaba.pages import List, by_number, tags_of
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.errors import reading
-from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.groups import Attempt, ScalingGroup, time_of
 from gpuwatch.model.fleet import NodeGroup
-from gpuwatch.model.kubernetes import of_a_cluster
 
 NO_GROUP = "InvalidScalingGroupId.NotFound"
 _GROUPS = List(call="ess:DescribeScalingGroups", path=("ScalingGroups",), identity="ScalingGroupId")
@@ -47,17 +47,11 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(ScalingGroup):
     """One scaling group as ESS describes it. `desired` None: it has no desired size, only rules."""
 
-    id: str
-    name: str
-    min_size: int
-    max_size: int
     desired: int | None
     total: int
-    suspended: frozenset[str]
-    tags: Mapping[str, str]
     members: Mapping[str, Member]
     configuration: str | None  # of the machines that it makes
     template: tuple[str, str] | None  # id and version of the launch template that it makes them from
@@ -73,35 +67,22 @@ class Group:
         """How many machines it is to have; without a desired size, how many it has."""
         return self.total if self.desired is None else self.desired
 
-    def enrolled(self, fleet: str) -> bool:
-        """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
-        return self.tags.get(FLEET_TAG) == fleet and self.owner is None
-
-    def consents(self, fleet: str) -> bool:
-        """Likewise of a Kubernetes cluster's group: whether its nodes may be touched is the guard's to say."""
-        return self.tags.get(FLEET_TAG) == fleet and (self.owner is None or of_a_cluster(self.owner))
-
     def as_node_group(
         self, place: Region, *, fleet: str, now: datetime, types: Iterable[str], zones: Iterable[str]
     ) -> NodeGroup:
         """The group in our words. `types` and `zones` are of its members, or of what it would launch."""
-        claimed, types = claims(self.tags, fleet=fleet, now=now), frozenset(types)
+        types = frozenset(types)
         return NodeGroup(
-            id=self.id,
-            name=self.name,
-            pool=claimed["pool"],
             min_size=self.min_size,
             max_size=self.max_size,
             desired=self.size,
             region=place.region,
             zones=tuple(sorted(zones)),
-            enrolled=self.enrolled(fleet),
-            serves_cluster=self.consents(fleet) and self.owner is not None,
-            protected=claimed["protected"],
             suspended=self.suspended,
             instance_type=next(iter(types)) if len(types) == 1 else None,
             account=place.account,
             node_ids=tuple(sorted(self.members)),
+            **self.consent(fleet, now),
         )
 
 
@@ -228,3 +209,45 @@ def _group(described: Mapping[str, Any], members: Iterable[Mapping[str, Any]]) -
 def _member(described: Mapping[str, Any]) -> Member:
     # Whether a managed one (Entrusted) is released at a removal, Alibaba's own pages say both ways.
     return Member(state=described["LifecycleState"], attached=described["CreationType"] != "AutoCreated")
+
+
+# What a scaling group tried to launch, by its own record.
+
+_CALL = "ess:DescribeScalingActivities"
+_A_PAGE = 50  # the largest; the newest come first, and older ones say nothing of today
+_FAILED = frozenset({"Failed", "Warning", "Rejected"})  # not at all, in part, not begun
+_SUCCEEDED = frozenset({"Successful", "Warning"})
+_MADE = ("CreatedCapacity", "StartedCapacity", "CreatedInstances", "StartedInstances")
+
+
+def attempts(place: Region, group_id: str) -> list[Attempt]:
+    """The newest that have ended. Source: DescribeScalingActivities.
+
+    Raises:
+        CloudError: no answer, or no right to ask.
+
+    """
+    line = place.reading
+    answer = line.ask(_CALL, {"RegionId": place.region, "ScalingGroupId": group_id, "PageSize": _A_PAGE})
+    with reading(line.asked(_CALL)):
+        own = [each for each in answer["ScalingActivities"] if each["ScalingGroupId"] == group_id]
+        return [found for each in own for found in _attempt(each)]
+
+
+def _attempt(described: Mapping[str, Any]) -> Iterator[Attempt]:
+    """The activity as a try to launch; nothing where it tried nothing, or goes on."""
+    status = described["StatusCode"]
+    refused = _refused(described) if status in _FAILED else None
+    made = status in _SUCCEEDED and any(described.get(name) for name in _MADE)
+    if refused is not None or made or status == "Failed":
+        began = time_of(described["StartTime"])
+        # Times have no seconds. The minute's end is taken: a group that has no stock says so within seconds.
+        ended = time_of(described.get("EndTime") or described["StartTime"]).replace(second=59)
+        yield Attempt(began=began, ended=ended, refused=refused)
+
+
+def _refused(described: Mapping[str, Any]) -> str | None:
+    """The first of its errors that means that there is no machine."""
+    errors = [(described.get("ErrorCode"), described.get("ErrorMessage"))]
+    errors += [(each.get("Code"), each.get("Message")) for each in described.get("ErrorMessages") or ()]
+    return next((f"{code}: {text or 'no reason given'}" for code, text in errors if code and no_machine(code)), None)

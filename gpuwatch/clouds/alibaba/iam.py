@@ -133,6 +133,11 @@ def render(document: Mapping[str, object]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
+def written(*, fleet: str, regions: Sequence[str]) -> dict[str, str]:
+    """All policies as files, by their names."""
+    return {f"{role}.json": render(policy(role, fleet=fleet, regions=regions)) for role in ROLES}
+
+
 def _statement(each: Statement, fleet: str, regions: Sequence[str]) -> dict[str, object]:
     """One statement; what is denied is denied everywhere."""
     places = list(regions) if regions and each.effect == "Allow" else ["*"]

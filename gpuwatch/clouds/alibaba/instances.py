@@ -1,16 +1,15 @@
 """Alibaba Cloud's instances in our words."""
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import CloudError, NotFoundError
-from gpuwatch.clouds.alibaba import billing
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import NO_INSTANCE
 from gpuwatch.clouds.alibaba.groups import Group, Member
-from gpuwatch.clouds.alibaba.machine_types import gpus_of
 from gpuwatch.clouds.alibaba.owners import managed_by
 from gpuwatch.clouds.alibaba.pages import List, at, by_token, first, tags_of
 from gpuwatch.clouds.alibaba.places import Region
@@ -19,7 +18,111 @@ from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.silence import as_last_seen
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.fleet import CapacityType, Node, NodeState
+
+# How an instance of Alibaba Cloud is paid for, and whether a stop ends that.
+#
+# The economical mode (StopCharging) is for pay-as-you-go and spot instances in a VPC without local disks. Where it does
+# not apply, ECS refuses nothing: it stops the machine and goes on billing it.
+
+STOP_CHARGING = "StopCharging"
+_SPOT = ("SpotWithPriceLimit", "SpotAsPriceGo")
+
+
+def capacity_type(described: Mapping[str, Any]) -> CapacityType:
+    """How it was bought. What is on a dedicated host or in a reservation is paid for whether it runs or not."""
+    if _member(described, "DedicatedHostAttribute", "DedicatedHostId"):
+        return CapacityType.DEDICATED_HOST
+    if described.get("InstanceChargeType") == "PrePaid":
+        return CapacityType.PREPAID
+    if described.get("SpotStrategy") in _SPOT:
+        return CapacityType.SPOT
+    if _member(described, "EcsCapacityReservationAttr", "CapacityReservationId"):
+        return CapacityType.RESERVED
+    return CapacityType.ON_DEMAND
+
+
+def still_billed(described: Mapping[str, Any]) -> str | None:
+    """Why a stop would not end what it costs per hour, or, of a stopped machine, did not; None: it does."""
+    kind = capacity_type(described)
+    if kind is CapacityType.PREPAID:
+        return f"it is prepaid until {described.get('ExpiredTime') or 'the end of its term'}"
+    if kind is CapacityType.DEDICATED_HOST:
+        return f"it is on the dedicated host {_member(described, 'DedicatedHostAttribute', 'DedicatedHostId')}"
+    if kind is CapacityType.RESERVED:
+        name = _member(described, "EcsCapacityReservationAttr", "CapacityReservationId")
+        return f"it is in the capacity reservation {name}"
+    mode = described.get("StoppedMode")
+    if described.get("Status") == "Stopped":
+        return None if mode == STOP_CHARGING else f"it is stopped in the mode {mode or 'unknown'}, not {STOP_CHARGING}"
+    if described.get("LocalStorageAmount"):
+        return "it has local disks, and Alibaba Cloud goes on billing such a machine when it is stopped"
+    if described.get("InstanceNetworkType") == "classic":
+        return "it is in a classic network, where Alibaba Cloud goes on billing a stopped machine"
+    return None
+
+
+def _member(described: Mapping[str, Any], attribute: str, name: str) -> str:
+    found = described.get(attribute)
+    return str(found.get(name) or "") if isinstance(found, Mapping) else ""
+
+
+# What machine types bring, where no machine of the type shows it: for launches and groups. Each is asked for once.
+
+_NVIDIA = "NVIDIA"
+
+
+class MachineTypes:
+    """The GPUs of each type, by its name."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._gpus: dict[str, tuple[int, bool]] = {}
+        self._lock = threading.Lock()
+
+    def has_gpus(self, place: Region, names: Iterable[str]) -> bool:
+        """Whether any of these types has GPUs that the agent can read.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        return any((self.gpus(place, name) or (0, False))[0] > 0 for name in names)
+
+    def gpus(self, place: Region, name: str) -> tuple[int, bool] | None:
+        """How many GPUs a type has, and whether they are NVIDIA's; None: the region does not describe the type.
+
+        Source: DescribeInstanceTypes, one type a call, because one unknown name fails a whole call.
+        """
+        with self._lock:
+            if name in self._gpus:
+                return self._gpus[name]
+        call = "ecs:DescribeInstanceTypes"
+        try:
+            answer = place.reading.ask(call, {"InstanceTypes": [name]})
+        except CloudError as error:
+            if error.code.startswith("InvalidInstanceType"):
+                return None
+            raise
+        with reading(place.reading.asked(call)):
+            described = {each["InstanceTypeId"]: each for each in answer["InstanceTypes"]["InstanceType"]}
+            if name not in described:
+                return None
+            found = gpus_of(described[name])
+        with self._lock:
+            self._gpus[name] = found
+        return found
+
+
+def gpus_of(described: dict[str, object]) -> tuple[int, bool]:
+    """The GPUs that a type or a machine is described with; a slice of one counts as one.
+
+    Alibaba writes a slice as GPUAmount 0 or 1 with the GPUSpec "NVIDIA A10*1/12".
+    """
+    spec = str(described.get("GPUSpec") or "")
+    amount = int(float(str(described["GPUAmount"] or 0)))
+    return max(amount, 1 if spec else 0), not spec or _NVIDIA in spec.upper()
+
 
 DESCRIBE = List(call="ecs:DescribeInstances", path=("Instances", "Instance"), identity="InstanceId")
 PAGE_SIZE = 100  # the largest that DescribeInstances takes
@@ -179,7 +282,7 @@ class Translator:
             gpu_count=gpu_count(described),
             region=place.region,
             zone=described.get("ZoneId", ""),
-            capacity_type=billing.capacity_type(described),
+            capacity_type=capacity_type(described),
             launched_at=instance.launched_at,
             address=first(at(described, "VpcAttributes", "PrivateIpAddress", "IpAddress")),
             managed_by=self._managed_by(instance, group),
@@ -189,7 +292,7 @@ class Translator:
             scale_in_protected=member is not None and member.protected,
             cannot_stop=_cannot_stop(instance),
             cannot_terminate=_cannot_terminate(instance, group),
-            still_billed=billing.still_billed(described),
+            still_billed=still_billed(described),
             announced=_announced(described, now),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=now),

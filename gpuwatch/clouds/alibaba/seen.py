@@ -10,7 +10,6 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from gpuwatch.clouds import START_IS_DONE
-from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -33,37 +32,36 @@ class Seen:
     def __init__(self, clock: Clock) -> None:
         """Nothing was seen yet."""
         self._clock = clock
-        self._nodes: dict[str, tuple[Region, Node, float]] = {}
+        self._nodes: dict[str, tuple[Node, float]] = {}
         self._ending: dict[str, tuple[float, End]] = {}  # until when it counts
         self._stopping: dict[str, float] = {}  # machines whose stop was asked for, and until when that explains one
         self._launched: dict[str, tuple[str, float]] = {}  # what a key launched, and when
         self._lock = threading.Lock()
 
-    def note(self, place: Region, node: Node) -> Node:
+    def note(self, node: Node) -> Node:
         """Keep how a machine looks now."""
         now = self._clock.monotonic()
         with self._lock:
-            self._nodes[node.id] = (place, node, now)
+            self._nodes[node.id] = (node, now)
         return node
 
     def forget(self) -> None:
         """Drop what nobody has looked at for a day."""
         before = self._clock.monotonic() - _FORGET_SECONDS
         with self._lock:
-            self._nodes = {name: each for name, each in self._nodes.items() if each[2] >= before}
+            self._nodes = {name: each for name, each in self._nodes.items() if each[1] >= before}
             self._launched = {key: each for key, each in self._launched.items() if each[1] >= before}
             self._ending = {name: each for name, each in self._ending.items() if each[0] >= before}
             self._stopping = {name: until for name, until in self._stopping.items() if until >= before}
 
-    def home(self, node_id: str) -> Region | None:
-        """Where it was seen."""
-        found = self._nodes.get(node_id)
-        return None if found is None else found[0]
+    def has(self, node_id: str) -> bool:
+        """Whether it was looked at lately."""
+        return node_id in self._nodes
 
     def gone(self, node_id: str) -> Node | None:
         """How it looked last, as one that is gone; None: nobody here has seen it."""
         found = self._nodes.get(node_id)
-        return None if found is None else replace(found[1], state=NodeState.TERMINATED)
+        return None if found is None else replace(found[0], state=NodeState.TERMINATED)
 
     def launched(self, key: str, node_id: str) -> None:
         """Keep what a key has launched."""
@@ -88,7 +86,7 @@ class Seen:
         now = self._clock.monotonic()
         with self._lock:
             last = self._nodes.get(node_id)
-            ran = last is not None and last[1].state in START_IS_DONE and now >= self._stopping.get(node_id, now)
+            ran = last is not None and last[0].state in START_IS_DONE and now >= self._stopping.get(node_id, now)
             end = End.LIKELY if ran else self.end(node_id) or End.POSSIBLE
             self._ending[node_id] = (now + _ENDING_SECONDS, End.ACCEPTED if accepted else end)
 

@@ -10,9 +10,9 @@ from functools import partial
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.alibaba.actions import launch_request
-from gpuwatch.clouds.alibaba.billing import STOP_CHARGING
-from gpuwatch.clouds.errors import reading
+from gpuwatch.clouds.alibaba.instances import STOP_CHARGING
 from gpuwatch.clouds.alibaba.places import Region
+from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.keys import AccessKey, Credentials, of_lasting_key
 from gpuwatch.clouds.permissions import NO_MACHINE, Identity, Permission, Quota, tried, untried
 

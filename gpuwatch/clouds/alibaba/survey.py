@@ -10,9 +10,8 @@ from gpuwatch.clouds.alibaba import instances
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
 from gpuwatch.clouds.alibaba.pages import List, at, by_number, by_token
 from gpuwatch.clouds.alibaba.places import Region
-from gpuwatch.clouds.disks import made_at, of_machines
+from gpuwatch.clouds.disks import is_old, made_at, of_machines
 from gpuwatch.clouds.errors import reading
-from gpuwatch.clouds.old_images import is_old
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.model.fleet import Node
 

@@ -22,7 +22,7 @@ from gpuwatch.clouds import (
 from gpuwatch.clouds.aws.groups import SERVICE, Group, known
 from gpuwatch.clouds.aws.instances import described, state_of
 from gpuwatch.clouds.aws.places import Region
-from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
+from gpuwatch.clouds.groups import lower
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
@@ -145,8 +145,9 @@ def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dic
     return request
 
 
-def grow(place: Region, group_id: str, size: int, *, fleet: str) -> None:
+def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: SetDesiredCapacity without its cooldown."""
+    del key  # there is no token: asking twice changes nothing more
     group = known(place, place.acting, group_id)
     if group.desired >= size and not group.weighted:
         return
@@ -164,27 +165,25 @@ def _set_size(place: Region, group: Group, size: int) -> None:
         _from_aws(answer)
 
 
-def shrink(place: Region, group_id: str, size: int, *, fleet: str) -> None:
+def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Take the desired size back, where no member can go for it. Source: SetDesiredCapacity without its cooldown.
 
     A group ends members of its own choice where it has more than it wants. One may come at this very moment, so all
     others must be protected from a scale-in, and the group is looked at once more afterwards.
     """
+    del key  # there is no token: asking twice changes nothing more
     group = known(place, place.acting, group_id)
     if group.desired <= size:
         return
     _refuse_group(group, fleet=fleet, grows=True)
     if size < group.min_size:
         raise CloudError(f"{group.name} must have {group.min_size} machines at least, not {size}", code="MinSize")
-    bare = sorted(node_id for node_id, member in group.members.items() if not member.protected)
-    refuse_if_chosen(group.name, bare, len(group.members), size)
-    _set_size(place, group, size)
-    raise_again(
-        group.name,
-        size,
+    lower(
+        group,
         group.desired,
-        lambda: len(known(place, place.acting, group_id).members),
-        lambda raised: _set_size(place, group, raised),
+        size,
+        lambda: known(place, place.acting, group_id),
+        lambda new: _set_size(place, group, new),
     )
 
 
@@ -211,9 +210,7 @@ def _from_aws(answer: Mapping[str, Any]) -> None:
 
 def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows: bool = False) -> None:
     """Touch no group without its owner's consent, and ask for nothing that a suspended process would leave undone."""
-    if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
-        whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
-        raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
+    group.refuse_unless_ours("Auto Scaling group", fleet, grows=grows)
     if grows and group.weighted:
         raise CloudError(
             f"{group.name} counts in weights, and not in machines: its size is left alone", code="Weighted"

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gpuwatch.clouds import FLEET_TAG, NotFoundError
+from gpuwatch.clouds import NotFoundError
+from gpuwatch.clouds.aws.client import ClientPool
 from gpuwatch.clouds.aws.owners import managed_by
-from gpuwatch.clouds.aws.places import ClientPool, Region
-from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.aws.places import Region
+from gpuwatch.clouds.groups import Attempt, ScalingGroup
 from gpuwatch.model.fleet import NodeGroup
-from gpuwatch.model.kubernetes import of_a_cluster
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
@@ -40,17 +40,11 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(ScalingGroup):
     """One Auto Scaling group, as the service describes it."""
 
-    id: str
-    name: str
-    min_size: int
-    max_size: int
     desired: int
     zones: tuple[str, ...]
-    suspended: frozenset[str]
-    tags: Mapping[str, str]
     members: Mapping[str, Member]
     types: frozenset[str]  # of its members and of its overrides
     template: tuple[str, str] | None  # id and version of the launch template that alone says the type
@@ -79,36 +73,22 @@ class Group:
         """The other system that drives the group, whatever its tags consent to."""
         return managed_by(self.tags, group=self.tags)
 
-    def enrolled(self, fleet: str) -> bool:
-        """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
-        return self.tags.get(FLEET_TAG) == fleet and self.owner is None
-
-    def consents(self, fleet: str) -> bool:
-        """Likewise of a Kubernetes cluster's group: whether its nodes may be touched is the guard's to say."""
-        return self.tags.get(FLEET_TAG) == fleet and (self.owner is None or of_a_cluster(self.owner))
-
     def as_node_group(self, place: Region, *, fleet: str, now: datetime) -> NodeGroup:
         """The group in our words. The type of an empty one is asked for, where somebody may let it grow."""
-        claimed = claims(self.tags, fleet=fleet, now=now)
         types = self.types
         if not types and self.enrolled(fleet):
             types = frozenset(filter(None, [template_type(place, self)]))
         return NodeGroup(
-            id=self.id,
-            name=self.name,
-            pool=claimed["pool"],
             min_size=self.least,
             max_size=self.machines if self.weighted else self.max_size,  # nobody can ask it for one machine more
             desired=self.machines if self.weighted else self.desired,
             region=place.region,
             zones=self.zones,
-            enrolled=self.enrolled(fleet),
-            serves_cluster=self.consents(fleet) and self.owner is not None,
-            protected=claimed["protected"],
             suspended=self.suspended,
             instance_type=next(iter(types)) if len(types) == 1 else None,
             account=account_of_group(self.id),
             node_ids=tuple(sorted(self.members)),
+            **self.consent(fleet, now),
         )
 
 
@@ -211,3 +191,34 @@ def _group(described: "AutoScalingGroupTypeDef") -> Group:
             for each in (*mixed.get("Overrides", ()), *described.get("Instances", ()))
         ),
     )
+
+
+# What an Auto Scaling group tried to launch, by its own record.
+
+_NEWEST = 20  # activities; the newest come first
+_LAUNCHES = "Launching a new EC2 instance"  # how the description of a launch begins
+_FAILED = frozenset({"Failed", "Cancelled"})
+_ENDED = _FAILED | {"Successful"}
+
+
+def attempts(place: Region, group: Group) -> list[Attempt]:
+    """The newest that have ended. A group's record has no codes, so each failure is a refusal.
+
+    Source: DescribeScalingActivities.
+
+    Raises:
+        CloudError: no answer, or no right to ask.
+
+    """
+    with place.asking("DescribeScalingActivities", service=SERVICE):
+        auto_scaling = place.reading.autoscaling
+        found = auto_scaling.describe_scaling_activities(AutoScalingGroupName=group.name, MaxRecords=_NEWEST)
+        return [
+            Attempt(
+                began=each["StartTime"],
+                ended=each.get("EndTime") or each["StartTime"],
+                refused=each.get("StatusMessage") or "it failed" if each["StatusCode"] in _FAILED else None,
+            )
+            for each in found["Activities"]
+            if each.get("Description", "").startswith(_LAUNCHES) and each["StatusCode"] in _ENDED
+        ]

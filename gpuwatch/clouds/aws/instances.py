@@ -1,25 +1,23 @@
 """EC2's instances in our words."""
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds import NotFoundError
+from gpuwatch.clouds.aws.client import ClientPool
 from gpuwatch.clouds.aws.groups import Group
-from gpuwatch.clouds.aws.notices import Notices
+from gpuwatch.clouds.aws.notices import Notices, Requests, cannot_stop, cannot_terminate, requests_of
 from gpuwatch.clouds.aws.owners import GROUP_TAG, managed_by
-from gpuwatch.clouds.aws.places import ClientPool, Region
-from gpuwatch.clouds.aws.spot import Requests, cannot_stop, cannot_terminate, requests_of
+from gpuwatch.clouds.aws.places import Region
+from gpuwatch.clouds.machine_types import MachineTypes
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef, InstanceTypeInfoTypeDef, ReservationTypeDef
-
-log = logging.getLogger(__name__)
 
 _TYPES_A_CALL = 100  # a filter takes up to 200 values
 _NVIDIA = "NVIDIA"
@@ -32,9 +30,6 @@ _STATES = {
     "shutting-down": NodeState.TERMINATING,
     "terminated": NodeState.TERMINATED,
 }
-# A type that EC2 did not describe is asked for again after this long, twice as long each time.
-_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 60.0, 3600.0
-
 # InstanceLifecycle of DescribeInstances; absent for on demand.
 _LIFECYCLES = {
     "spot": CapacityType.SPOT,
@@ -53,14 +48,6 @@ class MachineType:
     nvidia: bool
     instance_store: bool
     vcpus: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Missing:
-    """A type that EC2 has not described: when to ask again (of the monotonic clock), and the wait after that."""
-
-    again_at: float
-    wait_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,66 +125,13 @@ def alive(instances: Iterable[Instance]) -> list[Instance]:
 
 
 class Translator:
-    """Makes nodes of instances. What a machine type brings is looked up once in a process; that one is missing is not.
-
-    An answer without a type may be EC2's slip. Its machines are then left out, unless they carry the fleet's tag: these
-    are nodes with an unknown number of GPUs: they count, and are left alone.
-    """
+    """Makes nodes of instances."""
 
     def __init__(self, *, fleet: str, clock: Clock) -> None:
         """Begin without any type."""
         self.fleet = fleet
         self._clock = clock
-        self._types: dict[str, MachineType] = {}
-        self._missing: dict[str, _Missing] = {}
-
-    def type(self, place: Region, name: str) -> MachineType | None:
-        """What a type brings; None: EC2 does not describe it."""
-        self.learn(place, [name])
-        return self._types.get(name)
-
-    def has_gpus(self, place: Region, types: Iterable[str]) -> bool:
-        """Whether any of these types is known to have GPUs."""
-        types = list(types)
-        self.learn(place, types)
-        return any(name in self._types and self._types[name].gpu_count > 0 for name in types)
-
-    def learn(self, place: Region, names: Iterable[str]) -> None:
-        """Look up machine types that are new, or that are due to be asked for again, in batches.
-
-        Source: DescribeInstanceTypes, by filter and not by name, because one name that EC2 does not describe (a retired
-        type) fails a whole batch.
-        """
-        now = self._clock.monotonic()
-        wanted = {name for name in names if name not in self._types}
-        unknown = sorted(name for name in wanted if name not in self._missing or self._missing[name].again_at <= now)
-        for begin in range(0, len(unknown), _TYPES_A_CALL):
-            batch = unknown[begin : begin + _TYPES_A_CALL]
-            try:
-                found = _described_types(place, batch)
-            except CloudError:
-                if any(name not in self._missing for name in batch):
-                    raise
-                found = {}  # these were not known before, either
-            self._types |= found
-            for name in batch:
-                self._note(name, known=name in found, now=now)
-
-    def _note(self, name: str, *, known: bool, now: float) -> None:
-        """Say once that a type is missing, and once that it no longer is."""
-        before = self._missing.pop(name, None)
-        if known:
-            if before is not None:
-                log.warning("EC2 describes the instance type %s now", name)
-            return
-        wait = _FIRST_RETRY_SECONDS if before is None else before.wait_seconds
-        self._missing[name] = _Missing(again_at=now + wait, wait_seconds=min(2 * wait, _LAST_RETRY_SECONDS))
-        if before is None:
-            log.warning(
-                "EC2 does not describe the instance type %s: its machines are left out, or left alone where they carry "
-                "the fleet's tag; it is asked again",
-                name,
-            )
+        self.types = MachineTypes(clock, "EC2", _described_types, a_call=_TYPES_A_CALL)
 
     def nodes(
         self,
@@ -211,7 +145,7 @@ class Translator:
         `notices` says what EC2 will end; None: nobody asks for that.
         """
         instances = list(instances)
-        self.learn(place, (instance.type for instance in instances))
+        self.types.learn(place, (instance.type for instance in instances))
         requests = requests_of(place, (instance.described for instance in instances))
         described = [instance.described for instance in instances]
         announced = {} if notices is None else notices.of(place, described, requests)
@@ -223,13 +157,13 @@ class Translator:
 
     def node(self, place: Region, instance: Instance, group: Group | None) -> Node:
         """EC2's words in ours; `group` is the Auto Scaling group that it says it belongs to, where there is one."""
-        self.learn(place, [instance.type])
+        self.types.learn(place, [instance.type])
         return self._node(place, instance, group, requests_of(place, [instance.described]))
 
     def _node(self, place: Region, instance: Instance, group: Group | None, requests: Requests) -> Node:
         """One machine."""
         described = instance.described
-        facts = self._types.get(instance.type)
+        facts = self.types.known(instance.type)
         member = group.members.get(instance.id) if group is not None else None
         launched, tags = described.get("LaunchTime"), instance.tags
         return Node(
@@ -268,7 +202,11 @@ class Translator:
 
 
 def _described_types(place: Region, names: list[str]) -> dict[str, MachineType]:
-    """Those of the types that EC2 describes."""
+    """Those of the types that EC2 describes.
+
+    Source: DescribeInstanceTypes, by filter and not by name, because one name that EC2 does not describe (a retired
+    type) fails a whole batch.
+    """
     pages = place.reading.ec2.get_paginator("describe_instance_types")
     with place.asking("DescribeInstanceTypes"):
         return {

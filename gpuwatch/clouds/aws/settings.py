@@ -1,83 +1,40 @@
 """The section `cloud.aws`, and what can be had of AWS. boto3 is loaded only by the calls that need it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from pkgutil import resolve_name
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import MinLen
 
-from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.provider import ALL, ProviderSettings
-from gpuwatch.model.setting import STRICT, Contradiction, Setting
-from gpuwatch.runtime.clock import Clock
+from gpuwatch.clouds.provider import ALL, SettingsOfAccounts
+from gpuwatch.model.setting import STRICT, Setting
 from gpuwatch.runtime.secrets import unread
 
 _Text = Annotated[str, MinLen(1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountSettings:
-    """One account of the cloud by a name for messages, and how it is entered."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
-
-    role_arn: Annotated[_Text | None, Setting("The role to assume. None: the credentials' own account.")] = None
-    external_id: Annotated[_Text | None, Setting("What the role's trust policy asks for as sts:ExternalId.")] = None
-    regions: Annotated[tuple[_Text, ...], Setting("Its regions; none given: those of cloud.regions.")] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwsSettings(ProviderSettings):
+class AwsSettings(SettingsOfAccounts):
     """What only AWS needs."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+    section: ClassVar[str] = "aws"
+    adapter: ClassVar[str] = "gpuwatch.clouds.aws.cloud:AwsCloud"
+    role: ClassVar[tuple[str, str]] = ("no role's ARN", "an ARN such as arn:aws:iam::123456789012:role/gpuwatch")
 
-    accounts: Annotated[
-        dict[str, AccountSettings],
-        Setting("Accounts to look at, by a name; none: the one that the credentials belong to."),
-    ] = field(default_factory=dict)
     profile: Annotated[_Text | None, Setting("The SDK's named profile; without it, the SDK's default credentials.")] = (
         None
     )
 
-    def connect(self, *, fleet: str, clock: Clock, regions: tuple[str, ...], endpoint_url: str | None) -> Cloud:
-        """EC2 and its Auto Scaling groups."""
-        cloud: Cloud = resolve_name("gpuwatch.clouds.aws.cloud:AwsCloud")(
-            fleet=fleet,
-            clock=clock,
-            regions=regions,
-            accounts=self.accounts,
-            profile=self.profile,
-            endpoint_url=endpoint_url,
-        )
-        return cloud
+    def _options(self) -> Mapping[str, Any]:
+        return {"accounts": self.accounts, "profile": self.profile}
 
-    def contradictions(self) -> Iterator[Contradiction]:
-        """Each account once, by a role that can exist."""
-        named: dict[str | None, str] = {}  # by the account's number
-        for name, account in self.accounts.items():
-            path = ("cloud", "aws", "accounts", name, "role_arn")
-            number = None if account.role_arn is None else account_of(account.role_arn)
-            if number == "":
-                yield Contradiction(
-                    keys=(path,),
-                    wrong=f"{account.role_arn!r} is no role's ARN",
-                    right="an ARN such as arn:aws:iam::123456789012:role/gpuwatch",
-                )
-            elif number in named:
-                yield Contradiction(
-                    keys=(path,),
-                    wrong=f"cloud.aws.accounts.{name} is the same account as cloud.aws.accounts.{named[number]}",
-                    right="one entry for each account, with all its regions",
-                )
-            named.setdefault(number, name)
-
-    def regions_named(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        """The regions of each account."""
-        for name, account in self.accounts.items():
-            yield from ((("cloud", "aws", "accounts", name, "regions"), region) for region in account.regions)
+    @staticmethod
+    def account_of(arn: str) -> str:
+        """The account's number in an ARN; "" if the text is not an ARN."""
+        parts = arn.split(":", 5)
+        return parts[4] if len(parts) > 5 and parts[0] == "arn" and parts[4].isdigit() else ""  # noqa: PLR2004  an ARN has six parts
 
     def region_names(self) -> frozenset[str] | None:
         """As the installed botocore lists them; AWS is not asked."""
@@ -126,12 +83,6 @@ class AwsSecrets:
         except ImportError as error:
             raise unread(f"{store}:{name}", f"a part is missing ({error}); pip install 'gpuwatch[aws]'") from None
         return fetch(store, name, profile=self.profile, region=self.region, endpoint_url=self.endpoint_url)
-
-
-def account_of(arn: str) -> str:
-    """The account's number in an ARN; "" if the text is not an ARN."""
-    parts = arn.split(":", 5)
-    return parts[4] if len(parts) > 5 and parts[0] == "arn" and parts[4].isdigit() else ""  # noqa: PLR2004  an ARN has six parts
 
 
 @cache

@@ -95,7 +95,7 @@ def identity(place: Region) -> Identity:
 
 
 def _tried(place: Region, call: str, ask: Callable[[], object], *, service: str = "EC2") -> Permission:
-    """One call, whose DryRun says that it would be carried out."""
+    """Try one call; its DryRun says whether it would be carried out."""
 
     def named() -> None:
         with place.asking(call, service=service):

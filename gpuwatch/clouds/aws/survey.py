@@ -1,6 +1,6 @@
 """What AWS has for people to look at: what is left of machines, use, and other regions; it is never acted on."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +8,8 @@ from gpuwatch.clouds import AuthFailedError, CloudError, Leftover, LeftoverKind
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.instances import Translator
 from gpuwatch.clouds.aws.places import Region
+from gpuwatch.clouds.disks import is_old
 from gpuwatch.clouds.keys import DiskKey
-from gpuwatch.clouds.old_images import is_old
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.model.fleet import Node
 
@@ -20,13 +20,13 @@ _VALUES_A_FILTER = 200
 _PAGE_SIZE = 500
 
 
-def disks_in_use(place: Region, node_ids: Sequence[str]) -> Iterator[Leftover]:
+def disks_in_use(place: Region, node_ids: Iterable[str]) -> Iterator[Leftover]:
     """Volumes of these machines, which are not stopped."""
     for volume in _attached_to(place, node_ids):
         yield _volume(place, volume, LeftoverKind.RUNNING_VOLUME)
 
 
-def unencrypted(place: Region, node_ids: Sequence[str]) -> Iterator[str]:
+def unencrypted(place: Region, node_ids: Iterable[str]) -> Iterator[str]:
     """Volumes of these machines that are not encrypted, each with its machine, for people."""
     with place.asking("DescribeVolumes"):
         for volume in _attached_to(place, node_ids):
@@ -34,7 +34,7 @@ def unencrypted(place: Region, node_ids: Sequence[str]) -> Iterator[str]:
                 yield f"{volume['VolumeId']} of {volume['Attachments'][0]['InstanceId']}"
 
 
-def disk_keys(place: Region, node_ids: Sequence[str]) -> Iterator[DiskKey]:
+def disk_keys(place: Region, node_ids: Iterable[str]) -> Iterator[DiskKey]:
     """Keys of volumes of these machines. Source: GetKeyRotationStatus."""
     named = {volume["KmsKeyId"] for volume in _attached_to(place, node_ids) if volume.get("KmsKeyId")}
     for key_id in sorted(named):
@@ -57,7 +57,7 @@ def _rotation(place: Region, key_id: str) -> DiskKey:
     return DiskKey(id=key_id, rotates=rotates, says=", ".join(filter(None, [often, when])) if rotates else "")
 
 
-def unused(place: Region, stopped: Sequence[str]) -> list[Leftover]:
+def unused(place: Region, stopped: Collection[str]) -> list[Leftover]:
     """Of one place: what nothing is attached to, and what belongs to the stopped machines of these ids.
 
     Raises:
@@ -74,9 +74,9 @@ def unused(place: Region, stopped: Sequence[str]) -> list[Leftover]:
     ]
 
 
-def _attached_to(place: Region, node_ids: Sequence[str]) -> Iterator["VolumeTypeDef"]:
+def _attached_to(place: Region, node_ids: Iterable[str]) -> Iterator["VolumeTypeDef"]:
     """Volumes of these machines; no filter takes more of them."""
-    for batch in batches(node_ids, _VALUES_A_FILTER):
+    for batch in batches(sorted(node_ids), _VALUES_A_FILTER):
         yield from _volumes(place, [{"Name": "attachment.instance-id", "Values": list(batch)}])
 
 

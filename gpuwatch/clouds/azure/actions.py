@@ -1,25 +1,73 @@
-"""What is done to machines and scale sets on Azure: one target a call, sent once, and only while its permit holds.
+"""What is done to machines and scale sets on Azure, launches too: one target a call, while its permit holds.
 
 A path may lead to another machine by now: a new one of the same name. So the machine is looked at right
 before, and nothing is sent unless it has the id that was decided about; the permit is checked after that.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from gpuwatch.clouds import FLEET_TAG, START_IS_DONE, TERMINATE_IS_DONE, CloudError, NotFoundError, ProtectedError
-from gpuwatch.clouds.azure.errors import NOT_FOUND
-from gpuwatch.clouds.azure.groups import ScaleSet, known
+from gpuwatch.clouds import (
+    FLEET_TAG,
+    POOL_TAG,
+    START_IS_DONE,
+    TERMINATE_IS_DONE,
+    CloudError,
+    CloudUnavailableError,
+    NotFoundError,
+    ProtectedError,
+)
+from gpuwatch.clouds.azure.client import Answer
+from gpuwatch.clouds.azure.errors import NOT_FOUND, said, typed
+from gpuwatch.clouds.azure.groups import ScaleSet, known, members_of
 from gpuwatch.clouds.azure.instances import Machine, one
-from gpuwatch.clouds.azure.operations import follow
-from gpuwatch.clouds.azure.places import Subscription
-from gpuwatch.clouds.azure.resource_ids import name_of
-from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
+from gpuwatch.clouds.azure.places import Subscription, Subscriptions, machine, name_of
+from gpuwatch.clouds.azure.settings import TemplateSettings
+from gpuwatch.clouds.groups import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.decision import DECISION_TAG
+from gpuwatch.model.fleet import DEFAULT_POOL, NodeState
 from gpuwatch.runtime.clock import Clock
+
+# What becomes of a change after Azure has accepted it.
+#
+# Azure accepts a start and a new machine before it has found a place for them. Most of what fails, fails within
+# seconds: so the operation is followed for that long.
+
+_FOLLOW_SECONDS, _LOOK_SECONDS = 20.0, 5.0
+_OVER = frozenset({"Succeeded", "Canceled"})
+
+
+def follow(place: Subscription, accepted: Answer, what: str, clock: Clock) -> None:
+    """Look after a change for some seconds. Source: the operation that Azure-AsyncOperation names.
+
+    Raises:
+        CloudError: it has failed, with Azure's reason.
+
+    """
+    path = urlsplit(accepted.headers.get("azure-asyncoperation", "")).path
+    waited = 0.0
+    while path and waited < _FOLLOW_SECONDS:
+        clock.sleep(_LOOK_SECONDS)
+        waited += _LOOK_SECONDS
+        try:
+            status = place.get(path, urgent=True).body
+        except CloudError:
+            return  # the change is accepted: the next list shows what became of it
+        if status.get("status") == "Failed":
+            code, message = said(status.get("error") or {})
+            raise typed(what, code or "OperationFailed", message)
+        if status.get("status") in _OVER:
+            return
+
 
 WRONG_STATE = "IncorrectMachineState"  # our own word: Azure itself would let the two operations fight
 
@@ -90,11 +138,13 @@ def _number(machine: Machine) -> str:
     return str(number or name_of(machine.path))
 
 
-def grow(place: Subscription, group: ScaleSet, size: int, *, fleet: str) -> None:
+def grow(place: Subscription, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: VirtualMachineScaleSets Update of its sku.
 
     The answer's etag makes Azure refuse where somebody has changed the scale set since it was read.
     """
+    del key  # there is no token: asking twice changes nothing more
+    group = known(place, group_id)
     refuse_group(group, fleet=fleet, grows=True)
     if group.desired is None:
         raise CloudError(f"{group.name} keeps no number of machines, so it cannot grow", code="NoCapacity")
@@ -105,20 +155,20 @@ def grow(place: Subscription, group: ScaleSet, size: int, *, fleet: str) -> None
     _set_capacity(place, group, size)
 
 
-def shrink(
-    place: Subscription, group: ScaleSet, size: int, look: Callable[[], Sequence[Machine]], *, fleet: str
-) -> None:
+def shrink(place: Subscription, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Take the capacity back: the members that Azure had no place for, by their names, or else a smaller number.
 
     Sources: VirtualMachineScaleSets DeleteInstances; Update of its sku, where every member is protected from a
     scale-in. Flexible scale sets have no such protection.
     """
+    del key  # likewise
+    group = known(place, group_id)
     refuse_group(group, fleet=fleet, grows=True)
     if group.desired is None or group.desired <= size:
         return
     if group.bounds is not None and size < group.bounds.least:
         raise CloudError(f"{group.name} must have {group.bounds.least} machines at least, not {size}", code="MinSize")
-    members = look()
+    members = members_of(place, group)
     lost, takes = [each for each in members if each.never_made], group.desired - size
     there = _living(members)
     bare = [] if len(lost) >= takes else [each.name for each in there if not each.spared]
@@ -129,7 +179,7 @@ def shrink(
             group.name,
             size,
             group.desired,
-            lambda: len(_living(look())),
+            lambda: len(_living(members_of(place, group))),
             lambda raised: _set_capacity(place, known(place, group.path), raised),
         )
         return
@@ -146,8 +196,9 @@ def _set_capacity(place: Subscription, group: ScaleSet, size: int) -> None:
     place.change("PATCH", group.path, permit_in_force(), body={"sku": sku}, headers=_unchanged(group.described))
 
 
-def protect(place: Subscription, machine: Machine, group: ScaleSet, *, on: bool, fleet: str) -> None:
+def protect(place: Subscription, machine: Machine, group_id: str, *, on: bool, fleet: str) -> None:
     """Source: VirtualMachineScaleSetVMs Update of its protectionPolicy; Flexible scale sets have no such policy."""
+    group = known(place, group_id)
     refuse_group(group, fleet=fleet)
     if not machine.uniform:
         raise CloudError(
@@ -168,12 +219,137 @@ def tag(place: Subscription, machine: Machine, tags: Mapping[str, str]) -> None:
 
 def refuse_group(group: ScaleSet, *, fleet: str, grows: bool = False) -> None:
     """Touch no scale set without its owner's consent."""
-    if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
-        whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
-        raise CloudError(f"the scale set {group.name} {whose}: it is left alone", code="NotEnrolled")
+    group.refuse_unless_ours("scale set", fleet, grows=grows)
 
 
 def _unchanged(described: Mapping[str, Any]) -> dict[str, str]:
     """What makes Azure refuse a change where somebody else has changed the same resource since it was read."""
     etag = described.get("etag")
     return {"If-Match": str(etag)} if etag else {}
+
+
+# Launches: a PUT of one machine. Its name is made of the ledger's key. The same key is the same name.
+#
+# A template is a file with the body that Resource Manager takes. What a launch adds to it are the tags, and by its
+# arguments the size, the region and the subnet.
+
+_LONGEST_TAG = 256  # a tag's value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One launch: where, under which name, and the body without the fleet's tags."""
+
+    place: Subscription
+    path: str
+    body: Mapping[str, Any]
+
+    @property
+    def size(self) -> str | None:
+        """The machine type that it asks for."""
+        found = ((self.body.get("properties") or {}).get("hardwareProfile") or {}).get("vmSize")
+        return None if found is None else str(found)
+
+    @property
+    def region(self) -> str:
+        """Where it would be."""
+        return str(self.body.get("location") or "")
+
+
+def name_for(key: str) -> str:
+    """The machine's name for a key: letters and digits, and as long as a host's name may be."""
+    return f"gpuwatch-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+
+
+def ordered(
+    places: Subscriptions, templates: Mapping[str, TemplateSettings], arguments: Mapping[str, str], key: str
+) -> Order:
+    """What a launch with these arguments asks for.
+
+    Raises:
+        CloudError: the template is not there or cannot be read.
+
+    """
+    name = arguments["template"]
+    if name not in templates:
+        named = ", ".join(sorted(templates)) or "none"
+        raise CloudError(
+            f"no template is named {name!r} in cloud.azure.templates; there are: {named}", code="NoTemplate"
+        )
+    template = templates[name]
+    place = places.at(arguments.get("account") or template.subscription)
+    body = _filled(_read(name, template.body or ""), arguments)
+    return Order(place=place, path=machine(place.id, template.resource_group or "", name_for(key)), body=body)
+
+
+def launched(order: Order, key: str, pool: str | None, *, fleet: str, clock: Clock) -> Machine:
+    """Ask for the machine; where one of that name is there, it is that one. Source: VirtualMachines CreateOrUpdate.
+
+    Raises:
+        CloudError: it was not accepted, or failed while it was watched.
+
+    """
+    try:
+        return _usable(one(order.place, order.path, urgent=True))
+    except NotFoundError:
+        pass
+    tags = {**(order.body.get("tags") or {}), FLEET_TAG: fleet, POOL_TAG: pool or DEFAULT_POOL, DECISION_TAG: key}
+    too_long = next((name for name in tags if len(str(tags[name])) > _LONGEST_TAG), None)
+    if too_long is not None:
+        raise ValueError(f"the tag {too_long} is longer than the {_LONGEST_TAG} characters that Azure takes")
+    answer = order.place.change(
+        "PUT",
+        order.path,
+        permit_in_force(),
+        body={**order.body, "tags": tags},
+        headers={"If-None-Match": "*"},  # whatever has come under this name since is not changed
+    )
+    described = answer.body if isinstance(answer.body, dict) else {}
+    if not (described.get("properties") or {}).get("vmId"):
+        raise CloudUnavailableError(f"PUT {order.path}: an answer without the machine's id", code="NoObject")
+    follow(order.place, answer, f"PUT {order.path}", clock)
+    return Machine(path=str(described.get("id") or order.path), described=described, view=None)
+
+
+def found(place: Subscription, resource_group: str, key: str) -> Machine | None:
+    """The machine that was launched with that key; None: it does not exist now."""
+    try:
+        return one(place, machine(place.id, resource_group, name_for(key)))
+    except NotFoundError:
+        return None
+
+
+def _usable(there: Machine) -> Machine:
+    """A machine of an earlier try; raises its own failure where it could not be made."""
+    if there.failure is not None and not there.power and there.state is not NodeState.TERMINATING:
+        code, message = there.failure
+        raise typed(f"launch of {there.name}", code, message)
+    return there
+
+
+def _read(name: str, path: str) -> dict[str, Any]:
+    try:
+        body = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CloudError(f"the template {name} cannot be read: {path}: {error}", code="NoTemplate") from None
+    if not isinstance(body, dict) or not isinstance(body.get("properties"), dict):
+        raise CloudError(f"the template {name} in {path} has no properties of a virtual machine", code="NoTemplate")
+    return {key: value for key, value in body.items() if key not in {"id", "name", "type", "etag"}}
+
+
+def _filled(template: dict[str, Any], arguments: Mapping[str, str]) -> dict[str, Any]:
+    """The template with a launch's own size, region and subnet."""
+    body = deepcopy(template)
+    properties = body["properties"]
+    if arguments.get("region"):
+        body["location"] = arguments["region"]
+    if arguments.get("instance_type"):
+        properties["hardwareProfile"] = {
+            **(properties.get("hardwareProfile") or {}),
+            "vmSize": arguments["instance_type"],
+        }
+    if arguments.get("subnet"):
+        for interface in (properties.get("networkProfile") or {}).get("networkInterfaceConfigurations") or ():
+            for each in (interface.get("properties") or {}).get("ipConfigurations") or ():
+                each.setdefault("properties", {})["subnet"] = {"id": arguments["subnet"]}
+    return body

@@ -5,6 +5,8 @@ to whatever host it names, and register resource providers by themselves; more t
 services. Its models are what the tests check every request and answer against.
 """
 
+import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,11 +17,13 @@ from azure.core.credentials import TokenCredential
 from azure.core.pipeline.policies import RequestIdPolicy, UserAgentPolicy
 from azure.core.pipeline.transport import RequestsTransport
 from azure.core.rest import HttpRequest, HttpResponse
+from azure.identity import DefaultAzureCredential
 from azure.mgmt.core import ARMPipelineClient
 from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 from requests import Session
 
 from gpuwatch.clouds.azure.errors import asking, refusal
+from gpuwatch.clouds.azure.settings import AUTHORITIES
 from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, ThrottledError, explained
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
@@ -27,6 +31,27 @@ from gpuwatch.clouds.requests_sending import watched
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.json_document import read_json
+
+# Credentials by azure-identity's own rules: environment, workload identity, managed identity, `az login`.
+
+_AUTHORITY = "AZURE_AUTHORITY_HOST"
+
+# It logs a paragraph about each way that did not work, at every try; the error that it raises is what people read.
+logging.getLogger("azure.identity").setLevel(logging.ERROR)
+
+
+def default_credential(national_cloud: str) -> TokenCredential:
+    """The chain; nothing is asked yet. A managed identity comes before the tools of a person who is logged in."""
+    authority = os.environ.get(_AUTHORITY) or AUTHORITIES[national_cloud]
+    own = not any(authority.removeprefix("https://").startswith(known) for known in AUTHORITIES.values())
+    return DefaultAzureCredential(
+        authority=authority,
+        disable_instance_discovery=own,  # of a private cloud, which Microsoft's own directory does not know
+        exclude_shared_token_cache_credential=True,
+        exclude_visual_studio_code_credential=True,
+        exclude_interactive_browser_credential=True,
+    )
+
 
 # Half of what a new subscription's bucket refills for one principal (page "Understand how Azure Resource Manager
 # throttles requests"): 25 reads and 10 changes a second, buckets of 250 and 200.

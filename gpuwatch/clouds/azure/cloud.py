@@ -1,38 +1,39 @@
 """Azure's virtual machines and scale sets, in several subscriptions."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from azure.core.credentials import TokenCredential
 
-from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
+from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError
 from gpuwatch.clouds.azure import actions, groups, instances, standing, survey
-from gpuwatch.clouds.azure import launches as azure_launches
-from gpuwatch.clouds.azure import locks as azure_locks
-from gpuwatch.clouds.azure.credentials import default_credential
+from gpuwatch.clouds.azure.actions import Order
+from gpuwatch.clouds.azure.client import default_credential
 from gpuwatch.clouds.azure.errors import NOT_FOUND
 from gpuwatch.clouds.azure.groups import ScaleSet
-from gpuwatch.clouds.azure.instances import Machine
-from gpuwatch.clouds.azure.launches import Order
-from gpuwatch.clouds.azure.machine_types import Sizes
-from gpuwatch.clouds.azure.nodes import Surroundings, Translator
-from gpuwatch.clouds.azure.places import Subscription, Subscriptions
-from gpuwatch.clouds.azure.resource_ids import same
+from gpuwatch.clouds.azure.instances import Machine, Sizes
+from gpuwatch.clouds.azure.nodes import Surroundings, Translator, locks_of
+from gpuwatch.clouds.azure.places import Subscription, Subscriptions, same
 from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.azure.settings import MANAGERS, SubscriptionSettings, TemplateSettings
-from gpuwatch.clouds.disks import by_id, in_use
 from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.places import Views, WithViews, attempt, gathered
+from gpuwatch.clouds.placed import PlacedCloud
+from gpuwatch.clouds.places import attempt
 from gpuwatch.clouds.survey import CloudUse, Surveyed
-from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
 
 
-class AzureCloud(WithViews[Subscription]):
+class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
     """The GPU machines and scale sets of some subscriptions. Credentials are found by azure-identity's own rules."""
+
+    SERVICE = "Azure"
+    NO_GROUP = NOT_FOUND
+    acts = actions
+    monitor = survey.MONITOR
 
     def __init__(  # noqa: PLR0913  the settings of a cloud are many
         self,
@@ -53,14 +54,12 @@ class AzureCloud(WithViews[Subscription]):
             CloudError: there is no subscription.
 
         """
-        self._fleet = fleet
-        self._clock = clock
+        super().__init__(fleet=fleet, clock=clock)
         self._templates = dict(templates or {})
         self._scope = f"{MANAGERS[national_cloud]}/.default"
         self._credential = credential or default_credential(national_cloud)
         self._sizes = Sizes(clock)
         self._translator = Translator(fleet=fleet, clock=clock, sizes=self._sizes)
-        self._views: Views[Subscription] = Views(clock, cloud="Azure")
         self._paths = Paths(clock)
         self._places = Subscriptions(
             credential=self._credential,
@@ -73,15 +72,6 @@ class AzureCloud(WithViews[Subscription]):
         )
         self._graph = standing.graph(self._credential, national_cloud, endpoint_url, clock=clock, options=options or {})
 
-    # Reading.
-
-    def nodes(self) -> Sequence[Node]:
-        """All GPU machines that exist, in every subscription; of a silent one as last seen."""
-        listed: dict[str, Node] = {}
-        for _, nodes in self._views.nodes(self._places.all, self._nodes):
-            listed |= {node.id: node for node in nodes}
-        return tuple(listed[node_id] for node_id in sorted(listed))
-
     def node(self, node_id: str) -> Node:
         """One machine as Azure sees it now; in the state TERMINATED where it was seen to go, or is gone for long."""
         try:
@@ -92,46 +82,6 @@ class AzureCloud(WithViews[Subscription]):
                 raise
             return gone
         return self._node_of(place, machine)
-
-    def lacks(self, node: Node) -> bool:
-        """Whether a whole list of its subscription is without it."""
-        place = self._places.at(node.account)
-        return node.id not in {each.id for each in groups.all_machines(place)}
-
-    def find(self, key: str) -> Node | None:
-        """The machine launched with that key, by its name in the resource groups of the templates."""
-        name = azure_launches.name_for(key)
-        targets = {(self._places.at(each.subscription), each.resource_group or "") for each in self._templates.values()}
-        for place, group in sorted(targets, key=lambda each: (each[0].id, each[1])):
-            machine = azure_launches.found(place, group, key)
-            if machine is not None and machine.id:
-                return self._node_of(place, machine)
-        return self._paths.gone_by_name(name)
-
-    def groups(self) -> Sequence[NodeGroup]:
-        """The scale sets of this fleet, and all others that have GPU machines."""
-        by_place = self._views.groups(self._places.all, self._groups)
-        return tuple(sorted((group for _, found in by_place for group in found), key=lambda group: group.id))
-
-    def group(self, group_id: str) -> NodeGroup:
-        """One scale set as it is now."""
-        place, group = self._group(group_id)
-        return self._translator.scale_set(place, group, self._members(place, group))
-
-    def leftovers(self) -> Sequence[Leftover]:
-        """Disks, addresses, snapshots and images that no running machine uses, in every subscription."""
-        stopped = {node.id for node in self.nodes() if node.state is NodeState.STOPPED}
-        paths = self._paths.backwards(stopped)
-        now, own = self._clock.now(), self._templates.values()
-        found = gathered(
-            self._places.all, lambda place: [*survey.unused(place, paths), *survey.old_images(place, own, now)]
-        )
-        return by_id(found)
-
-    def disks(self) -> Sequence[Leftover]:
-        """Disks of machines in use, in every subscription."""
-        paths = self._paths.backwards(in_use(self.nodes()))
-        return by_id(gathered(self._places.all, lambda place: survey.disks_in_use(place, paths)))
 
     # Acting. The keys are for launches alone: asking twice for the rest changes nothing more.
 
@@ -160,8 +110,9 @@ class AzureCloud(WithViews[Subscription]):
         if group is None:
             actions.terminate(place, machine, permit)
         else:
-            home, scale_set = self._group(group)
-            size = 0 if scale_set.desired is not None else len(self._members(home, scale_set))
+            home = self._places.of_path(group)
+            scale_set = groups.known(home, group)
+            size = 0 if scale_set.desired is not None else len(groups.members_of(home, scale_set))
             actions.terminate_member(
                 place, machine, scale_set, permit, fleet=self._fleet, now=self._clock.now(), members=size
             )
@@ -169,68 +120,23 @@ class AzureCloud(WithViews[Subscription]):
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """Ask for one machine from a template of the settings."""
-        order = azure_launches.ordered(self._places, self._templates, arguments, key)
-        why = self._no_gpu(order, arguments["template"])
+        order = actions.ordered(self._places, self._templates, arguments, key)
+        why = self._bare(order, arguments["template"])
         if why is not None:
             raise CloudError(why, code=NO_GPU)
-        machine = azure_launches.launched(order, key, arguments.get("pool"), fleet=self._fleet, clock=self._clock)
+        machine = actions.launched(order, key, arguments.get("pool"), fleet=self._fleet, clock=self._clock)
         self._paths.learn(machine.id, machine.path)
         return machine.id
 
-    def grow(self, group_id: str, size: int, key: str) -> None:
-        """Raise a scale set's desired size."""
-        del key
-        place, group = self._group(group_id)
-        actions.grow(place, group, size, fleet=self._fleet)
-
-    def shrink(self, group_id: str, size: int, key: str) -> None:
-        """Take back what a scale set lacks."""
-        del key
-        place, group = self._group(group_id)
-        actions.shrink(place, group, size, lambda: self._members(place, group), fleet=self._fleet)
-
-    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
-        """Set a member's protection against its scale set's own scale-in, or lift it."""
-        del key
-        _, group = self._group(group_id)
+    def _protect(self, node_id: str, group_id: str, *, on: bool) -> None:
         place, machine = self._look_for(node_id, urgent=True)
-        actions.protect(place, machine, group, on=on, fleet=self._fleet)
+        actions.protect(place, machine, group_id, on=on, fleet=self._fleet)
 
-    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Set tags of the allow-list."""
-        del key
-        refuse_foreign_tags(tags)
+    def _tag(self, node_id: str, tags: Mapping[str, str]) -> None:
         place, machine = self._look_for(node_id, urgent=True)
         actions.tag(place, machine, tags)
 
-    # Our own standing; nothing is carried out.
-
-    def may(self, needs: Needs) -> Iterator[Permission]:
-        """By the actions that our roles allow, in every subscription."""
-        paths = self._paths.of(needs.node_ids)
-        for place in self._places.all:
-            yield from standing.may_read(place)
-            if needs.act:
-                tried = next((path for path in paths.values() if same(path).startswith(same(place.root))), None)
-                yield from standing.may_act(place, tried, terminate=needs.terminate)
-                yield from standing.may_change_groups(place) if needs.groups else ()
-        for arguments in needs.launches:
-            template = self._templates.get(arguments["template"])
-            if template is not None:
-                place = self._places.at(arguments.get("account") or template.subscription)
-                yield from standing.may_launch(place, template.resource_group or "")
-
-    def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
-        """Why templates do not fit: they cannot be read, or their size has no GPU that the agent can read."""
-        for arguments in launches:
-            try:
-                order = azure_launches.ordered(self._places, self._templates, arguments, "gpuwatch-doctor")
-            except CloudError as error:
-                yield str(error)
-                continue
-            why = self._no_gpu(order, arguments["template"])
-            if why is not None:
-                yield why
+    # Our own standing, and what people look at. Azure encrypts every managed disk at rest.
 
     def identity(self) -> Identity:
         """In the first subscription."""
@@ -241,14 +147,32 @@ class AzureCloud(WithViews[Subscription]):
         claims = standing.claims_of(self._credential, self._scope)
         return standing.credentials(self._graph, claims, self._clock.now())
 
-    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
-        """None: Azure encrypts every managed disk at rest."""
-        del node_ids
-        return ()
-
     def quotas(self) -> Sequence[Quota]:
         """In the regions of the settings; where these name none, in those that have machines of ours."""
         return standing.quotas(self._places.all, self._sizes, self.nodes())
+
+    def _may_read(self, place: Subscription) -> Iterator[Permission]:
+        """By the actions that our roles allow."""
+        return standing.may_read(place)
+
+    def _may_act(self, place: Subscription, needs: Needs) -> Iterator[Permission]:
+        paths = self._paths.of(needs.node_ids).values()
+        tried = next((path for path in paths if same(path).startswith(same(place.root))), None)
+        yield from standing.may_act(place, tried, terminate=needs.terminate)
+        yield from standing.may_change_groups(place) if needs.groups else ()
+
+    def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
+        template = self._templates.get(arguments["template"])
+        if template is not None:
+            place = self._places.at(arguments.get("account") or template.subscription)
+            yield from standing.may_launch(place, template.resource_group or "")
+
+    def _unused(self, place: Subscription, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
+        own = self._templates.values()
+        return [*survey.unused(place, self._paths.backwards(stopped)), *survey.old_images(place, own, now)]
+
+    def _disks_in_use(self, place: Subscription, node_ids: frozenset[str]) -> Iterable[Leftover]:
+        return survey.disks_in_use(place, self._paths.backwards(node_ids))
 
     def elsewhere(self) -> Sequence[Surveyed]:
         """GPU machines in regions and subscriptions that the settings do not name."""
@@ -257,11 +181,6 @@ class AzureCloud(WithViews[Subscription]):
     def survey(self) -> Sequence[Surveyed]:
         """Every region with GPU machines of every subscription that the credentials may see."""
         return survey.every_place(self._places, self._apart(), self._paths)
-
-    @property
-    def monitor(self) -> str:
-        """Azure Monitor."""
-        return survey.MONITOR
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """Use of CPU and network, by Azure Monitor; a machine with an unknown path is left out."""
@@ -292,7 +211,7 @@ class AzureCloud(WithViews[Subscription]):
                 answered.add(node_id)
         around = Surroundings(
             groups={group.id: group for group in scale_sets},
-            locks=azure_locks.of(place),
+            locks=locks_of(place),
             addresses=instances.addresses(place, [group.path for group in uniform]),
         )
         made = [machine for machine in found if not machine.never_made]
@@ -322,13 +241,43 @@ class AzureCloud(WithViews[Subscription]):
             shown.append(self._translator.scale_set(place, group, members))
         return self._views.keep_groups(place, shown)
 
-    def _members(self, place: Subscription, group: ScaleSet) -> list[Machine]:
-        there = instances.members(place, group.described) if group.uniform else instances.listed(place)
-        return [each for each in there if each.group == group.id]
+    @property
+    def _all(self) -> Sequence[Subscription]:
+        return self._places.all
 
-    def _group(self, group_id: str) -> tuple[Subscription, ScaleSet]:
-        place = self._places.of_path(group_id)
-        return place, groups.known(place, group_id)
+    def _place_of(self, region: str | None, account: str | None) -> Subscription:
+        del region  # a subscription has all
+        return self._places.at(account)
+
+    def _ids(self, place: Subscription) -> set[str]:
+        return {each.id for each in groups.all_machines(place)}
+
+    def _launched(self, place: Subscription, key: str) -> Node | None:
+        """By its name in the resource groups of the templates."""
+        named = {each.resource_group or "" for each in self._templates.values() if self._in(place, each)}
+        for group in sorted(named):
+            machine = actions.found(place, group, key)
+            if machine is not None and machine.id:
+                return self._node_of(place, machine)
+        return None
+
+    def _in(self, place: Subscription, template: TemplateSettings) -> bool:
+        return self._places.at(template.subscription) is place
+
+    def _ended_launch(self, key: str) -> Node | None:
+        return self._paths.gone_by_name(actions.name_for(key))
+
+    def _listed_groups(self, place: Subscription) -> list[ScaleSet]:
+        return groups.listed(place)
+
+    def _known_group(self, place: Subscription, group_id: str) -> ScaleSet:
+        return groups.known(place, group_id)
+
+    def _told(self, place: Subscription, group: ScaleSet) -> NodeGroup:
+        return self._translator.scale_set(place, group, groups.members_of(place, group))
+
+    def _home_of_group(self, group_id: str) -> Subscription:
+        return self._places.of_path(group_id)
 
     def _node_of(self, place: Subscription, machine: Machine) -> Node:
         """One machine with its scale set, locks and address, as the list would tell it."""
@@ -338,15 +287,20 @@ class AzureCloud(WithViews[Subscription]):
             found = attempt(lambda: groups.known(place, machine.group or ""))
             scale_sets = {found.id: found} if isinstance(found, ScaleSet) else {}
         paths = [group.path for group in scale_sets.values() if machine.uniform]
-        around = Surroundings(
-            groups=scale_sets, locks=azure_locks.of(place), addresses=instances.addresses(place, paths)
-        )
+        around = Surroundings(groups=scale_sets, locks=locks_of(place), addresses=instances.addresses(place, paths))
         node = self._translator.node(place, machine, around)
         self._paths.showed([node])
         return node
 
-    def _no_gpu(self, order: Order, template: str) -> str | None:
-        """Why a launch would bring no node; None also where nobody can tell before it."""
+    def _no_gpu(self, arguments: Mapping[str, str]) -> str | None:
+        """Say also that a template cannot be read."""
+        try:
+            order = actions.ordered(self._places, self._templates, arguments, "gpuwatch-doctor")
+        except CloudError as error:
+            return str(error)
+        return self._bare(order, arguments["template"])
+
+    def _bare(self, order: Order, template: str) -> str | None:
         try:
             size = self._sizes.size(order.place, order.region, order.size) if order.size and order.region else None
         except CloudError:

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gpuwatch.clouds import FLEET_TAG
 from gpuwatch.clouds.azure import instances
 from gpuwatch.clouds.azure.instances import Machine
 from gpuwatch.clouds.azure.owners import managed_by
-from gpuwatch.clouds.azure.places import Subscription
-from gpuwatch.clouds.azure.resource_ids import group_of, same, subscription_of
-from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.azure.places import Subscription, group_of, same, subscription_of
+from gpuwatch.clouds.groups import Owned
 from gpuwatch.model.fleet import GroupRefusal, NodeGroup
-from gpuwatch.model.kubernetes import of_a_cluster
 
 KIND = "virtualMachineScaleSets"
 _MOST_MEMBERS = 1000  # page "What are Virtual Machine Scale Sets?"
@@ -32,7 +29,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleSet:
+class ScaleSet(Owned):
     """One scale set, as Azure describes it."""
 
     described: Mapping[str, Any]
@@ -86,37 +83,23 @@ class ScaleSet:
         """The other system that drives it, whatever its tags consent to."""
         return managed_by(self.tags, group_of(self.path))
 
-    def enrolled(self, fleet: str) -> bool:
-        """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
-        return self.tags.get(FLEET_TAG) == fleet and self.owner is None
-
-    def consents(self, fleet: str) -> bool:
-        """Likewise of a Kubernetes cluster's group: whether its nodes may be touched is the guard's to say."""
-        return self.tags.get(FLEET_TAG) == fleet and (self.owner is None or of_a_cluster(self.owner))
-
     def as_node_group(
         self, node_ids: tuple[str, ...], lost: Sequence[Machine] = (), *, fleet: str, now: datetime
     ) -> NodeGroup:
         """The group in our words, with its GPU members; `lost` are those that Azure had no place for."""
-        claimed = claims(self.tags, fleet=fleet, now=now)
         bounds = self.bounds or Bounds(least=0, most=_MOST_MEMBERS)
         return NodeGroup(
-            id=self.id,
-            name=self.name,
-            pool=claimed["pool"],
             min_size=bounds.least,
             max_size=bounds.most,
             desired=len(node_ids) if self.desired is None else self.desired,
             region=self.region,
             zones=tuple(f"{self.region}-{zone}" for zone in self.described.get("zones") or ()),
-            enrolled=self.enrolled(fleet),
-            serves_cluster=self.consents(fleet) and self.owner is not None,
-            protected=claimed["protected"],
             instance_type=self.size,
             account=subscription_of(self.path),
             node_ids=node_ids,
             refused=next((GroupRefusal(at=now, why=": ".join(each.failure)) for each in lost if each.failure), None),
             gives_back_places=bool(lost) and len(lost) >= (self.desired or 0) - len(node_ids),
+            **self.consent(fleet, now),
         )
 
 
@@ -166,3 +149,9 @@ def all_machines(place: Subscription) -> list[Machine]:
         if group.uniform:
             found += instances.members(place, group.described)
     return found
+
+
+def members_of(place: Subscription, group: ScaleSet) -> list[Machine]:
+    """The members of a scale set."""
+    there = instances.members(place, group.described) if group.uniform else instances.listed(place)
+    return [each for each in there if each.group == group.id]

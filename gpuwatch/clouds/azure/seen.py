@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gpuwatch.clouds.azure.instances import Machine
-from gpuwatch.clouds.azure.resource_ids import same
+from gpuwatch.clouds.azure.places import same
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import Clock
 

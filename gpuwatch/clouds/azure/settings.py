@@ -4,17 +4,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pkgutil import resolve_name
 from shlex import quote
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
 
-from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.azure.iam import NOBODYS, ROLES, render, role
 from gpuwatch.clouds.provider import ProviderSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
-from gpuwatch.runtime.clock import Clock
 
 _Text = Annotated[str, MinLen(1)]
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -68,6 +65,7 @@ class AzureSettings(ProviderSettings):
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
     launches_name_regions: ClassVar[bool] = False
+    adapter: ClassVar[str] = "gpuwatch.clouds.azure.cloud:AzureCloud"
 
     subscriptions: Annotated[
         dict[str, SubscriptionSettings],
@@ -81,18 +79,12 @@ class AzureSettings(ProviderSettings):
         Setting("Which of Azure's clouds; china is the one that 21Vianet operates."),
     ] = "public"
 
-    def connect(self, *, fleet: str, clock: Clock, regions: tuple[str, ...], endpoint_url: str | None) -> Cloud:
-        """Virtual machines and scale sets."""
-        cloud: Cloud = resolve_name("gpuwatch.clouds.azure.cloud:AzureCloud")(
-            fleet=fleet,
-            clock=clock,
-            regions=regions,
-            subscriptions=identified(self.subscriptions),
-            templates=self.templates,
-            national_cloud=self.national_cloud,
-            endpoint_url=endpoint_url,
-        )
-        return cloud
+    def _options(self) -> Mapping[str, Any]:
+        return {
+            "subscriptions": identified(self.subscriptions),
+            "templates": self.templates,
+            "national_cloud": self.national_cloud,
+        }
 
     def contradictions(self) -> Iterator[Contradiction]:
         """Each subscription once, by an id that can exist; each template whole, in a subscription that is there."""

@@ -17,7 +17,7 @@ from azure.core.exceptions import AzureError
 from gpuwatch.clouds import AuthFailedError, CloudError
 from gpuwatch.clouds.azure.client import Line
 from gpuwatch.clouds.azure.iam import ACT, END, GROUPS, LAUNCH, READ
-from gpuwatch.clouds.azure.machine_types import Sizes
+from gpuwatch.clouds.azure.instances import Sizes
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.settings import GRAPHS
 from gpuwatch.clouds.keys import AccessKey, Credentials

@@ -13,12 +13,10 @@ from gpuwatch.clouds import CloudError, Leftover, LeftoverKind
 from gpuwatch.clouds.azure import groups, instances
 from gpuwatch.clouds.azure.instances import Machine
 from gpuwatch.clouds.azure.nodes import Surroundings, Translator
-from gpuwatch.clouds.azure.places import Subscription, Subscriptions
-from gpuwatch.clouds.azure.resource_ids import same
+from gpuwatch.clouds.azure.places import Subscription, Subscriptions, same
 from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.azure.settings import TemplateSettings
-from gpuwatch.clouds.disks import made_at, of_machines
-from gpuwatch.clouds.old_images import is_old
+from gpuwatch.clouds.disks import is_old, made_at, of_machines
 from gpuwatch.clouds.places import everywhere
 from gpuwatch.clouds.survey import GIB, CloudUse, Surveyed, unanswered, use_of_values
 

@@ -9,14 +9,12 @@ from urllib.parse import quote, urlencode
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, ThrottledError
 from gpuwatch.clouds.errors import explained
-from gpuwatch.clouds.gcp.calls import COMPUTE, HOSTS, Call
-from gpuwatch.clouds.gcp.credentials import Credentials
+from gpuwatch.clouds.gcp.credentials import Credentials, Heard, Wire
 from gpuwatch.clouds.gcp.errors import EXPIRED, failure, refusal
-from gpuwatch.clouds.gcp.sending import Heard, Wire
+from gpuwatch.clouds.gcp.iam import COMPUTE, HOSTS, Call
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.sending import sending
-from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.json_document import read_json
 
@@ -59,10 +57,6 @@ class Client:
         self._wire = Wire(self._bases[COMPUTE], **seconds)
         self._reads = RateLimiter(clock, per_second=_READS_PER_SECOND, burst=_READS_AT_ONCE)
         self._acts = RateLimiter(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE)
-
-    def holds(self, thing: Node | NodeGroup) -> bool:
-        """Whether it is of this project."""
-        return thing.account == self.project
 
     def __str__(self) -> str:
         """Its name."""

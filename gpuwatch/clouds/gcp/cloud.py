@@ -1,28 +1,27 @@
 """Compute Engine and its managed instance groups, in several projects and regions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.clouds import FLEET_TAG, CloudError, CloudUnavailableError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.disks import by_id, in_use
+from gpuwatch.clouds import FLEET_TAG, CloudError, CloudUnavailableError, Leftover, NotFoundError
+from gpuwatch.clouds.disks import by_id
 from gpuwatch.clouds.gcp import actions, launches, standing, survey
 from gpuwatch.clouds.gcp import groups as gcp_groups
-from gpuwatch.clouds.gcp.actions import Home
-from gpuwatch.clouds.gcp.calls import LIST_INSTANCES
+from gpuwatch.clouds.gcp.actions import Home, ended, launch_that_ended
 from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.credentials import Credentials as Given
 from gpuwatch.clouds.gcp.errors import NOT_FOUND, NOT_READY
-from gpuwatch.clouds.gcp.groups import Group, Templates
+from gpuwatch.clouds.gcp.groups import Group, Templates, region_of
+from gpuwatch.clouds.gcp.iam import LIST_INSTANCES
 from gpuwatch.clouds.gcp.instances import Instance, Translator
-from gpuwatch.clouds.gcp.labels import labels_of
-from gpuwatch.clouds.gcp.machine_types import region_of
-from gpuwatch.clouds.gcp.operations import ended, launch_that_ended
+from gpuwatch.clouds.gcp.owners import labels_of
 from gpuwatch.clouds.gcp.places import Listing, Zone
 from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.placed import PlacedCloud
 from gpuwatch.clouds.places import Views, anywhere, gathered
 from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.silence import Outlook, Recall, missed
@@ -32,8 +31,13 @@ from gpuwatch.model.sight import Silence
 from gpuwatch.runtime.clock import Clock
 
 
-class GcpCloud:
+class GcpCloud(PlacedCloud[Listing, Group]):
     """The GPU machines and groups of some projects and regions. Credentials are found by Google's own rules."""
+
+    SERVICE = "Compute Engine"
+    NO_GROUP = NOT_FOUND
+    acts = actions
+    monitor = survey.MONITOR
 
     def __init__(
         self,
@@ -56,24 +60,15 @@ class GcpCloud:
         if not regions:
             raise CloudError("no region is known; set cloud.regions, for example [us-central1], or [all] to look only")
         labels_of({FLEET_TAG: fleet})  # a fleet that no label can name would be empty for ever
-        self._fleet, self._clock, self._regions = fleet, clock, tuple(dict.fromkeys(regions))
+        super().__init__(fleet=fleet, clock=clock)  # its views are those of groups
+        self._regions = tuple(dict.fromkeys(regions))
         self._projects = tuple(dict.fromkeys(projects))
         self._credentials = Given(credentials_file, given=credentials)
         self._options = {"credentials": self._credentials, "clock": clock, "endpoint_url": endpoint_url, **options}
         self._translator = Translator(fleet=fleet, clock=clock)
         self._templates = Templates()
-        self._views: Views[Zone] = Views(clock, cloud="Compute Engine")
-        self._group_views: Views[Client] = Views(clock, cloud="Compute Engine")
+        self._zones: Views[Zone] = Views(clock, cloud=self.SERVICE)
         self._made: list[Listing] | None = None
-
-    # Reading.
-
-    def nodes(self) -> Sequence[Node]:
-        """All GPU machines that exist, in every project and region; of a silent project or zone as last seen."""
-        found: dict[str, Node] = {}
-        for _, nodes in anywhere(self._all, Listing.nodes, Listing.last_nodes, Listing.silenced):
-            found |= {node.id: node for node in nodes}
-        return tuple(found[node_id] for node_id in sorted(found))
 
     def node(self, node_id: str) -> Node:
         """One machine as Compute Engine sees it now; gone only where an operation says so."""
@@ -92,61 +87,26 @@ class GcpCloud:
                 return gone
         raise _unknown(node_id, self._all)
 
-    def lacks(self, node: Node) -> bool:
-        """Whether a whole list of its project is without it."""
-        listing = next((each for each in self._all if each.client.project == node.account), None)
-        if listing is None:
-            raise NotFoundError(f"{node.account} is not among cloud.gcp.projects", code=NOT_FOUND)
-        return listing.lacks(node.id)
-
-    def find(self, key: str) -> Node | None:
-        """The machine launched with that key, by the name made of it; labels may be anybody's."""
-        for listing in self._all:
-            instance = launches.existing(listing.client, key)
-            if instance is not None:
-                listing.remember(instance)
-                return listing.one(instance)
-        for listing in self._all:
-            gone = launch_that_ended(listing.client, launches.name_of(key))
-            if gone is not None:
-                return gone
-        return None
-
-    def groups(self) -> Sequence[NodeGroup]:
-        """The managed instance groups of this fleet, and all others that have GPU machines."""
-        clients = {each.client: each for each in self._all}
-        by_project = self._group_views.groups(list(clients), lambda client: self._groups_of(clients[client]))
-        return tuple(sorted((group for _, found in by_project for group in found), key=lambda group: group.id))
-
-    def group(self, group_id: str) -> NodeGroup:
-        """One group as it is now."""
-        client = self._client_of_group(group_id)
-        return self._node_group(client, gcp_groups.known(client, group_id))
-
     def leftovers(self) -> Sequence[Leftover]:
         """Disks, addresses, snapshots and images that no running machine uses, in every project and region."""
-        found = gathered(self._all, lambda each: survey.unused(each.client, each.wanted))
+        now = self._clock.now()
+        found = gathered(self._all, lambda each: self._unused(each, frozenset(), now))
         try:  # an image may be used in another project, so all must answer
-            found += survey.old_images([each.client for each in self._all], self._clock.now())
+            found += survey.old_images([each.client for each in self._all], now)
         except CloudError as error:
             missed(Silence(where="images", reason=str(error), known=False), error)
-        return tuple(sorted(found, key=lambda each: each.id))
-
-    def disks(self) -> Sequence[Leftover]:
-        """Disks of machines in use, in every project and region."""
-        running = in_use(self.nodes())
-        return by_id(gathered(self._all, lambda each: survey.disks_in_use(each.client, each.wanted, running)))
+        return by_id(found)
 
     # Places that give no answer.
 
     def recall(self, past: Recall) -> None:
         """Ask this for what a place had that has shown nothing yet."""
-        self._views.recall(past)
-        self._group_views.recall(past)
+        super().recall(past)
+        self._zones.recall(past)
 
     def outlook(self) -> Outlook:
         """What the newest lists rest on: zones, and projects that gave no answer."""
-        zones, groups = self._views.outlook(), self._group_views.outlook()
+        zones, groups = self._zones.outlook(), super().outlook()
         projects = tuple(each for listing in self._all for each in listing.silent)
         told = {each.where for each in projects}
         return Outlook(
@@ -194,80 +154,52 @@ class GcpCloud:
         listing.homes[node_id] = Home(client=listing.client, zone=zone, name=launches.name_of(key))
         return node_id
 
-    def grow(self, group_id: str, size: int, key: str) -> None:
-        """Raise a group's target size."""
-        del key
-        actions.grow(self._client_of_group(group_id), group_id, size, fleet=self._fleet)
-
-    def shrink(self, group_id: str, size: int, key: str) -> None:
-        """Take back the places of a group that no machine could be made for."""
-        actions.shrink(self._client_of_group(group_id), group_id, size, key=key, fleet=self._fleet)
-
-    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
+    def _protect(self, node_id: str, group_id: str, *, on: bool) -> None:
         """Refuse: Google's groups know no such protection."""
-        del node_id, key, on
-        actions.protect(self._client_of_group(group_id), group_id, fleet=self._fleet)
+        del node_id, on
+        actions.protect(self._home_of_group(group_id).client, group_id, fleet=self._fleet)
 
-    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Set labels of the allow-list."""
-        del key
-        refuse_foreign_tags(tags)
+    def _tag(self, node_id: str, tags: Mapping[str, str]) -> None:
         if not self._done(node_id, lambda home: actions.tag(home, node_id, tags)):
             raise NotFoundError(f"{node_id} is gone", code=NOT_FOUND)
 
-    # Our own standing; nothing is carried out.
-
-    def may(self, needs: Needs) -> Iterator[Permission]:
-        """By reading, and by testIamPermissions."""
-        for listing in self._all:
-            yield from standing.may_read(listing.client)
-            if needs.act:
-                homes = {node_id: listing.homes[node_id] for node_id in needs.node_ids if node_id in listing.homes}
-                yield from standing.may_act(listing.client, homes, terminate=needs.terminate)
-                yield from standing.may_change_groups(listing.client) if needs.groups else ()
-        for arguments in needs.launches:
-            yield standing.may_launch(self._place(arguments)[0].client)
-
-    def unfit(self, launches_: Sequence[Mapping[str, str]]) -> Iterator[str]:
-        """Why templates do not fit: their machine type has no GPU of NVIDIA."""
-        for arguments in launches_:
-            listing, region = self._place(arguments)
-            client = listing.client
-            template = self._templates.read(client, launches.template_path(arguments))
-            place = launches.place_of(client, arguments, template, region)
-            why = launches.no_gpu(client, self._translator.types, arguments, template, place)
-            if why is not None:
-                yield why
+    # Our own standing, and what people look at. Google encrypts every disk.
 
     def identity(self) -> Identity:
         """In the first project."""
         return standing.identity(self._all[0].client, self._credentials)
 
-    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
-        """Nothing: Google encrypts every disk."""
-        del node_ids
-        return ()
-
     def credentials(self) -> Credentials:
         """Those that we were given."""
         return standing.credentials(self._all[0].client, self._credentials)
+
+    def _quotas(self, place: Listing) -> Iterable[Quota]:
+        """GPUs that the project may have in each of its regions, and in all together."""
+        return standing.quotas(place.client, place.wanted)
+
+    def _may_read(self, place: Listing) -> Iterator[Permission]:
+        """By reading, and by testIamPermissions."""
+        return standing.may_read(place.client)
+
+    def _may_act(self, place: Listing, needs: Needs) -> Iterator[Permission]:
+        homes = {node_id: place.homes[node_id] for node_id in needs.node_ids if node_id in place.homes}
+        yield from standing.may_act(place.client, homes, terminate=needs.terminate)
+        yield from standing.may_change_groups(place.client) if needs.groups else ()
+
+    def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
+        yield standing.may_launch(self._place(arguments)[0].client)
+
+    def _unused(self, place: Listing, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
+        del stopped, now
+        return survey.unused(place.client, place.wanted)
+
+    def _disks_in_use(self, place: Listing, node_ids: frozenset[str]) -> Iterable[Leftover]:
+        return survey.disks_in_use(place.client, place.wanted, node_ids)
 
     def elsewhere(self) -> Sequence[Surveyed]:
         """GPU machines in regions that the settings do not name."""
         apart = Translator(fleet=self._fleet, clock=self._clock)
         return [each for listing in self._all for each in survey.elsewhere(listing, apart)]
-
-    def quotas(self) -> Sequence[Quota]:
-        """GPUs that each project may have in each of its regions, and in all together."""
-        found = gathered(self._all, lambda each: standing.quotas(each.client, each.wanted))
-        return tuple(sorted(found, key=lambda each: (each.region, each.name)))
-
-    # For people who look for forgotten machines.
-
-    @property
-    def monitor(self) -> str:
-        """Cloud Monitoring."""
-        return survey.MONITOR
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """In the project of each."""
@@ -288,7 +220,7 @@ class GcpCloud:
             if not projects:
                 raise CloudError("no project is known; set cloud.gcp.projects, for example [my-project]")
             self._made = [
-                Listing(Client(project, **self._options), self._translator, self._views, self._wanted)
+                Listing(Client(project, **self._options), self._translator, self._zones, self._wanted)
                 for project in projects
             ]
         return self._made
@@ -348,35 +280,66 @@ class GcpCloud:
             )
         return listing, region
 
-    def _client_of_group(self, group_id: str) -> Client:
-        project = gcp_groups.project_of(group_id)
+    def _place_of(self, region: str | None, account: str | None) -> Listing:
+        del region  # a project has all
         for listing in self._all:
-            if listing.client.project == project:
-                return listing.client
-        raise NotFoundError(f"{group_id} is in none of cloud.gcp.projects", code=NOT_FOUND)
+            if listing.client.project == account:
+                return listing
+        raise NotFoundError(f"{account} is not among cloud.gcp.projects", code=NOT_FOUND)
 
-    def _groups_of(self, listing: Listing) -> list[NodeGroup]:
-        client = listing.client
-        shown = [
-            self._node_group(client, group)
-            for group in gcp_groups.listed(client, listing.wanted).values()
-            if group.enrolled(self._fleet) or self._has_gpus(client, group)
-        ]
-        return self._group_views.keep_groups(client, shown)
+    # Within one project.
 
-    def _has_gpus(self, client: Client, group: Group) -> bool:
+    def _everywhere(self) -> Iterator[tuple[Listing, list[Node]]]:
+        return anywhere(self._all, Listing.nodes, Listing.last_nodes, Listing.silenced)
+
+    def _nodes(self, place: Listing) -> list[Node]:
+        return place.nodes()
+
+    def _ids(self, place: Listing) -> set[str]:
+        return place.ids()
+
+    def _launched(self, place: Listing, key: str) -> Node | None:
+        """By the name made of the key."""
+        instance = launches.existing(place.client, key)
+        if instance is None:
+            return None
+        place.remember(instance)
+        return place.one(instance)
+
+    def _ended_launch(self, key: str) -> Node | None:
+        ended_ones = (launch_that_ended(each.client, launches.name_of(key)) for each in self._all)
+        return next((gone for gone in ended_ones if gone is not None), None)
+
+    def _no_gpu(self, arguments: Mapping[str, str]) -> str | None:
+        listing, region = self._place(arguments)
+        template = self._templates.read(listing.client, launches.template_path(arguments))
+        place = launches.place_of(listing.client, arguments, template, region)
+        return launches.no_gpu(listing.client, self._translator.types, arguments, template, place)
+
+    # Its groups.
+
+    def _home_of_group(self, group_id: str) -> Listing:
+        return self._place_of(None, gcp_groups.project_of(group_id))
+
+    def _listed_groups(self, place: Listing) -> Iterable[Group]:
+        return gcp_groups.listed(place.client, place.wanted).values()
+
+    def _known_group(self, place: Listing, group_id: str) -> Group:
+        return gcp_groups.known(place.client, group_id)
+
+    def _has_gpus(self, place: Listing, group: Group) -> bool:
         for path in group.templates:
-            template = self._templates.get(client, path)
-            facts = self._translator.types.get(client, group.zones[0], template.machine_type)
+            template = self._templates.get(place.client, path)
+            facts = self._translator.types.get(place.client, group.zones[0], template.machine_type)
             if template.gpu_count or (facts is not None and facts.gpu_count):
                 return True
         return False
 
-    def _node_group(self, client: Client, group: Group) -> NodeGroup:
-        members = gcp_groups.members(client, group)
-        types = frozenset(self._templates.get(client, path).machine_type for path in group.templates)
+    def _told(self, place: Listing, group: Group) -> NodeGroup:
+        members = gcp_groups.members(place.client, group)
+        types = frozenset(self._templates.get(place.client, path).machine_type for path in group.templates)
         now = self._clock.now()
-        return gcp_groups.as_node_group(client, group, fleet=self._fleet, now=now, members=members, types=types)
+        return gcp_groups.as_node_group(place.client, group, fleet=self._fleet, now=now, members=members, types=types)
 
 
 def _unknown(node_id: str, listings: Sequence[Listing]) -> NotFoundError:

@@ -1,4 +1,4 @@
-"""What Google Cloud must allow for what the code does, and no more: custom roles, made of the table of calls.
+"""The table of calls of Google's APIs, and what Google Cloud must allow for them, and no more: custom roles.
 
 `gpuwatch export iam` writes them; the files in iam/gcp/ are these. IAM's conditions know no labels, so a role holds
 for all machines of a project; where that is too much, put the machines' tag (of the Resource Manager) into the
@@ -7,15 +7,211 @@ condition of the role's binding.
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from gpuwatch.clouds.gcp import calls
-from gpuwatch.clouds.gcp.calls import CALLS, Call
+# Every call that gpuwatch makes of Google's APIs, with the permission that each needs.
+#
+# `clouds/gcp/iam.py` makes the roles of this table, and the tests hold it to Google's own description of the API.
+
+COMPUTE, PROJECTS, MONITORING, BILLING = "compute", "cloudresourcemanager", "monitoring", "cloudbilling"
+IAM = "iam"
+HOSTS = {
+    COMPUTE: "https://compute.googleapis.com",
+    PROJECTS: "https://cloudresourcemanager.googleapis.com",
+    MONITORING: "https://monitoring.googleapis.com",
+    BILLING: "https://cloudbilling.googleapis.com",
+    IAM: "https://iam.googleapis.com",
+}
+
+_COMPUTE = "/compute/v1/projects/{project}"
+_INSTANCE = f"{_COMPUTE}/zones/{{zone}}/instances/{{instance}}"
+# A group's own path: "zones/Z/instanceGroupManagers/N", or the same of a region.
+_GROUP = f"{_COMPUTE}/{{group}}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One method of an API. `name` is Google's, `also` the name of its twin for regions, `items` the list in a page.
+
+    `page` is the parameter with the size of a page, which is so many times larger than that of other lists.
+    """
+
+    name: str
+    method: str
+    path: str
+    permissions: tuple[str, ...] = ()
+    items: str = ""
+    changes: bool = False
+    api: str = COMPUTE
+    also: str = ""
+    page: tuple[str, int] = ("maxResults", 1)
+
+
+def _get(name: str, path: str, *permissions: str, also: str = "") -> Call:
+    return Call(name=name, method="GET", path=path, permissions=permissions, also=also)
+
+
+def _list(name: str, path: str, items: str, *permissions: str) -> Call:
+    return Call(name=name, method="GET", path=path, items=items, permissions=permissions)
+
+
+def _change(name: str, path: str, *permissions: str, method: str = "POST", also: str = "") -> Call:
+    return Call(name=name, method=method, path=path, permissions=permissions, changes=True, also=also)
+
+
+LIST_INSTANCES = _list(
+    "compute.instances.aggregatedList", f"{_COMPUTE}/aggregated/instances", "instances", "compute.instances.list"
+)
+GET_INSTANCE = _get("compute.instances.get", _INSTANCE, "compute.instances.get")
+GET_TYPE = _get(
+    "compute.machineTypes.get", f"{_COMPUTE}/zones/{{zone}}/machineTypes/{{type}}", "compute.machineTypes.get"
+)
+LIST_TYPES = _list(
+    "compute.machineTypes.aggregatedList",
+    f"{_COMPUTE}/aggregated/machineTypes",
+    "machineTypes",
+    "compute.machineTypes.list",
+)
+GET_TEMPLATE = _get(
+    "compute.instanceTemplates.get",
+    f"{_COMPUTE}/{{template}}",
+    "compute.instanceTemplates.get",
+    also="compute.regionInstanceTemplates.get",
+)
+LIST_TEMPLATES = _list(
+    "compute.instanceTemplates.aggregatedList",
+    f"{_COMPUTE}/aggregated/instanceTemplates",
+    "instanceTemplates",
+    "compute.instanceTemplates.list",
+)
+LIST_IMAGES = _list("compute.images.list", f"{_COMPUTE}/global/images", "", "compute.images.list")
+LIST_REGIONS = _list("compute.regions.list", f"{_COMPUTE}/regions", "", "compute.regions.list")
+GET_PROJECT = _get("compute.projects.get", _COMPUTE, "compute.projects.get")
+LIST_ZONE_OPERATIONS = _list(
+    "compute.zoneOperations.list", f"{_COMPUTE}/zones/{{zone}}/operations", "", "compute.zoneOperations.list"
+)
+LIST_OPERATIONS = _list(
+    "compute.globalOperations.aggregatedList",
+    f"{_COMPUTE}/aggregated/operations",
+    "operations",
+    "compute.globalOperations.list",
+)
+GET_OPERATION = _get(
+    "compute.zoneOperations.get", f"{_COMPUTE}/zones/{{zone}}/operations/{{operation}}", "compute.zoneOperations.get"
+)
+LIST_GROUPS = _list(
+    "compute.instanceGroupManagers.aggregatedList",
+    f"{_COMPUTE}/aggregated/instanceGroupManagers",
+    "instanceGroupManagers",
+    "compute.instanceGroupManagers.list",
+)
+GET_GROUP = _get(
+    "compute.instanceGroupManagers.get",
+    _GROUP,
+    "compute.instanceGroupManagers.get",
+    also="compute.regionInstanceGroupManagers.get",
+)
+LIST_MEMBERS = Call(
+    name="compute.instanceGroupManagers.listManagedInstances",
+    method="POST",  # and changes nothing
+    path=f"{_GROUP}/listManagedInstances",
+    permissions=("compute.instanceGroupManagers.get",),
+    items="managedInstances",
+    also="compute.regionInstanceGroupManagers.listManagedInstances",
+)
+LIST_AUTOSCALERS = _list(
+    "compute.autoscalers.aggregatedList",
+    f"{_COMPUTE}/aggregated/autoscalers",
+    "autoscalers",
+    "compute.autoscalers.list",
+)
+LIST_DISKS = _list("compute.disks.aggregatedList", f"{_COMPUTE}/aggregated/disks", "disks", "compute.disks.list")
+LIST_ADDRESSES = _list(
+    "compute.addresses.aggregatedList", f"{_COMPUTE}/aggregated/addresses", "addresses", "compute.addresses.list"
+)
+LIST_SNAPSHOTS = _list("compute.snapshots.list", f"{_COMPUTE}/global/snapshots", "", "compute.snapshots.list")
+TEST_INSTANCE = Call(
+    name="compute.instances.testIamPermissions",
+    method="POST",  # and changes nothing
+    path=f"{_INSTANCE}/testIamPermissions",
+)
+TEST_PROJECT = Call(
+    name="cloudresourcemanager.projects.testIamPermissions",
+    method="POST",  # and changes nothing
+    path="/v3/projects/{project}:testIamPermissions",
+    api=PROJECTS,
+)
+
+STOP = _change("compute.instances.stop", f"{_INSTANCE}/stop", "compute.instances.stop")
+START = _change("compute.instances.start", f"{_INSTANCE}/start", "compute.instances.start")
+RESUME = _change("compute.instances.resume", f"{_INSTANCE}/resume", "compute.instances.resume")
+DELETE = _change("compute.instances.delete", _INSTANCE, "compute.instances.delete", method="DELETE")
+SET_LABELS = _change("compute.instances.setLabels", f"{_INSTANCE}/setLabels", "compute.instances.setLabels")
+INSERT = _change(
+    "compute.instances.insert",
+    f"{_COMPUTE}/zones/{{zone}}/instances",
+    "compute.instances.create",
+    "compute.instances.setLabels",
+    "compute.instances.setMetadata",
+    "compute.instances.setServiceAccount",
+    "compute.instances.setTags",
+    "compute.instanceTemplates.useReadOnly",
+    "compute.disks.create",
+    "compute.images.useReadOnly",
+    "compute.subnetworks.use",
+    "compute.subnetworks.useExternalIp",
+)
+RESIZE = _change(
+    "compute.instanceGroupManagers.resize",
+    f"{_GROUP}/resize",
+    "compute.instanceGroupManagers.update",
+    also="compute.regionInstanceGroupManagers.resize",
+)
+DELETE_MEMBERS = _change(
+    "compute.instanceGroupManagers.deleteInstances",
+    f"{_GROUP}/deleteInstances",
+    "compute.instanceGroupManagers.update",
+    also="compute.regionInstanceGroupManagers.deleteInstances",
+)
+
+# For `gpuwatch scan` alone. A page counts points, not machines.
+LIST_TIME_SERIES = Call(
+    name="monitoring.projects.timeSeries.list",
+    method="GET",
+    path="/v3/projects/{project}/timeSeries",
+    items="timeSeries",
+    permissions=("monitoring.timeSeries.list",),
+    api=MONITORING,
+    page=("pageSize", 20),
+)
+
+# For the doctor alone; the project of a service account is in its name.
+LIST_KEYS = Call(
+    name="iam.projects.serviceAccounts.keys.list",
+    method="GET",
+    path="/v1/projects/-/serviceAccounts/{account}/keys",
+    permissions=("iam.serviceAccountKeys.list",),
+    api=IAM,
+)
+
+# For prices alone: the list of what Compute Engine sells is the same for everybody, and wants no permission.
+LIST_SKUS = Call(
+    name="cloudbilling.services.skus.list",
+    method="GET",
+    path="/v1/services/6F81-5844-456A/skus",
+    items="skus",
+    api=BILLING,
+    page=("pageSize", 10),
+)
+
+CALLS: tuple[Call, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Call))
+
 
 # A start is followed by its operation. To end a group's member and to grow the group is one permission of Google's.
-_RECLAIM = (calls.STOP, calls.START, calls.RESUME, calls.SET_LABELS, calls.GET_OPERATION)
-_SCAN = (calls.LIST_TIME_SERIES,)  # for people: the controller asks no monitor
-_AGES = (calls.LIST_KEYS,)  # for the doctor alone
-_TERMINATE = (calls.DELETE, calls.DELETE_MEMBERS)
+_RECLAIM = (STOP, START, RESUME, SET_LABELS, GET_OPERATION)
+_SCAN = (LIST_TIME_SERIES,)  # for people: the controller asks no monitor
+_AGES = (LIST_KEYS,)  # for the doctor alone
+_TERMINATE = (DELETE, DELETE_MEMBERS)
 # `iam.serviceAccounts.actAs` is not among these: it is given on the machines' own service account, not on the project.
 
 ROLES: Mapping[str, tuple[str, tuple[Call, ...]]] = {
@@ -29,7 +225,7 @@ ROLES: Mapping[str, tuple[str, tuple[Call, ...]]] = {
     "terminate": ("gpuwatch terminate: also delete machines, and members of groups", (*_RECLAIM, *_TERMINATE)),
     "scale": (
         "gpuwatch scale: also launch machines and grow groups",
-        (*_RECLAIM, *_TERMINATE, calls.INSERT, calls.RESIZE),
+        (*_RECLAIM, *_TERMINATE, INSERT, RESIZE),
     ),
 }
 

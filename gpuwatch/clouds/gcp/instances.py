@@ -1,18 +1,57 @@
 """Compute Engine's instances in our words."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpuwatch.clouds.gcp.client import Client, Json
-from gpuwatch.clouds.gcp.groups import Group
-from gpuwatch.clouds.gcp.labels import tags_of
-from gpuwatch.clouds.gcp.machine_types import MachineTypes, gpus_among, region_of
-from gpuwatch.clouds.gcp.notices import announced
-from gpuwatch.clouds.gcp.owners import managed_by
+from gpuwatch.clouds.gcp.groups import Group, MachineTypes, gpus_among, region_of
+from gpuwatch.clouds.gcp.owners import managed_by, tags_of
 from gpuwatch.clouds.tags import claims
+from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.runtime.clock import Clock
+
+# What the description of an instance says of its end.
+#
+# Source: `resourceStatus` of instances.get. `scheduling.terminationTimestamp` is the end of a limited run time
+# (`maxRunDuration`, `terminationTime`, flex-start); `upcomingMaintenance` is a maintenance window. A machine that
+# Google moves to another host goes on, so that its window is no end.
+
+_TERMINATES = "TERMINATE"  # onHostMaintenance of all machines with GPUs
+_AHEAD = frozenset({"PENDING", "ONGOING"})
+
+
+def announced(described: Json, now: datetime) -> tuple[CloudNotice, ...]:
+    """Its notices."""
+    return tuple(_found(described, now))
+
+
+def _found(described: Json, now: datetime) -> Iterator[CloudNotice]:
+    told, wanted = described.get("resourceStatus") or {}, described.get("scheduling") or {}
+    end = _time((told.get("scheduling") or {}).get("terminationTimestamp") or wanted.get("terminationTime"))
+    if end is not None:
+        action = f"{str(wanted.get('instanceTerminationAction') or 'STOP').lower()}_at_end_of_run_time"
+        yield CloudNotice(kind=NoticeKind.TERMINATION.value, action=action, deadline=end, seen_at=now)
+    window = told.get("upcomingMaintenance") or {}
+    begins = _time(window.get("windowStartTime"))
+    if (
+        begins is not None
+        and window.get("maintenanceStatus") in _AHEAD
+        and wanted.get("onHostMaintenance") == _TERMINATES
+    ):
+        action = "terminate_on_host_maintenance"
+        yield CloudNotice(kind=NoticeKind.MAINTENANCE.value, action=action, deadline=begins, seen_at=now)
+
+
+def _time(text: object) -> datetime | None:
+    """RFC 3339; None: it is no such time."""
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return None if found.tzinfo is None else found.astimezone(UTC)
+
 
 # `status` of an instance. TERMINATED is Google's word for stopped: a machine that is gone is not listed at all.
 _STATES = {

@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuwatch.clouds import FLEET_TAG, NO_GPU, POOL_TAG, CloudError, CloudUnavailableError
-from gpuwatch.clouds.gcp.actions import request_id
-from gpuwatch.clouds.gcp.calls import INSERT, LIST_INSTANCES
+from gpuwatch.clouds.gcp.actions import follow, request_id
 from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.errors import CONFLICT
-from gpuwatch.clouds.gcp.groups import Template, Templates, path_in_project
+from gpuwatch.clouds.gcp.groups import MachineTypes, Template, Templates, path_in_project, region_of, zones_with
+from gpuwatch.clouds.gcp.iam import INSERT, LIST_INSTANCES
 from gpuwatch.clouds.gcp.instances import Instance
-from gpuwatch.clouds.gcp.labels import labels_of
-from gpuwatch.clouds.gcp.machine_types import MachineTypes, region_of, zones_with
-from gpuwatch.clouds.gcp.operations import follow
+from gpuwatch.clouds.gcp.owners import labels_of
 from gpuwatch.clouds.permit import permit_in_force
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.gcp import groups as gcp_groups
-from gpuwatch.clouds.gcp.actions import Home, described
-from gpuwatch.clouds.gcp.calls import LIST_INSTANCES
+from gpuwatch.clouds.gcp.actions import Home, being_deleted, described, ended
 from gpuwatch.clouds.gcp.client import Client
-from gpuwatch.clouds.gcp.groups import Group
+from gpuwatch.clouds.gcp.groups import Group, region_of
+from gpuwatch.clouds.gcp.iam import LIST_INSTANCES
 from gpuwatch.clouds.gcp.instances import Instance, Translator
-from gpuwatch.clouds.gcp.machine_types import region_of
-from gpuwatch.clouds.gcp.operations import being_deleted, ended
 from gpuwatch.clouds.places import Views
 from gpuwatch.clouds.silence import missed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
@@ -107,14 +105,14 @@ class Listing:
             self._zones.add(place)
         return found
 
-    def lacks(self, node_id: str) -> bool:
-        """Whether a whole list of the project is without it; raises where any zone gave no answer."""
+    def ids(self) -> set[str]:
+        """The ids of all machines of the project; raises CloudError where any zone gave no answer."""
+        found: set[str] = set()
         for content in self.client.scopes(LIST_INSTANCES).values():
             if isinstance(content, CloudError):
                 raise content
-            if any(str(each.get("id")) == node_id for each in content):
-                return False
-        return True
+            found |= {str(each.get("id")) for each in content}
+        return found
 
     def last_nodes(self, error: CloudError) -> list[Node]:
         """What a project without an answer showed last.

@@ -4,16 +4,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import MinLen
 
-from gpuwatch.clouds import Cloud, CloudError
-from gpuwatch.clouds.gcp.labels import value_of
+from gpuwatch.clouds import CloudError
+from gpuwatch.clouds.gcp.owners import value_of
 from gpuwatch.clouds.provider import ProviderSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
-from gpuwatch.runtime.clock import Clock
 
 _PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 
@@ -23,6 +21,7 @@ class GcpSettings(ProviderSettings):
     """What only Google Cloud needs."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+    adapter: ClassVar[str] = "gpuwatch.clouds.gcp.cloud:GcpCloud"
 
     projects: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
@@ -33,22 +32,9 @@ class GcpSettings(ProviderSettings):
         Setting("The file with a service account's key. None: as every program of Google finds its credentials."),
     ] = None
 
-    def connect(self, *, fleet: str, clock: Clock, regions: tuple[str, ...], endpoint_url: str | None) -> Cloud:
-        """Compute Engine and its managed instance groups.
-
-        Raises:
-            CloudError: there is no region, or the fleet's name does not fit into a label.
-
-        """
-        cloud: Cloud = resolve_name("gpuwatch.clouds.gcp.cloud:GcpCloud")(
-            fleet=fleet,
-            clock=clock,
-            regions=regions,
-            projects=self.projects,
-            credentials_file=None if self.credentials_file is None else Path(self.credentials_file),
-            endpoint_url=endpoint_url,
-        )
-        return cloud
+    def _options(self) -> Mapping[str, Any]:
+        file = None if self.credentials_file is None else Path(self.credentials_file)
+        return {"projects": self.projects, "credentials_file": file}
 
     def contradictions(self) -> Iterator[Contradiction]:
         """Each project once, by an id that can exist."""

@@ -6,7 +6,9 @@ from functools import partial
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
 from gpuwatch.clouds.gcp.actions import Home
-from gpuwatch.clouds.gcp.calls import (
+from gpuwatch.clouds.gcp.client import Client, Json
+from gpuwatch.clouds.gcp.credentials import Credentials as Given
+from gpuwatch.clouds.gcp.iam import (
     DELETE,
     DELETE_MEMBERS,
     GET_PROJECT,
@@ -28,8 +30,6 @@ from gpuwatch.clouds.gcp.calls import (
     TEST_PROJECT,
     Call,
 )
-from gpuwatch.clouds.gcp.client import Client, Json
-from gpuwatch.clouds.gcp.credentials import Credentials as Given
 from gpuwatch.clouds.keys import AccessKey, Credentials
 from gpuwatch.clouds.permissions import Identity, Permission, Quota, told, tried
 

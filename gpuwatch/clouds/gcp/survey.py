@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, Leftover, LeftoverKind
-from gpuwatch.clouds.disks import made_at
-from gpuwatch.clouds.gcp.calls import (
+from gpuwatch.clouds.disks import is_old, made_at
+from gpuwatch.clouds.gcp.client import Client, Json
+from gpuwatch.clouds.gcp.groups import region_of
+from gpuwatch.clouds.gcp.iam import (
     LIST_ADDRESSES,
     LIST_DISKS,
     LIST_IMAGES,
@@ -19,11 +21,8 @@ from gpuwatch.clouds.gcp.calls import (
     LIST_TIME_SERIES,
     Call,
 )
-from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.instances import Instance, Translator
-from gpuwatch.clouds.gcp.machine_types import region_of
 from gpuwatch.clouds.gcp.places import Listing
-from gpuwatch.clouds.old_images import is_old
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, Surveyed, batches, use_of_values
 from gpuwatch.model.fleet import Node
 

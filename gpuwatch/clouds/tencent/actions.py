@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from gpuwatch.clouds import (
-    FLEET_TAG,
     START_IS_DONE,
     STOP_IS_DONE,
     TERMINATE_IS_DONE,
@@ -16,13 +15,13 @@ from gpuwatch.clouds import (
     NotFoundError,
     ProtectedError,
 )
-from gpuwatch.clouds.group_size import raise_again, refuse_if_chosen
+from gpuwatch.clouds.groups import lower
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.tencent.errors import about_its_state
 from gpuwatch.clouds.tencent.groups import Group, known
 from gpuwatch.clouds.tencent.instances import described
-from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.clouds.tencent.seen import History
 from gpuwatch.model.fleet import NodeState
 
@@ -30,7 +29,7 @@ _IN_SERVICE = "IN_SERVICE"
 _GOING = ("TERMINATING", "IN_TERMINATING_HOOK", "TERMINATION_FAILED")
 
 
-def stop(place: Place, node_id: str, permit: Permit, history: History) -> None:
+def stop(place: Region, node_id: str, permit: Permit, history: History) -> None:
     """Shut down by the operating system, never by the power switch, and stop charging. Source: StopInstances.
 
     StoppedMode is KEEP_CHARGING where nothing is asked for. A machine that cannot stop charging refuses the call.
@@ -41,20 +40,20 @@ def stop(place: Place, node_id: str, permit: Permit, history: History) -> None:
         )
 
 
-def start(place: Place, node_id: str, history: History) -> None:
+def start(place: Region, node_id: str, history: History) -> None:
     """Source: StartInstances."""
     with _unless_already(START_IS_DONE, place, node_id, history):
         place.acting.change(permit_in_force(), "cvm", "StartInstances", InstanceIds=[node_id])
         history.started(node_id)
 
 
-def terminate(place: Place, node_id: str, permit: Permit, history: History) -> None:
+def terminate(place: Region, node_id: str, permit: Permit, history: History) -> None:
     """Source: TerminateInstances; the first such call only moves a prepaid machine to the recycle bin."""
     with _unless_already(TERMINATE_IS_DONE, place, node_id, history):
         place.acting.change(permit, "cvm", "TerminateInstances", InstanceIds=[node_id])
 
 
-def tag(place: Place, node_id: str, tags: Mapping[str, str]) -> None:
+def tag(place: Region, node_id: str, tags: Mapping[str, str]) -> None:
     """Source: TagResources of the tag service, which names a machine by its account and region.
 
     Raises:
@@ -74,7 +73,7 @@ def tag(place: Place, node_id: str, tags: Mapping[str, str]) -> None:
 
 
 def terminate_member(
-    place: Place, node_id: str, group_id: str, permit: Permit, history: History, *, fleet: str
+    place: Region, node_id: str, group_id: str, permit: Permit, history: History, *, fleet: str
 ) -> None:
     """End a member with its place. Source: RemoveInstances of Auto Scaling, which lowers the desired size with it.
 
@@ -114,8 +113,9 @@ def terminate_member(
     place.acting.change(permit, "as", "RemoveInstances", AutoScalingGroupId=group_id, InstanceIds=[node_id])
 
 
-def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
+def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: ModifyDesiredCapacity."""
+    del key  # there is no token: asking twice changes nothing more
     group = known(place.acting, group_id)
     if group.desired >= size:
         return
@@ -125,33 +125,31 @@ def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
     _set_size(place, group_id, size)
 
 
-def shrink(place: Place, group_id: str, size: int, *, fleet: str) -> None:
+def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Take the desired size back, where no member can go for it. Source: ModifyDesiredCapacity."""
+    del key  # there is no token: asking twice changes nothing more
     group = known(place.acting, group_id)
     if group.desired <= size:
         return
     if size < group.min_size:
         raise CloudError(f"{group.name} must have {group.min_size} machines at least, not {size}", code="MinSize")
     _refuse_group(group, fleet=fleet, process="Terminate", grows=True)
-    bare = sorted(node_id for node_id, member in group.members.items() if not member.protected)
-    refuse_if_chosen(group.name, bare, len(group.members), size)
-    _set_size(place, group_id, size)
-    raise_again(
-        group.name,
-        size,
+    lower(
+        group,
         group.desired,
-        lambda: len(known(place.acting, group_id).members),
-        lambda raised: _set_size(place, group_id, raised),
+        size,
+        lambda: known(place.acting, group_id),
+        lambda new: _set_size(place, group_id, new),
     )
 
 
-def _set_size(place: Place, group_id: str, size: int) -> None:
+def _set_size(place: Region, group_id: str, size: int) -> None:
     place.acting.change(
         permit_in_force(), "as", "ModifyDesiredCapacity", AutoScalingGroupId=group_id, DesiredCapacity=size
     )
 
 
-def protect(place: Place, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
+def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
     """Source: SetInstancesProtection."""
     _refuse_group(known(place.acting, group_id), fleet=fleet)
     place.acting.change(
@@ -166,15 +164,13 @@ def protect(place: Place, node_id: str, group_id: str, *, on: bool, fleet: str) 
 
 def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows: bool = False) -> None:
     """Touch no group without its owner's consent, and ask for nothing of one that is switched off."""
-    if not (group.enrolled(fleet) if grows else group.consents(fleet)):  # a cluster grows its groups itself
-        whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
-        raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
+    group.refuse_unless_ours("Auto Scaling group", fleet, grows=grows)
     if process in group.suspended:
         raise CloudError(f"the Auto Scaling group {group.name} is switched off (DISABLED)", code="ProcessSuspended")
 
 
 @contextmanager
-def _unless_already(done: frozenset[NodeState], place: Place, node_id: str, history: History) -> Iterator[None]:
+def _unless_already(done: frozenset[NodeState], place: Region, node_id: str, history: History) -> Iterator[None]:
     """Take a refusal for success where the machine is where it should go, or on its way, or gone."""
     try:
         yield
@@ -186,7 +182,7 @@ def _unless_already(done: frozenset[NodeState], place: Place, node_id: str, hist
             raise
 
 
-def _state(place: Place, node_id: str, history: History) -> NodeState:
+def _state(place: Region, node_id: str, history: History) -> NodeState:
     """The state of this moment; a machine that is ending is remembered."""
     try:
         state = described(place.acting, node_id).state

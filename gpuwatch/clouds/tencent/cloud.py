@@ -1,40 +1,33 @@
 """CVM and its Auto Scaling groups, in several accounts and regions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from gpuwatch.clouds import CloudError, Leftover, NotFoundError
-from gpuwatch.clouds import refuse_foreign_tags as refuse_foreign
-from gpuwatch.clouds.disks import by_id, in_use
-from gpuwatch.clouds.group_refusals import Refusals
-from gpuwatch.clouds.keys import Credentials
-from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
+from gpuwatch.clouds import NotFoundError
+from gpuwatch.clouds.permissions import Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.places import Views, WithViews, attempt, everywhere, gathered
-from gpuwatch.clouds.survey import CloudUse, Surveyed, elsewhere, every_place, use_by_place
-from gpuwatch.clouds.tencent import (
-    actions,
-    instances,
-    launches,
-    standing,
-    survey,
-)
+from gpuwatch.clouds.provider import AccountSettings
+from gpuwatch.clouds.regions import RegionCloud
+from gpuwatch.clouds.tencent import actions, instances, launches, standing, survey
 from gpuwatch.clouds.tencent import groups as scaling
 from gpuwatch.clouds.tencent.client import TIMEOUTS
-from gpuwatch.clouds.tencent.group_activities import attempts
-from gpuwatch.clouds.tencent.groups import Group
+from gpuwatch.clouds.tencent.groups import Group, attempts
 from gpuwatch.clouds.tencent.instances import UNKNOWN_ID, Instance, Translator
-from gpuwatch.clouds.tencent.places import Place, Places
+from gpuwatch.clouds.tencent.places import Region, Regions
 from gpuwatch.clouds.tencent.seen import History
-from gpuwatch.clouds.tencent.settings import TencentAccountSettings
-from gpuwatch.clouds.tencent.tag_limits import check_tag_value
+from gpuwatch.clouds.tencent.settings import check_tag_value
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
-_NO_GROUP = "GroupNotFound"
 
-
-class TencentCloud(WithViews[Place]):
+class TencentCloud(RegionCloud[Region, Instance, Group]):
     """The GPU machines and groups of some accounts and regions."""
+
+    SERVICE = "Tencent Cloud"
+    NO_SUCH = UNKNOWN_ID
+    NO_GROUP = "GroupNotFound"
+    acts, own, looks = actions, standing, survey
+    monitor = survey.MONITOR
+    _places: Regions
 
     def __init__(
         self,
@@ -42,7 +35,7 @@ class TencentCloud(WithViews[Place]):
         fleet: str,
         clock: Clock,
         regions: Sequence[str] = (),
-        accounts: Mapping[str, TencentAccountSettings] | None = None,
+        accounts: Mapping[str, AccountSettings] | None = None,
         key_file: str | None = None,
         endpoint_url: str | None = None,
         timeouts: tuple[float, float] = TIMEOUTS,
@@ -54,14 +47,10 @@ class TencentCloud(WithViews[Place]):
 
         """
         check_tag_value("fleet", fleet)
-        self._fleet, self._clock = fleet, clock
+        super().__init__(fleet=fleet, clock=clock)
         self._translator = Translator(fleet=fleet, clock=clock)
         self._history = History(clock)
-        self._refusals = Refusals(clock)
-        self._views: Views[Place] = Views(clock, cloud="Tencent Cloud")
-        self._homes: dict[str, Place] = {}  # by the id of a node
-        self._group_homes: dict[str, Place] = {}
-        self._places = Places(
+        self._places = Regions(
             regions=regions,
             accounts=accounts or {},
             key_file=key_file,
@@ -69,19 +58,6 @@ class TencentCloud(WithViews[Place]):
             endpoint_url=endpoint_url,
             timeouts=timeouts,
         )
-
-    # Reading.
-
-    def nodes(self) -> Sequence[Node]:
-        """All GPU machines that exist, in every account and region; of a silent one as last seen."""
-        listed: dict[str, Node] = {}
-        for place, nodes in self._views.nodes(self._places.all, self._nodes):
-            for node in nodes:
-                listed[node.id] = node
-                self._homes[node.id] = place
-        self._history.keep(listed)
-        self._homes = {each: home for each, home in self._homes.items() if each in listed or self._history.last(each)}
-        return tuple(listed[node_id] for node_id in sorted(listed))
 
     def node(self, node_id: str) -> Node:
         """One machine as CVM shows it now, and terminated where it was ending and is shown no more."""
@@ -93,49 +69,6 @@ class TencentCloud(WithViews[Place]):
                 raise
             return ended
         return self._node_of(place, instance)
-
-    def lacks(self, node: Node) -> bool:
-        """Whether a whole list of its region and account is without it."""
-        place = self._places.at(node.region, node.account)
-        return node.id not in {each.id for each in instances.listed(place.reading)}
-
-    def find(self, key: str) -> Node | None:
-        """The machine launched with that key, which is its name."""
-        answers = everywhere(self._places.all, lambda place: attempt(lambda: self._launched(place, key)))
-        for found in answers:
-            if isinstance(found, Node):
-                return found
-        for found in answers:
-            if isinstance(found, CloudError):
-                raise found
-        return self._history.ended_by_name(key)
-
-    def groups(self) -> Sequence[NodeGroup]:
-        """The Auto Scaling groups of this fleet, and all others that have GPU machines."""
-        found: list[NodeGroup] = []
-        for place, groups in self._views.groups(self._places.all, self._groups):
-            self._group_homes |= {group.id: place for group in groups}
-            found += groups
-        return tuple(sorted(found, key=lambda group: group.id))
-
-    def group(self, group_id: str) -> NodeGroup:
-        """One group as it is now."""
-        place = self._home_of_group(group_id)
-        return self._told(place, scaling.known(place.reading, group_id))
-
-    def leftovers(self) -> Sequence[Leftover]:
-        """Disks, addresses and images that no running machine uses, in every account and region."""
-        stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
-        now = self._clock.now()
-        found = gathered(
-            self._places.all, lambda place: [*survey.unused(place, stopped), *survey.old_images(place, now)]
-        )
-        return by_id(found)
-
-    def disks(self) -> Sequence[Leftover]:
-        """Disks of machines in use, in every account and region."""
-        running = in_use(self.nodes())
-        return by_id(gathered(self._places.all, lambda place: survey.disks_in_use(place, running)))
 
     # Acting. The keys are for launches alone: the other calls take no token, and asking twice changes nothing more.
 
@@ -162,94 +95,29 @@ class TencentCloud(WithViews[Place]):
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """Ask for one machine, in the account and region that the arguments name."""
-        place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+        place = self._place_for(arguments)
         node_id = launches.launch(place, arguments, key, fleet=self._fleet, types=self._translator.types)
         self._homes[node_id] = place
         return node_id
 
-    def grow(self, group_id: str, size: int, key: str) -> None:
-        """Raise a group's desired size."""
-        del key
-        actions.grow(self._home_of_group(group_id), group_id, size, fleet=self._fleet)
+    # Our own standing, and what people look at.
 
-    def shrink(self, group_id: str, size: int, key: str) -> None:
-        """Take back what a group lacks."""
-        del key
-        actions.shrink(self._home_of_group(group_id), group_id, size, fleet=self._fleet)
+    def _may_act(self, place: Region, needs: Needs) -> Iterator[Permission]:
+        yield standing.may_act(place, needs)
 
-    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
-        """Set a member's protection against its group's own scale-in, or lift it."""
-        del key
-        actions.protect(self._home_of_group(group_id), node_id, group_id, on=on, fleet=self._fleet)
+    def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
+        yield standing.may_launch(self._place_for(arguments), arguments, fleet=self._fleet)
 
-    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Set tags of the allow-list."""
-        del key
-        refuse_foreign(tags)
-        actions.tag(self._home(node_id), node_id, tags)
+    def _quotas(self, place: Region) -> Iterable[Quota]:
+        return standing.quotas(place)
 
-    # Our own standing; nothing is carried out.
-
-    def may(self, needs: Needs) -> Iterator[Permission]:
-        """By reading, and by RunInstances' DryRun, in every account and region."""
-        for place in self._places.all:
-            yield from standing.may_read(place)
-            if needs.act:
-                yield standing.may_act(place, needs)
-        for arguments in needs.launches:
-            place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
-            yield standing.may_launch(place, arguments, fleet=self._fleet)
-
-    def unfit(self, wanted: Sequence[Mapping[str, str]]) -> Iterator[str]:
-        """Why templates do not fit: their machine type has no GPU of NVIDIA."""
-        for arguments in wanted:
-            place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
-            template = launches.template_of(place.reading, arguments)
-            why = launches.unfit(place, template, arguments, self._translator.types)
-            if why is not None:
-                yield why
-
-    def identity(self) -> Identity:
-        """In the first place."""
-        return standing.identity(self._places.all[0])
-
-    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
-        """Disks of these machines, in every account and region."""
-        wanted = frozenset(node_ids)
-        return tuple(gathered(self._places.all, lambda place: survey.unencrypted(place, wanted)))
-
-    def credentials(self) -> Credentials:
-        """Those that we were given."""
-        return standing.credentials(self._places.entrance)
-
-    def quotas(self) -> Sequence[Quota]:
-        """The account's limits in every region."""
-        found = gathered(self._places.all, standing.quotas)
-        return tuple(sorted(found, key=lambda each: (each.region, each.name)))
-
-    def elsewhere(self) -> Sequence[Surveyed]:
-        """GPU machines in regions of our accounts that the settings do not name; they are never acted on."""
-        apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
-        return elsewhere(self._places, survey.machines_of(apart))
-
-    # For people who look for forgotten machines.
-
-    def survey(self) -> Sequence[Surveyed]:
-        """GPU machines in every region of each account, those of the settings first."""
-        return every_place(self._places, survey.machines_of(Translator(fleet=self._fleet, clock=self._clock)))
-
-    @property
-    def monitor(self) -> str:
-        """Its name."""
-        return survey.MONITOR
-
-    def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
-        """In the region and the account of each."""
-        return use_by_place(self._places, nodes, survey.use_in, self._clock.now(), seconds)
+    def _apart(self) -> Callable[[Region], Iterable[Node]]:
+        # What other regions say of types stays there.
+        return survey.machines_of(Translator(fleet=self._fleet, clock=self._clock))
 
     # Within one place.
 
-    def _nodes(self, place: Place) -> list[Node]:
+    def _nodes(self, place: Region) -> list[Node]:
         """The place's GPU machines. What was there before and is not listed is asked for once more by its id."""
         found = instances.listed(place.reading)
         missing = self._views.left_out(place, [instance.id for instance in found])
@@ -262,38 +130,40 @@ class TencentCloud(WithViews[Place]):
         gone = [node_id for node_id in missing if self._history.ended(node_id) is not None]
         return self._views.keep(place, nodes, [*(instance.id for instance in found), *gone])
 
-    def _groups(self, place: Place) -> list[NodeGroup]:
-        groups = scaling.listed(place, scaling.members(place))
-        shown = [
-            self._told(place, group)
-            for group in groups
-            if group.enrolled(self._fleet) or self._translator.types.has_gpus(place, group.types)
-        ]
-        return self._views.keep_groups(place, shown)
+    def _remember(self, listed: Mapping[str, Node]) -> None:
+        """Keep what ended a short time ago, too, and where it was."""
+        self._history.keep(listed)
+        homes = self._homes.items()
+        self._homes = {each: home for each, home in homes if each in listed or self._history.last(each)}
 
-    def _told(self, place: Place, group: Group) -> NodeGroup:
-        """A group in our words, with why it lacks members."""
-        now = self._clock.now()
-        told = group.as_node_group(place, fleet=self._fleet, now=now)
-        return self._refusals.added(told, place.name, lambda: attempts(place, group.id, now))
+    def _ids(self, place: Region) -> set[str]:
+        return {each.id for each in instances.listed(place.reading)}
 
-    def _launched(self, place: Place, key: str) -> Node | None:
-        named = instances.listed(place.reading, Filters=[{"Name": "instance-name", "Values": [key]}])
-        for instance in named:
+    def _described(self, place: Region, node_id: str) -> Instance:
+        return instances.described(place.reading, node_id)
+
+    def _launched(self, place: Region, key: str) -> Node | None:
+        """By its name, which is the key."""
+        for instance in instances.listed(place.reading, Filters=[{"Name": "instance-name", "Values": [key]}]):
             if instance.described.get("InstanceName") == key:  # the filter also finds longer names
-                self._homes[instance.id] = place
                 return self._node_of(place, instance)
         return None
 
-    def _node_of(self, place: Place, instance: Instance) -> Node:
+    def _ended_launch(self, key: str) -> Node | None:
+        return self._history.ended_by_name(key)
+
+    def _node_of(self, place: Region, instance: Instance) -> Node:
         """One machine, with its group."""
         member = scaling.member(place.reading, instance.id)
         group = None if member is None else scaling.known(place.reading, member.group_id)
         return self._history.seen(self._translator.node(place, instance, member, group))
 
-    # Which place.
+    def _no_gpu(self, arguments: Mapping[str, str]) -> str | None:
+        place = self._place_for(arguments)
+        template = launches.template_of(place.reading, arguments)
+        return launches.unfit(place, template, arguments, self._translator.types)
 
-    def _home(self, node_id: str) -> Place:
+    def _home(self, node_id: str) -> Region:
         """The place of an id. A machine that this process has not seen is looked at: else nobody could tell its end."""
         if self._history.last(node_id) is None:
             try:
@@ -303,27 +173,18 @@ class TencentCloud(WithViews[Place]):
                     raise
         return self._homes[node_id]
 
-    def _look_for(self, node_id: str) -> tuple[Place, Instance]:
-        """Ask each place that may have it."""
-        places = [self._homes[node_id]] if node_id in self._homes else self._places.all
-        for place in places:
-            try:
-                instance = instances.described(place.reading, node_id)
-            except NotFoundError:
-                continue
-            self._homes[node_id] = place
-            return place, instance
-        raise NotFoundError(f"Tencent Cloud lists no instance {node_id} in {self._places}", code=UNKNOWN_ID)
+    # Its groups.
 
-    def _home_of_group(self, group_id: str) -> Place:
-        """The place of a group; its id does not name one, so each is asked that may have it."""
-        if group_id in self._group_homes:
-            return self._group_homes[group_id]
-        for place in self._places.all:
-            try:
-                scaling.known(place.reading, group_id)
-            except NotFoundError:
-                continue
-            self._group_homes[group_id] = place
-            return place
-        raise NotFoundError(f"there is no Auto Scaling group {group_id} in {self._places}", code=_NO_GROUP)
+    def _listed_groups(self, place: Region) -> list[Group]:
+        return scaling.listed(place, scaling.members(place))
+
+    def _known_group(self, place: Region, group_id: str) -> Group:
+        return scaling.known(place.reading, group_id)
+
+    def _has_gpus(self, place: Region, group: Group) -> bool:
+        return self._translator.types.has_gpus(place, group.types)
+
+    def _told(self, place: Region, group: Group) -> NodeGroup:
+        now = self._clock.now()
+        told = group.as_node_group(place, fleet=self._fleet, now=now)
+        return self._refusals.added(told, place.name, lambda: attempts(place, group.id, now))

@@ -1,18 +1,18 @@
 """Auto Scaling's groups in our words. A group is known by its id, which no other region has."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from gpuwatch.clouds import FLEET_TAG, NotFoundError
-from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds import NotFoundError
+from gpuwatch.clouds.groups import Attempt, ScalingGroup, time_of
 from gpuwatch.clouds.tencent.client import Line
-from gpuwatch.clouds.tencent.errors import asking
+from gpuwatch.clouds.tencent.errors import asking, no_machine
 from gpuwatch.clouds.tencent.owners import managed_by
-from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.model.fleet import NodeGroup
-from gpuwatch.model.kubernetes import of_a_cluster
 
 _DESCRIBE = "DescribeAutoScalingGroups"
 _MEMBERS = "DescribeAutoScalingInstances"
@@ -36,17 +36,11 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(ScalingGroup):
     """One Auto Scaling group, as the service describes it."""
 
-    id: str
-    name: str
-    min_size: int
-    max_size: int
     desired: int
     zones: tuple[str, ...]
-    suspended: frozenset[str]
-    tags: Mapping[str, str]
     members: Mapping[str, Member]
     types: frozenset[str]  # of its members and of its launch configuration
 
@@ -55,37 +49,23 @@ class Group:
         """The other system that drives the group, whatever its tags consent to."""
         return managed_by(self.tags, in_own_group=True)
 
-    def enrolled(self, fleet: str) -> bool:
-        """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
-        return self.tags.get(FLEET_TAG) == fleet and self.owner is None
-
-    def consents(self, fleet: str) -> bool:
-        """Likewise of a Kubernetes cluster's group: whether its nodes may be touched is the guard's to say."""
-        return self.tags.get(FLEET_TAG) == fleet and (self.owner is None or of_a_cluster(self.owner))
-
-    def as_node_group(self, place: Place, *, fleet: str, now: datetime) -> NodeGroup:
+    def as_node_group(self, place: Region, *, fleet: str, now: datetime) -> NodeGroup:
         """The group in our words."""
-        claimed = claims(self.tags, fleet=fleet, now=now)
         return NodeGroup(
-            id=self.id,
-            name=self.name,
-            pool=claimed["pool"],
             min_size=self.min_size,
             max_size=self.max_size,
             desired=self.desired,
             region=place.region,
             zones=self.zones,
-            enrolled=self.enrolled(fleet),
-            serves_cluster=self.consents(fleet) and self.owner is not None,
-            protected=claimed["protected"],
             suspended=self.suspended,
             instance_type=next(iter(self.types)) if len(self.types) == 1 else None,
             account=place.account,
             node_ids=tuple(sorted(self.members)),
+            **self.consent(fleet, now),
         )
 
 
-def members(place: Place) -> dict[str, Member]:
+def members(place: Region) -> dict[str, Member]:
     """Every machine in a group of the place, by its id. Source: DescribeAutoScalingInstances to its last page."""
     return _members(place.reading, place.reading.listed("as", _MEMBERS, "AutoScalingInstanceSet", "InstanceId"))
 
@@ -97,7 +77,7 @@ def member(line: Line, node_id: str) -> Member | None:
     return _members(line, own).get(node_id)
 
 
-def listed(place: Place, known: Mapping[str, Member]) -> list[Group]:
+def listed(place: Region, known: Mapping[str, Member]) -> list[Group]:
     """Every group of the place; `known` are the members of all of them.
 
     Sources: DescribeAutoScalingGroups and DescribeLaunchConfigurations, to their last pages.
@@ -176,3 +156,56 @@ def _group(described: Mapping[str, Any], known: Mapping[str, Member], types: tup
         members=own,
         types=frozenset(filter(None, [*types, *(member.instance_type for member in own.values())])),
     )
+
+
+# What an Auto Scaling group tried to launch, by its own record.
+
+_CALL = "DescribeAutoScalingActivities"
+_LAUNCHES = "SCALE_OUT"
+_LOOKED_BACK = timedelta(hours=1)  # nobody waits longer for a group
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_FAILED = frozenset({"FAILED", "PARTIALLY_SUCCESSFUL", "CANCELLED"})  # not at all, in part, not begun
+# These tried, whatever they say. A cancelled one, such as during the cooldown, tried nothing where it names no reason.
+_TRIED = frozenset({"FAILED", "PARTIALLY_SUCCESSFUL", "SUCCESSFUL"})
+# Messages name CVM's own code, as in: LatestOperationCode: `ResourceInsufficient`.
+_NAMED = re.compile(r"Code\W{1,3}([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)*)")
+
+
+def attempts(place: Region, group_id: str, now: datetime) -> list[Attempt]:
+    """Those of the last hour that have ended. Source: DescribeAutoScalingActivities to its last page.
+
+    Raises:
+        CloudError: no answer, or no right to ask.
+
+    """
+    filters = [
+        {"Name": "auto-scaling-group-id", "Values": [group_id]},
+        {"Name": "activity-type", "Values": [_LAUNCHES]},
+    ]
+    since = (now - _LOOKED_BACK).strftime(_TIME)
+    line = place.reading
+    found = line.listed("as", _CALL, "ActivitySet", "ActivityId", Filters=filters, StartTime=since)
+    with asking(line.asked(_CALL)):
+        own = [each for each in found if (each["AutoScalingGroupId"], each["ActivityType"]) == (group_id, _LAUNCHES)]
+        return [attempt for each in own for attempt in _attempt(each)]
+
+
+def _attempt(described: Mapping[str, Any]) -> Iterator[Attempt]:
+    """The activity as a try to launch; nothing where it tried nothing, or goes on."""
+    status = described["StatusCode"]
+    refused = _refused(described) if status in _FAILED else None
+    if refused is not None or status in _TRIED:
+        began = time_of(described["StartTime"])
+        yield Attempt(began=began, ended=time_of(described.get("EndTime") or described["StartTime"]), refused=refused)
+
+
+def _refused(described: Mapping[str, Any]) -> str | None:
+    """The first of its errors that means that there is no machine."""
+    for each in described.get("DetailedStatusMessageSet") or ():
+        text = each.get("Message") or ""
+        for code in (each.get("Code") or "", *_NAMED.findall(text)):
+            if no_machine(code):
+                return f"{code}: {text or described.get('StatusMessageSimplified') or 'no reason given'}"
+    text = described.get("StatusMessage") or ""
+    code = next(filter(no_machine, _NAMED.findall(text)), None)
+    return None if code is None else f"{code}: {text}"

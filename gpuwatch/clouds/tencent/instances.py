@@ -6,16 +6,50 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuwatch.clouds import NotFoundError
+from gpuwatch.clouds import NotFoundError, machine_types
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.groups import Group, Member
-from gpuwatch.clouds.tencent.machine_types import MachineTypes
 from gpuwatch.clouds.tencent.owners import managed_by
-from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.runtime.clock import Clock
+
+# How many GPUs a machine type has.
+
+_TYPES = "DescribeInstanceTypeConfigs"
+_OTHER_MAKERS = ("AMD", "ASCEND", "ENFLAME", "ZIXIAO", "INTEL", "XPU")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineType:
+    """What a machine type brings. Source: DescribeInstanceTypeConfigs, GpuCount and GpuType."""
+
+    gpu_count: int
+    nvidia: bool
+
+
+MachineTypes = machine_types.MachineTypes[Region, MachineType]
+
+
+def described_types(place: Region, names: list[str]) -> Mapping[str, MachineType]:
+    """Those of the types that are described_types, in whatever zone. The call's filter takes one value."""
+    found = ((name, _described_type(place, name)) for name in names)
+    return {name: kind for name, kind in found if kind is not None}
+
+
+def _described_type(place: Region, name: str) -> MachineType | None:
+    """One type, in whatever zone. Source: DescribeInstanceTypeConfigs; its filter takes one value."""
+    answer = place.reading.ask("cvm", _TYPES, Filters=[{"Name": "instance-type", "Values": [name]}])
+    with asking(place.reading.asked(_TYPES)):
+        for each in answer["InstanceTypeConfigSet"]:
+            if each["InstanceType"] == name:
+                count = max(float(each.get("GpuCount") or 0), float(each.get("GPU") or 0))
+                maker = (each.get("GpuType") or "").upper()
+                return MachineType(gpu_count=math.ceil(count), nvidia=not any(word in maker for word in _OTHER_MAKERS))
+    return None
+
 
 _DESCRIBE = "DescribeInstances"
 _VALUES_A_FILTER = 5  # the limit of DescribeInstances
@@ -198,10 +232,10 @@ class Translator:
     def __init__(self, *, fleet: str, clock: Clock) -> None:
         """Begin without any machine type."""
         self.fleet, self._clock = fleet, clock
-        self.types = MachineTypes(clock)
+        self.types = MachineTypes(clock, "Tencent Cloud", described_types)
 
     def nodes(
-        self, place: Place, instances: Iterable[Instance], members: Mapping[str, Member], groups: Mapping[str, Group]
+        self, place: Region, instances: Iterable[Instance], members: Mapping[str, Member], groups: Mapping[str, Group]
     ) -> Iterator[Node]:
         """The GPU machines among the instances; `members` and `groups` are those of the place, by their ids.
 
@@ -215,15 +249,16 @@ class Translator:
             if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled):
                 yield node
 
-    def node(self, place: Place, instance: Instance, member: Member | None, group: Group | None) -> Node:
+    def node(self, place: Region, instance: Instance, member: Member | None, group: Group | None) -> Node:
         """CVM's words in ours; `group` is the Auto Scaling group that it is a member of."""
         if instance.gpus is None:
             self.types.learn(place, [instance.type])
         return self._node(place, instance, member, group)
 
-    def _node(self, place: Place, instance: Instance, member: Member | None, group: Group | None) -> Node:
+    def _node(self, place: Region, instance: Instance, member: Member | None, group: Group | None) -> Node:
         described, tags = instance.described, instance.tags
-        gpus = instance.gpus
+        kind = self.types.known(instance.type)
+        gpus = (None if kind is None else kind.gpu_count) if instance.gpus is None else instance.gpus
         name = described.get("InstanceName") or ""
         addresses = described.get("PrivateIpAddresses") or ()
         return Node(
@@ -231,7 +266,7 @@ class Translator:
             name=instance.id if name in _NO_NAME else name,
             state=instance.state,
             instance_type=instance.type,
-            gpu_count=self.types.gpus(instance.type) if gpus is None else gpus,
+            gpu_count=gpus,
             region=place.region,
             zone=instance.zone,
             capacity_type=instance.capacity_type,

@@ -8,9 +8,9 @@ from gpuwatch.clouds import FLEET_TAG, NO_GPU, POOL_TAG, CloudError
 from gpuwatch.clouds.permit import permit_in_force
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking
-from gpuwatch.clouds.tencent.machine_types import MachineTypes
-from gpuwatch.clouds.tencent.places import Place
-from gpuwatch.clouds.tencent.tag_limits import check_tag_value
+from gpuwatch.clouds.tencent.instances import MachineTypes
+from gpuwatch.clouds.tencent.places import Region
+from gpuwatch.clouds.tencent.settings import check_tag_value
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL
 
@@ -41,7 +41,7 @@ def check_key(key: str) -> None:
         )
 
 
-def launch(place: Place, arguments: Mapping[str, str], key: str, *, fleet: str, types: MachineTypes) -> str:
+def launch(place: Region, arguments: Mapping[str, str], key: str, *, fleet: str, types: MachineTypes) -> str:
     """One machine from a template; gives its id. Source: RunInstances; the key is its ClientToken.
 
     Raises:
@@ -61,7 +61,7 @@ def launch(place: Place, arguments: Mapping[str, str], key: str, *, fleet: str, 
 
 
 def request_of(
-    place: Place, template: Template, arguments: Mapping[str, str], key: str, *, fleet: str
+    place: Region, template: Template, arguments: Mapping[str, str], key: str, *, fleet: str
 ) -> dict[str, Any]:
     """What RunInstances is asked for one machine. What is given here replaces the template's, so tags are joined.
 
@@ -91,7 +91,7 @@ def request_of(
     return request
 
 
-def unfit(place: Place, template: Template, arguments: Mapping[str, str], types: MachineTypes) -> str | None:
+def unfit(place: Region, template: Template, arguments: Mapping[str, str], types: MachineTypes) -> str | None:
     """Why a launch would bring no node; None also where nobody can tell before it."""
     name = arguments.get("instance_type") or template.data.get("InstanceType")
     try:
@@ -145,7 +145,7 @@ def _found(line: Line, named: str) -> Mapping[str, Any]:
     return exact[0]
 
 
-def _placed(place: Place, template: Template, subnet: str) -> dict[str, Any]:
+def _placed(place: Region, template: Template, subnet: str) -> dict[str, Any]:
     """Another subnet than the template's, with its network and zone. Source: DescribeSubnets of VPC."""
     call = "DescribeSubnets"
     answer = place.acting.ask("vpc", call, SubnetIds=[subnet])

@@ -11,7 +11,7 @@ from gpuwatch.clouds.keys import AccessKey, Credentials, of_lasting_key
 from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota, server_time, tried, untried
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.launches import request_of, template_of
-from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.clouds.tencent.survey import at_beijing
 
 _READS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -34,19 +34,19 @@ _KEY = "gpuwatch-doctor"  # RunInstances' ClientToken of a launch that never is
 _QUOTAS = {"PostPaidQuotaSet": "machines", "SpotPaidQuotaSet": "vCPUs"}
 
 
-def may_read(place: Place) -> Iterator[Permission]:
+def may_read(place: Region) -> Iterator[Permission]:
     """What every role needs."""
     for call, (service, parameters) in _READS.items():
         yield _tried(place, call, service, parameters)
 
 
-def may_act(place: Place, needs: Needs) -> Permission:
+def may_act(place: Region, needs: Needs) -> Permission:
     """What the role `reclaim` needs."""
     calls = [*_ACTS, *(("TerminateInstances",) if needs.terminate else ()), *(_OF_GROUPS if needs.groups else ())]
     return untried(calls, place.name, _NO_TRY)
 
 
-def may_launch(place: Place, arguments: Mapping[str, str], *, fleet: str) -> Permission:
+def may_launch(place: Region, arguments: Mapping[str, str], *, fleet: str) -> Permission:
     """What the role `scale` needs, tried with a pool's own template. Source: RunInstances with DryRun."""
     try:
         template = template_of(place.reading, arguments)
@@ -56,7 +56,7 @@ def may_launch(place: Place, arguments: Mapping[str, str], *, fleet: str) -> Per
     return _tried(place, "RunInstances", "cvm", {**request, "DryRun": True})
 
 
-def identity(place: Place) -> Identity:
+def identity(place: Region) -> Identity:
     """Source: GetCallerIdentity, and the Date of its answer."""
     answer = place.reading.ask("sts", "GetCallerIdentity")
     with asking(place.reading.asked("GetCallerIdentity")):
@@ -64,7 +64,7 @@ def identity(place: Place) -> Identity:
     return Identity(name=name, at=server_time(place.reading.server_time("sts")))
 
 
-def quotas(place: Place) -> Sequence[Quota]:
+def quotas(place: Region) -> Sequence[Quota]:
     """What of its limits the account has used in each zone. Source: DescribeAccountQuota.
 
     PostPaidQuotaSet counts machines that are paid by the hour, SpotPaidQuotaSet the vCPUs of spot machines.
@@ -86,14 +86,14 @@ def quotas(place: Place) -> Sequence[Quota]:
         ]
 
 
-def _tried(place: Place, call: str, service: str, parameters: Mapping[str, Any]) -> Permission:
+def _tried(place: Region, call: str, service: str, parameters: Mapping[str, Any]) -> Permission:
     return tried(call, place.name, lambda: place.reading.ask(service, call, **parameters))
 
 
 _LIST = "ListAccessKeys"
 
 
-def credentials(place: Place) -> Credentials:
+def credentials(place: Region) -> Credentials:
     """Of the place's account. Sources: GetCallerIdentity; ListAccessKeys of CAM, without a name about who asks.
 
     Raises:

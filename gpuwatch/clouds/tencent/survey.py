@@ -6,12 +6,11 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from gpuwatch.clouds import Leftover, LeftoverKind
-from gpuwatch.clouds.disks import of_machines
-from gpuwatch.clouds.old_images import is_old
+from gpuwatch.clouds.disks import is_old, of_machines
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.instances import Translator, listed
-from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.model.fleet import Node, NodeState
 
 _DISKS, _SNAPSHOTS = "DescribeDisks", "DescribeSnapshots"
@@ -22,7 +21,7 @@ _FREE = ("UNBIND",)  # AddressStatus of an address that nothing uses
 _ELASTIC = ("EIP", "AnycastEIP", "HighQualityEIP", "AntiDDoSEIP")  # a WanIP goes with its machine
 
 
-def unused(place: Place, stopped: frozenset[str]) -> list[Leftover]:
+def unused(place: Region, stopped: frozenset[str]) -> list[Leftover]:
     """Of one place: what nothing is attached to, and what belongs to the stopped machines of these ids.
 
     Raises:
@@ -33,13 +32,13 @@ def unused(place: Place, stopped: frozenset[str]) -> list[Leftover]:
     return [*_disks(place, disks, stopped), *_snapshots(place, disks), *_addresses(place, stopped)]
 
 
-def disks_in_use(place: Place, running: frozenset[str]) -> list[Leftover]:
+def disks_in_use(place: Region, running: frozenset[str]) -> list[Leftover]:
     """Disks of these machines, which are not stopped; raises likewise."""
     disks = place.reading.listed("cbs", _DISKS, "DiskSet", "DiskId") if running else []
     return of_machines(_disks(place, disks, running))
 
 
-def _disks(place: Place, found: Sequence[Mapping[str, Any]], of: frozenset[str]) -> Iterator[Leftover]:
+def _disks(place: Region, found: Sequence[Mapping[str, Any]], of: frozenset[str]) -> Iterator[Leftover]:
     """Those of these machines, and those of none. Source: DescribeDisks of CBS to its last page."""
     account = place.account
     with asking(place.reading.asked(_DISKS)):
@@ -63,7 +62,7 @@ def _disks(place: Place, found: Sequence[Mapping[str, Any]], of: frozenset[str])
             )
 
 
-def unencrypted(place: Place, node_ids: frozenset[str]) -> Iterator[str]:
+def unencrypted(place: Region, node_ids: frozenset[str]) -> Iterator[str]:
     """Source: DescribeDisks of CBS to its last page."""
     found = place.reading.listed("cbs", _DISKS, "DiskSet", "DiskId")
     with asking(place.reading.asked(_DISKS)):
@@ -72,7 +71,7 @@ def unencrypted(place: Place, node_ids: frozenset[str]) -> Iterator[str]:
                 yield f"{disk['DiskId']} of {disk['InstanceId']}"
 
 
-def _snapshots(place: Place, disks: Sequence[Mapping[str, Any]]) -> Iterator[Leftover]:
+def _snapshots(place: Region, disks: Sequence[Mapping[str, Any]]) -> Iterator[Leftover]:
     """Own ones of disks that are gone, without an image; of a copy from another region nobody knows the disk.
 
     Source: DescribeSnapshots of CBS to its last page.
@@ -102,7 +101,7 @@ def at_beijing(text: str) -> datetime:
     return datetime.strptime(text, _TIME).replace(tzinfo=_BEIJING).astimezone(UTC)
 
 
-def _addresses(place: Place, stopped: frozenset[str]) -> Iterator[Leftover]:
+def _addresses(place: Region, stopped: frozenset[str]) -> Iterator[Leftover]:
     """Source: DescribeAddresses of VPC to its last page."""
     call, account = "DescribeAddresses", place.account
     found = place.reading.listed("vpc", call, "AddressSet", "AddressId")
@@ -130,7 +129,7 @@ def _name(address: Mapping[str, Any]) -> str:
 _OWN = [{"Name": "image-type", "Values": ["PRIVATE_IMAGE"]}]
 
 
-def old_images(place: Place, now: datetime) -> list[Leftover]:
+def old_images(place: Region, now: datetime) -> list[Leftover]:
     """Of one place: images older than a month that nothing there names, machines of whatever type and state.
 
     Sources: DescribeImages, DescribeInstances, DescribeLaunchTemplates, DescribeLaunchTemplateVersions,
@@ -162,7 +161,7 @@ def old_images(place: Place, now: datetime) -> list[Leftover]:
         ]
 
 
-def _named(place: Place) -> Iterator[str | None]:
+def _named(place: Region) -> Iterator[str | None]:
     line = place.reading
     for machine in line.listed("cvm", "DescribeInstances", "InstanceSet", "InstanceId"):
         yield machine.get("ImageId")
@@ -191,7 +190,7 @@ _CPU, _GPU = "BaseCpuUsage", "GpuUtil"
 _Values = Mapping[str, Mapping[str, Any]]  # points of each machine, by its id
 
 
-def use_in(place: Place, node_ids: Sequence[str], begin: datetime, end: datetime) -> dict[str, CloudUse]:
+def use_in(place: Region, node_ids: Sequence[str], begin: datetime, end: datetime) -> dict[str, CloudUse]:
     """Use between two times of the machines that the monitor knows. Source: GetMonitorData.
 
     Raises:
@@ -215,7 +214,7 @@ def use_in(place: Place, node_ids: Sequence[str], begin: datetime, end: datetime
     return found
 
 
-def _values(place: Place, metric: str, batch: Sequence[str], begin: datetime, end: datetime) -> _Values:
+def _values(place: Region, metric: str, batch: Sequence[str], begin: datetime, end: datetime) -> _Values:
     answer = place.reading.ask(
         "monitor",
         _CALL,
@@ -236,10 +235,10 @@ def _values(place: Place, metric: str, batch: Sequence[str], begin: datetime, en
         }
 
 
-def machines_of(translator: Translator) -> Callable[[Place], Iterator[Node]]:
+def machines_of(translator: Translator) -> Callable[[Region], Iterator[Node]]:
     """How to list the GPU machines of a region. Sources: DescribeInstances, DescribeInstanceTypeConfigs."""
 
-    def machines(place: Place) -> Iterator[Node]:
+    def machines(place: Region) -> Iterator[Node]:
         instances = [each for each in listed(place.reading) if each.state is not NodeState.TERMINATED]
         return translator.nodes(place, instances, {}, {})
 

@@ -180,7 +180,7 @@ def test_a_type_that_ec2_does_not_describe_costs_only_its_own_machines(
         cloud.nodes()
 
     (record,) = caplog.records
-    assert record.getMessage().startswith("EC2 does not describe the instance type p3.2xlarge: its machines are left")
+    assert record.getMessage().startswith("EC2 does not describe the machine type p3.2xlarge: its machines are left")
 
 
 def test_regions_are_listed_together_and_acted_on_apart(ec2: MotoFaults) -> None:

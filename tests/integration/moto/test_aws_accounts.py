@@ -7,7 +7,8 @@ import pytest
 
 from gpuwatch.clouds import AuthFailedError, CloudUnavailableError, NotFoundError, ThrottledError
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.aws.settings import AccountSettings, AwsSettings
+from gpuwatch.clouds.aws.settings import AwsSettings
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.settings import CloudSettings, contradictions
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock

@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.clouds import AuthFailedError, CloudUnavailableError
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.aws.settings import AccountSettings
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit

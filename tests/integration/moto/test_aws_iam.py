@@ -13,7 +13,7 @@ from botocore import xform_name
 from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, STOP_AT, WRITABLE_TAGS
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.aws.iam import NEEDS_NO_PERMISSION, RIDES_ALONG, ROLES, policy, render
-from gpuwatch.clouds.aws.settings import AccountSettings
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.clouds import FLEET_TAG, NO_GPU, POOL_TAG, CloudError, CloudUnavailableError
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.aws.instances import _type_of
-from gpuwatch.clouds.aws.spot import SpotRequest, cannot_stop, cannot_terminate
+from gpuwatch.clouds.aws.notices import SpotRequest, cannot_stop, cannot_terminate
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.moto_faults import REGION
@@ -57,8 +57,8 @@ def test_a_type_that_was_missing_once_is_asked_for_again(ec2: OddFaults, caplog:
     assert third.gpu_count == 1
     said = [record.getMessage() for record in caplog.records]
     assert [sentence.partition(":")[0] for sentence in said] == [
-        "EC2 does not describe the instance type g5.xlarge",
-        "EC2 describes the instance type g5.xlarge now",
+        "EC2 does not describe the machine type g5.xlarge",
+        "EC2 describes the machine type g5.xlarge now",
     ]
 
 

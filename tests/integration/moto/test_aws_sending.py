@@ -17,10 +17,10 @@ import pytest
 from botocore.config import Config
 
 from gpuwatch.clouds import CloudUnavailableError, PermitExpiredError
-from gpuwatch.clouds.aws import places
+from gpuwatch.clouds.aws import client as aws_client
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.clouds.permit import in_force
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import a_permit
 from tests.support.fakes.cloud_worlds import MINE
@@ -104,7 +104,7 @@ def test_the_sdk_s_own_retry_never_outlives_the_permit(
 ) -> None:
     """Were the SDK to try again, its second attempt would be refused; what became of the first is then not known."""
     trying = Config(retries={"mode": "standard", "total_max_attempts": 3})
-    monkeypatch.setattr(places, "_ACTING", trying)
+    monkeypatch.setattr(aws_client, "_ACTING", trying)
     monkeypatch.setattr(botocore.endpoint.time, "sleep", lambda _: clock.advance(6.0))  # type: ignore[attr-defined]
     node_id = ec2.launch(MINE)
     getattr(ec2, fault)("StopInstances")
@@ -117,7 +117,7 @@ def test_the_sdk_s_own_retry_never_outlives_the_permit(
 
 def test_mutations_are_tried_once_by_the_sdk() -> None:
     """The ledger decides about trying again."""
-    assert places._ACTING.retries["total_max_attempts"] == 1  # type: ignore[attr-defined]
+    assert aws_client._ACTING.retries["total_max_attempts"] == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("slow", ["DescribeInstances", "DescribeAutoScalingGroups", "DescribeInstanceAttribute"])

@@ -13,7 +13,7 @@ from gpuwatch.cli.doctor import keys
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.aws.settings import AccountSettings
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.doctor_findings import a_controller, codes, the

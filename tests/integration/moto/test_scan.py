@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from gpuwatch.cli.main import commands
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, CloudError
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.aws.settings import AccountSettings
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.moto_faults import REGION, MotoFaults
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
-from gpuwatch.clouds.group_refusals import Attempt, Refusals, said, time_of
+from gpuwatch.clouds.groups import Attempt, Refusals, said, time_of
 from gpuwatch.model.fleet import GroupRefusal, NodeGroup
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.past_steps import a_group

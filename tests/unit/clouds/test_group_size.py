@@ -3,7 +3,7 @@
 import pytest
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError
-from gpuwatch.clouds.group_size import TOO_MANY_MEMBERS, raise_again
+from gpuwatch.clouds.groups import TOO_MANY_MEMBERS, raise_again
 from gpuwatch.clouds.permit import in_force, permit_in_force
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit

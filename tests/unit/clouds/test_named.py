@@ -6,7 +6,8 @@ from typing import ClassVar
 import pytest
 
 from gpuwatch.clouds import named
-from gpuwatch.clouds.aws.settings import AccountSettings, AwsSecrets, AwsSettings
+from gpuwatch.clouds.aws.settings import AwsSecrets, AwsSettings
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.runtime.secrets import NoStores
 

@@ -8,9 +8,9 @@ from requests import Session
 from requests.exceptions import RequestException
 
 from gpuwatch.clouds import CloudUnavailableError, NotSentError
+from gpuwatch.clouds.aws.client import watch
 from gpuwatch.clouds.aws.errors import asking
-from gpuwatch.clouds.aws.permit_check import watch
-from gpuwatch.clouds.gcp.sending import Wire
+from gpuwatch.clouds.gcp.credentials import Wire
 from gpuwatch.clouds.requests_sending import watched
 from gpuwatch.clouds.sending import sending
 from tests.support.builders.fleet import a_permit

@@ -5,9 +5,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.clouds.alibaba import credentials
-from gpuwatch.clouds.alibaba.client import Client
-from gpuwatch.clouds.alibaba.wire import Wire
+from gpuwatch.clouds.alibaba import client as credentials
+from gpuwatch.clouds.alibaba.client import Client, Wire
 from gpuwatch.clouds.errors import CloudError
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.model.fleet import CapacityType

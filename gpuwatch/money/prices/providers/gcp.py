@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.clouds.errors import CloudError
-from gpuwatch.clouds.gcp.calls import LIST_SKUS
 from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.credentials import Credentials
+from gpuwatch.clouds.gcp.iam import LIST_SKUS
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import HOURS_A_MONTH
 from gpuwatch.money.prices.catalogue import MachineType, machine_types

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.tencent.client import Line
-from gpuwatch.clouds.tencent.credentials import FixedKey, Signer, own_credentials
+from gpuwatch.clouds.tencent.client import FixedKey, Line, Signer, own_credentials
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import amount_of, key_pair_of

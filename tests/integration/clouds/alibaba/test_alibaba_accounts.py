@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpuwatch.clouds import AuthFailedError, CloudError
-from gpuwatch.clouds.alibaba import credentials
-from gpuwatch.clouds.alibaba.settings import AccountSettings
+from gpuwatch.clouds.alibaba import client as credentials
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.alibaba.fake import KEY_ID, SECRET

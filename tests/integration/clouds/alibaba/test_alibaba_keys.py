@@ -8,8 +8,8 @@ import pytest
 from alibabacloud_credentials.provider import StaticSTSCredentialsProvider
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.alibaba.settings import AccountSettings
 from gpuwatch.clouds.keys import AccessKey, HasCredentials
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.alibaba.fake import KEY_ID, SECRET
 from tests.support.clouds.alibaba.state import ACCOUNT

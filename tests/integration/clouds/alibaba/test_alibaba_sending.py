@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.clouds import STOP_AT, Cloud, CloudUnavailableError, PermitExpiredError
-from gpuwatch.clouds.alibaba.credentials import of_pair
+from gpuwatch.clouds.alibaba.client import of_pair
 from gpuwatch.clouds.permit import in_force
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit

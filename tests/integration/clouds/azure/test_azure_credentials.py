@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from gpuwatch.clouds import AuthFailedError
-from gpuwatch.clouds.azure.credentials import default_credential
+from gpuwatch.clouds.azure.client import default_credential
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure.tokens import CLIENT, SECRET, TENANT
 from tests.support.clouds.azure.world import SUB, AzureWorld, an_azure

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.clouds import CloudError, InsufficientCapacityError, QuotaExceededError
-from gpuwatch.clouds.azure.launches import name_for
-from gpuwatch.clouds.azure.machine_types import _size
+from gpuwatch.clouds.azure.actions import name_for
+from gpuwatch.clouds.azure.instances import _size
 from gpuwatch.clouds.azure.settings import TemplateSettings
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock

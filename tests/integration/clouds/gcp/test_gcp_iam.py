@@ -7,9 +7,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gpuwatch.clouds import STOP_AT, AuthFailedError
-from gpuwatch.clouds.gcp.calls import CALLS
 from gpuwatch.clouds.gcp.cloud import GcpCloud
-from gpuwatch.clouds.gcp.iam import ROLES, render, role
+from gpuwatch.clouds.gcp.iam import CALLS, ROLES, render, role
 from gpuwatch.clouds.permissions import Needs
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from gpuwatch.cli.main import commands
 from gpuwatch.clouds import PROTECT_TAG, STOP_AT, WRITABLE_TAGS
 from gpuwatch.clouds.permissions import Needs
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.tencent.cloud import TencentCloud
 from gpuwatch.clouds.tencent.iam import ROLES, policy, render
-from gpuwatch.clouds.tencent.settings import TencentAccountSettings
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.tencent.description import FOLDERS, description
@@ -134,7 +134,7 @@ def test_other_accounts_are_entered_by_their_role_alone() -> None:
     """The controller's own key assumes the role, and all else is signed as it."""
     clock = ManualClock()
     with a_world(clock) as world:
-        other = {"other": TencentAccountSettings(role_arn="qcs::cam::uin/100000000009:roleName/gpuwatch-controller")}
+        other = {"other": AccountSettings(role_arn="qcs::cam::uin/100000000009:roleName/gpuwatch-controller")}
         key_file = world.folder / "key"
         key_file.write_text(f"{SECRET_ID}:{SECRET_KEY}")
         cloud = TencentCloud(

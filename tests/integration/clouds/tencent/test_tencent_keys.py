@@ -8,9 +8,9 @@ import pytest
 
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.keys import AccessKey, Credentials, HasCredentials
-from gpuwatch.clouds.tencent import credentials
+from gpuwatch.clouds.provider import AccountSettings
+from gpuwatch.clouds.tencent import client as credentials
 from gpuwatch.clouds.tencent.cloud import TencentCloud
-from gpuwatch.clouds.tencent.settings import TencentAccountSettings
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.tencent.fake import SECRET_ID
@@ -19,7 +19,7 @@ from tests.support.clouds.tencent.world import REGION, TencentWorld, a_world
 from tests.support.fakes.cloud_worlds import FLEET
 
 USER = f"qcs::cam:{ACCOUNT}:uin/100000000002"
-ROLE = TencentAccountSettings(role_arn="qcs::cam::uin/100000000009:roleName/gpuwatch")
+ROLE = AccountSettings(role_arn="qcs::cam::uin/100000000009:roleName/gpuwatch")
 MADE = datetime(2026, 1, 1, 18, 4, 5, tzinfo=UTC)  # in Beijing it is the next day
 
 

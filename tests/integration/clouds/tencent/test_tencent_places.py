@@ -9,12 +9,13 @@ from requests import Response
 
 from gpuwatch.clouds import AuthFailedError, CloudError, NotFoundError
 from gpuwatch.clouds.permissions import Diagnosable, Needs, Quotas
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.settings import CloudSettings, connect
 from gpuwatch.clouds.survey import Searchable
-from gpuwatch.clouds.tencent import credentials
+from gpuwatch.clouds.tencent import client as credentials
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.cloud import TencentCloud
-from gpuwatch.clouds.tencent.settings import TencentAccountSettings, TencentSettings
+from gpuwatch.clouds.tencent.settings import TencentSettings
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
@@ -25,7 +26,7 @@ from tests.support.clouds.tencent.others import ACCOUNT
 from tests.support.clouds.tencent.world import GPU_TYPE, REGION, TencentWorld, a_world
 from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, MINE, TEMPLATE
 
-ROLE = TencentAccountSettings(role_arn="qcs::cam::uin/100000000009:roleName/gpuwatch", external_id="research-7")
+ROLE = AccountSettings(role_arn="qcs::cam::uin/100000000009:roleName/gpuwatch", external_id="research-7")
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_another_account_is_entered_by_its_role(world: TencentWorld) -> None:
 def test_credentials_that_end_in_a_round_make_the_region_unknown(world: TencentWorld) -> None:
     """A token that the cloud takes no longer: the machines stay as last seen."""
     node_id = world.launch(MINE)
-    cloud = a_cloud(world, accounts={"own": TencentAccountSettings(), "prod": ROLE})
+    cloud = a_cloud(world, accounts={"own": AccountSettings(), "prod": ROLE})
     assert [node.state for node in cloud.nodes()] == [NodeState.RUNNING]
     world.fake.roles.end()
 

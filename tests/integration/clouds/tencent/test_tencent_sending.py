@@ -7,8 +7,8 @@ import pytest
 
 from gpuwatch.clouds import CloudUnavailableError, PermitExpiredError
 from gpuwatch.clouds.permit import Permit, in_force
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.tencent.cloud import TencentCloud
-from gpuwatch.clouds.tencent.settings import TencentAccountSettings
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.faults import Fault, when
@@ -16,7 +16,7 @@ from tests.support.clouds.server import Response
 from tests.support.clouds.tencent.world import REGION, TencentWorld, a_world
 from tests.support.fakes.cloud_worlds import FLEET, MINE, TEMPLATE
 
-ROLE = TencentAccountSettings(role_arn="qcs::cam::uin/100000000009:roleName/gpuwatch")
+ROLE = AccountSettings(role_arn="qcs::cam::uin/100000000009:roleName/gpuwatch")
 CHANGES: dict[str, Callable[[TencentCloud, str, str, Permit], object]] = {
     "StopInstances": lambda cloud, node_id, _, permit: cloud.stop(node_id, "key", permit=permit),
     "StartInstances": lambda cloud, node_id, _, __: cloud.start(node_id, "key"),

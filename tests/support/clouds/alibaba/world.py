@@ -15,8 +15,8 @@ from gpuwatch.clouds import (
     QuotaExceededError,
     ThrottledError,
 )
+from gpuwatch.clouds.alibaba.client import of_pair
 from gpuwatch.clouds.alibaba.cloud import AlibabaCloud
-from gpuwatch.clouds.alibaba.credentials import of_pair
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.alibaba.fake import KEY_ID, SECRET, FakeAlibaba

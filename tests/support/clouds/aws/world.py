@@ -19,7 +19,7 @@ from botocore.config import Config
 from moto.ec2.models import ec2_backends
 
 from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.aws import places as aws_places
+from gpuwatch.clouds.aws import client as aws_client
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
@@ -225,6 +225,6 @@ def fault_world(folder: Path) -> Iterator[AwsFaultWorld]:
         naps: Any = SimpleNamespace(sleep=lambda _: None)
         patch.setattr(botocore.endpoint, "time", naps)
         for name in ("_READING", "_ACTING"):
-            config: Any = getattr(aws_places, name)
-            patch.setattr(aws_places, name, config.merge(Config(max_pool_connections=1)))
+            config: Any = getattr(aws_client, name)
+            patch.setattr(aws_client, name, config.merge(Config(max_pool_connections=1)))
         yield AwsFaultWorld(clock, ec2, server, ec2.sending_session())

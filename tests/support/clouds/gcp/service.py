@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from gpuwatch.clouds.gcp.calls import CALLS
+from gpuwatch.clouds.gcp.iam import CALLS
 from gpuwatch.runtime.clock import Clock
 from tests.support.clouds.faults import Asked
 from tests.support.clouds.gcp.description import Method, check_answer, check_request, method_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.clouds import FLEET_TAG
-from gpuwatch.clouds.gcp.labels import tags_of
+from gpuwatch.clouds.gcp.owners import tags_of
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.clouds.daily_story import for_programs
 from tests.support.clouds.gcp.service import FakeGcp

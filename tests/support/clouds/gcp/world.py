@@ -17,7 +17,7 @@ from gpuwatch.clouds import (
     ThrottledError,
 )
 from gpuwatch.clouds.gcp.cloud import GcpCloud
-from gpuwatch.clouds.gcp.labels import labels_of, tags_of
+from gpuwatch.clouds.gcp.owners import labels_of, tags_of
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.fault_worlds import CANNOT

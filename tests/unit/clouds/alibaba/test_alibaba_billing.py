@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clouds.alibaba.billing import STOP_CHARGING, capacity_type, still_billed
+from gpuwatch.clouds.alibaba.instances import STOP_CHARGING, capacity_type, still_billed
 from gpuwatch.model.fleet import CapacityType
 
 RUNNING = {

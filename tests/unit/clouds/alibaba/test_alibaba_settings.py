@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from gpuwatch.clouds.alibaba.settings import AccountSettings, AlibabaSettings
+from gpuwatch.clouds.alibaba.settings import AlibabaSettings
+from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.settings import CLOUDS, CloudSettings, contradictions
 
 ROLE = "acs:ram::1234567890123456:role/gpuwatch"

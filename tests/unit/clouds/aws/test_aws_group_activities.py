@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clouds.aws.group_activities import attempts
-from gpuwatch.clouds.group_refusals import said
+from gpuwatch.clouds.aws.groups import attempts
+from gpuwatch.clouds.groups import said
 
 NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 WHY = "We currently do not have sufficient g5.xlarge capacity. Launching EC2 instance failed."

@@ -10,8 +10,7 @@ import pytest
 from botocore.stub import Stubber
 
 from gpuwatch.clouds.aws.errors import asking
-from gpuwatch.clouds.aws.notices import Notices
-from gpuwatch.clouds.aws.spot import SpotRequest
+from gpuwatch.clouds.aws.notices import Notices, SpotRequest
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW

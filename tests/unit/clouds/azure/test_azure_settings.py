@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.azure.credentials import default_credential
+from gpuwatch.clouds.azure.client import default_credential
 from gpuwatch.clouds.azure.settings import AzureSettings, SubscriptionSettings, TemplateSettings, identified
 from gpuwatch.clouds.settings import CloudSettings, connect
 from gpuwatch.runtime.clock import ManualClock

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG, STOP_AT, CloudError
-from gpuwatch.clouds.gcp.labels import MOST_CHARACTERS, labels_of, tags_of, text_of, value_of
+from gpuwatch.clouds.gcp.owners import MOST_CHARACTERS, labels_of, tags_of, text_of, value_of
 from gpuwatch.clouds.tags import KNOWN, claims
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clouds.gcp.notices import announced
+from gpuwatch.clouds.gcp.instances import announced
 from tests.support.builders.fleet import NOW
 
 END, AT = "2026-03-02T05:00:00.000-08:00", datetime(2026, 3, 2, 13, tzinfo=UTC)

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from gpuwatch.clouds.tencent.settings import TencentAccountSettings, TencentSettings, account_of
+from gpuwatch.clouds.provider import AccountSettings
+from gpuwatch.clouds.tencent.settings import TencentSettings
 
 ROLE = "qcs::cam::uin/100000000001:roleName/gpuwatch"
 
@@ -23,31 +24,31 @@ ROLE = "qcs::cam::uin/100000000001:roleName/gpuwatch"
 )
 def test_the_account_is_in_the_name_of_a_role(arn: str, number: str) -> None:
     """Anything else is no role."""
-    assert account_of(arn) == number
+    assert TencentSettings.account_of(arn) == number
 
 
 def test_a_role_that_cannot_exist_and_an_account_twice_are_mistakes() -> None:
     """Each with the key, and what would be right."""
     settings = TencentSettings(
         accounts={
-            "a": TencentAccountSettings(role_arn=ROLE),
-            "b": TencentAccountSettings(role_arn=ROLE),
-            "c": TencentAccountSettings(role_arn="gpuwatch"),
-            "d": TencentAccountSettings(),
+            "a": AccountSettings(role_arn=ROLE),
+            "b": AccountSettings(role_arn=ROLE),
+            "c": AccountSettings(role_arn="gpuwatch"),
+            "d": AccountSettings(),
         }
     )
 
     found = {each.keys[0][3]: each.wrong for each in settings.contradictions()}
 
     assert found == {
-        "b": "cloud.tencent.accounts.b is the account of cloud.tencent.accounts.a",
+        "b": "cloud.tencent.accounts.b is the same account as cloud.tencent.accounts.a",
         "c": "'gpuwatch' is not the name of a CAM role",
     }
 
 
 def test_every_region_is_named_with_its_key() -> None:
     """For the messages."""
-    settings = TencentSettings(accounts={"a": TencentAccountSettings(regions=("ap-guangzhou",))})
+    settings = TencentSettings(accounts={"a": AccountSettings(regions=("ap-guangzhou",))})
 
     assert list(settings.regions_named()) == [(("cloud", "tencent", "accounts", "a", "regions"), "ap-guangzhou")]
 

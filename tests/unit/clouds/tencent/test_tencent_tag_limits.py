@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.tencent.tag_limits import check_tag_value
+from gpuwatch.clouds.tencent.settings import check_tag_value
 
 MOMENTS = st.datetimes(timezones=st.timezones()).map(lambda moment: moment.isoformat())
 

@@ -1,0 +1,150 @@
+"""The clients of one account in one region, at one pace; a change leaves only while its permit holds.
+
+That is `gpuwatch.clouds.sending` for botocore: its handlers come before every attempt, and its connections check.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import boto3
+from botocore.awsrequest import (
+    AWSHTTPConnection,
+    AWSHTTPConnectionPool,
+    AWSHTTPSConnection,
+    AWSHTTPSConnectionPool,
+)
+from botocore.config import Config
+
+from gpuwatch.clouds.aws.errors import throttled
+from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.clouds.sending import WatchedConnection, attempt_begins
+from gpuwatch.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_sts import STSClient
+
+# botocore tries a read up to three times. Mutations are sent once: the ledger decides about trying again, because only
+# it knows whether the wish still stands.
+_READING = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3})
+_ACTING = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 1})
+
+# Half of EC2's own limits for an account in a region, which are 20 reads and 5 mutations a second.
+_READS_PER_SECOND, _READS_AT_ONCE = 10.0, 50
+_ACTS_PER_SECOND, _ACTS_AT_ONCE = 2.5, 25
+
+
+class ClientPool:
+    """One way to ask a place: its clients, made when they are first needed, and the pace that they share."""
+
+    _making = threading.Lock()  # a session makes one client at a time
+
+    def __init__(
+        self, session: boto3.Session, options: Mapping[str, Any], pace: RateLimiter, *, changes: bool = False
+    ) -> None:
+        """Nothing is sent yet; the options are those of every client. `changes`: what is sent may need a permit."""
+        self._changes = changes
+        self.pace = pace
+        self._create: Any = session.client  # its type is one overload for each of AWS's services
+        self._options = options
+        self._clients: dict[str, Any] = {}
+
+    @classmethod
+    def for_reading(cls, session: boto3.Session, region: str, endpoint_url: str | None, clock: Clock) -> Self:
+        """Tried up to three times."""
+        options = {"region_name": region, "endpoint_url": endpoint_url, "config": _READING}
+        return cls(session, options, RateLimiter(clock, per_second=_READS_PER_SECOND, burst=_READS_AT_ONCE))
+
+    @classmethod
+    def for_acting(cls, session: boto3.Session, region: str, endpoint_url: str | None, clock: Clock) -> Self:
+        """Sent once."""
+        options = {"region_name": region, "endpoint_url": endpoint_url, "config": _ACTING}
+        return cls(session, options, RateLimiter(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE), changes=True)
+
+    @property
+    def ec2(self) -> "EC2Client":
+        """EC2."""
+        client: EC2Client = self._client("ec2")
+        return client
+
+    @property
+    def autoscaling(self) -> "AutoScalingClient":
+        """EC2 Auto Scaling."""
+        client: AutoScalingClient = self._client("autoscaling")
+        return client
+
+    @property
+    def sts(self) -> "STSClient":
+        """The Security Token Service."""
+        client: STSClient = self._client("sts")
+        return client
+
+    @property
+    def cloudwatch(self) -> Any:  # noqa: ANN401  for one call its types are not worth a package
+        """CloudWatch."""
+        return self._client("cloudwatch")
+
+    @property
+    def quotas(self) -> Any:  # noqa: ANN401  likewise
+        """Service Quotas."""
+        return self._client("service-quotas")
+
+    @property
+    def iam(self) -> Any:  # noqa: ANN401  likewise
+        """Identity and Access Management."""
+        return self._client("iam")
+
+    @property
+    def kms(self) -> Any:  # noqa: ANN401  likewise
+        """The Key Management Service."""
+        return self._client("kms")
+
+    def _client(self, service: str) -> Any:  # noqa: ANN401  one of those above
+        with self._making:
+            if service not in self._clients:
+                client = self._create(service, **self._options)
+                client.meta.events.register_first("request-created", self._before_each_attempt)
+                client.meta.events.register("response-received", self._after_each_attempt)
+                if self._changes:
+                    watch(client)
+                self._clients[service] = client
+            return self._clients[service]
+
+    def _before_each_attempt(self, **_: object) -> None:
+        """Wait before the request is signed, since a signature holds for minutes only."""
+        self.pace.wait()
+
+    def _after_each_attempt(self, parsed_response: Mapping[str, Any] | None = None, **_: object) -> None:
+        """Slow down where AWS says that we should."""
+        if parsed_response and throttled(parsed_response.get("Error", {}).get("Code", "")):
+            self.pace.slow_down()
+
+
+def watch(client: Any) -> None:  # noqa: ANN401  a client of any of AWS's services
+    """Check the permit of `sending` at every attempt and every write of this client."""
+    # The widest pattern that is registered first comes before all other handlers, those that answer by themselves too.
+    client.meta.events.register_first("before-send.*.*", _before_send)
+    # The classes are botocore's own; only the dictionary that names them has no public door.
+    client._endpoint.http_session._pool_classes_by_scheme.update(http=_Pool, https=_SecurePool)  # noqa: SLF001
+
+
+def _before_send(**_: object) -> None:
+    attempt_begins()
+
+
+class _Connection(WatchedConnection, AWSHTTPConnection):  # type: ignore[misc]  # botocore's own mixture of signatures
+    """Plain HTTP, as to an endpoint of one's own."""
+
+
+class _SecureConnection(WatchedConnection, AWSHTTPSConnection):  # type: ignore[misc]  # likewise
+    """HTTPS."""
+
+
+class _Pool(AWSHTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(AWSHTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
