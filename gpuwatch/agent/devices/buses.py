@@ -1,8 +1,9 @@
-"""Where the GPUs of this host sit on the PCI bus, as the kernel shows it: nothing here touches a GPU."""
+"""Where the GPUs of this host sit on the PCI bus, as the kernel shows it, and whose driver is read: none is touched."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 _ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 _NVIDIA = "0x10de"
@@ -12,6 +13,7 @@ _ACCELERATOR = "0x12"  # that of AMD's since
 _NO_SCREEN = "0x0380"  # a display controller without a display, such as the MI250
 _DEVICES = "sys/bus/pci/devices"
 _LARGE_BYTES = 16 * 1024**3  # more than a graphics unit within a processor is lent by default
+Driver = Literal["nvml", "amdsmi", "both"]
 
 
 def canonical(address: str) -> str | None:
@@ -99,3 +101,16 @@ def _driver(device: Path) -> str:
         return (device / "driver").readlink().name
     except OSError:
         return ""
+
+
+def drivers_here(root: Path = Path("/")) -> Driver:
+    """NVIDIA's GPUs where there are any, AMD's where there are only those.
+
+    Next to NVIDIA's, AMD's are read if they are made to compute: a graphics unit within the processor is not, and its
+    screen would keep the machine busy. Nothing of AMD's library is loaded to find out.
+    """
+    if not amd_bus_ids(root):
+        return "nvml"
+    if not nvidia_is_there(root):
+        return "amdsmi"
+    return "both" if amd_bus_ids(root, made_to_compute=True) else "nvml"

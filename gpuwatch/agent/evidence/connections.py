@@ -19,9 +19,8 @@ from dataclasses import replace
 
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
-from gpuwatch.agent.evidence.hum import Hum
 from gpuwatch.agent.evidence.net_namespaces import Namespace, namespaces
-from gpuwatch.agent.evidence.rate import Rate
+from gpuwatch.agent.evidence.rate import Hum, Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Sock, Sockets, read_sockets
 from gpuwatch.agent.evidence.socket_owners import Holders, SocketOwners

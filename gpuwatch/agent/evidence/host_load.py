@@ -4,6 +4,9 @@ It says busy only while somebody's program is alive; what the machine's own prog
 
 Only real devices count (those with a `device` in sysfs): partitions, loops, RAM disks, device mappers, bridges, veth
 and the like show the same bytes again, or bytes that never left memory.
+
+Packets that the machine forwards for others count as well: a VPN gateway or a router has no process and no connection
+that shows them.
 """
 
 import os
@@ -11,7 +14,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from gpuwatch.agent.evidence import forwarding
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.rate import Rate
@@ -27,6 +29,7 @@ _CPU_SPAN_SECONDS = 60.0  # a cron job's few seconds are no work; a program's mi
 _ALWAYS_WORK = 10.0
 _NETWORK_SWITCH = "agent.evidence.network.enabled"
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentation/admin-guide/iostats.rst)
+_PACKETS_PER_SECOND, _PACKETS_SPAN_SECONDS = 5.0, 60.0
 
 
 class Cpu:
@@ -119,7 +122,7 @@ class Network:
 
     def __init__(self, settings: NetworkSettings, roots: Roots) -> None:
         self._rate = Rate(settings.busy_bytes_per_second)
-        self._forwards = Rate(forwarding.LIMIT_PER_SECOND, "packets per second", forwarding.SPAN_SECONDS)
+        self._forwards = Rate(_PACKETS_PER_SECOND, "packets per second", _PACKETS_SPAN_SECONDS)
         self._roots = roots
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
@@ -130,9 +133,9 @@ class Network:
             self._rate.forget()
             raise
         found = _weigh_load(self._rate.judge(self, moved, now), now)
-        packets = forwarding.forwarded_packets(self._roots)
+        packets = forwarded_packets(self._roots)
         passed = None if packets is None else self._forwards.judge(self, {"packets": packets}, now)
-        if found.says is State.IDLE and passed is not None and passed.says is State.BUSY and forwarding.for_others(now):
+        if found.says is State.IDLE and passed is not None and passed.says is State.BUSY and for_others(now):
             return (replace(passed, note="forwards packets between other machines", setting=_NETWORK_SWITCH),)
         return (found,)
 
@@ -171,3 +174,45 @@ def _weigh_load(found: Evidence, now: Moment) -> Evidence:
 def _real(folder: Path) -> frozenset[str]:
     """The devices of a class that stand for hardware, a virtual machine's included."""
     return frozenset(path.name for path in list_paths(folder) if os.path.lexists(path / "device"))
+
+
+def forwarded_packets(roots: Roots) -> int | None:
+    """Packets that were forwarded since the boot, IPv4 and IPv6; None where the kernel does not say."""
+    counted = [_of_ipv4(roots.proc / "net/snmp"), _of_ipv6(roots.proc / "net/snmp6")]
+    known = [each for each in counted if each is not None]
+    return sum(known) if known else None
+
+
+def for_others(now: Moment) -> bool:
+    """Whether what is forwarded is other machines': a container's traffic is forwarded, too."""
+    view = now.processes
+    if view is None or view.doubt is not None:
+        return False
+    return all(
+        each.placement.container_id is None and each.placement.pod_uid is None for each in view.processes.values()
+    )
+
+
+def _of_ipv4(path: Path) -> int | None:
+    """`Ip:` in two lines, names and values (proc_pid_net(5))."""
+    rows = [line.split() for line in _text(path).splitlines() if line.startswith("Ip: ")]
+    if len(rows) != 2:  # noqa: PLR2004  names and values
+        return None
+    values = dict(zip(*rows, strict=False))
+    return _number(values.get("ForwDatagrams", ""))
+
+
+def _of_ipv6(path: Path) -> int | None:
+    rows = (line.split() for line in _text(path).splitlines() if line.startswith("Ip6OutForwDatagrams"))
+    return next((_number(row[1]) for row in rows if len(row) > 1), None)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_small(path).text
+    except (OSError, UnseenError):
+        return ""
+
+
+def _number(word: str) -> int | None:
+    return int(word) if word.isascii() and word.isdigit() else None

@@ -11,9 +11,8 @@ from math import inf
 
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
-from gpuwatch.agent.evidence.found_servers import FoundServers
+from gpuwatch.agent.evidence.found_servers import FoundServers, published_ports
 from gpuwatch.agent.evidence.loopback import Page, fetch, parse
-from gpuwatch.agent.evidence.published_ports import published_ports
 from gpuwatch.agent.evidence.server_pages import Requests, requests_on
 from gpuwatch.agent.evidence.settings import ModelServerSettings
 from gpuwatch.agent.evidence.tcp_listeners import LISTEN, sockets

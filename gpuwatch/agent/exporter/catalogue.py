@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpuwatch.agent.exporter import pods, rdma
+from gpuwatch.agent.exporter import rdma
+from gpuwatch.agent.exporter.processes import POD_FAMILIES
 from gpuwatch.agent.metadata import metrics as instance
 from gpuwatch.model.gpu import CLOCK_EVENTS, Kind, Metric, metrics
 from gpuwatch.model.metric import GroupName
@@ -43,7 +44,7 @@ def _families() -> Iterator[Family]:
         *_NODE_ROWS,
         *instance.FAMILIES,
         *rdma.FAMILIES,
-        *pods.FAMILIES,
+        *POD_FAMILIES,
         *_AGENT_ROWS,
     ):
         yield Family(name=name, kind=kind, labels=labels, help=text, source=source, group=_GROUP_OF.get(name, "core"))
@@ -64,7 +65,7 @@ _ROWS_OF: dict[GroupName, tuple[str, ...]] = {
         "gpuwatch_process_info",
         "gpuwatch_gpu_pod_info",
         "gpuwatch_gpu_dead_process_memory_bytes",
-        *(name for name, *_ in pods.FAMILIES),
+        *(name for name, *_ in POD_FAMILIES),
     ),
     "mig": ("gpuwatch_mig_info",),
     "health": (

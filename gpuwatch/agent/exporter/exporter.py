@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.evidence.rdma_ports import RdmaPort
 from gpuwatch.agent.evidence.snoozes import Snooze
-from gpuwatch.agent.exporter import pods, rdma
+from gpuwatch.agent.exporter import rdma
 from gpuwatch.agent.exporter.catalogue import FAMILIES, gpu_metric, mig_metric
-from gpuwatch.agent.exporter.processes import Rows, all_process_rows, holder_rows
+from gpuwatch.agent.exporter.processes import Rows, all_process_rows, holder_rows, pod_rows
 from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import signal_of
 from gpuwatch.agent.metadata import metrics as instance_metrics
@@ -222,7 +222,7 @@ class Exporter:
         if snapshot.verdict.cpu_utilization_ratio is not None:
             yield "gpuwatch_host_cpu_utilization_ratio", (), snapshot.verdict.cpu_utilization_ratio
         yield from rdma.rows(self._rdma_ports())
-        yield from pods.rows(snapshot.verdict.pods)
+        yield from pod_rows(snapshot.verdict.pods)
         for snooze in islice(self._snoozes(), _MOST_SNOOZES):
             yield "gpuwatch_snooze_expiry_timestamp_seconds", (snooze.user,), round(snooze.expires_at.timestamp())
         for gpu in snapshot.verdict.gpus:

@@ -1,14 +1,35 @@
-"""The samples of processes: the largest of each GPU, who owns them, and which containers hold a GPU."""
+"""The samples of processes (the largest of each GPU, who owns them, which containers hold a GPU), and of pods."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpuwatch.agent.attribution.attribution import View
-from gpuwatch.model.gpu import GpuProcess
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import PodVerdict
+from gpuwatch.model.gpu import GpuProcess, Kind
 from gpuwatch.runtime.metrics.exposition import Sample
 
 _MOST_HOLDERS = 64
 
 Rows = Iterator[Sample]
+_POD = ("namespace", "pod", "pod_uid")
+_SAYS = (State.BUSY, State.UNKNOWN, State.IDLE)
+# As the catalogue lists them.
+POD_FAMILIES: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
+    (
+        "gpuwatch_pod_work",
+        Kind.GAUGE,
+        (*_POD, "state"),
+        "1 for what a pod with GPUs does besides them (busy, idle, unknown), 0 for the other states; 64 pods at most.",
+        "the pod's control group, processes and network, and signals of the host that cannot be divided",
+    ),
+    (
+        "gpuwatch_pod_quiet_seconds",
+        Kind.GAUGE,
+        _POD,
+        "How long a pod with GPUs has done nothing besides them; 0 while it works, absent while that is unknown.",
+        "the pod's control group, processes and network, and signals of the host that cannot be divided",
+    ),
+)
 
 
 def all_process_rows(
@@ -66,3 +87,18 @@ def _labels(pid: int, view: View) -> tuple[str | None, ...]:
         place.slurm_job if place else None,
         place.systemd_unit if place else None,
     )
+
+
+def pod_rows(pods: Iterable[PodVerdict]) -> Iterator[Sample]:
+    """Every sample of every pod."""
+    for pod in pods:
+        namespace, _, name = (pod.name or "").partition("/")
+        key = (namespace or None, name or None, pod.uid)
+        for state in _SAYS:
+            yield "gpuwatch_pod_work", (*key, state.value), state is pod.activity.state
+        if pod.activity.state is not State.UNKNOWN:
+            yield (
+                "gpuwatch_pod_quiet_seconds",
+                key,
+                pod.activity.held_seconds if pod.activity.state is State.IDLE else 0,
+            )

@@ -1,10 +1,12 @@
-"""How a probe is started: its command line, and where the GPUs are that it must leave alone."""
+"""How a probe is started: its command line, the GPUs that it must leave alone, and which one a probe fell silent at."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gpuwatch.agent.devices.messages import Step
 from gpuwatch.agent.exporter.groups import groups_to_read
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.model.gpu import GpuInfo
+from gpuwatch.model.gpu_identity import STAND_IN
 from gpuwatch.runtime.reexec import own_command
 
 
@@ -47,3 +49,18 @@ def leaving_out(
 def place(info: GpuInfo) -> str:
     """A GPU as the probe's `--known` takes it."""
     return f"{info.uuid}={'' if info.index is None else info.index}={info.pci_bus_id or ''}"
+
+
+def suspect(step: Step, expected: Mapping[str, GpuInfo]) -> GpuInfo | None:
+    """The GPU of a step: one that was seen before, or a stand-in by its place; None for a step that is about none."""
+    if step.what != "gpu":
+        return None
+    for info in expected.values():
+        if step.uuid == info.uuid or (step.pci_bus_id is not None and step.pci_bus_id == info.pci_bus_id):
+            return info
+    if step.uuid is None and step.pci_bus_id is None:
+        for info in expected.values():
+            if info.index == step.index:
+                return info
+    place = step.index if step.pci_bus_id is None else step.pci_bus_id
+    return GpuInfo(uuid=step.uuid or f"{STAND_IN}{place}", index=step.index, pci_bus_id=step.pci_bus_id)

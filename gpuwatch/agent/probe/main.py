@@ -37,7 +37,7 @@ _SPACING_SECONDS = 0.15  # between two cycles: GPM needs 0.1 s from sample to sa
 
 
 def _auto(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
-    from gpuwatch.agent.devices.choice import drivers_here  # noqa: PLC0415  only the chosen source is loaded
+    from gpuwatch.agent.devices.buses import drivers_here  # noqa: PLC0415  only the chosen source is loaded
 
     return SOURCES[drivers_here(arguments.root)](arguments, clock)
 

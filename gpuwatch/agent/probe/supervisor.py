@@ -12,14 +12,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from gpuwatch.agent.devices.messages import End, Message, Reading, Step, Unavailable, decode
-from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChild, ProbeExit
-from gpuwatch.agent.probe.command import leaving_out, probe_command
-from gpuwatch.agent.probe.ending import EndingProbes
-from gpuwatch.agent.probe.late import Lateness, SilentError
-from gpuwatch.agent.probe.late_probe import LateProbe
+from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, EndingProbes, ProbeChild, ProbeExit
+from gpuwatch.agent.probe.command import leaving_out, probe_command, suspect
+from gpuwatch.agent.probe.late import Lateness, LateProbe, SilentError
 from gpuwatch.agent.probe.outage import Outage
 from gpuwatch.agent.probe.retry import STAND_BY_CYCLES, WAKE, Trial, patience
-from gpuwatch.agent.probe.suspect import suspect
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.duration import format_duration

@@ -16,7 +16,6 @@ from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
 from gpuwatch.agent.attribution.process import sees_host_pids, user_name
 from gpuwatch.agent.processes import kinds, programs
 from gpuwatch.agent.processes.patterns import Pattern
-from gpuwatch.agent.processes.pod_namespaces import PodNamespaces
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
 from gpuwatch.agent.processes.programs import read_beginning
 from gpuwatch.agent.processes.units import UnitFiles
@@ -36,6 +35,7 @@ _STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)
 # Fields of /proc/<pid>/stat, counted from the one after the name (proc(5): state is field 3).
 _PPID, _PGRP, _SESSION, _TTY, _FLAGS, _MINFLT = 1, 2, 3, 4, 6, 7
 _UTIME, _STIME, _CUTIME, _CSTIME, _START = 11, 12, 13, 14, 19
+_MOST_KNOWN = 4096
 
 
 class TableError(Exception):
@@ -345,3 +345,28 @@ def _slice(text: str) -> str:
         if controllers in {"", "name=systemd"}:
             return next((part for part in path.split("/") if part not in {"", ".."}), "")
     return ""
+
+
+class PodNamespaces:
+    """Lists the folder only when a new uid appears; a pod never moves."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is listed yet."""
+        self._folder = folder
+        self._known: dict[str, str] = {}
+
+    def namespace_of(self, uid: str | None) -> str | None:
+        """The namespace of the pod with this uid; None: not a pod, or not known."""
+        if uid is None:
+            return None
+        if uid not in self._known:
+            self._known = self._list_namespaces()
+        return self._known.get(uid)
+
+    def _list_namespaces(self) -> dict[str, str]:
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208  names alone
+        except OSError:
+            return {}
+        parts = (name.split("_") for name in names[:_MOST_KNOWN])
+        return {words[2]: words[0] for words in parts if len(words) == 3}  # noqa: PLR2004  the three of a name

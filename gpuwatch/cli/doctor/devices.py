@@ -4,7 +4,7 @@ import queue
 import re
 from collections.abc import Iterator
 
-from gpuwatch.agent.devices.choice import Driver, drivers_here
+from gpuwatch.agent.devices.buses import Driver, drivers_here
 from gpuwatch.agent.devices.messages import Cycle, Down, Message, Reading, Step, Unavailable, decode
 from gpuwatch.agent.probe.child import ProbeChild
 from gpuwatch.cli.doctor.context import AgentCase, may_write

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.component("systemd-nspawn")
 LOOK = """
 from datetime import UTC, datetime
 from gpuwatch.agent.evidence.base import Moment, Roots
-from gpuwatch.agent.evidence.scheduled.sight import blind
+from gpuwatch.agent.evidence.scheduled.found import blind
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.settings import ScheduledSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched

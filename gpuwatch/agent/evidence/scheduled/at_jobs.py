@@ -12,9 +12,8 @@ from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Roots, UnseenError
 from gpuwatch.agent.evidence.files import list_paths
-from gpuwatch.agent.evidence.scheduled.found import Found, Users
+from gpuwatch.agent.evidence.scheduled.found import REMEDY, Found, Users, may_run
 from gpuwatch.agent.evidence.scheduled.planned import Planned
-from gpuwatch.agent.evidence.scheduled.sight import REMEDY, may_run
 from gpuwatch.runtime.printable import legible
 
 _FOLDERS = ("spool/cron/atjobs", "spool/at", "spool/atjobs")  # Debian; Red Hat; SUSE

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.files import list_paths, read_small
-from gpuwatch.agent.evidence.scheduled.found import Found, Standing, is_folder
-from gpuwatch.agent.evidence.scheduled.sight import REMEDY, may_run
-from gpuwatch.agent.evidence.scheduled.started import of_the_machine
+from gpuwatch.agent.evidence.scheduled.found import REMEDY, Found, Standing, is_folder, may_run
+from gpuwatch.agent.evidence.scheduled.housekeeping import of_the_machine
 from gpuwatch.agent.evidence.scheduled.timers import EVENT_UNITS, made_here
 from gpuwatch.agent.processes.kinds import is_vendors_unit
 from gpuwatch.runtime.printable import legible

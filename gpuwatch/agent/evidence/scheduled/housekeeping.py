@@ -1,12 +1,16 @@
-"""PURE: commands of crontabs and units that only keep a machine tidy: nobody loses anything if a night is left out.
+"""Commands of crontabs and units that only keep a machine tidy: nobody loses anything if a night is left out.
 
 An agent of a cloud or a vendor is one of them. A command that does anything else besides (a second command, a pipe, a
 substitution) is not. Nor is a program of somebody's own with such a name: it counts without a folder, or in one of the
-machine's programs.
+machine's programs. What a timer, path or socket unit starts is judged by its service's commands: nobody loses anything
+by Certbot's timer, a `docker system prune` each night, or an agent that brings itself up to date.
 """
 
 import re
+from pathlib import Path
 
+from gpuwatch.agent.evidence.base import UnseenError
+from gpuwatch.agent.evidence.files import read_small
 from gpuwatch.agent.processes.kinds import is_agents_file
 
 _SILENCED = re.compile(r"\s*(?:[12&]?>>?\s*(?:/dev/null|/var/log/\S+|&[12])|2>&1)")
@@ -49,6 +53,9 @@ _OF_THE_MACHINE = frozenset(
 _OF_PACKAGES = ("/usr/lib/", "/usr/lib64/", "/usr/libexec/", "/usr/share/")
 _IN_A_HOME = frozenset({"acme.sh"})  # it installs itself there
 _RUNS_OTHERS = ("-exec", "-execdir", "-ok", "-okdir", "--deploy-hook", "--post-hook", "--renew-hook", "--pre-hook")
+_COMMAND = re.compile(r"^\s*Exec\w+\s*=[ \t]*[-@:+!|]*[ \t]*(\S.*)$", re.MULTILINE)
+_STARTS = re.compile(r"^\s*(?:Unit|Service)\s*=[ \t]*([^\s/]+)[ \t]*$", re.MULTILINE)
+_SHELL = re.compile(r"(?:/usr)?/bin/(?:ba|da)?sh -c (['\"])([^'\"\\]*)\1")
 
 
 def tidies(command: str) -> bool:
@@ -79,3 +86,25 @@ def _command_in(words: list[str], commands: frozenset[str]) -> bool:
             return False
         first += 1
     return False
+
+
+def of_the_machine(unit: Path) -> bool:
+    """Whether what that timer, path or socket unit starts is no loss; its service's file lies next to it.
+
+    A file that cannot be read, drop-ins and a service without a command say nothing.
+    """
+    try:
+        named = _STARTS.findall(read_small(unit).text)
+        service = unit.with_name(named[-1] if named else f"{unit.name.rpartition('.')[0]}.service")
+        if any(each.with_name(f"{each.name}.d").exists() for each in (unit, service)):
+            return False
+        text = read_small(service).text.replace("\\\n", " ")
+    except (OSError, UnseenError):
+        return False
+    commands = [found[1].strip() for found in _COMMAND.finditer(text)]
+    return bool(commands) and all(map(_is_no_loss, commands))
+
+
+def _is_no_loss(command: str) -> bool:
+    in_shell = _SHELL.fullmatch(command)
+    return tidies(in_shell[2] if in_shell else command)

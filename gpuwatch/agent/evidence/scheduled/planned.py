@@ -1,19 +1,25 @@
-"""PURE: one piece of queued work, and whether it keeps the node.
+"""PURE: one piece of queued work, whether it keeps the node, and which recurring work has held a GPU lately.
 
 Work that runs once is an explicit intention: it keeps the node however far off it is, up to `once_horizon`. Work that
 recurs keeps it only if it is due soon and runs seldom. A job each quarter of an hour is judged by what its runs do;
 otherwise no machine with a cron job would ever be found. It keeps the node if a run lately held a GPU. It occupies the
-node if it is a person's own, or until a run was seen.
+node if it is a person's own, or until a run was seen: a
+look at the queue alone does not tell training from housekeeping.
 """
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from gpuwatch.agent.processes.process import Process, ProcessView, from_cron
 from gpuwatch.model.duration import format_duration, format_time
 
 _LATE = timedelta(minutes=5)  # daemons start a due job within a minute; afterwards something holds it up
 DAY_SECONDS = 86400.0
+_MISSED_PERIODS = 2.0  # a run may find nothing to do
+_DELAY_SECONDS = 600.0  # a timer's random delay, and the run's own time
+_MOST = 256
 
 
 class Keeps(StrEnum):
@@ -83,3 +89,39 @@ class Planned:
 
 def _round_duration(seconds: float) -> str:
     return "more than a year" if seconds > 366 * DAY_SECONDS else format_duration(seconds)
+
+
+class GpuRuns:
+    """Notes the processes that hold a GPU by what began them. Times are of the monotonic clock."""
+
+    def __init__(self, user_name: Callable[[int], str]) -> None:
+        """`user_name` gives the name of a uid as crontabs are named."""
+        self._user_name = user_name
+        self._seen: Mapping[str, float] = {}  # by unit, or by the user of a cron job
+        self._since: float | None = None
+
+    def note(self, view: ProcessView, gpu_pids: Collection[int], at: float) -> None:
+        """Note those that hold a GPU now."""
+        new = {key: at for pid in gpu_pids if (key := self._key(view.processes.get(pid), view)) is not None}
+        if new:
+            kept = sorted({**self._seen, **new}.items(), key=lambda item: -item[1])
+            self._seen = dict(kept[:_MOST])
+
+    def lately(self, work: Planned, at: float) -> bool:
+        """Whether one of the last runs of recurring work held a GPU."""
+        started = work.unit and (work.starts or f"{work.unit.removesuffix('.timer')}.service")
+        seen = self._seen.get(started or f"cron:{work.user}")
+        span = _MISSED_PERIODS * (work.period_seconds or 0.0) + _DELAY_SECONDS
+        return seen is not None and at - seen <= span
+
+    def unknown(self, work: Planned, at: float) -> bool:
+        """Whether recurring work may not have run yet since the first call of this."""
+        self._since = at if self._since is None else self._since
+        return at - self._since <= (work.period_seconds or 0.0) + _DELAY_SECONDS
+
+    def _key(self, process: Process | None, view: ProcessView) -> str | None:
+        if process is None:
+            return None
+        if from_cron(process, view.processes):
+            return f"cron:{self._user_name(process.uid)}"
+        return process.placement.systemd_unit

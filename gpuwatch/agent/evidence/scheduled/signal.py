@@ -2,12 +2,10 @@
 
 from gpuwatch.agent.evidence.base import Moment, Roots, make_finding, several
 from gpuwatch.agent.evidence.scheduled.at_jobs import AtJobs
-from gpuwatch.agent.evidence.scheduled.contained import ContainedCrontabs
-from gpuwatch.agent.evidence.scheduled.crontabs import Crontabs
+from gpuwatch.agent.evidence.scheduled.crontabs import ContainedCrontabs, Crontabs
 from gpuwatch.agent.evidence.scheduled.events import Events
 from gpuwatch.agent.evidence.scheduled.found import Found, Standing, Users, Zones
-from gpuwatch.agent.evidence.scheduled.gpu_runs import GpuRuns
-from gpuwatch.agent.evidence.scheduled.planned import Horizons, Keeps, Planned
+from gpuwatch.agent.evidence.scheduled.planned import GpuRuns, Horizons, Keeps, Planned
 from gpuwatch.agent.evidence.scheduled.timers import Timers, UserTimers
 from gpuwatch.agent.evidence.settings import ScheduledSettings
 from gpuwatch.model.activity import Evidence, State, WorkOwner

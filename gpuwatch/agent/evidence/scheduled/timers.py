@@ -18,8 +18,8 @@ from pathlib import Path
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
 from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.scheduled.found import FIRST_PERSON_UID, Found, Standing, Users, Zones, is_folder
+from gpuwatch.agent.evidence.scheduled.housekeeping import of_the_machine
 from gpuwatch.agent.evidence.scheduled.manager import ManagerTimer, ask_timers, planned_by_manager
-from gpuwatch.agent.evidence.scheduled.started import of_the_machine
 from gpuwatch.agent.evidence.scheduled.timer_units import TimerFile, parse_timer, plan_starts, with_drop_ins
 from gpuwatch.runtime.printable import legible
 

@@ -1,11 +1,10 @@
-"""agent/devices/choice.py and buses.py: whose GPUs are read where the settings leave it open."""
+"""agent/devices/buses.py: whose GPUs are read where the settings leave it open."""
 
 from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.devices.buses import amd_bus_ids
-from gpuwatch.agent.devices.choice import drivers_here
+from gpuwatch.agent.devices.buses import amd_bus_ids, drivers_here
 from tests.support.fakes.amd import AmdHost
 
 MI300X = ("0x1002", "0x120000", "amdgpu")

@@ -1,4 +1,4 @@
-"""agent/evidence/forwarding.py: a gateway works for others, though no process and no connection shows it."""
+"""agent/evidence/host_load.py: a gateway works for others, though no process and no connection shows it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +7,7 @@ import pytest
 
 from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.evidence.base import Roots
-from gpuwatch.agent.evidence.forwarding import forwarded_packets
-from gpuwatch.agent.evidence.host_load import Network
+from gpuwatch.agent.evidence.host_load import Network, forwarded_packets
 from gpuwatch.agent.evidence.settings import NetworkSettings
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.activity import Evidence, State

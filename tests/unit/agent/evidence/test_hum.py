@@ -1,9 +1,9 @@
-"""agent/evidence/hum.py: what a server moves by itself is even, and its use stands out."""
+"""agent/evidence/rate.py: what a server moves by itself is even, and its use stands out."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.evidence.hum import Hum
+from gpuwatch.agent.evidence.rate import Hum
 
 
 def played(minutes: list[int], *, seconds: float = 60.0) -> list[bool]:

@@ -1,9 +1,9 @@
-"""agent/probe/suspect.py: the GPU that a probe was about to open when it fell silent."""
+"""agent/probe/command.py: the GPU that a probe was about to open when it fell silent."""
 
 import pytest
 
 from gpuwatch.agent.devices.messages import Step
-from gpuwatch.agent.probe.suspect import suspect
+from gpuwatch.agent.probe.command import suspect
 from gpuwatch.model.gpu import GpuInfo
 from tests.support.builders.gpu import a_gpu
 

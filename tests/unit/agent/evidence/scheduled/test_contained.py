@@ -1,4 +1,4 @@
-"""agent/evidence/scheduled/contained.py: a container whose cron has work to do."""
+"""agent/evidence/scheduled/crontabs.py: a container whose cron has work to do."""
 
 from dataclasses import replace
 from pathlib import Path

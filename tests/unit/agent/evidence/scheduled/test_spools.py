@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.base import Roots
-from gpuwatch.agent.evidence.scheduled.sight import blind
+from gpuwatch.agent.evidence.scheduled.found import blind
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.settings import ScheduledSettings
 from gpuwatch.model.activity import State
