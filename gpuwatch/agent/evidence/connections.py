@@ -53,7 +53,17 @@ class Connections:
     name = "connections"
     source = "sock_diag(7), else /proc/net/tcp; /proc/<pid>/net/dev of people's containers"
 
-    def __init__(self, settings: ConnectionSettings, roots: Roots) -> None:
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        roots: Roots,
+        quiet_ports: Callable[[float], Collection[int]] = lambda _: (),
+        quiet_spaces: Callable[[float], Collection[str]] = lambda _: (),
+    ) -> None:
+        """`quiet_ports` are those of model servers whose own counters show no request at a monotonic time.
+
+        `quiet_spaces` are the networks of their containers.
+        """
         self._roots = roots
         self._rate = Rate(settings.busy_bytes_per_second, span_seconds=_SPAN_SECONDS)
         self._owners = SocketOwners(roots)
@@ -66,9 +76,8 @@ class Connections:
         self._hum = Hum()
         self._carried = Rate(_CARRIED_BYTES_PER_SECOND, span_seconds=_SPAN_SECONDS)
         self._carried_moved = 0
-        # The ports of model servers whose own counters show no request, at a moment of the monotonic clock.
-        self.quiet_ports: Callable[[float], Collection[int]] = lambda _: ()
-        self.quiet_spaces: Callable[[float], Collection[str]] = lambda _: ()  # and of their containers' networks
+        self._quiet_ports = quiet_ports
+        self._quiet_spaces = quiet_spaces
         self._read: dict[str, int] = {}  # what monitoring moved there, by namespace
         self._looked: float | None = None
 
@@ -89,7 +98,7 @@ class Connections:
         self._note_most(theirs, holders, grown, containers)
         self._note_served(found, theirs, holders, now)
         # Connections to a model server that gets no requests are scrapes and health checks.
-        quiet = self.quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
+        quiet = self._quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
         theirs = [each for each in theirs if not (found.is_accepted(each) and each.local[1] in quiet)]
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
         counted = {_HOST: self._moved} | self._used_by(containers, now.monotonic_seconds)
@@ -109,7 +118,7 @@ class Connections:
         """What each container moved, without the monitoring of a server that gets no requests."""
         seconds = 0.0 if self._looked is None else max(0.0, at - self._looked)
         self._looked = at
-        quiet, read = self.quiet_spaces(at), dict[str, int]()
+        quiet, read = self._quiet_spaces(at), dict[str, int]()
         for name, space in containers.items():
             before = self._namespaces.get(name)
             grown = -1 if before is None else space.moved - before.moved

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gpuwatch.agent.activity.pods import PodLook
 from gpuwatch.agent.attribution.process import user_name
@@ -33,23 +34,78 @@ from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
+Signal = TypeVar("Signal", bound=HostSignal)
+
+
+@dataclass(slots=True, kw_only=True)
+class Around:
+    """What signals are made of: the settings, the host's folders, what the agent knows, and each other.
+
+    Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
+    `workloads` and `services` are the administrator's patterns of processes; `gpu_pods` returns the names of the pods
+    with GPUs by their uids, None while they are not known.
+    """
+
+    settings: EvidenceSettings
+    roots: Roots
+    own_processes: bool = True
+    workloads: Sequence[str] = ()
+    services: Sequence[str] = ()
+    gpu_pods: Callable[[], Mapping[str, str | None] | None] = dict
+    _made: dict[str, HostSignal] = field(default_factory=dict)
+
+    def is_on(self, name: str) -> bool:
+        """Whether the settings have this section's signal, and it applies to these GPUs."""
+        section: Any = getattr(self.settings, name)
+        return self.settings.enabled and section.enabled and (self.own_processes or name not in _OF_REAL_GPUS)
+
+    def named(self, name: str) -> HostSignal | None:
+        """The signal of that section, made when it is first asked for; None: it is off."""
+        if name not in self._made and self.is_on(name):
+            self._made[name] = SIGNALS[name](self)
+        return self._made.get(name)
+
+    def signal(self, kind: type[Signal]) -> Signal | None:
+        """The signal of that class; None: it is off."""
+        found = self.named(kind.name)
+        return found if isinstance(found, kind) else None
+
+
+def _processes(here: Around) -> Processes:
+    scheduled = here.signal(Scheduled)
+    return Processes(
+        here.settings.processes,
+        here.roots,
+        workloads=here.workloads,
+        services=here.services,
+        pods=lambda: tuple(here.gpu_pods() or ()),
+        **({} if scheduled is None else {"on_look": scheduled.runs.note}),
+    )
+
+
+def _connections(here: Around) -> Connections:
+    asked = here.signal(ModelServers)
+    quiet = () if asked is None else (asked.quiet_ports, asked.quiet_spaces)
+    return Connections(here.settings.connections, here.roots, *quiet)
+
+
 # By the name of its section of EvidenceSettings.
-SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
-    "people": lambda settings, roots: People(settings.people, roots),
-    "processes": lambda settings, roots: Processes(settings.processes, roots),
-    "gpu_process_cpu": lambda settings, roots: GpuProcessCpu(settings.gpu_process_cpu, roots),
-    "cpu": lambda settings, roots: Cpu(settings.cpu, roots),
-    "disk": lambda settings, roots: Disk(settings.disk, roots),
-    "network": lambda settings, roots: Network(settings.network, roots),
-    "rdma": lambda settings, roots: Rdma(settings.rdma, roots),
-    "connections": lambda settings, roots: Connections(settings.connections, roots),
-    "model_servers": lambda settings, roots: ModelServers(settings.model_servers, roots, settings.deadline),
-    "inhibitors": lambda settings, roots: Inhibitors(settings.inhibitors, roots),
-    "jupyter": lambda settings, roots: Jupyter(settings.jupyter, roots, settings.deadline),
-    "slurm": lambda settings, roots: Slurm(settings.slurm, roots, settings.deadline),
-    "scheduled": lambda settings, roots: Scheduled(settings.scheduled, roots, settings.deadline),
-    "snooze": lambda settings, roots: Snoozes(settings.snooze, roots),
-    "command": lambda settings, _: Command(settings.command, settings.deadline),
+SIGNALS: dict[str, Callable[[Around], HostSignal]] = {
+    "people": lambda here: People(here.settings.people, here.roots),
+    "processes": _processes,
+    "gpu_process_cpu": lambda here: GpuProcessCpu(here.settings.gpu_process_cpu, here.roots),
+    "cpu": lambda here: Cpu(here.settings.cpu, here.roots),
+    "disk": lambda here: Disk(here.settings.disk, here.roots),
+    "network": lambda here: Network(here.settings.network, here.roots),
+    "rdma": lambda here: Rdma(here.settings.rdma, here.roots),
+    "connections": _connections,
+    "model_servers": lambda here: ModelServers(here.settings.model_servers, here.roots, here.settings.deadline),
+    "inhibitors": lambda here: Inhibitors(here.settings.inhibitors, here.roots),
+    "jupyter": lambda here: Jupyter(here.settings.jupyter, here.roots, here.settings.deadline),
+    "slurm": lambda here: Slurm(here.settings.slurm, here.roots, here.settings.deadline),
+    "scheduled": lambda here: Scheduled(here.settings.scheduled, here.roots, here.settings.deadline),
+    "snooze": lambda here: Snoozes(here.settings.snooze, here.roots),
+    "command": lambda here: Command(here.settings.command, here.settings.deadline),
 }
 
 # These do not apply to simulated or recorded GPUs: their work is not done on this host.
@@ -73,57 +129,51 @@ class HostSignals:
         services: Sequence[str] = (),
         gpu_pods: Callable[[], Mapping[str, str | None] | None] = dict,
     ) -> None:
-        """Nothing is looked at before `start`.
-
-        Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
-        `workloads` and `services` are the administrator's patterns of processes; `gpu_pods` returns the names of the
-        pods with GPUs by their uids, None while they are not known.
-        """
+        """Nothing is looked at before `start`; `Around` says what the arguments are."""
         self._settings = settings
         self._clock = clock
-        self._signals: dict[str, HostSignal] = {}
-        watched = []
-        for name, make in SIGNALS.items():
-            section: Any = getattr(settings, name)
-            if settings.enabled and section.enabled and (own_processes or name not in _OF_REAL_GPUS):
-                self._signals[name] = make(settings, roots or Roots())
-                after_gpus = name == GpuProcessCpu.name
-                watched.append(
-                    Watched(signal=self._signals[name], interval_seconds=section.interval, after_gpus=after_gpus)
-                )
-        self._cpu = next((each for each in watched if isinstance(each.signal, Cpu)), None)
-        self._rdma = next((each for each in watched if isinstance(each.signal, Rdma)), None)
+        here = Around(
+            settings=settings,
+            roots=roots or Roots(),
+            own_processes=own_processes,
+            workloads=workloads,
+            services=services,
+            gpu_pods=gpu_pods,
+        )
+        self._watched: dict[str, Watched] = {}
+        for name in SIGNALS:
+            self._watch(name, here.named(name), after_gpus=name == GpuProcessCpu.name)
+        self._processes = here.signal(Processes)
+        self._cpu = here.signal(Cpu)
+        self._rdma = here.signal(Rdma)
+        self._snoozes = here.signal(Snoozes)
+        self._pods: Pods | None = None
+        if own_processes and here.is_on("local_disks"):
+            self._watch("local_disks", LocalDiskSignal(here.roots), evidence=False)
+        if self._processes is not None and here.is_on("pods"):
+            self._pods = Pods(settings, here.roots, gpu_pods)
+            self._watch("pods", self._pods, after_gpus=True, evidence=False)
         self.blind = BlindWatch(roots, enabled=settings.enabled and own_processes)
-        self._disks: Watched | None = None
-        if settings.enabled and settings.local_disks.enabled and own_processes:
-            disks, interval = LocalDiskSignal(roots or Roots()), settings.local_disks.interval
-            self._disks = Watched(signal=disks, interval_seconds=interval, evidence=False)
-            watched.append(self._disks)
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
         self._named_for: ProcessView | None = None
         self._names: dict[int, str] = {}
-        if isinstance(of_processes := self._signals.get("processes"), Processes):
-            of_processes.table.use(workloads, services)
-            of_processes.pods = lambda: tuple(gpu_pods() or ())
-            if isinstance(scheduled := self._signals.get("scheduled"), Scheduled):
-                of_processes.on_look = scheduled.runs.note
-        asked, connected = self._signals.get("model_servers"), self._signals.get("connections")
-        if isinstance(asked, ModelServers) and isinstance(connected, Connections):
-            connected.quiet_ports, connected.quiet_spaces = asked.quiet_ports, asked.quiet_spaces
-        self._pods: Watched | None = None
-        if settings.enabled and settings.pods.enabled and own_processes and isinstance(of_processes, Processes):
-            pods, interval = Pods(settings, roots or Roots(), gpu_pods), settings.pods.interval
-            self._pods = Watched(signal=pods, interval_seconds=interval, after_gpus=True, evidence=False)
-            watched.append(self._pods)
-        self._of_processes = next((each for each in watched if each.signal is of_processes), None)
+        watched = tuple(self._watched.values())
         self.watcher = HostWatcher(watched, clock, settings.deadline, self._people_on_gpus, self.processes)
+
+    def _watch(self, name: str, signal: HostSignal | None, *, after_gpus: bool = False, evidence: bool = True) -> None:
+        """Have that signal of a section looked at, if it is on."""
+        if signal is not None:
+            interval = getattr(self._settings, name).interval
+            self._watched[name] = Watched(
+                signal=signal, interval_seconds=interval, after_gpus=after_gpus, evidence=evidence
+            )
 
     def start(self, readings: Callable[[], Iterable[GpuReading]], *, prepare: bool = True) -> None:
         """Begin; `readings` returns those of the last cycle, which list the GPU processes.
 
         Without `prepare` nothing is made on the host, not even the directory of the snoozes.
         """
-        if prepare and "snooze" in self._signals:
+        if prepare and self._snoozes is not None:
             directory = Path(self._settings.snooze.directory)
             try:
                 make_directory(directory)
@@ -144,8 +194,7 @@ class HostSignals:
 
     def service_pids(self, holders: Iterable[GpuProcess]) -> frozenset[int]:
         """Those of the processes on the GPUs that are the machine's own; none if processes are not looked at."""
-        signal = self._signals.get("processes")
-        return signal.table.service_pids(holders) if isinstance(signal, Processes) else frozenset()
+        return frozenset() if self._processes is None else self._processes.table.service_pids(holders)
 
     def owner(self, pid: int) -> WorkOwner | None:
         """The owner of a process, as of the newest look; None: it is not known."""
@@ -165,40 +214,36 @@ class HostSignals:
 
     def processes(self) -> ProcessView | None:
         """The newest look at the processes; None: they are not looked at, or not yet."""
-        signal = self._signals.get("processes")
-        return signal.table.view if isinstance(signal, Processes) else None
+        return None if self._processes is None else self._processes.table.view
 
     def local_disks(self, now_monotonic: float) -> LocalDisks | None:
         """Whether a stop would lose data on local disks; None: it is not known. Never waits."""
-        return None if self._disks is None else in_verdict(self.watcher.current(self._disks, now_monotonic))
+        disks = self._watched.get("local_disks")
+        return None if disks is None else in_verdict(self.watcher.current(disks, now_monotonic))
 
     def cpu_utilization(self, now_monotonic: float) -> float | None:
         """Share, 0 to 1, of the host's processor time used in the last minute; None: it is not known. Never waits."""
-        if self._cpu is None or not isinstance(self._cpu.signal, Cpu):
-            return None
-        return self._cpu.signal.utilization(self.watcher.current(self._cpu, now_monotonic))
+        cpu = self._cpu
+        return None if cpu is None else cpu.utilization(self.watcher.current(self._watched["cpu"], now_monotonic))
 
     def pods(self, now_monotonic: float) -> Mapping[str, PodLook]:
         """What was seen of each pod with GPUs, by uid; a look that is late makes all of them unknown. Never waits."""
-        looks, processes = self._pods, self._of_processes
-        if looks is None or processes is None or not isinstance(looks.signal, Pods):
+        if self._pods is None or self._processes is None:
             return {}
-        now = (entry for each in (looks, processes) for entry in self.watcher.current(each, now_monotonic))
+        looks = (self._watched["pods"], self._watched["processes"])
+        now = (entry for each in looks for entry in self.watcher.current(each, now_monotonic))
         doubt = next((entry for entry in now if entry.says is State.UNKNOWN), None)
-        of_pods = processes.signal.of_pods if isinstance(processes.signal, Processes) else {}
-        return looks.signal.with_processes(of_pods, doubt)
+        return self._pods.with_processes(self._processes.of_pods, doubt)
 
     def rdma_ports(self) -> tuple[RdmaPort, ...]:
         """The RDMA ports at the last look; none while a look at them is late."""
         rdma = self._rdma
-        if rdma is None or not isinstance(rdma.signal, Rdma) or self.watcher.late(rdma, self._clock.monotonic()):
-            return ()
-        return rdma.signal.ports
+        late = rdma is None or self.watcher.late(self._watched["rdma"], self._clock.monotonic())
+        return () if rdma is None or late else rdma.ports
 
     def snoozes(self) -> tuple[Snooze, ...]:
         """The snoozes of `gpuwatch snooze` that held at the last look."""
-        snooze = self._signals.get("snooze")
-        return snooze.current if isinstance(snooze, Snoozes) else ()
+        return () if self._snoozes is None else self._snoozes.current
 
 
 def on_gpus(readings: Iterable[GpuReading]) -> frozenset[GpuProcess] | None:

@@ -77,15 +77,29 @@ class Processes:
     name = "processes"
     source = "/proc: programs of users, containers and jobs"
 
-    def __init__(self, settings: WorkSettings, roots: Roots) -> None:
+    def __init__(
+        self,
+        settings: WorkSettings,
+        roots: Roots,
+        *,
+        workloads: Iterable[str] = (),
+        services: Iterable[str] = (),
+        pods: Callable[[], Collection[str]] = tuple,
+        on_look: Callable[[ProcessView, Collection[int], float], None] = lambda *_: None,
+    ) -> None:
+        """`workloads` and `services` are the administrator's patterns of processes.
+
+        `pods` returns the uids of those that are looked at one by one. `on_look` gets each view, and must not wait.
+        """
         self._settings = settings
         self._roots = roots
         self.table = ProcessTable(roots.proc, roots.etc, roots.usr, roots.run, roots.var / "log/pods")
+        self.table.use(workloads, services)
         self._looks: deque[tuple[float, Mapping[_Key, _Used]]] = deque()
         self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid
         self._first = True
-        self.pods: Callable[[], Collection[str]] = tuple  # the uids of those that are looked at one by one
-        self.on_look: Callable[[ProcessView, Collection[int], float], None] = lambda *_: None  # must not wait
+        self._pods = pods
+        self._on_look = on_look
         self.of_pods: Mapping[str | None, Evidence] = {}  # by uid; None: what is in no pod
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
@@ -94,7 +108,7 @@ class Processes:
             view = self.table.read_processes(now.monotonic_seconds)
         except TableError as error:
             raise UnseenError(str(error)) from None
-        self.on_look(view, now.gpu_pids or (), now.monotonic_seconds)
+        self._on_look(view, now.gpu_pids or (), now.monotonic_seconds)
         people = list(view.people())
         counted = {process.pid: process for process in people}
         session = {
@@ -146,7 +160,7 @@ class Processes:
         self, people: list[Process], view: ProcessView, begun: Collection[Process], before: _Before, now: Moment
     ) -> dict[str | None, Evidence]:
         """The same for each pod that is looked at by itself, and for people's programs that are in no pod."""
-        groups: dict[str | None, dict[int, Process]] = {None: {}, **{uid: {} for uid in self.pods()}}
+        groups: dict[str | None, dict[int, Process]] = {None: {}, **{uid: {} for uid in self._pods()}}
         for process in people:
             if (group := groups.get(process.placement.pod_uid)) is not None:
                 group[process.pid] = process

@@ -61,9 +61,8 @@ class PodHost(FolderHost):
         self.made: dict[str, MadePod] = {}
         self.gpu_pids: frozenset[int] = frozenset()
         self.wanted: Mapping[str, str | None] | None = {}
-        self.signal = Processes(EvidenceSettings().processes, self.roots)
+        self.signal = Processes(EvidenceSettings().processes, self.roots, pods=lambda: tuple(self.wanted or ()))
         self.pods = Pods(EvidenceSettings(), self.roots, lambda: self.wanted)
-        self.signal.pods = lambda: tuple(self.wanted or ())
         for pid in ("self", "1"):
             (root / f"proc/{pid}/ns").mkdir(parents=True, exist_ok=True)
             (root / f"proc/{pid}/ns/net").symlink_to("net:[1]")

@@ -12,7 +12,7 @@ from gpuwatch.agent import blind
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.blind import LOOKS, BlindWatch, find_blind_spots
 from gpuwatch.agent.evidence.base import HostSignal
-from gpuwatch.agent.evidence.registry import SIGNALS
+from gpuwatch.agent.evidence.registry import SIGNALS, Around
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.model.activity import State
 from tests.support.builders.gpu import a_reading
@@ -61,7 +61,7 @@ def shut(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def signals(host: FolderHost) -> list[HostSignal]:
     """Every signal of the host but the administrator's command."""
     settings = EvidenceSettings(snooze=SnoozeSettings(directory=str(host.root / "run/gpuwatch/snoozes")))
-    return [make(settings, host.roots) for name, make in SIGNALS.items() if name != "command"]
+    return [make(Around(settings=settings, roots=host.roots)) for name, make in SIGNALS.items() if name != "command"]
 
 
 def state(

@@ -34,8 +34,8 @@ class Watched:
         self.host.runs(42, kind, LISTENER, CLIENT, name=name)
         self.port, self.moved = port, 0
         self.servers = ModelServers(ModelServerSettings(), self.host.roots, 5.0)
-        self.connections = Connections(ConnectionSettings(), self.host.roots)
-        self.connections.quiet_ports = self.servers.quiet_ports
+        quiet = self.servers.quiet_ports
+        self.connections = Connections(ConnectionSettings(), self.host.roots, quiet_ports=quiet)
 
     def after(self, seconds: float, patch: pytest.MonkeyPatch) -> tuple[tuple[Evidence, ...], State]:
         """What the servers' signal says so much later, and the connections'."""
@@ -132,8 +132,8 @@ class Contained:
         self.host.write("proc/42/net/fib_trie", ROUTES.format("172.17.0.2"))
         self.moved = 0
         self.servers = ModelServers(ModelServerSettings(), self.host.roots, 5.0)
-        self.connections = Connections(ConnectionSettings(), self.host.roots)
-        self.connections.quiet_spaces = self.servers.quiet_spaces
+        quiet = self.servers.quiet_spaces
+        self.connections = Connections(ConnectionSettings(), self.host.roots, quiet_spaces=quiet)
 
     def after(self, seconds: float, rate: float = 4000.0) -> tuple[list[State], State]:
         """What the servers' signal says so much later, and the connections'."""

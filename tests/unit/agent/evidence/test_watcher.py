@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
-from gpuwatch.agent.evidence.registry import SIGNALS, HostSignals, on_gpus
+from gpuwatch.agent.evidence.registry import SIGNALS, Around, HostSignals, on_gpus
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.model.activity import Evidence, State
@@ -153,7 +153,7 @@ def test_a_look_that_returns_too_late_is_as_old_as_its_beginning() -> None:
 
 def test_every_signal_has_its_section() -> None:
     """SIGNALS and EvidenceSettings name the same evidence, and every signal is called as its section."""
-    made = {name: make(EvidenceSettings(), Roots()) for name, make in SIGNALS.items()}
+    made = {name: make(Around(settings=EvidenceSettings(), roots=Roots())) for name, make in SIGNALS.items()}
 
     assert set(SIGNALS) == set(EvidenceSettings.__slots__) - {"enabled", "deadline", "local_disks", "pods"}
     assert {name: signal.name for name, signal in made.items()} == {name: name for name in SIGNALS}
