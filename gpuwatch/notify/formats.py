@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuwatch.notify.message import Line, Message
+from gpuwatch.notify.message import Line, Message, WorkloadLine
 from gpuwatch.notify.text import worded
 from gpuwatch.notify.wording import Item, Wording
-from gpuwatch.notify.workload_lines import WorkloadLine
 from gpuwatch.runtime.html import render
 
 SCHEMA = 1

@@ -1,11 +1,11 @@
 """Pure: the facts of a message. All text that comes from outside is made printable here."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from gpuwatch.clouds.provider import StartCommand
@@ -14,43 +14,52 @@ from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.fleet import Fleet, Node
-from gpuwatch.model.kubernetes import is_workload
+from gpuwatch.model.kubernetes import Pod, is_workload, workload_id
 from gpuwatch.model.promise import Notice
 from gpuwatch.notify.due_messages import name_of
 from gpuwatch.notify.settings import EventName
 from gpuwatch.notify.wording import LONGEST, printable
-from gpuwatch.notify.workload_lines import WorkloadLine, workload_line
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
+from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS
+from gpuwatch.policies.kubernetes.workload_words import back, keep, named
 
 _REMOVALS = {verb.value: verb for verb in REMOVALS}
+_NAMED = 3  # pods of a workload
+_KEPT_FOR = timedelta(days=1)  # beyond the announced time, by the command that a notice shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """The facts of one node.
-
-    `verb` is the planned action, or the one that was carried out; None: it depends on the node's state when the time
-    comes. `due` is the earliest time of the action, `start` the command that starts a stopped node again.
-    `still_billed` is why a node that was stopped still costs what it did.
-    """
+class Told:
+    """What is told of a node or a workload alike; `due` is the earliest time of the action that a notice announces."""
 
     key: str
     node_id: str
-    name: str
     pool: str
     owner: str | None
-    instance_type: str | None
-    region: str | None
-    gpu_count: int | None
     usd_per_hour: Decimal | None
     at: datetime
-    verb: Verb | None
     due: datetime | None
     code: str
     why: str
     evidence: tuple[Evidence, ...]
+    approval: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line(Told):
+    """The facts of one node.
+
+    `verb` is the planned action, or the one that was carried out; None: it depends on the node's state when the time
+    comes. `start` is the command that starts a stopped node again, `still_billed` why a node that was stopped still
+    costs what it did.
+    """
+
+    name: str
+    instance_type: str | None
+    region: str | None
+    gpu_count: int | None
+    verb: Verb | None
     local_disks: bool
-    approval: bool
     snooze_url: str | None
     start: str | None
     still_billed: str | None = None
@@ -59,6 +68,29 @@ class Line:
     def asleep(self) -> bool:
         """Whether the node is stopped already, and its disks are to be deleted."""
         return self.code == TERMINATE_AFTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadLine(Told):
+    """The facts of one workload.
+
+    `how` is what becomes of it, as its annotation said; None: its notice is withdrawn. `pods` and `gpus` are those that
+    it holds, or held; None: not known. `on` names some of its pods with their nodes. `back` is the command that brings
+    it back, `keep` the one that keeps it: both are kubectl's.
+    """
+
+    workload: str
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+    how: str | None
+    pods: int | None
+    gpus: float | None
+    on: tuple[str, ...]
+    local_data: tuple[str, ...]
+    back: str | None
+    keep: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,40 +181,60 @@ def _printable(text: str | None) -> str | None:
     return printable(text) if text else None
 
 
+def _told(event: Event, context: MessageContext) -> dict[str, Any]:
+    """The fields of every line."""
+    notice = event.verb is Verb.NOTICE
+    return {
+        "key": event.key,
+        "node_id": printable(event.node_id),
+        "pool": printable(event.pool),
+        "owner": _printable(event.owner),
+        "usd_per_hour": event.usd_per_hour,
+        "at": event.at,
+        "due": due_at(event, context) if notice else None,
+        "code": event.reason.code,
+        "why": printable(event.reason.sentence, 5 * LONGEST),
+        "evidence": event.reason.evidence,
+        "approval": notice and _approved_first(event, context),
+    }
+
+
 def _line(event: Event, context: MessageContext) -> Line:
-    node, notice = context.fleet.find(event.node_id), event.verb is Verb.NOTICE
-    due = due_at(event, context) if notice else None
+    node, told = context.fleet.find(event.node_id), _told(event, context)
     return Line(
-        key=event.key,
-        node_id=printable(event.node_id),
+        **told,
         name="" if node is None else printable(node.name),
-        pool=printable(event.pool),
-        owner=_printable(event.owner),
         instance_type=None if node is None else _printable(node.instance_type),
         region=None if node is None else _printable(node.region),
         gpu_count=None if node is None else node.gpu_count,
-        usd_per_hour=event.usd_per_hour,
-        at=event.at,
         verb=None if event.verb in {Verb.WITHDRAW, Verb.INTERRUPTION} else verb_of(event, context),
-        due=due,
-        code=event.reason.code,
-        why=printable(event.reason.sentence, 5 * LONGEST),
-        evidence=event.reason.evidence,
         local_disks=node is not None and node.local_data,
-        approval=notice and _approved_first(event, context),
-        snooze_url=None if due is None else context.link(event, due),
+        snooze_url=None if told["due"] is None else context.link(event, told["due"]),
         still_billed=_still_billed(event, node),
         start=_start(event.node_id, node, context.start_command) if event.verb is Verb.STOP else None,
     )
 
 
 def _workload(event: Event, context: MessageContext) -> WorkloadLine:
-    notice = event.verb is Verb.NOTICE
-    return workload_line(
-        event,
-        context.fleet,
-        due=due_at(event, context) if notice else None,
-        approval=notice and _approved_first(event, context),
+    name = named(printable(event.node_id, 5 * LONGEST))
+    if name is None:
+        raise ValueError(f"{event.node_id} is no workload")
+    found, told, how = tuple(_its_pods(event.node_id, context.fleet)), _told(event, context), _how(event)
+    pods = _count(event, PODS, len(found))
+    return WorkloadLine(
+        **told,
+        workload=str(name),
+        cluster=name.cluster,
+        namespace=name.namespace,
+        kind=name.kind,
+        name=name.name,
+        how=how,
+        pods=pods,
+        gpus=_number(event, GPUS, sum(pod.gpus for pod, _ in found)),
+        on=tuple(printable(f"{pod} on {node}") for pod, node in found[:_NAMED]),
+        local_data=tuple(printable(f"{pod} ({pod.local_data})") for pod, _ in found if pod.local_data is not None),
+        back=None if how is None else back(name, how, pods),
+        keep=None if told["due"] is None else keep(name, told["due"].astimezone(UTC) + _KEPT_FOR),
     )
 
 
@@ -197,3 +249,31 @@ def _start(node_id: str, node: Node | None, command: StartCommand) -> str | None
     # Quoted last: what makes words printable would end the quotes.
     region = None if node is None else shlex.quote(printable(node.region))
     return command("" if node is None else node.cloud, shlex.quote(printable(node_id)), region)
+
+
+def _how(event: Event) -> str | None:
+    """What is to become of it, or has become of it."""
+    if event.verb is Verb.WITHDRAW:
+        return None
+    return event.arguments.get(HOW) or (None if event.promise is None else event.promise.action)
+
+
+def _its_pods(workload: str, fleet: Fleet) -> Iterator[tuple[Pod, str]]:
+    """Its pods that hold GPUs as the last round saw them, with the names of their nodes."""
+    for known in (node.kubernetes for node in fleet.nodes if node.kubernetes is not None):
+        for pod in known.gpu_pods:
+            if workload_id(known.cluster, pod.workload) == workload:
+                yield pod, known.name
+
+
+def _number(event: Event, key: str, seen: float) -> float | None:
+    """What the intent counted; else what the last round saw, where it saw any."""
+    try:
+        return float(event.arguments[key])
+    except (KeyError, ValueError):
+        return seen or None
+
+
+def _count(event: Event, key: str, seen: int) -> int | None:
+    found = _number(event, key, seen)
+    return None if found is None else int(found)

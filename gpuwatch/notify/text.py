@@ -1,20 +1,20 @@
-"""Pure: a message in words: one subject, one opening, an item for each node, and what to do about it.
+"""Pure: a message in words: one subject, one opening, an item for each node or workload, and what to do about it.
 
 The forms for mail, Slack and plain text are made of these alone. Between backticks stands what is typed.
 """
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from gpuwatch.model.decision import Verb
-from gpuwatch.notify import workload_text
-from gpuwatch.notify.message import Line, Message
+from gpuwatch.notify.message import Line, Message, WorkloadLine
 from gpuwatch.notify.wording import Item, Wording, short, usd, when
+from gpuwatch.policies.kubernetes.workload_words import after, deed
 
-_WILL = {Verb.STOP: "stop", Verb.TERMINATE: "terminate", None: "stop or terminate"}
+_WILL = {Verb.STOP: "stop {}", Verb.TERMINATE: "terminate {}", None: "stop or terminate {}"}
 _DID = {Verb.STOP: "stopped", Verb.TERMINATE: "terminated", None: "stopped or terminated"}
 _HOURS_A_DAY = 24
 _LATER = timedelta(hours=4)
@@ -22,16 +22,14 @@ _LATER = timedelta(hours=4)
 
 def worded(message: Message, most: int) -> Wording:
     """In words, with so many nodes or workloads at most; the rest are counted."""
-    if message.workloads:
-        return workload_text.worded(message, most)
-    left = len(message.lines) - most
-    title, hints = _HINTS[message.kind](message)
+    lines = _lines(message)
+    left = len(lines) - most
+    title, hints = (_HINTS_OF_WORKLOADS if message.workloads else _HINTS)[message.kind](message)
     return Wording(
         subject=_subject(message),
         opening=_opening(message),
         items=tuple(
-            Item(head=_head(line), facts=tuple(_facts(line, message)), links=_links(line))
-            for line in message.lines[:most]
+            Item(head=_head(line), facts=tuple(_facts(line, message)), links=_links(line)) for line in lines[:most]
         ),
         more=f"… and {left} more: `gpuwatch status` and the page list all." if left > 0 else None,
         hints_title=title,
@@ -41,90 +39,115 @@ def worded(message: Message, most: int) -> Wording:
     )
 
 
-def _who(line: Line) -> str:
+def _lines(message: Message) -> Sequence[Line | WorkloadLine]:
+    return message.workloads or message.lines
+
+
+def _who(line: Line | WorkloadLine) -> str:
+    if isinstance(line, WorkloadLine):
+        return line.workload
     return f"{line.name} ({line.node_id})" if line.name and line.name != line.node_id else line.node_id
 
 
 def _whom(message: Message) -> str:
-    lines = message.lines
-    return _who(lines[0]) if len(lines) == 1 else f"{len(lines)} nodes"
+    lines = _lines(message)
+    return _who(lines[0]) if len(lines) == 1 else f"{len(lines)} {'workloads' if message.workloads else 'nodes'}"
 
 
-def _will(message: Message) -> str:
+def _will(message: Message, whom: str) -> str:
+    """What gpuwatch will do to them, in words that fit each."""
+    if message.workloads:
+        found = {deed(line.kind, line.how) for line in message.workloads}
+        return (found.pop() if len(found) == 1 else deed("", None)).will.format(whom)
     verbs = {line.verb for line in message.lines}
-    return _WILL[verbs.pop() if len(verbs) == 1 else None]
+    return _WILL[verbs.pop() if len(verbs) == 1 else None].format(whom)
 
 
-def _did(message: Message) -> str:
+def _did(message: Message, whom: str) -> str:
+    """What it did to them."""
+    if message.workloads:
+        found = {deed(line.kind, line.how) for line in message.workloads}
+        return (found.pop() if len(found) == 1 else deed("", None)).did.format(whom)
     verbs = {line.verb for line in message.lines}
-    return _DID[verbs.pop() if len(verbs) == 1 else None]
+    return f"{_DID[verbs.pop() if len(verbs) == 1 else None]} {whom}"
 
 
 def _first_due(message: Message, write: Callable[[datetime, ZoneInfo], str]) -> str:
-    dues = sorted({line.due for line in message.lines if line.due is not None})
+    dues = sorted({line.due for line in _lines(message) if line.due is not None})
     if not dues:
         return "soon"
     first = write(dues[0], message.zone)
     return f"at {first}" if len(dues) == 1 else f"from {first} on"
 
 
+def _stays(message: Message) -> str:
+    return "stays" if len(_lines(message)) == 1 else "stay"
+
+
 def _subject(message: Message) -> str:
     """One line, short enough for a header that is not folded; names in it are printable already."""
-    one = len(message.lines) == 1
-    whom = (message.lines[0].name or message.lines[0].node_id) if one else f"{len(message.lines)} nodes"
+    alone = message.lines[0] if len(message.lines) == 1 else None
+    whom = _whom(message) if alone is None else alone.name or alone.node_id
     if message.kind == "test":
         return f"gpuwatch: test message of fleet {message.fleet}"
     if message.kind == "withdrawn":
-        return f"gpuwatch: {whom} {'stays' if one else 'stay'}, the notice is withdrawn"
+        return f"gpuwatch: {whom} {_stays(message)}, the notice is withdrawn"
     if message.kind == "done":
-        return f"gpuwatch {_did(message)} {whom}"
+        return f"gpuwatch {_did(message, whom)}"
     if message.kind == "interruption":
         return f"gpuwatch: the cloud is about to take {whom}"
-    return f"gpuwatch will {_will(message)} {whom} {_first_due(message, short)}"
+    return f"gpuwatch will {_will(message, whom)} {_first_due(message, short)}"
 
 
 def _opening(message: Message) -> str:
-    one = len(message.lines) == 1
     if message.kind == "test":
         return (
             f"This is a test by {message.sent_by} (gpuwatch notify test). No node is stopped, nothing needs to be done."
         )
+    whom, lines = _whom(message), _lines(message)
     if message.kind == "withdrawn":
-        stays = "stays" if one else "stay"
-        return f"{_whom(message)} {stays}: the earlier notice no longer holds, nothing needs to be done."
+        return f"{whom} {_stays(message)}: the earlier notice no longer holds, nothing needs to be done."
     if message.kind == "done":
-        return f"gpuwatch {_did(message)} {_whom(message)}, as the notice said."
+        return f"gpuwatch {_did(message, whom)}, as the notice said."
     if message.kind == "interruption":
-        return f"The cloud is about to take {_whom(message)}. gpuwatch does not decide that and cannot prevent it."
-    waits = sum(line.approval for line in message.lines)
-    due = _first_due(message, when)
-    opening = f"gpuwatch will {_will(message)} {_whom(message)} {due}, unless something below prevents it."
+        return f"The cloud is about to take {whom}. gpuwatch does not decide that and cannot prevent it."
+    waits = sum(line.approval for line in lines)
+    opening = f"gpuwatch will {_will(message, whom)} {_first_due(message, when)}, unless something below prevents it."
     if waits:
-        whose = "it" if one else "them" if waits == len(message.lines) else f"{waits} of them"
+        whose = "it" if len(lines) == 1 else "them" if waits == len(lines) else f"{waits} of them"
         opening += f" An operator must approve {whose} first."
     return opening
 
 
-def _head(line: Line) -> str:
-    gpus = None if line.gpu_count is None else f"{line.gpu_count} GPU{'s' * (line.gpu_count != 1)}"
-    parts = (
-        f"pool {line.pool}",
-        line.instance_type,
-        gpus,
-        line.region,
-        None if line.usd_per_hour is None else f"{usd(line.usd_per_hour)} an hour",
-        None if line.owner is None else f"owner {line.owner}",
-    )
-    return f"{_who(line)}: {', '.join(filter(None, parts))}"
+def _head(line: Line | WorkloadLine) -> str:
+    what: tuple[str | None, ...]
+    if isinstance(line, WorkloadLine):
+        what = (f"cluster {line.cluster}", f"pool {line.pool}", _counted(line.pods, "pod"), _counted(line.gpus, "GPU"))
+    else:
+        what = (f"pool {line.pool}", line.instance_type, _counted(line.gpu_count, "GPU"), line.region)
+    cost = None if line.usd_per_hour is None else f"{usd(line.usd_per_hour)} an hour"
+    owner = None if line.owner is None else f"owner {line.owner}"
+    return f"{_who(line)}: {', '.join(filter(None, (*what, cost, owner)))}"
 
 
-def _facts(line: Line, message: Message) -> Iterator[tuple[str, str]]:
+def _counted(count: float | None, noun: str) -> str | None:
+    return None if count is None else f"{count:g} {noun}{'s' * (count != 1)}"
+
+
+def _facts(line: Line | WorkloadLine, message: Message) -> Iterator[tuple[str, str]]:
+    done = deed(line.kind, line.how).done if isinstance(line, WorkloadLine) else _DID[line.verb]
     if line.due is not None:
-        label = "Not before" if line.approval else "When"
-        yield label, f"{when(line.due, message.zone)}, to be {_DID[line.verb]}"
+        yield "Not before" if line.approval else "When", f"{when(line.due, message.zone)}, to be {done}"
     elif message.kind == "done":
-        yield "When", f"{when(line.at, message.zone)}, {_DID[line.verb]}"
+        yield "When", f"{when(line.at, message.zone)}, {done}"
     yield "Why", line.why
+    if isinstance(line, WorkloadLine):
+        yield from _workload_facts(line, message)
+    else:
+        yield from _node_facts(line, message)
+
+
+def _node_facts(line: Line, message: Message) -> Iterator[tuple[str, str]]:
     if line.evidence:
         counts = Counter(each.says.value for each in line.evidence)
         verdicts = ", ".join(f"{count} {says}" for says, count in counts.most_common())
@@ -142,8 +165,22 @@ def _facts(line: Line, message: Message) -> Iterator[tuple[str, str]]:
         yield "Back", f"`{line.start}`"
 
 
-def _links(line: Line) -> tuple[tuple[str, str], ...]:
-    return () if line.snooze_url is None else (("Keep it", line.snooze_url),)
+def _workload_facts(line: WorkloadLine, message: Message) -> Iterator[tuple[str, str]]:
+    if message.kind == "notice":
+        if line.on:
+            more = "" if line.pods is None or line.pods <= len(line.on) else f" and {line.pods - len(line.on)} more"
+            yield "Pods", f"{', '.join(line.on)}{more}"
+        yield "Evidence", f"`gpuwatch explain {shlex.quote(line.node_id)}`"
+        if line.local_data:
+            yield "Local data", f"what is in volumes that go with their pods will be lost: {', '.join(line.local_data)}"
+    if line.keep is not None:
+        yield "Keep it", f"`{line.keep}`"
+    if line.how is not None:
+        yield "Back", after(line.kind, line.back)
+
+
+def _links(line: Line | WorkloadLine) -> tuple[tuple[str, str], ...]:
+    return () if isinstance(line, WorkloadLine) or line.snooze_url is None else (("Keep it", line.snooze_url),)
 
 
 def _of_notice(message: Message) -> tuple[str, tuple[str, ...]]:
@@ -179,4 +216,23 @@ _HINTS: Mapping[str, Callable[[Message], tuple[str, tuple[str, ...]]]] = {
     "interruption": lambda _: ("What now", _OF_INTERRUPTION),
     "withdrawn": lambda _: ("", ()),
     "test": lambda _: ("", ()),
+}
+
+
+def _of_done_workloads(message: Message) -> tuple[str, tuple[str, ...]]:
+    volumes = "What its containers wrote outside of volumes is gone, and so are their processes; volumes stay."
+    before = "How many pods it wanted before is in its annotation `gpuwatch.io/replicas-before`."
+    scaled = any(line.how == "scale-to-zero" for line in message.workloads)
+    return "What now", (volumes, before) if scaled else (volumes,)
+
+
+_OF_NOTICED_WORKLOADS = (
+    "Use it: work on a GPU of one of its pods, or on the processors of their machines, withdraws this notice.",
+    "Type its command above, with whatever time you need, as somebody who may change it.",
+    "Its annotation `gpuwatch.io/protect=true` keeps it for good.",
+)
+_HINTS_OF_WORKLOADS: Mapping[str, Callable[[Message], tuple[str, tuple[str, ...]]]] = {
+    **_HINTS,
+    "notice": lambda _: ("What prevents it, each by itself", _OF_NOTICED_WORKLOADS),
+    "done": _of_done_workloads,
 }

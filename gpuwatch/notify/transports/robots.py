@@ -19,26 +19,21 @@ from typing import Annotated, Any, ClassVar
 from urllib.parse import quote_plus, urlsplit
 
 from gpuwatch.model.setting import Contradiction, Setting
-from gpuwatch.notify.transports.base import Delivery, DeliveryError, Transport, one_without_other, secret
-from gpuwatch.notify.transports.web import is_safe, post
+from gpuwatch.notify.transports.base import Delivery, DeliveryError, one_without_other, secret
+from gpuwatch.notify.transports.web import SecretUrlTransport, post
 
 _LONGEST_REASON = 200  # characters of what the service says
 _MENTION = re.compile(r"<(?=\s*/?\s*at\b)", re.IGNORECASE)  # Feishu reads <at user_id="all"> in texts as a mention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RobotTransport(Transport):
-    """What the three have in common: a webhook's URL, which is a secret, and a code in each answer."""
+class RobotTransport(SecretUrlTransport):
+    """What the three have in common: a code in each answer."""
 
-    target: ClassVar[str] = "url_file"
     service: ClassVar[str]
     longest: ClassVar[int]  # bytes of one text
     codes: ClassVar[tuple[str, ...]] = ("errcode",)
     reasons: ClassVar[tuple[str, ...]] = ("errmsg",)
-
-    url_file: Annotated[
-        str | None, Setting("The file that holds the webhook's URL, which is a secret; read at each message.")
-    ] = None
 
     @abstractmethod
     def signed(self, url: str, text: str, now: datetime) -> tuple[str, dict[str, Any]]:
@@ -51,10 +46,7 @@ class RobotTransport(Transport):
             DeliveryError: the service refused a part, or its answer does not say that it accepted it.
 
         """
-        url = secret(self.url_file)
-        if not is_safe(url):
-            raise DeliveryError(f"{self.url_file} does not hold an https:// URL")
-        content = delivery.content
+        url, content = self.url(), delivery.content
         parts = in_parts(f"{content.title}\n\n{content.chat()}", self.longest)
         for part in parts:
             self._post(url, part, delivery.at)

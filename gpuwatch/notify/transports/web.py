@@ -102,8 +102,8 @@ class WebhookSettings(WebTransport):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlackSettings(Transport):
-    """Plain text to an incoming webhook of Slack, or of a service that accepts its messages, such as Mattermost."""
+class SecretUrlTransport(Transport):
+    """A chat whose webhook's URL is a secret."""
 
     target: ClassVar[str] = "url_file"
 
@@ -111,12 +111,26 @@ class SlackSettings(Transport):
         str | None, Setting("The file that holds the webhook's URL, which is a secret; read at each message.")
     ] = None
 
-    def send(self, delivery: Delivery) -> str:
-        """Post the text: docs.slack.dev/messaging/sending-messages-using-incoming-webhooks."""
+    def url(self) -> str:
+        """The URL of this message.
+
+        Raises:
+            DeliveryError: it cannot be read, or others could read what is sent there.
+
+        """
         url = secret(self.url_file)
         if not is_safe(url):
             raise DeliveryError(f"{self.url_file} does not hold an https:// URL")
-        post(url, slack_message(delivery), {"Idempotency-Key": delivery.key})
+        return url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlackSettings(SecretUrlTransport):
+    """Plain text to an incoming webhook of Slack, or of a service that accepts its messages, such as Mattermost."""
+
+    def send(self, delivery: Delivery) -> str:
+        """Post the text: docs.slack.dev/messaging/sending-messages-using-incoming-webhooks."""
+        post(self.url(), slack_message(delivery), {"Idempotency-Key": delivery.key})
         return "Slack"
 
 

@@ -67,6 +67,17 @@ def test_a_notice_says_all_that_its_owner_needs() -> None:
     )
 
 
+@pytest.mark.parametrize(("waiting", "whose"), [((True, True), "them"), ((True, False), "1 of them")])
+def test_of_several_workloads_those_are_counted_that_wait_for_an_approval(
+    waiting: tuple[bool, bool], whose: str
+) -> None:
+    """As of nodes."""
+    both = message(told(Verb.NOTICE), told(Verb.NOTICE, SERVE))
+    lines = tuple(replace(line, approval=waits) for line, waits in zip(both.workloads, waiting, strict=True))
+
+    assert f" An operator must approve {whose} first.\n" in as_text(replace(both, workloads=lines))
+
+
 def test_what_was_ended_says_how_it_comes_back() -> None:
     """The command with the number of pods that it had; what was in its containers is gone."""
     done = message(told(Verb.RELEASE, SERVE, "scale-to-zero"))
