@@ -29,8 +29,8 @@ _KEPT_FOR = timedelta(days=1)  # beyond the announced time, by the command that 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What is told of a node or a workload alike; `due` is the earliest time of the action that a notice announces."""
+class MessageLine:
+    """What a message says of nodes and workloads alike; `due` is the earliest time of the action that it announces."""
 
     key: str
     node_id: str
@@ -46,7 +46,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line(Told):
+class Line(MessageLine):
     """The facts of one node.
 
     `verb` is the planned action, or the one that was carried out; None: it depends on the node's state when the time
@@ -71,7 +71,7 @@ class Line(Told):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadLine(Told):
+class WorkloadLine(MessageLine):
     """The facts of one workload.
 
     `how` is what becomes of it, as its annotation said; None: its notice is withdrawn. `pods` and `gpus` are those that

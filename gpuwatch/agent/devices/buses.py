@@ -1,4 +1,4 @@
-"""Where the GPUs of this host sit on the PCI bus, as the kernel shows it, and whose driver is read: none is touched."""
+"""Where the kernel shows the GPUs of this host on the PCI bus, and which driver reads them; nothing touches a GPU."""
 
 import re
 from collections.abc import Iterator

@@ -60,7 +60,7 @@ class Connections:
         quiet_ports: Callable[[float], Collection[int]] = lambda _: (),
         quiet_spaces: Callable[[float], Collection[str]] = lambda _: (),
     ) -> None:
-        """`quiet_ports` are those of model servers whose own counters show no request at a monotonic time.
+        """`quiet_ports` are the ports at which model servers counted no request of their own, at a monotonic time.
 
         `quiet_spaces` are the networks of their containers.
         """

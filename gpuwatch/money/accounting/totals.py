@@ -229,7 +229,7 @@ class TotalDocument:
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """A name before the figures: a base with a slot of its own could not stand beside theirs."""
+    """A name before the figures; it has no slot, because of two bases only one may have slots."""
 
     __slots__ = ()
     name: str

@@ -95,7 +95,7 @@ class UnusedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What a round saw. `names` are of all machines, by id; `clouds` of those whose clouds have names."""
+    """What a round saw. `names` has all machines, by id; `clouds` has those of clouds with a name."""
 
     machines: Machines
     health: FleetHealth

@@ -316,7 +316,7 @@ def prices(report: Report) -> Iterator[Part]:
 
 
 def price_words(days: PriceDays, today: date) -> str:
-    """Of which days and from whom the prices are."""
+    """The days and the sources of the prices, as a sentence."""
     span = dated(days.oldest, today)
     if days.newest != days.oldest:
         span = f"{days.oldest} to {days.newest}, the oldest {days.age_days} days old"

@@ -103,7 +103,7 @@ class WebhookSettings(WebTransport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretUrlTransport(Transport):
-    """A chat whose webhook's URL is a secret."""
+    """A chat with a webhook: its URL is a secret."""
 
     target: ClassVar[str] = "url_file"
 
