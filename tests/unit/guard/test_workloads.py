@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.guard import RULES, Burst, Limits, WorkloadCase, judge, review
+from gpuwatch.guard import RULES, Burst, Limits, WorkloadCase, judge, review, workload_case
 from gpuwatch.guard.settings import WorkloadLimits
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
@@ -249,3 +249,13 @@ def test_nothing_is_ended_of_which_one_pod_is_busy_unknown_young_or_protected(
     assert judge(case_of(observation)).allowed <= sure
     for step in steps(observation, BY_POOL):
         assert (step.verb in {Verb.NOTICE, Verb.RELEASE}) <= sure
+
+
+def test_a_workload_in_a_pool_that_turned_idle_at_once_is_frozen_wherever_it_is_judged() -> None:
+    """In the round, before the end, and where it is explained: nobody has to find out about the freeze."""
+    hosts = [a_host(number, (its_pod(f"alice-{number}"), IDLE), held=2 * HOUR) for number in range(5)]
+    observation = seen(*(replace(host, launched_at=NOW - timedelta(days=3)) for host in hosts))
+    (step,) = steps(observation, BY_POOL)
+
+    assert refused(workload_case(step, observation, RULEBOOK)) == {"mass_idleness"}
+    assert {answer.rule for answer in review(observation, [], RULEBOOK, [step])[0].refusals} == {"mass_idleness"}
