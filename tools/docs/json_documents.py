@@ -63,8 +63,8 @@ _SIMPLE: dict[type, str] = {
     inspect.DateType: "day",
     inspect.DecimalType: "decimal number as text",
 }
-_Object: TypeAlias = inspect.DataclassType | inspect.StructType | inspect.TypedDictType
-_OBJECTS = (inspect.DataclassType, inspect.StructType, inspect.TypedDictType)
+_Object: TypeAlias = inspect.DataclassType | inspect.StructType
+_OBJECTS = (inspect.DataclassType, inspect.StructType)
 
 
 def render_json_md() -> str:
@@ -139,7 +139,7 @@ def _described(kind: _Object, names: dict[type, str]) -> Iterator[str]:
 def _type(kind: inspect.Type, names: dict[type, str]) -> str:
     """A type in words."""
     match kind:
-        case inspect.DataclassType() | inspect.StructType() | inspect.TypedDictType():
+        case inspect.DataclassType() | inspect.StructType():
             name = names[kind.cls]
             return f"[{name}](#{name.lower().replace(' ', '-')})"
         case inspect.EnumType():
