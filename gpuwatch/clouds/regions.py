@@ -275,8 +275,8 @@ class RegionCloud(PlacedCloud[AnyRegion, Group], Generic[AnyRegion, Described, G
         return self.looks.unencrypted(place, self._here(place, node_ids))
 
     def _here(self, place: AnyRegion, node_ids: Iterable[str]) -> frozenset[str]:
-        """Those of these machines that are in the place."""
-        return frozenset(node_id for node_id in node_ids if self._homes.get(node_id) is place)
+        """Those of these machines that are, or may be, in the place."""
+        return frozenset(node_id for node_id in node_ids if self._homes.get(node_id, place) is place)
 
     # For people who look for forgotten machines.
 
