@@ -1,4 +1,7 @@
-"""What a cloud's refusal or silence leaves in the ledger, and what else is asked after it."""
+"""What a refusal or a silence leaves in the ledger, and who is not asked again in the same round after it."""
+
+from collections import Counter
+from enum import Enum, auto
 
 from gpuwatch.clouds import (
     AuthFailedError,
@@ -24,12 +27,42 @@ _STATUS_OF: dict[type[CloudError], Status] = {
 }
 # A template that does not work, a right or a connection that is missing: the next offer is asked, as without stock.
 OFFER_REFUSED = frozenset({Status.REFUSED, Status.DENIED, Status.UNSENT})
-# After these nothing else is asked of the cloud in the same round.
-BREAKERS = frozenset({Status.THROTTLED, Status.SKEWED, Status.UNSENT, Status.UNAVAILABLE})
+# After these nothing else is asked of the same server in the same round.
+_BREAKERS = frozenset({Status.THROTTLED, Status.SKEWED, Status.UNSENT, Status.UNAVAILABLE})
+
+
+class Server(Enum):
+    """Who is asked for a change. The silence of one says nothing about the others."""
+
+    CLOUD = auto()
+    API_SERVER = auto()  # of a Kubernetes cluster
+    SLURM = auto()
+
+
+class Servers:
+    """Which servers are not asked again in this round."""
+
+    def __init__(self) -> None:
+        """All may be asked."""
+        self._denied = Counter[Server]()  # calls in a row
+        self._left_alone = set[Server]()
+
+    def answered(self, server: Server, status: Status, most_denied: float) -> None:
+        """Note how a call ended; after `most_denied` denied ones in a row its server is left alone, too.
+
+        One denied call may be about its target, many are about our credentials.
+        """
+        self._denied[server] = self._denied[server] + 1 if status is Status.DENIED else 0
+        if status in _BREAKERS or self._denied[server] >= most_denied:
+            self._left_alone.add(server)
+
+    def is_left_alone(self, server: Server) -> bool:
+        """Whether nothing else is to be asked of it."""
+        return server in self._left_alone
 
 
 def status_of(error: CloudError, verb: Verb, *, sent: bool) -> Status:
-    """The status of an attempt that ended so; `sent`: its permit was checked, so it was about to leave.
+    """Return the status of an attempt that ended so; `sent`: its permit was checked, so it was about to leave.
 
     What a cloud is asked before a change may find it silent, too: then nothing was sent. A removal stays in doubt.
     """

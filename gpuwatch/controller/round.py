@@ -12,7 +12,7 @@ from operator import attrgetter
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.silence import of_cloud
-from gpuwatch.controller import interruptions, workload_calls
+from gpuwatch.controller import interruptions
 from gpuwatch.controller.act import execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
 from gpuwatch.controller.observe.ended import ended
@@ -22,6 +22,7 @@ from gpuwatch.controller.offers_past import offers_past
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.slurm.join import shown, with_slurm
 from gpuwatch.controller.startup_pause import begin, cautious, decisions_on, with_foreign
+from gpuwatch.controller.target_workload import remember_workloads, steps_for_workloads
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
@@ -51,12 +52,12 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
     proposals, decisions = decide(observation, parts.rules, parts.memory.steps)
-    workloads = workload_calls.decided(parts, observation)
+    workloads = steps_for_workloads(parts, observation)
     reviews = guard.review(observation, decisions, parts.rules, workloads)
     acts: tuple[Act, ...] = ()
     records: tuple[Intent, ...] = ()
     if act:
-        workload_calls.remember(parts, workloads)
+        remember_workloads(parts, workloads)
         round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
         records = interruptions.record(parts, observation, round_id)
         acts = tuple(execute(parts, observation, reviews, round_id, decisions))

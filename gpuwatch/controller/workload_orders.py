@@ -14,7 +14,7 @@ from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.kubernetes import SNOOZE_UNTIL, is_workload
+from gpuwatch.model.kubernetes import SNOOZE_UNTIL, workloads_kept
 from gpuwatch.model.orders import Snooze
 from gpuwatch.model.slips import nearest
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, workloads
@@ -69,7 +69,7 @@ def let_go(ledger: Ledger, seen: Observation, name: str, who: str, now: datetime
         LedgerError: the ledger cannot be written.
 
     """
-    kept = (each.node_id for each in ledger.view(now, recent=timedelta(0)).snoozes if is_workload(each.node_id))
+    kept = workloads_kept(ledger.view(now, recent=timedelta(0)).snoozes)
     ids = {*(use.id for use in workloads(seen)), *kept}
     return ledger.snooze(_found(name, ids), who, "", now, now)
 

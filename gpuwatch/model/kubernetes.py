@@ -326,9 +326,14 @@ class Drain:
     left: int = 0  # pods that are still there, those that are ending included
 
 
+def workloads_kept(orders: Iterable[Snooze]) -> dict[str, datetime]:
+    """Return until when workloads are kept by these orders, by their ids."""
+    return {each.node_id: each.until for each in orders if is_workload(each.node_id)}
+
+
 def snoozed(node: KubernetesNode, orders: Iterable[Snooze]) -> KubernetesNode:
     """The node as decisions see it: of a workload's annotations and the order about it the later time counts."""
-    until = {each.node_id: each.until for each in orders if is_workload(each.node_id)}
+    until = workloads_kept(orders)
     if not until:
         return node
     return replace(

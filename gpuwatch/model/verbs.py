@@ -12,6 +12,7 @@ class TargetKind(Enum):
     """What a verb changes. A notice, and its withdrawal, may be about a workload instead: its id says so."""
 
     MACHINE = auto()
+    POOL = auto()  # it gets a new machine
     GROUP = auto()
     CLUSTER_NODE = auto()  # a machine's node object in Kubernetes
     WORKLOAD = auto()
@@ -65,7 +66,7 @@ class Verb(StrEnum):
     # A stopped node runs again.
     START = "start", TargetKind.MACHINE, Action.ADD
     # One new node from the pool's template.
-    LAUNCH = "launch", TargetKind.MACHINE, Action.ADD
+    LAUNCH = "launch", TargetKind.POOL, Action.ADD
     # A group's desired size is raised to `size`; never lowered.
     GROW = "grow", TargetKind.GROUP, Action.ADD
     # A group's desired size is taken back to `size`, to what it has or more: no member goes.

@@ -40,13 +40,12 @@ def test_a_verb_is_its_word_wherever_it_is_written() -> None:
 
 
 def test_each_verb_has_one_target_and_one_action() -> None:
-    """No two verbs but a removal's, an addition's, a preparation's and a record's are the same pair."""
+    """No two verbs are the same pair, but removals, and preparations, undoings and records of several kinds."""
     pairs = [(verb.target, verb.action) for verb in Verb]
     repeated = {pair for pair in pairs if pairs.count(pair) > 1}
 
     assert repeated == {
         (TargetKind.MACHINE, Action.REMOVE),
-        (TargetKind.MACHINE, Action.ADD),
         (TargetKind.CLUSTER_NODE, Action.PREPARE),
         (TargetKind.CLUSTER_NODE, Action.UNDO),
         (TargetKind.RECORD, Action.RECORD),

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from gpuwatch.clouds import CloudUnavailableError
-from gpuwatch.controller import workload_calls
 from gpuwatch.controller.context import LiveParts
+from gpuwatch.controller.target_workload import WorkloadTarget, remember_workloads
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import Intent, Observation, OpenIntent, Outcome, Reason, Status, Verb
+from gpuwatch.model.decision import Intent, Observation, OpenIntent, Outcome, Reason, Review, Status, Verb
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.kubernetes import Pod, Target, WorkloadNow
 from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep, steps
@@ -35,7 +35,12 @@ class World:
 
     def veto(self) -> str | None:
         """The last question's answer."""
-        return workload_calls.veto(self.parts, self.observation, self.step.step, ())
+        return WorkloadTarget(self.parts).objection(self.observation, self.review, ())
+
+    @property
+    def review(self) -> Review:
+        """The guard allows it."""
+        return Review(step=self.step.step, pool="default", answers=())
 
     @property
     def parts(self) -> LiveParts:
@@ -68,7 +73,7 @@ def world() -> World:
     observation = seen(host, notices=(its_notice(),))
     (step,) = steps(observation, BY_POOL)
     assert step.verb is Verb.RELEASE
-    workload_calls.remember(desk.parts, (step,))
+    remember_workloads(desk.parts, (step,))
     return World(desk, cluster, workloads, observation, step)
 
 
@@ -172,7 +177,7 @@ def open_end(last: Status | None = Status.ACCEPTED, **arguments: str) -> OpenInt
 
 def settled(world: World, entry: OpenIntent) -> Status | None:
     """What became of it."""
-    found = workload_calls.became(world.parts, entry)
+    found = WorkloadTarget(world.parts).outcome_of(entry)
     return None if found is None else found[0]
 
 
@@ -235,5 +240,5 @@ def test_without_a_cluster_in_the_settings_nothing_is_asked(world: World) -> Non
     """What may have happened counts."""
     parts = replace(world.parts, cluster=None)
 
-    assert workload_calls.veto(parts, world.observation, world.step.step, ()) is not None
-    assert workload_calls.became(parts, open_end()) == (Status.FAILED, "no Kubernetes cluster is in the settings")
+    assert WorkloadTarget(parts).objection(world.observation, world.review, ()) is not None
+    assert WorkloadTarget(parts).outcome_of(open_end()) == (Status.FAILED, "no Kubernetes cluster is in the settings")

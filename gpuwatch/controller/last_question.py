@@ -1,0 +1,102 @@
+"""The last question before a machine may be stopped: cloud, cluster, Slurm and agent say how it is at this moment.
+
+Policies and guard judge those answers afresh. Whoever objects, does not answer, or answers late, keeps the machine.
+"""
+
+from dataclasses import replace
+
+from gpuwatch import guard, policies
+from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.controller import target_cluster_node
+from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.slurm import target as target_slurm_node
+from gpuwatch.controller.startup_pause import decisions_on, with_foreign
+from gpuwatch.model.decision import Observation, Review, Step, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState, NodeVerdict
+from gpuwatch.model.looked_again import looked_again
+from gpuwatch.model.proposal import step_for
+from gpuwatch.model.readable import how_many
+from gpuwatch.policies.kubernetes.steps import PODS
+
+_FRESH_INTERVALS = 3  # of its own sampling
+
+
+def objection_to(
+    parts: ControllerContext, observation: Observation, review: Review, tried: tuple[Step, ...]
+) -> str | None:
+    """Say why a step about a machine is not to be taken after all; None: nobody objects.
+
+    `tried` are the changes made earlier in this round: they count against the limits.
+    """
+    node_id = review.step.node_id
+    try:
+        node = parts.cloud.node(node_id)
+        group = None if node is None or node.group is None else parts.cloud.group(node.group)
+    except NotFoundError as error:
+        return f"the cloud does not know it: {error}"
+    except CloudError as error:
+        return f"the cloud gives no answer about it: {error}"
+    if node is None:
+        return "the cloud no longer lists it"
+    seen = observation.fleet.find(node_id)
+    asked = target_cluster_node.look_at(parts, node, None if seen is None else seen.kubernetes)
+    if not isinstance(asked, str):
+        asked = target_slurm_node.look_at(parts, asked, None if seen is None else seen.slurm)
+    if isinstance(asked, str):
+        return asked
+    node, signal = asked, asked.signal
+    if node.state is not NodeState.STOPPED:
+        signal = parts.signals.confirm(node)
+        if signal.verdict is not None and (late := lateness(signal.verdict, parts)) is not None:
+            return late
+    node = replace(node, signal=signal, cloud_notice=None if seen is None else seen.cloud_notice)
+    fresh = _with(parts, observation, node, group)
+    return _decided_anew(parts, fresh, node.pool, review.step, tried)
+
+
+def lateness(verdict: NodeVerdict, parts: ControllerContext) -> str | None:
+    """Say why an answer is not one of now, whatever its source holds of it: by its own newest sample's age."""
+    longest = max(parts.rules.limits.max_confirmation_age, _FRESH_INTERVALS * verdict.interval_seconds)
+    if verdict.age_seconds <= longest:
+        return None
+    return f"its newest sample is {format_duration(verdict.age_seconds)} old"
+
+
+def _with(parts: ControllerContext, observation: Observation, node: Node, group: NodeGroup | None) -> Observation:
+    """Return the observation with the machine and its group as they are now."""
+    now = parts.clock.now()
+    latest = parts.past(now)  # somebody may have just paused or kept it
+    node, fleet = latest.kept(node), observation.fleet
+    groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
+    ledger = with_foreign(parts, observation.ledger, [decisions_on(node)])
+    if (ledger.pauses, ledger.snoozes) != (latest.pauses, latest.snoozes):
+        ledger = replace(ledger, pauses=latest.pauses, snoozes=latest.snoozes)
+    return replace(observation, now=now, ledger=ledger, fleet=looked_again(fleet, node, groups, now))
+
+
+def _decided_anew(
+    parts: ControllerContext, fresh: Observation, pool: str, asked: Step, tried: tuple[Step, ...]
+) -> str | None:
+    """Say why policies and guard would not take the step now; None: they would."""
+    rules = parts.rules.pool(pool)
+    steps = dict(parts.memory.steps)  # those of the round: the next question differs from them in its own node alone
+    proposals = policies.propose(fresh, pool, rules, doubt=parts.rules.doubt(pool), cache=steps)
+    found = step_for(asked.node_id, policies.resolve(fresh, pool, proposals, rules).steps)
+    if found is None or found.verb is not asked.verb:
+        return "it is no longer in the pool" if found is None else found.reason.sentence
+    if (stays := _stays_now(asked, found)) is not None:
+        return stays
+    frozen = guard.burst(fresh, pool, parts.rules.limits)
+    again = guard.judge(guard.case_of(found, fresh, pool, parts.rules, frozen=frozen, granted=tried))
+    return None if again.allowed else " ".join(answer.sentence for answer in again.refusals)
+
+
+def _stays_now(asked: Step, again: Step) -> str | None:
+    """Say why an eviction does not leave: a pod that was to go has to stay by now. What has gone meanwhile may go."""
+    if asked.verb is not Verb.EVICT:
+        return None
+    wanted, free = (frozenset(each.arguments.get(PODS, "").split()) for each in (asked, again))
+    return (
+        None if wanted <= free else f"{how_many(len(wanted - free), 'pod')} that were to go have to stay, or have gone"
+    )

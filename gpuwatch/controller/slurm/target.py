@@ -1,0 +1,76 @@
+"""Nodes of Slurm: the last look at one, its drain, and what became of that."""
+
+from dataclasses import replace
+
+from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.controller.answers import Server
+from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.target import Found, Target, not_served
+from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Verb
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.slurm import SlurmNode
+from gpuwatch.policies.slurm_sick import CAUSE, NODE, UNDOES
+
+_NO_SLURM = "no Slurm cluster is in the settings"
+
+
+class SlurmNodeTarget(Target):
+    """A machine's node in Slurm: its controller is asked for all of it; its answers are of now."""
+
+    server = Server.SLURM
+    most_denied = 1
+
+    def ask(self, intent: Intent, _observation: Observation, permit: Permit) -> tuple[Status, str]:
+        """Drain the node, or end our drain."""
+        slurm, name = self._parts.slurm, intent.arguments[NODE]
+        if slurm is None:
+            raise NotFoundError(_NO_SLURM)
+        try:
+            if intent.verb is Verb.SLURM_DRAIN:
+                slurm.drain(name, intent.arguments[CAUSE], intent.key, permit=permit)
+            else:
+                slurm.resume(name, intent.arguments[UNDOES], permit=permit)
+        except NotFoundError as error:
+            # An earlier attempt may have been carried out: what Slurm shows then says so.
+            ended = _shown(self._parts, intent)
+            return ended or (Status.CANCELLED, f"there is nothing to do: {error}")
+        return Status.ACCEPTED, "Slurm accepted it"
+
+    def outcome_of(self, entry: OpenIntent) -> Found:
+        """Find out what Slurm shows of an open drain, or of the end of one."""
+        if self._parts.slurm is None:
+            return not_served(entry, _NO_SLURM)
+        if not entry.counts:
+            return None
+        return _shown(self._parts, entry.intent) or (Status.INTERRUPTED, "Slurm does not show it")
+
+
+def look_at(parts: ControllerContext, node: Node, seen: SlurmNode | None) -> Node | str:
+    """Return the machine with its node as Slurm shows it now; or why that is no ground for a removal.
+
+    `seen` is the node that the decision rests on; a stopped machine has no jobs to ask about.
+    """
+    if seen is None or seen.doubt is not None or node.state is NodeState.STOPPED:
+        return node if node.slurm is seen else replace(node, slurm=seen)
+    if parts.slurm is None:
+        return _NO_SLURM
+    try:
+        known = parts.slurm.node(seen.name)
+    except CloudError as error:
+        return f"Slurm gives no answer about it: {error}"
+    return f"Slurm has no node {seen.name} any more" if known is None else replace(node, slurm=known)
+
+
+def _shown(parts: ControllerContext, intent: Intent) -> Found:
+    """Say how the intent ends by what Slurm shows now; None: it is not done."""
+    slurm, name = parts.slurm, intent.arguments[NODE]
+    known = None if slurm is None else slurm.node(name)
+    if known is None:
+        return Status.CANCELLED, f"Slurm has no node {name} any more"
+    if known.doubt is not None:
+        return None
+    if intent.verb is Verb.SLURM_DRAIN:
+        return (Status.SETTLED, f"Slurm shows {name} {known.state}") if known.drained_by == intent.key else None
+    stands = known.drained_by == intent.arguments[UNDOES]
+    return None if stands else (Status.SETTLED, f"Slurm shows {name} {known.state}, without that drain")

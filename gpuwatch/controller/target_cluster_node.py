@@ -1,0 +1,159 @@
+"""Node objects in a Kubernetes cluster: the last look at one, its cordon, its drain, and what became of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.controller.answers import Server
+from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.target import Found, Target, not_served
+from gpuwatch.kubernetes import Cluster
+from gpuwatch.model.decision import Intent, Observation, OpenIntent, Review, Status, Step, Verb
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.kubernetes import Drain, KubernetesNode
+from gpuwatch.model.readable import how_many
+from gpuwatch.policies.kubernetes.evacuation import FIRST
+from gpuwatch.policies.kubernetes.steps import FOR, NODE, PODS, TAINT, UID, UNDOES
+
+NO_CLUSTER = "no Kubernetes cluster is in the settings"
+_NAMED = 3  # pods in an outcome
+
+
+class ClusterNodeTarget(Target):
+    """A machine's node object: the API server is asked for all of it; its answers are of now, never late."""
+
+    server = Server.API_SERVER
+    most_denied = 1
+
+    def __init__(self, parts: ControllerContext, machine: Target) -> None:
+        """Nothing is asked yet; `machine` is asked a last time before its pods go."""
+        super().__init__(parts)
+        self._machine = machine
+
+    def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
+        """Ask about the machine as before its removal."""
+        return self._machine.objection(observation, review, tried)
+
+    def ask(self, intent: Intent, _observation: Observation, permit: Permit) -> tuple[Status, str]:
+        """Make the call that the intent's verb stands for."""
+        cluster, name = self._parts.cluster, intent.arguments[NODE]
+        if cluster is None:
+            raise NotFoundError(NO_CLUSTER)
+        if intent.verb is Verb.EVACUATE and FIRST in intent.arguments:
+            cluster.cordon(name, intent.key, permit=permit)
+        if intent.verb in {Verb.DRAIN, Verb.EVACUATE, Verb.EVICT}:
+            drain = cluster.drain(name, tuple(intent.arguments[PODS].split()), intent.key, permit=permit)
+            return Status.SETTLED, drain_words(drain)
+        try:
+            match intent.verb:
+                case Verb.UNCORDON:
+                    cluster.uncordon(name, intent.arguments[UNDOES])
+                case Verb.MARK:
+                    cluster.mark(name, intent.arguments[FOR], intent.key, permit=permit)
+                case Verb.UNMARK:
+                    cluster.unmark(name, intent.arguments[UNDOES])
+                case _:
+                    cluster.cordon(name, intent.key, permit=permit, taint=TAINT in intent.arguments)
+        except NotFoundError as error:
+            # It will not come back under that uid.
+            ended = Status.SETTLED if intent.verb in {Verb.UNCORDON, Verb.UNMARK} else Status.CANCELLED
+            return ended, f"there is nothing to {intent.verb.value}: {error}"
+        return Status.ACCEPTED, f"the API server accepted the {intent.verb.value}"
+
+    def outcome_of(self, entry: OpenIntent) -> Found:
+        """Find out what the API server shows of an open cordon, drain, eviction or mark."""
+        if self._parts.cluster is None:
+            return not_served(entry, NO_CLUSTER)
+        if not entry.counts:
+            return None
+        known = _node_of(self._parts.cluster, entry.intent)
+        shown = _SHOWN[entry.intent.verb](entry.intent, known)
+        if shown is not None:
+            return Status.SETTLED, shown
+        if known is None:
+            return Status.CANCELLED, "the cluster has no such node any more"
+        return Status.INTERRUPTED, "the API server does not show it"
+
+
+def look_at(parts: ControllerContext, node: Node, seen: KubernetesNode | None) -> Node | str:
+    """Return the machine with its node object as the API server shows it now; or why that is no ground for a removal.
+
+    `seen` is the node object that the decision rests on; a stopped machine has no pods to ask about.
+    """
+    if seen is None or node.state is NodeState.STOPPED:
+        return node if node.kubernetes is seen else replace(node, kubernetes=seen)
+    if parts.cluster is None:
+        return NO_CLUSTER
+    try:
+        known = parts.cluster.node(seen.name)
+    except CloudError as error:
+        return f"the cluster gives no answer about it: {error}"
+    if known is None:
+        return f"the cluster has no node {seen.name} any more"
+    if known.uid != seen.uid:
+        return f"the cluster has another node under the name {seen.name}"
+    if known.provider_id != seen.provider_id:
+        return f"the node {seen.name} names another machine now ({known.provider_id or 'none'})"
+    return replace(node, kubernetes=known)
+
+
+def drain_words(drain: Drain) -> str:
+    """Say what the API server answered, in one line: a refusal is an answer."""
+    words = [f"{how_many(len(drain.evicted), 'pod')} asked to go"]
+    names = sorted(drain.refused)
+    if names:
+        why = "; ".join(f"{name}: {drain.refused[name].rstrip('.')}" for name in names[:_NAMED])
+        more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        words.append(f"{how_many(len(names), 'pod')} kept ({why}{more})")
+    return f"{', '.join(words)}; {how_many(drain.left, 'pod')} still there"
+
+
+def _node_of(cluster: Cluster, intent: Intent) -> KubernetesNode | None:
+    """Return the node object that the intent is about; None: it is gone, and another may have its name."""
+    known = cluster.node(intent.arguments[NODE])
+    return known if known is not None and known.uid == intent.arguments[UID] else None
+
+
+def _cordoned(intent: Intent, known: KubernetesNode | None) -> str | None:
+    """Look for our own mark on it."""
+    if known is None or not known.unschedulable or known.cordoned_by != intent.key:
+        return None
+    return "the API server shows it cordoned"
+
+
+def _uncordoned(intent: Intent, known: KubernetesNode | None) -> str | None:
+    """See that the cordon that was to be undone is not there."""
+    if known is not None and intent.arguments[UNDOES] in {known.cordoned_by, known.tainted_by}:
+        return None
+    return "the API server shows it without that cordon"
+
+
+def _left(intent: Intent, known: KubernetesNode | None) -> str | None:
+    """Count the pods that are left: the next drain asks those again."""
+    wanted = intent.arguments[PODS].split()
+    there = {pod.uid for pod in (() if known is None else known.to_drain)}
+    return f"the API server shows {sum(uid in there for uid in wanted)} of {len(wanted)} pods still there"
+
+
+def _marked(intent: Intent, known: KubernetesNode | None) -> str | None:
+    """Look for our own mark on it."""
+    return "the API server shows the mark" if known is not None and known.marked_by == intent.key else None
+
+
+def _unmarked(intent: Intent, known: KubernetesNode | None) -> str | None:
+    """See that the mark that was to go is not there."""
+    stands = known is not None and known.marked_by == intent.arguments[UNDOES]
+    return None if stands else "the API server shows it without that mark"
+
+
+_SHOWN: Mapping[Verb, Callable[[Intent, KubernetesNode | None], str | None]] = {
+    Verb.CORDON: _cordoned,
+    Verb.QUARANTINE: _cordoned,
+    Verb.UNCORDON: _uncordoned,
+    Verb.DRAIN: _left,
+    Verb.EVACUATE: _left,
+    Verb.EVICT: _left,
+    Verb.MARK: _marked,
+    Verb.UNMARK: _unmarked,
+}

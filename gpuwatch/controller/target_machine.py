@@ -1,0 +1,179 @@
+"""Machines: what is asked of their cloud for one step, and what the cloud then shows.
+
+Rules of what became of a step, with those of `settle.py`:
+
+1. A cloud's answers may be old. A removal that may have been carried out is "not carried out" only when the cloud still
+   does not show it SETTLE_TIMEOUT after that.
+2. A machine that its cloud does not know is gone where that is proved (`absence.py`), and otherwise not known.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from gpuwatch.clouds import STOP_AT, NotFoundError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.controller.absence import is_gone
+from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.last_question import objection_to
+from gpuwatch.controller.target import Found, Target, not_yet, promised
+from gpuwatch.ledger.attempts import launch_time
+from gpuwatch.model.decision import (
+    DECISION_TAG,
+    LAUNCHED_AT,
+    NOTIFIED_TAG,
+    REMOVALS,
+    Intent,
+    Observation,
+    OpenIntent,
+    Review,
+    Status,
+    Step,
+    Verb,
+)
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.promise import promise_of
+
+log = logging.getLogger(__name__)
+
+_LAUNCH_TIME_STEP = timedelta(seconds=1)  # clouds tell launch times in whole seconds
+
+
+class MachineTarget(Target):
+    """A machine: notices are its tags, everything else is a call of its cloud."""
+
+    def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
+        """Ask cloud and node once more, and let policies and guard judge the answers afresh; a doubt is a veto."""
+        return objection_to(self._parts, observation, review, tried)
+
+    def arguments(self, observation: Observation, review: Review, now: datetime) -> Mapping[str, str]:
+        """Return of a notice what it promises, of a removal also its machine's launch time.
+
+        A later start is recognised by it.
+        """
+        step = review.step
+        if step.verb is Verb.NOTICE:
+            return promised(self._parts, step.arguments, now, approval=self._parts.rules.pool(review.pool).approval)
+        node = observation.fleet.find(step.node_id)
+        if step.verb not in REMOVALS or node is None or node.launched_at is None:
+            return step.arguments
+        return {**step.arguments, LAUNCHED_AT: node.launched_at.isoformat()}
+
+    def ask(self, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
+        """Make the call that the intent's verb stands for."""
+        cloud, node_id, key = self._parts.cloud, intent.node_id, intent.key
+        node = observation.fleet.find(node_id)
+        group = None if node is None else node.group
+        match intent.verb:
+            case Verb.STOP:
+                cloud.stop(node_id, key, permit=permit)
+            case Verb.TERMINATE:
+                cloud.terminate(node_id, key, permit=permit, group=group)
+            case Verb.START:
+                cloud.start(node_id, key)
+            case Verb.PROTECT | Verb.UNPROTECT:
+                cloud.protect(node_id, group or "", key, on=intent.verb is Verb.PROTECT)
+            case _:
+                cloud.tag(node_id, _tags(intent, self._parts.clock.now()), key)
+                return Status.SETTLED, "its tags are set"
+        return Status.ACCEPTED, f"the cloud accepted the {intent.verb.value}"
+
+    def outcome_of(self, entry: OpenIntent) -> Found:
+        """Find out what the cloud shows of the machine."""
+        try:
+            node = self._parts.cloud.node(entry.intent.node_id)
+        except NotFoundError:
+            return self._unknown(entry)
+        if node is None or node.state is NodeState.TERMINATED:
+            return _gone(entry, "the cloud shows it terminated")
+        if not entry.counts or node.state is NodeState.UNKNOWN:
+            return None
+        return _OUTCOMES[entry.intent.verb](self._parts, entry, node)
+
+    def _unknown(self, entry: OpenIntent) -> Found:
+        """Say what a machine is that the cloud does not know; whether it is gone is proved first."""
+        try:
+            proof = is_gone(self._parts, entry.intent)
+        except NotFoundError:
+            return Status.FAILED, "the cloud does not know the node"
+        return None if proof is None else _gone(entry, proof)
+
+
+def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
+    """What a notice, or its withdrawal, writes on the machine for its owner to see."""
+    promise = promise_of(intent.pool, intent.arguments)
+    if intent.verb is Verb.WITHDRAW or promise is None:
+        return {NOTIFIED_TAG: f"withdrawn {now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: "", DECISION_TAG: intent.key}
+    due = promise.due(now)
+    return {NOTIFIED_TAG: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_TAG: intent.key}
+
+
+def _gone(entry: OpenIntent, proof: str) -> tuple[Status, str]:
+    """An answer that was lost, or never written down, may have been a yes: it counts against the limits."""
+    ours = entry.intent.verb in REMOVALS and entry.reached
+    return Status.SETTLED if ours else Status.CANCELLED, proof
+
+
+def _tagged(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+    """Find the notice, or its withdrawal, among the tags."""
+    del parts
+    done = node.tags.get(DECISION_TAG) == entry.intent.key
+    return (Status.SETTLED, "its tags show it") if done else (Status.INTERRUPTED, "its tags do not show it yet")
+
+
+def _stopped(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+    """Find a stop over when the cloud shows it stopped, or when somebody has started it again."""
+    if node.state in {NodeState.STOPPING, NodeState.TERMINATING}:
+        return None
+    # Also where it is stopped: whoever started it has stopped it since, and that is no stop of ours.
+    if _started_since(entry, node):
+        ended = Status.FAILED if entry.reached else Status.CANCELLED
+        return ended, "it was started again before it was seen stopped"
+    if node.state is NodeState.STOPPED and node.still_billed is not None:
+        log.warning("%s is stopped and still billed: %s", node.id, node.still_billed)
+        return Status.SETTLED, f"the cloud shows it stopped, and still bills it: {node.still_billed}"
+    if node.state is NodeState.STOPPED:
+        return Status.SETTLED, "the cloud shows it stopped"
+    return not_yet(parts, entry, "the cloud shows it running: not carried out")
+
+
+def _started_since(entry: OpenIntent, node: Node) -> bool:
+    """Whether somebody has started the node since the intent; by the cloud's own clock, where that is known."""
+    before = launch_time(entry.intent.arguments)
+    if node.launched_at is None:
+        return False
+    if before is not None:
+        return node.launched_at > before
+    return node.launched_at > entry.intent.at - _LAUNCH_TIME_STEP
+
+
+def _terminated(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+    """Find a termination over when the cloud shows it terminated, and at no earlier word."""
+    if node.state in {NodeState.TERMINATING, NodeState.STOPPING}:
+        return None
+    return not_yet(parts, entry, f"the cloud shows it {node.state.value}: not carried out")
+
+
+def _started(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+    """Find a start over when the cloud shows it starting or running."""
+    if node.state in {NodeState.PENDING, NodeState.RUNNING}:
+        return Status.SETTLED, f"the cloud shows it {node.state.value}"
+    return not_yet(parts, entry, f"the cloud shows it {node.state.value}: not carried out")
+
+
+def _shielded(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+    """Find the scale-in protection as the cloud shows it."""
+    if node.scale_in_protected is (entry.intent.verb is Verb.PROTECT):
+        return Status.SETTLED, "the cloud shows it"
+    return not_yet(parts, entry, "the cloud does not show it")
+
+
+_OUTCOMES: Mapping[Verb, Callable[[ControllerContext, OpenIntent, Node], Found]] = {
+    Verb.NOTICE: _tagged,
+    Verb.WITHDRAW: _tagged,
+    Verb.STOP: _stopped,
+    Verb.TERMINATE: _terminated,
+    Verb.START: _started,
+    Verb.PROTECT: _shielded,
+    Verb.UNPROTECT: _shielded,
+}
