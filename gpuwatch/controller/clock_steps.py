@@ -3,9 +3,13 @@
 The ledger holds wall-clock times. Were the clock set forward by a day, a notice of a minute ago would look a day old,
 and the stops of the last hour would no longer count. Here each record keeps its age by a clock that never jumps. Where
 it is not known by which of two clocks a time was written, the younger age holds: waits never become shorter.
+
+A record that lies in the future was written by a clock that was ahead: our own before this process began, or another
+machine's. It is as old as this process has known it, which is never older than it is. So what waits for it waits as
+long as after a record of now, and not until the wall clock has caught up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -32,6 +36,8 @@ class ClockSteps:
 
     _spans: list[_Span] = field(default_factory=list)
     _looked: float = 0.0
+    # When records that lay in the future were first read: seconds since boot, by the times that they bear.
+    _first_read: dict[datetime, float] = field(default_factory=dict)
 
     def look(self, clock: Clock) -> None:
         """See whether somebody has set the clock since the last look."""
@@ -54,7 +60,8 @@ class ClockSteps:
 
     def seen(self, view: LedgerView, now: datetime) -> LedgerView:
         """The view with the times that its records would have by the present clock."""
-        if len(self._spans) <= 1:
+        self._note_future(view, now)
+        if len(self._spans) <= 1 and not self._first_read:
             return view
         at, maybe = self._shifted, self._maybe
 
@@ -92,17 +99,52 @@ class ClockSteps:
             snoozes=tuple(each for each in keeps if each.until > now),
         )
 
+    def _note_future(self, view: LedgerView, now: datetime) -> None:
+        """Remember the records that this process can not have written, because their time is yet to come."""
+        latest = now + timedelta(seconds=_STEP_SECONDS)
+        for at in _times(view):
+            if at > latest and at not in self._first_read and not self._ahead_then(at):
+                self._first_read[at] = self._looked
+
+    def _ahead_then(self, at: datetime) -> list[float]:
+        """Return how far the clock may have been ahead when this process wrote that time; nothing: it has not."""
+        when, slack = at.timestamp(), _STEP_SECONDS
+        return [each.ahead for each in self._spans if each.begin - slack <= when <= each.end + slack]
+
     def _maybe(self, at: datetime | None) -> datetime | None:
         return None if at is None else self._shifted(at)
 
     def _shifted(self, at: datetime) -> datetime:
         """A record's time by the present clock: the latest that is possible."""
-        when, ahead = at.timestamp(), self._spans[-1].ahead
-        slack = _STEP_SECONDS
-        steps = [ahead - each.ahead for each in self._spans if each.begin - slack <= when <= each.end + slack]
+        ahead = self._spans[-1].ahead
+        if at in self._first_read:
+            return at + timedelta(seconds=self._first_read[at] + ahead - at.timestamp())
+        steps = [ahead - then for then in self._ahead_then(at)]
         # Written down before this process began, as far as is known by the clock that it began with.
         steps = steps or [0.0, ahead - self._spans[0].ahead]
         return at + timedelta(seconds=max(steps))
+
+
+def _times(view: LedgerView) -> Iterator[datetime]:
+    """Yield the times at which the view's records were written."""
+    for entry in view.open_intents:
+        yield entry.intent.at
+        if entry.last is not None:
+            yield entry.last.at
+        if entry.reached_at is not None:
+            yield entry.reached_at
+    for done in view.recent:
+        yield done.at
+        if done.reached_at is not None:
+            yield done.reached_at
+    for notice in view.notices:
+        yield notice.at
+        if notice.told_at is not None:
+            yield notice.told_at
+    for record in (*view.stopped, *view.wishes, *view.pauses, *view.snoozes):
+        yield record.at
+    for _, at in (*view.resumed, *view.resume_orders, *view.acknowledged):
+        yield at
 
 
 def _moved(until: datetime, at: datetime, shifted: Callable[[datetime], datetime]) -> datetime:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import SETTLE_TIMEOUT, Done, Observation, OpenIntent, Reason, Status, Step, Verb
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import NodeGroup
 from gpuwatch.model.verbs import REDUCTIONS
 from gpuwatch.policies.sizes import NODES, Sizes
@@ -37,15 +37,23 @@ def left(observation: Observation, group: NodeGroup) -> str | None:
     """Why what a group lacks is not waited for, as a clause; None: it has all, or it is waited for."""
     if not (group.enrolled and group.seen_now) or group.short_since is None or _missing(group) == 0:
         return None
-    # When the call was accepted: the cloud may have refused the machines before the growth was seen settled.
-    asked = max([done.reached_at or done.at for done in _settled(observation, group, _GROWS)], default=None)
+    asked = _asked_at(observation, group)
     if group.refused is not None and (asked is None or group.refused.at >= asked):
         return f"its cloud gives it no more: {group.refused.why}"
-    ids = frozenset(group.node_ids)
-    came = [node.launched_at for node in observation.fleet.roster(group.pool).nodes if node.id in ids]
-    since = max([group.short_since, *filter(None, [asked, *came])])
-    waited = observation.now - since
+    waited = observation.now - _waited_since(observation, group, group.short_since)
     return f"nothing has come for {format_duration(waited.total_seconds())}" if waited >= LEFT_AFTER else None
+
+
+def _asked_at(observation: Observation, group: NodeGroup) -> datetime | None:
+    """When the newest growth was accepted: the cloud may have refused the machines before it was seen settled."""
+    return max([done.reached_at or done.at for done in _settled(observation, group, _GROWS)], default=None)
+
+
+def _waited_since(observation: Observation, group: NodeGroup, short_since: datetime) -> datetime:
+    """Since when nothing has come: the newest growth and each member that comes begin the wait again."""
+    ids, asked = frozenset(group.node_ids), _asked_at(observation, group)
+    came = [node.launched_at for node in observation.fleet.roster(group.pool).nodes if node.id in ids]
+    return max([short_since, *filter(None, [asked, *came])])
 
 
 def closed(observation: Observation, group: NodeGroup) -> bool:
@@ -102,10 +110,14 @@ def taken_back(observation: Observation, pool: str, target: int, counted: int, s
 
 
 def told(observation: Observation, pool: str) -> Iterator[str]:
-    """A sentence on each group of the pool that is left, and each launch that is no longer waited for."""
+    """Yield a sentence on each group of the pool that lacks nodes, and each launch that is no longer waited for."""
     for group in observation.fleet.roster(pool).groups:
+        lacking = f"The group {group.name} wants {group.desired} nodes and has {len(group.node_ids)}"
         if why := left(observation, group):
-            yield f"The group {group.name} wants {group.desired} nodes and has {len(group.node_ids)}: {why}."
+            yield f"{lacking}: {why}."
+        elif group.enrolled and group.seen_now and group.short_since is not None and _missing(group):
+            until = _waited_since(observation, group, group.short_since) + LEFT_AFTER
+            yield f"{lacking}: the pool waits for them until {format_time(until)}."
     for entry in observation.ledger.open_intents:
         if entry.intent.pool == pool and forgotten(entry, observation.now):
             yield f"The launch {entry.intent.key} no longer counts as a node, but towards the pool's maximum."
