@@ -141,8 +141,10 @@ def _times(view: LedgerView) -> Iterator[datetime]:
         yield notice.at
         if notice.told_at is not None:
             yield notice.told_at
-    for record in (*view.stopped, *view.wishes, *view.pauses, *view.snoozes):
-        yield record.at
+    yield from (each.at for each in view.stopped)
+    yield from (each.at for each in view.wishes)
+    yield from (each.at for each in view.pauses)
+    yield from (each.at for each in view.snoozes)
     for _, at in (*view.resumed, *view.resume_orders, *view.acknowledged):
         yield at
 

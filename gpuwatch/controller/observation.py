@@ -1,0 +1,212 @@
+"""One whole look at the fleet, in stages: a list that is taken from top to bottom, each with why it stands there.
+
+What is slow is asked before the agents, so that nothing makes old what they say; what is judged by the time of the
+round comes after them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from operator import attrgetter
+
+from gpuwatch.clouds.silence import of_cloud
+from gpuwatch.controller import interruptions
+from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.observe.ended import ended
+from gpuwatch.controller.observe.kubernetes import with_cluster
+from gpuwatch.controller.observe.short_groups import with_short
+from gpuwatch.controller.offers_past import offers_past
+from gpuwatch.controller.slurm.join import Shown, shown, with_slurm
+from gpuwatch.controller.startup_pause import decisions_on, with_foreign
+from gpuwatch.model.decision import LedgerView, Observation
+from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.looked_again import carried_on
+from gpuwatch.model.measurement import MetricQuery, MetricValue
+from gpuwatch.model.money import Price, price_key
+from gpuwatch.money.prices.price_book import of_fleet
+from gpuwatch.policies import PoolRules, replacement, scaling
+from gpuwatch.policies.idle_timeout import demand
+
+_POOL = attrgetter("pool")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """What the stages have seen so far."""
+
+    parts: ControllerContext
+    now: datetime
+    fleet: Fleet
+    rules: Mapping[str, PoolRules]
+    measures: tuple[MetricValue, ...] = ()
+    in_slurm: Shown | None = None
+    ledger: LedgerView = field(default_factory=LedgerView)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+
+def observe(parts: ControllerContext) -> Observation:
+    """Return the fleet with its signals, what scaling looks at, prices, the ledger, and budgets, at one moment.
+
+    Raises:
+        CloudError: the cloud gave no whole picture.
+
+    """
+    look = _begin(parts)
+    for stage in _STAGES:
+        stage(look)
+    return _observation(look)
+
+
+def _begin(parts: ControllerContext) -> _Look:
+    """List the machines and groups: everything else is asked about them and their pools."""
+    nodes, groups = tuple(parts.cloud.nodes()), tuple(parts.cloud.groups())
+    outlook, named = of_cloud(parts.cloud), tuple(sorted(parts.rules.growing))
+    fleet = Fleet(
+        observed_at=parts.clock.now(),
+        nodes=nodes,
+        groups=groups,
+        named=named,
+        places=tuple(sorted(outlook.places)),
+        silent=outlook.silent,
+    )
+    pools = {*parts.memory.facts.of(_POOL, nodes), *map(_POOL, groups), *named}
+    rules = {pool: parts.rules.pool(pool) for pool in sorted(pools)}
+    return _Look(parts=parts, now=fleet.observed_at, fleet=fleet, rules=rules)
+
+
+def _measure_in_prometheus(look: _Look) -> None:
+    expressions = [query for query in _queries(look.rules) if query.expression is not None]
+    look.measures += look.parts.signals.measure(look.fleet, expressions) if expressions else ()
+
+
+def _ask_slurm(look: _Look) -> None:
+    look.in_slurm = shown(look.parts.slurm)
+
+
+def _ask_agents(look: _Look) -> None:
+    listed = look.fleet
+    look.fleet = replace(
+        look.parts.signals.observe(listed.nodes),
+        groups=listed.groups,
+        named=listed.named,
+        places=listed.places,
+        silent=listed.silent,
+    )
+
+
+def _join_cluster(look: _Look) -> None:
+    look.fleet = with_cluster(look.fleet, None if look.parts.cluster is None else look.parts.cluster.view())
+
+
+def _join_slurm(look: _Look) -> None:
+    look.fleet = with_slurm(look.fleet, look.in_slurm)
+
+
+def _measure_by_agents(look: _Look) -> None:
+    queries = [query for query in _queries(look.rules) if query.expression is None]
+    look.measures += look.parts.signals.measure(look.fleet, queries) if queries else ()
+
+
+def _set_the_time(look: _Look) -> None:
+    look.now = look.parts.clock.now()
+
+
+def _price(look: _Look) -> None:
+    parts, offers = look.parts, [each for rule in look.rules.values() for each in rule.offers.values()]
+    launches = [(each.launch.instance_type, each.launch.region, each.launch.cloud) for each in look.rules.values()]
+    launches += [(each.instance_type, each.region, each.cloud) for each in offers]
+    look.prices = of_fleet(
+        parts.prices,
+        look.fleet,
+        launches,
+        look.now,
+        [each.price_key for each in offers],
+        hires=parts.memory.facts.of(price_key, look.fleet.nodes),
+        named=parts.priced_singly(look.now),
+    )
+
+
+def _read_ledger(look: _Look) -> None:
+    parts = look.parts
+    past = parts.past(look.now, recent=_memory(parts, look.rules), interval_seconds=parts.interval_seconds)
+    look.ledger = with_foreign(parts, past, parts.memory.facts.of(decisions_on, look.fleet.nodes))
+
+
+def _obey_keeps(look: _Look) -> None:
+    if look.ledger.snoozes:
+        look.fleet = replace(look.fleet, nodes=tuple(map(look.ledger.kept, look.fleet.nodes)))
+
+
+def _note_ended(look: _Look) -> None:
+    look.fleet = replace(look.fleet, ended=ended(look.parts.cloud, look.fleet, look.ledger))
+
+
+def _note_interruptions(look: _Look) -> None:
+    look.fleet = interruptions.with_notices(look.fleet, look.ledger, look.now, look.parts.memory.facts)
+
+
+def _note_short_groups(look: _Look) -> None:
+    memory, monotonic = look.parts.memory, look.parts.clock.monotonic()
+    groups = with_short(look.fleet.groups, memory.short, look.ledger, look.now, monotonic)
+    look.fleet = replace(look.fleet, groups=groups)
+
+
+def _carry_on(look: _Look) -> None:
+    memory = look.parts.memory
+    memory.fleet = look.fleet = carried_on(memory.fleet, look.fleet)
+
+
+_STAGES: Sequence[Callable[[_Look], None]] = (
+    _measure_in_prometheus,  # a slow server must not make old what agents say
+    _ask_slurm,  # so must a slow Slurm not
+    _ask_agents,
+    _join_cluster,  # its view is watched: it costs no time
+    _join_slurm,
+    _measure_by_agents,  # of what the agents have just said
+    _set_the_time,  # of the round: all that follows is judged by it
+    _price,
+    _read_ledger,  # after the agents, so that it holds what people have just ordered
+    _obey_keeps,
+    _note_ended,  # the ledger says of which machines that is to be known
+    _note_interruptions,  # a node that has ended has no notice any more
+    _note_short_groups,  # by the ledger's growths
+    _carry_on,  # the last change of the fleet: it is compared with that of the round before
+)
+
+
+def _observation(look: _Look) -> Observation:
+    """Put together what was seen; budgets and deadlines are judged by all of it."""
+    parts, with_offers = look.parts, [pool for pool, rule in look.rules.items() if rule.offers]
+    seen = Observation(
+        now=look.now,
+        fleet=look.fleet,
+        ledger=look.ledger,
+        measures=look.measures,
+        prices=look.prices,
+        offers=offers_past(parts, look.fleet, look.ledger, with_offers, look.now),
+        interval_seconds=parts.interval_seconds,
+    )
+    return replace(seen, budgets=parts.budgets(seen), batches=parts.batches(seen))
+
+
+def _queries(rules: Mapping[str, PoolRules]) -> list[MetricQuery]:
+    """Return what scaling and learned waits want measured."""
+    queries = [query for pool in rules for query in scaling.queries(pool, rules[pool].scaling)]
+    return queries + [query for pool in rules for query in demand.queries(pool, rules[pool].idle)]
+
+
+def _memory(parts: ControllerContext, pools: Mapping[str, PoolRules]) -> timedelta:
+    """Return how far back decisions look: an hour for the limits, and as long as any cooldown or window is."""
+    waits = [
+        3600.0,
+        parts.rules.limits.failure_cooldown,
+        parts.rules.limits.refusal_cooldown,
+        parts.rules.limits.capacity_cooldown,
+        parts.rules.limits.mass_idleness_freeze,
+    ]
+    for rules in pools.values():
+        waits += [rules.scaling.cooldown_out, rules.scaling.cooldown_in, rules.scaling.stabilisation]
+        waits += [rules.kubernetes.drain_rest + 2 * rules.kubernetes.drain_timeout, rules.kubernetes.pods.rest]
+        waits += [] if parts.slurm is None else [rules.health.drain_rest]
+        waits += [replacement.WINDOW_SECONDS] if rules.health.action == "replace" else []
+    return timedelta(seconds=max(waits))
