@@ -16,7 +16,7 @@ def main() -> int:
     try:
         return _run()
     except Exception as error:  # noqa: BLE001  the last resort is for all of them
-        from gpuwatch.runtime.last_resort import report  # noqa: PLC0415  loaded for an error alone
+        from gpuwatch.runtime.program import report  # noqa: PLC0415  loaded for an error alone
 
         return report(error, sys.argv[1] if len(sys.argv) > 1 else "")
 

@@ -35,8 +35,7 @@ from gpuwatch.runtime.http.auth import files_of, make_auth
 from gpuwatch.runtime.http.request import TEXT, Response
 from gpuwatch.runtime.http.server import HttpServer, QueryRoute, Route
 from gpuwatch.runtime.log_format import LogFormat, log_to_stderr
-from gpuwatch.runtime.signals import SignalWaiter
-from gpuwatch.runtime.systemd import Watchdog, notify, notify_reloading
+from gpuwatch.runtime.systemd import SignalWaiter, Watchdog, notify, notify_reloading
 
 _LOG = logging.getLogger(__name__)
 

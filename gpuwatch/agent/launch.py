@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 from gpuwatch import __version__
 from gpuwatch.runtime.later import load_without_more
 from gpuwatch.runtime.printable import printable_text
-from gpuwatch.runtime.reexec import own_command
+from gpuwatch.runtime.program import own_command
 
 if TYPE_CHECKING:
     from gpuwatch.agent.probe.preforked import PreforkedProbe

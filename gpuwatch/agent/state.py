@@ -30,7 +30,7 @@ from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuProcess, GpuReadi
 from gpuwatch.model.gpu_identity import fuller, replaced_by
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.metrics.histogram import Histogram
+from gpuwatch.runtime.metrics.family import Histogram
 
 _CYCLE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds
 

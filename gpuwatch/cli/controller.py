@@ -44,8 +44,7 @@ from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.scheduler import SteadyScheduler
 from gpuwatch.runtime.secrets import use
-from gpuwatch.runtime.signals import SignalWaiter
-from gpuwatch.runtime.systemd import Watchdog, notify, notify_reloading
+from gpuwatch.runtime.systemd import SignalWaiter, Watchdog, notify, notify_reloading
 
 log = logging.getLogger(__name__)
 

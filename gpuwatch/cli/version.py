@@ -42,7 +42,7 @@ def installed() -> VersionDocument:
     """This build and its parts; no module is loaded for it."""
     from importlib import metadata  # a fifth of the start-up
 
-    from gpuwatch.runtime.build import build
+    from gpuwatch.runtime.program import build
 
     number, revision, python = build()
     known = extras(metadata.requires("gpuwatch") or ()) if _is_there("gpuwatch") else {}

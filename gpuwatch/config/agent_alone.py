@@ -15,7 +15,7 @@ from gpuwatch.config.keys import PREFIX, Kind
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.runtime.http import access
-from gpuwatch.runtime.last_resort import VARIABLE as TRACEBACK_VARIABLE
+from gpuwatch.runtime.program import VARIABLE as TRACEBACK_VARIABLE
 from gpuwatch.runtime.secrets import files_named
 
 DEFAULT_PATH = Path("/etc/gpuwatch/gpuwatch.yaml")

@@ -35,7 +35,7 @@ from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show_value
 from gpuwatch.model.duration import has_no_unit
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
-from gpuwatch.runtime.last_resort import VARIABLE as TRACEBACK_VARIABLE
+from gpuwatch.runtime.program import VARIABLE as TRACEBACK_VARIABLE
 
 __all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read_settings", "schema"]
 

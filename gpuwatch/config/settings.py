@@ -41,7 +41,7 @@ from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.policies.schedule import with_dates
 from gpuwatch.runtime import secrets
 from gpuwatch.runtime.http import access
-from gpuwatch.runtime.http.address import is_web_address, shown_address
+from gpuwatch.runtime.http.settings import is_web_address, shown_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

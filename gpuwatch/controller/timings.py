@@ -9,7 +9,7 @@ from gpuwatch.clouds.permissions import Diagnosable, Quotas
 from gpuwatch.clouds.silence import Listed, Recalling
 from gpuwatch.clouds.survey import Searchable
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.metrics.histogram import Histogram
+from gpuwatch.runtime.metrics.family import Histogram
 
 # Upper bounds in seconds; each histogram has one bucket more, without a bound.
 _ROUND = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

@@ -1,13 +1,15 @@
-"""Owners and namespaces asked one by one, each once: for the last question before a change."""
+"""What the API server is asked one by one: owners and namespaces right before a change, and what it lets us do."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from urllib.parse import quote
 
 from gpuwatch.clouds.errors import AuthFailedError, NotFoundError
-from gpuwatch.kubernetes.calls import NAMESPACES
+from gpuwatch.kubernetes import Access
+from gpuwatch.kubernetes.calls import NAMESPACES, RIGHTS, Right, Use
 from gpuwatch.kubernetes.client import METADATA, Api
 from gpuwatch.kubernetes.facts import OwnerFacts, job_facts, owner_facts
-from gpuwatch.kubernetes.objects import Described, JobObject, OwnerReference
+from gpuwatch.kubernetes.objects import AccessReview, ApiResources, Described, JobObject, OwnerReference, Version
 from gpuwatch.kubernetes.owners import JOB
 
 
@@ -59,3 +61,51 @@ class AskedNow:
             return f"{what} cannot be read: {error}"
         # Another object may have its name by now.
         return found if found.uid == reference.uid else None
+
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+def server_version(api: Api) -> str:
+    """The API server's server_version; raises CloudError."""
+    return api.get("/version", Version).git_version
+
+
+def accesses(api: Api, uses: AbstractSet[Use]) -> Iterator[Access]:
+    """Each right that these uses of the cluster need; raises CloudError."""
+    for right in RIGHTS:
+        if right.use not in uses or (right.foreign and not _knows_kind(api, right)):
+            continue
+        granted = {verb: _is_granted(api, right, verb) for verb in right.verbs}
+        resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
+        yield Access(
+            resource=resource + (f" of {right.group}" if right.group else ""),
+            allowed=tuple(verb for verb in right.verbs if granted[verb]),
+            refused=tuple(verb for verb in right.verbs if not granted[verb]),
+            reason=right.why,
+        )
+
+
+def _knows_kind(api: Api, right: Right) -> bool:
+    """Whether the cluster has such a kind: any server_version of its group."""
+    try:
+        api.get(f"/apis/{right.group}", ApiResources)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _is_granted(api: Api, right: Right, verb: str) -> bool:
+    attributes = {
+        "group": right.group,
+        "resource": right.resource,
+        "subresource": right.subresource,
+        "verb": verb,
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    status = api.ask(_REVIEWS, body, AccessReview).status
+    return status is not None and status.allowed

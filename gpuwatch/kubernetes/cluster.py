@@ -16,8 +16,8 @@ import msgspec
 
 from gpuwatch.clouds.errors import CloudUnavailableError, NotFoundError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.kubernetes import Access, access, changes
-from gpuwatch.kubernetes.asked import AskedNow
+from gpuwatch.kubernetes import Access, changes
+from gpuwatch.kubernetes.asked import AskedNow, accesses, server_version
 from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, Use
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
 from gpuwatch.kubernetes.disruptions import BudgetFacts, budget_facts
@@ -109,11 +109,11 @@ class ApiCluster:
 
     def version(self) -> str:
         """The API server's version; raises CloudError."""
-        return access.version(self.api)
+        return server_version(self.api)
 
     def accesses(self, uses: AbstractSet[Use]) -> Iterator[Access]:
         """Each right that is needed; raises CloudError."""
-        return access.accesses(self.api, uses)
+        return accesses(self.api, uses)
 
     def view(self) -> ClusterView:
         """All nodes, and all pods that have not ended, as the watches hold them; never raises."""

@@ -9,9 +9,9 @@ from gpuwatch.agent.metadata import metrics as instance
 from gpuwatch.model.gpu import CLOCK_EVENTS, Kind, Metric, metrics
 from gpuwatch.model.metric import GroupName
 from gpuwatch.model.mig import mig_metrics
-from gpuwatch.runtime.build import BUILD
 from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, HISTOGRAM, INFO, LOGINS_HELP, Family
 from gpuwatch.runtime.metrics.process import process_families
+from gpuwatch.runtime.program import BUILD
 
 GPU = ("uuid", "gpu")
 MIG = (*GPU, "gpu_instance")

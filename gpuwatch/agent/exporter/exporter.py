@@ -27,20 +27,20 @@ from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuReading, metrics
 from gpuwatch.model.health import Health
 from gpuwatch.model.metric import GROUP_NAMES, GroupName
 from gpuwatch.model.mig import MigInstance, mig_metrics
-from gpuwatch.runtime.build import build
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.exposition import (
     OPENMETRICS_END,
     Exposition,
     Labels,
     as_families,
+    content_type_for,
     join_blocks,
+    rename_page,
     renames,
 )
-from gpuwatch.runtime.metrics.family import CERTIFICATE
-from gpuwatch.runtime.metrics.histogram import Histogram
-from gpuwatch.runtime.metrics.negotiation import content_type_for, rename_page
+from gpuwatch.runtime.metrics.family import CERTIFICATE, Histogram
 from gpuwatch.runtime.metrics.process import ProcessFigures
+from gpuwatch.runtime.program import build
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as SampleFamily

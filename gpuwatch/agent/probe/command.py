@@ -7,7 +7,7 @@ from gpuwatch.agent.exporter.groups import groups_to_read
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.model.gpu import GpuInfo
 from gpuwatch.model.gpu_identity import STAND_IN
-from gpuwatch.runtime.reexec import own_command
+from gpuwatch.runtime.program import own_command
 
 
 def probe_command(settings: AgentSettings) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.metadata.detect import DMI
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.reexec import own_command
+from gpuwatch.runtime.program import own_command
 
 if TYPE_CHECKING:
     from gpuwatch.clouds import Cloud

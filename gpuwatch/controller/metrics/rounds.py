@@ -7,8 +7,8 @@ from functools import partial
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Value, counter, gauge, histogram, info
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.policies.fingerprint import fingerprint
-from gpuwatch.runtime.build import BUILD, build
 from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, LOGINS_HELP
+from gpuwatch.runtime.program import BUILD, build
 
 _FINGERPRINT_DIGITS = 12
 

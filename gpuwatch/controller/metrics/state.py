@@ -11,8 +11,7 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.money.blocked.blocked import Blocked, blocked
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.exposition import Labels, Sample
-from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, Family
-from gpuwatch.runtime.metrics.histogram import Histogram
+from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, Family, Histogram
 
 Value = tuple[Labels, float]
 Series = Callable[["MetricsState"], Iterable[Value]]

@@ -21,8 +21,8 @@ from gpuwatch.notify.transports.base import (
     one_without_other,
     secret,
 )
-from gpuwatch.runtime.http.address import is_web_address, shown_address
 from gpuwatch.runtime.http.client import opener
+from gpuwatch.runtime.http.settings import is_web_address, shown_address
 
 _TIMEOUT_SECONDS = 30.0
 _LARGEST_ANSWER = 16 << 20

@@ -1,4 +1,4 @@
-"""gpuwatch/runtime/reexec.py: an agent starts its own processes the way it was started."""
+"""gpuwatch/runtime/program.py: an agent starts its own processes the way it was started."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.runtime.reexec import own_command
+from gpuwatch.runtime.program import own_command
 from tests.support.fakes.nvml import StubDriver
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually

@@ -11,7 +11,7 @@ from gpuwatch.clouds.permissions import Diagnosable, Quotas
 from gpuwatch.clouds.survey import Searchable
 from gpuwatch.controller.timings import OPERATIONS, Timings, timed
 from gpuwatch.runtime.clock import ManualClock
-from gpuwatch.runtime.metrics.histogram import Histogram
+from gpuwatch.runtime.metrics.family import Histogram
 from gpuwatch.simulate.cloud import SimulatedCloud
 from tests.support.fakes.several_clouds import Region
 

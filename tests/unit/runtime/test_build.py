@@ -1,4 +1,4 @@
-"""runtime/build.py: which build runs, and of which commit where that is known."""
+"""runtime/program.py: which build runs, and of which commit where that is known."""
 
 import importlib
 import sys
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
-from gpuwatch.runtime import build as module
-from gpuwatch.runtime.build import BUILD, build
+from gpuwatch.runtime import program as module
+from gpuwatch.runtime.program import BUILD, build
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch import __main__ as program
 from gpuwatch.config import load
-from gpuwatch.runtime.last_resort import VARIABLE, report, sentence
+from gpuwatch.runtime.program import VARIABLE, report, sentence
 
 
 def _raised() -> Exception:

@@ -34,7 +34,7 @@ WRITERS = {
     "cli/watch.py",
     "clouds/aws/iam.py",
     "config/handover.py",
-    "runtime/last_resort.py",
+    "runtime/program.py",
     "runtime/log_format.py",
     "simulate/demo.py",
     "simulate/fleet/screen.py",

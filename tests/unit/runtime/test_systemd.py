@@ -16,7 +16,7 @@ from gpuwatch.runtime.systemd import Watchdog
 from tests.support.real.agents import eventually
 
 _WAITS = """
-from gpuwatch.runtime.signals import SignalWaiter
+from gpuwatch.runtime.systemd import SignalWaiter
 ending = SignalWaiter()
 print("ready", flush=True)
 while not ending.wait():

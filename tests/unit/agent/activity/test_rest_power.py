@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
-from gpuwatch.agent.activity.rest_power import MARGIN, RestPower, busy_watts, learn_rest_power
-from gpuwatch.agent.activity.rest_power_table import REST_WATTS, rest_watts
+from gpuwatch.agent.activity.rest_power import MARGIN, REST_WATTS, RestPower, busy_watts, learn_rest_power, rest_watts
 from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import GpuReading
 from tests.support.builders.gpu import GIB, a_process, a_reading, a_sample

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuwatch.runtime.http.address import is_web_address, shown_address
+from gpuwatch.runtime.http.settings import is_web_address, shown_address
 
 
 @pytest.mark.parametrize(

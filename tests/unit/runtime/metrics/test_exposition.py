@@ -15,8 +15,7 @@ from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.gpu import Kind
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.metrics.exposition import Exposition, Labels, Sample, as_families
-from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, Family
-from gpuwatch.runtime.metrics.histogram import Histogram
+from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, Family, Histogram
 from tests.support.builders.gpu import a_busy_reading, a_cycle, a_down, a_process
 
 PLAIN = "text/plain; version=0.0.4"

@@ -1,4 +1,4 @@
-"""runtime/metrics/histogram.py: every value is counted once, in the buckets whose bound it does not exceed."""
+"""runtime/metrics/family.py: every value is counted once, in the buckets whose bound it does not exceed."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -13,8 +13,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.metrics.exposition import Exposition
-from gpuwatch.runtime.metrics.family import HISTOGRAM, Family
-from gpuwatch.runtime.metrics.histogram import Histogram
+from gpuwatch.runtime.metrics.family import HISTOGRAM, Family, Histogram
 
 BOUNDS = (0.005, 0.1, 1, 2.5)
 FAMILY = Family(name="x_seconds", kind=HISTOGRAM, help="X.", source="a test")

@@ -1,11 +1,11 @@
-"""runtime/metrics/negotiation.py: each client gets the format that prometheus-client would choose for it."""
+"""runtime/metrics/exposition.py: each client gets the format that prometheus-client would choose for it."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.exposition import choose_encoder
 
-from gpuwatch.runtime.metrics.negotiation import content_type_for
+from gpuwatch.runtime.metrics.exposition import content_type_for
 
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
@@ -34,6 +34,6 @@ def test_the_choice_is_prometheus_clients(accept: str) -> None:
 def test_usual_clients_do_not_need_prometheus_client(accept: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prometheus 3, a browser, curl, and whoever names a format alone."""
     expected = choose_encoder(accept)[1]
-    monkeypatch.setattr("gpuwatch.runtime.metrics.negotiation._by_client", lambda _: pytest.fail("it was asked"))
+    monkeypatch.setattr("gpuwatch.runtime.metrics.exposition._by_client", lambda _: pytest.fail("it was asked"))
 
     assert content_type_for(accept) == expected

@@ -1,4 +1,4 @@
-"""What a process says of an error that nothing else has caught: one line for people, a traceback for a daemon's log."""
+"""This program: which build runs, how it starts another process of itself, and what it says of an unexpected error."""
 
 import errno
 import logging
@@ -6,8 +6,45 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 
+import gpuwatch
 from gpuwatch.runtime.printable import printable_text
+
+BUILD = ("version", "revision", "python_version")  # the labels of `_build_info`
+_FILE = "revision.txt"  # beside gpuwatch/__init__.py; `make shiv` and the Dockerfile write it
+_LONGEST_REVISION = 64
+
+
+def build() -> tuple[str, str | None, str]:
+    """The values of BUILD; the revision is None where it is not known."""
+    return gpuwatch.__version__, _revision(), ".".join(str(part) for part in sys.version_info[:3])
+
+
+def _revision() -> str | None:
+    """The commit; the file may lie in a zip archive."""
+    path = Path(gpuwatch.__file__).with_name(_FILE)
+    read = getattr(gpuwatch.__loader__, "get_data", None)
+    try:
+        data: bytes = path.read_bytes() if read is None else read(str(path))
+    except OSError:
+        return None
+    found = data.decode("ascii", "ignore").strip()
+    return found if found.isalnum() and len(found) <= _LONGEST_REVISION else None
+
+
+def own_command(*arguments: str) -> list[str]:
+    """The command line of `gpuwatch ARGUMENTS`.
+
+    An archive (zipapp, shiv, pex) or a folder that Python was given to run is run again: what lies in it cannot be
+    imported by a fresh interpreter. Otherwise the package is, wherever this interpreter finds it; `-P` keeps it from
+    finding one in the working directory.
+    """
+    spec = sys.modules["__main__"].__spec__
+    if spec is not None and spec.name == "__main__" and spec.origin is not None:
+        return [sys.executable, "-P", str(Path(spec.origin).parent.absolute()), *arguments]
+    return [sys.executable, "-P", "-m", "gpuwatch", *arguments]
+
 
 VARIABLE = "GPUWATCH_TRACEBACK"  # set to anything: commands print the traceback, too
 COULD_NOT = 2
@@ -17,7 +54,7 @@ _OF_THE_MACHINE = {
     *(errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EMFILE, errno.ENFILE),
     *(errno.EIO, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ESTALE, errno.ETXTBSY),
 }
-_LONGEST = 300  # characters of an error's own words
+_LONGEST_WORDS = 300  # characters of an error's own words
 
 
 def report(error: Exception, command: str, environment: Mapping[str, str] = os.environ) -> int:
@@ -42,5 +79,5 @@ def sentence(error: Exception, command: str) -> str:
         place = f"{error.filename}: " if error.filename else ""
         return f"{command}: {place}{error.strerror}. ({more}.)"
     words = " ".join(f"{type(error).__name__}: {error}".split())
-    words = words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+    words = words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
     return f"{command}: unexpected error: {words}\nThis is a bug in gpuwatch. {more}; please report it."
