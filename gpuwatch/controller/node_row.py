@@ -191,7 +191,7 @@ def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
 
 def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, rules: Rulebook) -> NodeRow:
     running, activity = node.state is NodeState.RUNNING, node.activity
-    billed = running or (node.state is NodeState.STOPPED and node.still_billed is not None)
+    billed = running or node.billed_though_stopped
     price, notice = seen.price(node) if billed else None, seen.ledger.notice(node.id)
     known = running and activity.state is not State.UNKNOWN
     return NodeRow(

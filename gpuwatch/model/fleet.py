@@ -198,6 +198,11 @@ class Node:
         return True
 
     @property
+    def billed_though_stopped(self) -> bool:
+        """Return whether the node is stopped and its cloud bills it by the hour all the same: for its bill it runs."""
+        return self.state is NodeState.STOPPED and self.still_billed is not None
+
+    @property
     def local_data(self) -> bool:
         """Whether a stop may lose data: its type has local disks, and its agent does not say that they are unused."""
         disks = None if self.signal.verdict is None else self.signal.verdict.local_disks

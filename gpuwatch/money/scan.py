@@ -142,7 +142,7 @@ def scan_document(
 
 
 def _machine(looked: Looked, place: Surveyed, node: Node, fleet: str, now: datetime) -> ScanMachine:
-    billed = node.state in _BILLED or (node.state is NodeState.STOPPED and node.still_billed is not None)
+    billed = node.state in _BILLED or node.billed_though_stopped
     price = looked.price(node) if billed else None
     return fill_document(
         ScanMachine,

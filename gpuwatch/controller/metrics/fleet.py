@@ -57,7 +57,7 @@ def _verdict_age(node: Node) -> float | None:
 
 
 def _billed_stops(node: Node) -> tuple[str] | None:
-    return (node.pool,) if node.state is NodeState.STOPPED and node.still_billed is not None else None
+    return (node.pool,) if node.billed_though_stopped else None
 
 
 def _prices(state: MetricsState) -> Iterator[Value]:

@@ -232,8 +232,8 @@ def _gpu_since(gpu: GpuVerdict, place: int, verdict: NodeVerdict, end: int) -> i
 def mark_of(node: Node, now: int, terms: int) -> Mark:
     """What is to be remembered of a node that was seen now."""
     was = _WAS.get(node.state, Was.OFF)
-    if node.state is NodeState.STOPPED and node.still_billed is not None:
-        was = Was.RUNNING  # for its bill it runs
+    if node.billed_though_stopped:
+        was = Was.RUNNING
     verdict = node.verdict
     if verdict is None:
         return Mark(until=now, was=was, terms=terms, gpus=(UNKNOWN,) * node.known_gpus)
