@@ -17,7 +17,7 @@ from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.settings import CostSettings, EnergySettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report import cost, proof
-from gpuwatch.money.report.gather import ends_compared, gathered
+from gpuwatch.money.report.gather import ends_compared, gather_report
 from gpuwatch.money.report.pages import as_html
 from gpuwatch.money.report.period import Period, period_of
 from tests.support.builders.fleet import a_node, a_verdict, an_observation
@@ -47,7 +47,8 @@ def measure() -> Iterator[Figure]:
         floor = f"by pool of one day; the year has {rows:,} rows"
         day = period_of(_ZONE, _END, day="2026-12-30")
         alone = [
-            _timed(lambda: cost.as_text(cost.spent(SpendBook(ledger), day, "pool"), EnergySettings())) for _ in range(3)
+            _timed(lambda: cost.as_text(cost.cost_report(SpendBook(ledger), day, "pool"), EnergySettings()))
+            for _ in range(3)
         ]
         for by in ("pool", "node", "day"):
             yield _figure(f"a year by {by}", lambda by=by: _year(ledger, by), floor, alone)  # type: ignore[misc]  # bound
@@ -55,7 +56,7 @@ def measure() -> Iterator[Figure]:
         reading = [_timed(lambda: sum(1 for _ in spend.each(0, 2**40)))]
         for name, first in (("a year", date(2026, 1, 1)), ("a day", date(2026, 12, 31))):
             period = Period(zone=_ZONE, first=first, after=date(2027, 1, 1))
-            made = _timed(lambda period=period: as_html(gathered(ledger, period, _END, CostSettings(), 60.0)))  # type: ignore[misc]  # bound
+            made = _timed(lambda period=period: as_html(gather_report(ledger, period, _END, CostSettings(), 60.0)))  # type: ignore[misc]  # bound
             yield Figure(name=f"the report on {name}", unit="s", runs=[made], floor="its rows read", floor_runs=reading)
         ends = [_timed(lambda: ends_compared(ledger, _ZONE, _END)) for _ in range(3)]
         yield Figure(name="its first and last weeks", unit="s", runs=ends, floor="its rows read", floor_runs=reading)
@@ -83,12 +84,12 @@ def _figure(name: str, result: Callable[[], object], floor: str, alone: list[flo
 
 def _year(ledger: Ledger, by: str) -> str:
     year = period_of(_ZONE, _END, first="2026-01-01", last="2026-12-31")
-    return cost.as_text(cost.spent(SpendBook(ledger), year, by), EnergySettings())
+    return cost.as_text(cost.cost_report(SpendBook(ledger), year, by), EnergySettings())
 
 
 def _explained(ledger: Ledger) -> str:
     year = period_of(_ZONE, _END, first="2026-01-01", last="2026-12-31")
-    found = proof.proved(SpendBook(ledger), cost.spent(SpendBook(ledger), year, "pool"))
+    found = proof.prove_report(SpendBook(ledger), cost.cost_report(SpendBook(ledger), year, "pool"))
     if found.wrong:
         raise RuntimeError(found.wrong[0])
     return proof.as_text(found)

@@ -28,7 +28,7 @@ from statistics import fmean, geometric_mean, median
 
 from benchmarks.figures import Figure, put, table
 from gpuwatch.money.advice.commitments import Terms, cheapest, plan, steady_plan
-from gpuwatch.money.forecast.evaluation import bounded, past
+from gpuwatch.money.forecast.evaluation import bound_means, past
 from gpuwatch.money.forecast.forecast import forecast
 from gpuwatch.money.forecast.methods import CANDIDATES, METHODS
 from gpuwatch.money.forecast.series import DAY_SECONDS, HOUR_SECONDS, Rhythm, Series
@@ -162,7 +162,7 @@ def compare(by_name: Mapping[str, Series], steps: int, least: int, every: int) -
     inside: dict[str, list[bool]] = defaultdict(list)
     chosen: dict[str, int] = defaultdict(int)
     for name, series in by_name.items():
-        season = Rhythm.of(series.step_seconds).season
+        season = Rhythm.at_step(series.step_seconds).season
         values = [value for value in series.values if value is not None]
         for at in range(least, len(values) - steps + 1, every):
             scale = fmean(abs(now - then) for now, then in zip(values[season:at], values, strict=False))
@@ -170,7 +170,7 @@ def compare(by_name: Mapping[str, Series], steps: int, least: int, every: int) -
                 continue
             actual = values[at : at + steps]
             for method, tell in METHODS.items():
-                means = bounded(tell(past(series, at), steps), never_negative=True)
+                means = bound_means(tell(past(series, at), steps), never_negative=True)
                 tallies[method].add(name, means, actual, scale)
             seen = Series(start=series.start, step_seconds=series.step_seconds, values=series.values[:at])
             default = forecast(seen, steps)

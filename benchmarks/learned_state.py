@@ -36,8 +36,8 @@ def main() -> int:
         for edge in EDGES if number % _TAUGHT == 0 else ():
             if at + edge * _RESTART < until:
                 told = {f"{HINT}{number // _RENAMED}.{each}": facts.count(chance.uniform(0, 50)) for each in "ab"}
-                history = gaps.aged(history, at + edge * _RESTART, news=told)
-        history = gaps.needed(history, name, until)
+                history = gaps.after_time(history, at + edge * _RESTART, news=told)
+        history = gaps.need_node(history, name, until)
         if number == most or number in {10**3, 10**4, 10**5}:
             size, process = len(msgspec.json.encode(history)), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             classes, nodes = len(history.hazard.rows), len(history.habits)

@@ -25,7 +25,7 @@ from statistics import fmean
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.runtime.table import align_rows
 from gpuwatch.simulate.spot import job
-from gpuwatch.simulate.spot.fleet import Played, Terms, bound, play
+from gpuwatch.simulate.spot.fleet import Played, Terms, lower_bound, play
 from gpuwatch.simulate.spot.live import play_live
 from gpuwatch.simulate.spot.live_batch import play_batch
 from gpuwatch.simulate.spot.recording import STEP_SECONDS, Recording
@@ -69,7 +69,7 @@ def _pools(found: dict[str, Recording]) -> Iterator[tuple[str, ...]]:
     yield _POOL_TITLES
     terms = Terms()
     for name, recording, nodes in _fleets(found):
-        least = bound(recording, nodes, terms)
+        least = lower_bound(recording, nodes, terms)
         mixed = play(recording, nodes, MixRules(), terms, name)
         even = play(recording, nodes, MixRules(spread="zones"), terms, name)
         yield (
@@ -97,7 +97,7 @@ def _choices(found: dict[str, Recording]) -> Iterator[tuple[str, ...]]:
             # Where every zone has one node a fleet has no more nodes than zones: the rest would be on demand for ever.
             if nodes > count and max(map(max, recording.nodes.values())) == 1:
                 continue
-            least = [bound(each, nodes, terms) for each in chosen]
+            least = [lower_bound(each, nodes, terms) for each in chosen]
             mixed = [play(each, nodes, MixRules(), terms, "") for each in chosen]
             even = [play(each, nodes, MixRules(spread="zones"), terms, "") for each in chosen]
             missed = {
@@ -128,7 +128,7 @@ def _live(found: dict[str, Recording], days: float) -> Iterator[tuple[str, ...]]
     terms, rules = Terms(), MixRules(give_back_notice=60.0)
     for name, whole, nodes in _fleets(found):
         recording = whole.first(round(days * 1440))
-        least = bound(recording, nodes, terms)
+        least = lower_bound(recording, nodes, terms)
         live, alone = play_live(recording, nodes, rules, terms, name), play(recording, nodes, rules, terms, name)
         even = play(recording, nodes, MixRules(spread="zones"), terms, name)
         yield (
@@ -174,7 +174,7 @@ def _policies(found: dict[str, Recording]) -> Iterator[tuple[str, ...]]:
         zones = [play(recording.only([zone]), nodes, MixRules(), terms, zone) for zone in recording.nodes]
         played = [min(zones, key=lambda each: each.cost_ratio)]
         played += [play(recording, nodes, mix, terms, each) for each, mix in mixes.items()]
-        least = bound(recording, nodes, terms)
+        least = lower_bound(recording, nodes, terms)
         yield (name, str(nodes), f"{least:.3f}", *(f"{each.cost_ratio:.3f} {each.full_ratio:.1%}" for each in played))
 
 

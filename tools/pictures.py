@@ -26,14 +26,14 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.money.accounting.settings import CostSettings
-from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.gather import gather_report
 from gpuwatch.money.report.pages import as_html
 from gpuwatch.money.report.period import Period
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.simulate.demo import served
+from gpuwatch.simulate.demo import serve_page
 from gpuwatch.simulate.fleet.live_demo import Show
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options, lives
-from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.play import play, stage_play
 from gpuwatch.simulate.fleet.screen import Board
 
 FOLDER = Path(__file__).parent.parent / "docs/pictures"
@@ -89,7 +89,7 @@ def report(ledger: Ledger, clock: Clock, interval: float) -> str:
     """The second day's report."""
     day = STORY_BEGINS.date() + timedelta(days=1)
     period = Period(zone=ZoneInfo("UTC"), first=day, after=day + timedelta(days=1))
-    return as_html(gathered(ledger, period, clock.now(), CostSettings(), interval))
+    return as_html(gather_report(ledger, period, clock.now(), CostSettings(), interval))
 
 
 def is_first_morning(done: Round) -> bool:
@@ -115,13 +115,13 @@ def main() -> None:
     workloads, horizon = lives(options)
     with tempfile.TemporaryDirectory() as folder, a_browser() as new_page:
         ledger = Ledger.open(Path(folder) / "ledger.db")
-        parts, world = staged(options, workloads, horizon, ledger)
+        parts, world = stage_play(options, workloads, horizon, ledger)
         board = Board(world=world, rules=parts.rules, clock=parts.clock, begin=STORY_BEGINS)
         show = Show(parts=parts, ledger=ledger, world=world, board=board, options=options, horizon=horizon)
         board.totals = show.totals
         board.page = "The fleet's page: http://127.0.0.1:9461/"
         missing = ["demo", "page"]
-        with served(parts, ledger) as (url, take):
+        with serve_page(parts, ledger) as (url, take):
 
             def controller(parts: ControllerContext) -> Round:
                 done = step(parts)

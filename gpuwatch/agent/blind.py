@@ -34,7 +34,7 @@ class BlindSpot:
 
 
 def host_pids(roots: Roots) -> str | None:
-    """The PID namespace."""
+    """Return the name of the host's PID namespace."""
     if in_host_pids(roots.proc):
         return None
     return "It runs in a PID namespace of its own and sees no process of the host: run it with --pid=host."

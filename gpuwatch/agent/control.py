@@ -95,7 +95,7 @@ class _Handler(BaseRequestHandler):
     server: ControlServer
 
     def handle(self) -> None:
-        """Read, execute, answer."""
+        """Read a request, execute it and answer."""
         self.request.settimeout(_PATIENCE_SECONDS)
         try:
             order = msgspec.json.decode(self.request.recv(_LARGEST_ORDER_BYTES), type=Order)

@@ -67,7 +67,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     parts = assemble_parts(settings, clock, node_id=node_id, health=health)
     core, host, users, supervisor = parts.core, parts.host, parts.users, parts.supervisor
     instance = InstanceWatcher(settings.metadata, clock)
-    core.cloud_notices = instance.told
+    core.cloud_notices = instance.notices
     exporter = Exporter(
         core,
         clock,

@@ -105,7 +105,7 @@ def _illness(health: GpuHealth | None) -> str:
 
 
 def _activity_words(activity: Activity, processes: Sequence[HostProcess]) -> str:
-    """Of one GPU."""
+    """Return the words for one GPU's activity."""
     match activity.state:
         case State.UNKNOWN:
             return legible(re.sub(r"^GPU \S+: ", "", activity.doubt or ""))
@@ -178,7 +178,7 @@ def _parties(words: Sequence[str]) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0-3,7`."""
+    """Return numbers as ranges, such as `0-3,7`."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:

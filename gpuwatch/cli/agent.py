@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.base import commands, config_option, duration_or_none, explained, json_option, say, settings_of
+from gpuwatch.cli.base import (
+    commands,
+    config_option,
+    duration_or_none,
+    explain_errors,
+    json_option,
+    print_text,
+    settings_of,
+)
 from gpuwatch.runtime.json_document import json_text
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -76,7 +84,7 @@ def snooze(
 
 def _snooze_workload(workload: str, seconds: float | None, reason: str, path: Path | None, *, as_json: bool) -> None:
     """An order on the ledger; without seconds it takes the last one back."""
-    with explained():
+    with explain_errors():
         from gpuwatch.agent.evidence.snoozes import SnoozesDocument
         from gpuwatch.controller import workload_orders as orders
         from gpuwatch.runtime.clock import SystemClock
@@ -86,7 +94,7 @@ def _snooze_workload(workload: str, seconds: float | None, reason: str, path: Pa
             given = orders.end_snooze(settings.ledger, clock, workload)
         else:
             given = orders.snooze(settings.ledger, clock, settings.rulebook, workload, seconds, reason)
-        say(json_text("snooze", SnoozesDocument(workload=given)) if as_json else orders.text(given))
+        print_text(json_text("snooze", SnoozesDocument(workload=given)) if as_json else orders.text(given))
 
 
 def _snooze_machine(
@@ -108,10 +116,10 @@ def _snooze_machine(
             there, broken = snoozes.snoozes_in_force(settings.snooze, SystemClock())
             document = snoozes.SnoozesDocument(snoozes=there, broken=broken)
             text = json_text("snooze", document) if as_json else snoozes.listing(there, broken)
-        say(text)
+        print_text(text)
     except ConfigError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     except snoozes.SnoozeError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(1)

@@ -64,7 +64,7 @@ def price_of(price: Decimal | None, instance_type: str | None, option: str = "--
         raise click.UsageError(f"give one of {option} and --instance-type")
     if price is not None:
         return price, "as given"
-    from gpuwatch.model.money import dated
+    from gpuwatch.model.money import day_with_age
     from gpuwatch.money.prices import catalogue
     from gpuwatch.runtime.clock import SystemClock
 
@@ -77,4 +77,4 @@ def price_of(price: Decimal | None, instance_type: str | None, option: str = "--
             + (f". The nearest is {near!r}, else give {option}" if near else f"; give {option}"),
             param_hint="--instance-type",
         )
-    return listed.usd_per_hour, f"{listed.source}, {dated(listed.as_of, SystemClock().now().date())}"
+    return listed.usd_per_hour, f"{listed.source}, {day_with_age(listed.as_of, SystemClock().now().date())}"

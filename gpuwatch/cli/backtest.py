@@ -8,7 +8,7 @@ import click
 
 from gpuwatch.cli.backtest_gate import OWN, Trial, may_be_kept, others_of, trial_of
 from gpuwatch.cli.backtest_input import Asked, history_options
-from gpuwatch.cli.base import above_zero, commands, explained, json_option, progress, say
+from gpuwatch.cli.base import above_zero, commands, explain_errors, json_option, print_text, progress
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     options = Options(trace=recorded, hours=hours, gpus_per_node=gpus_per_node, instance_type=instance_type, boot=boot)
     terms = Terms(restart=restart_cost, boot=boot, regret=regret)
     try:
-        with explained():
+        with explain_errors():
             asked = asked if trial is None else asked.beside(trial.parked, trial.parked_after)
             with progress("reading the history"):
                 source, history = asked.history(options, SystemClock())
@@ -130,7 +130,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
                 source, history, options, policies, terms, bounds, SystemClock(), jobs=jobs, advance=advance
             )
     except DemoError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     listed = report.LISTED if most is None else most
     if html is not None:
@@ -139,9 +139,9 @@ def backtest(  # noqa: PLR0913  one parameter for each option
         except OSError as error:
             raise click.BadParameter(f"{html} cannot be written: {error.strerror}", param_hint="--html") from error
     if as_json:
-        say(json_text("backtest", backtest_document(result, listed)))
+        print_text(json_text("backtest", backtest_document(result, listed)))
     else:
-        say(text.as_text(result, text.LISTED if most is None else most))
+        print_text(text.as_text(result, text.LISTED if most is None else most))
     passed = trial is None or not keep or trial.keep(result, SystemClock(), None if others is None else why_others)
     if not (result.sound and passed):
         sys.exit(1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from gpuwatch.cli.backtest_input import Asked
-from gpuwatch.cli.base import explained, say, settings_of
+from gpuwatch.cli.base import explain_errors, print_text, settings_of
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -50,7 +50,7 @@ class Trial:
 
     @property
     def policies(self) -> "tuple[Policy, ...]":
-        """What is tried."""
+        """Return the policies that are tried."""
         from gpuwatch.simulate.backtest.verdict import policies_of
 
         return policies_of(self.pool, self.rules)
@@ -84,10 +84,10 @@ class Trial:
         made = kept.record(result, self.pool, self.rules, clock.now(), operations.operator_name())
         if why_others is not None:
             made = replace(made, source=f"{made.source}, which is of other nodes than the pool's: {why_others}")
-        with explained():
+        with explain_errors():
             operations.keep_backtest(self.settings.ledger, made)
         word = "passed" if made.failure is None else f"failed: {made.failure}"
-        say(f"Kept in {self.settings.ledger.place}: the backtest of pool {self.pool} {word}.", err=True)
+        print_text(f"Kept in {self.settings.ledger.place}: the backtest of pool {self.pool} {word}.", err=True)
         return made.failure is None
 
 
@@ -98,7 +98,7 @@ def trial_of(asked: Asked) -> Trial:
         click.UsageError: there is no --pool, or the settings do not have it, or it never removes a node.
 
     """
-    from gpuwatch.model.slips import meant
+    from gpuwatch.model.slips import meant_name
     from gpuwatch.policies.fingerprint import removes
 
     if asked.pool is None:
@@ -106,7 +106,9 @@ def trial_of(asked: Asked) -> Trial:
     trial = Trial(pool=asked.pool, settings=settings_of(asked.path))
     known = trial.settings.rulebook.known
     if asked.pool not in known:
-        raise click.UsageError(f"--pool {asked.pool!r}: the settings have no such pool. {meant(asked.pool, known)}")
+        raise click.UsageError(
+            f"--pool {asked.pool!r}: the settings have no such pool. {meant_name(asked.pool, known)}"
+        )
     if not removes(trial.rules):
         raise click.UsageError(f"the rules of pool {asked.pool!r} never remove a node; there is nothing to try")
     return trial
@@ -129,7 +131,7 @@ def may_be_kept(trial: Trial, asked: Asked, regret: float, check_hours: float | 
         raise click.UsageError("--keep needs a check; expected --check-hours above 0, or none")
     if asked.parked == "busy" and trial.parked is not None:
         raise click.UsageError(f"pool {trial.pool!r} removes nodes that hold memory; expected --parked idle")
-    with explained():
+    with explain_errors():
         Ledger.connect(trial.settings.ledger, controls_only=True).close()
 
 

@@ -94,12 +94,16 @@ class Sections(click.Group):
             if hint is None:
                 raise
             raise click.UsageError(f"No such command {args[0]!r}. You may want {hint}.", ctx) from error
-        if command is None or not ctx.meta[_BEFORE] or (isinstance(command, click.Group) and not _takes(command)):
+        if (
+            command is None
+            or not ctx.meta[_BEFORE]
+            or (isinstance(command, click.Group) and not _options_taken(command))
+        ):
             return name, command, rest
         kept, ctx.meta[_BEFORE] = ctx.meta[_BEFORE], []
         if name == "agent":  # it reads its own arguments, and `release` and `acquire` come first
             return name, command, [*rest, *kept]
-        missing = next((each for each in kept if each in _GLOBAL and each not in _takes(command)), None)
+        missing = next((each for each in kept if each in _GLOBAL and each not in _options_taken(command)), None)
         if missing is not None:
             raise click.UsageError(f"`{ctx.command_path} {name}` takes no {missing}", ctx=ctx)
         return name, command, [*kept, *rest]
@@ -128,7 +132,7 @@ class Sections(click.Group):
         except ImportError as error:
             if not is_missing_part(error):
                 raise
-            say(f"This command needs a part that is not installed: {install_hint(error)}", err=True)
+            print_text(f"This command needs a part that is not installed: {install_hint(error)}", err=True)
             sys.exit(2)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -153,7 +157,7 @@ def _leading(args: list[str], own: set[str]) -> tuple[list[str], list[str]]:
     return kept, rest
 
 
-def _takes(command: click.Command) -> set[str]:
+def _options_taken(command: click.Command) -> set[str]:
     """The options of `_GLOBAL` that a command takes."""
     return {name for each in command.params for name in each.opts} & set(_GLOBAL)
 
@@ -212,7 +216,7 @@ def is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
-def say(words: object, *, err: bool = False, nl: bool = True) -> None:
+def print_text(words: object, *, err: bool = False, nl: bool = True) -> None:
     """Print text; the only way to the terminal, so that control characters from outside have no effect."""
     click.echo(printable_text(str(words)), err=err, nl=nl)
 
@@ -257,11 +261,11 @@ def progress(words: str) -> Iterator[Advance]:
 @contextmanager
 def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
     """One round over the live fleet that records nothing and takes no action."""
-    with explained():
-        from gpuwatch.cli.controller import assembled
+    with explain_errors():
+        from gpuwatch.cli.controller import assemble_parts
         from gpuwatch.controller.round import step
 
-        with assembled(settings_of(path), read_only=True) as parts:
+        with assemble_parts(settings_of(path), read_only=True) as parts:
             with progress("asking the cloud and the agents"):
                 done = step(parts, act=False)
             yield parts, done
@@ -274,16 +278,16 @@ def refuse_unknown_pools(asked: Iterable[str], parts: "LiveParts", done: "Round"
         click.UsageError: neither the settings nor a node name such a pool.
 
     """
-    from gpuwatch.model.slips import meant
+    from gpuwatch.model.slips import meant_name
 
     known = sorted({*parts.rules.known, *done.observation.fleet.pools})
     for pool in asked:
         if pool not in known:
-            raise click.UsageError(f"--pool {pool!r}: there is no such pool. {meant(pool, known)}")
+            raise click.UsageError(f"--pool {pool!r}: there is no such pool. {meant_name(pool, known)}")
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explain_errors() -> Iterator[None]:
     """Turn errors that a person can correct into a message on stderr and exit status 2.
 
     A part that is not installed is named by `Sections.invoke`, whichever command needs it.
@@ -295,7 +299,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (CloudError, LedgerError, PricesError) as error:
-        say(error, err=True)
+        print_text(error, err=True)
     else:
         return
     sys.exit(2)
@@ -308,7 +312,7 @@ def settings_of(path: Path | None) -> "Settings":
     try:
         settings = load(path, os.environ)
     except ConfigError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     from gpuwatch.clouds.named import secret_stores
     from gpuwatch.model.currency import show_in

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from gpuwatch.cli.base import commands, say
+from gpuwatch.cli.base import commands, print_text
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -30,12 +30,12 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is not None:
         made = kind(commands, {}, "gpuwatch", VARIABLE)
-        say(made.source_template % made.source_vars())
+        print_text(made.source_template % made.source_vars())
 
 
 def attach() -> None:
     """Let options and arguments complete their values; called where a shell asks, so that nothing else pays for it."""
-    for command in _within(commands):
+    for command in _commands_within(commands):
         for each in command.params:
             values = _VALUES.get(each.name or "")
             if values is not None:
@@ -45,10 +45,10 @@ def attach() -> None:
         own.params = [*(click.Option([flag], is_flag=True) for flag in _flags(name)), *own.params]
 
 
-def _within(command: click.Command) -> Iterator[click.Command]:
+def _commands_within(command: click.Command) -> Iterator[click.Command]:
     yield command
     for each in getattr(command, "commands", {}).values():
-        yield from _within(each)
+        yield from _commands_within(each)
 
 
 def _flags(name: str) -> list[str]:

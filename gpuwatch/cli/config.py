@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
+from gpuwatch.cli.base import commands, config_option, json_option, print_text, settings_of
 from gpuwatch.cli.hints import install_hint
 from gpuwatch.runtime.json_document import fill_document, json_text
 
@@ -69,11 +69,11 @@ def init(file: Path) -> None:
 
     It overwrites no file.
     """
-    from gpuwatch.cli.shipped import shipped
+    from gpuwatch.cli.shipped import shipped_folder
 
-    text = shipped("docs/examples").joinpath("starter.yaml").read_text(encoding="utf-8")
+    text = shipped_folder("docs/examples").joinpath("starter.yaml").read_text(encoding="utf-8")
     if file == Path("-"):
-        say(text, nl=False)
+        print_text(text, nl=False)
         return
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -82,11 +82,11 @@ def init(file: Path) -> None:
     except OSError as error:
         if error.errno == errno.EEXIST and file.exists():
             compare = f"gpuwatch config init - | diff {file} -"
-            say(f"{file} exists already and was not changed. To compare: {compare}", err=True)
+            print_text(f"{file} exists already and was not changed. To compare: {compare}", err=True)
             sys.exit(2)
-        say(f"{error.filename or file} cannot be written: {error.strerror or error}", err=True)
+        print_text(f"{error.filename or file} cannot be written: {error.strerror or error}", err=True)
         sys.exit(2)
-    say(f"Wrote {file}. Edit the lines with CHANGE, then run: gpuwatch config check --config {file}")
+    print_text(f"Wrote {file}. Edit the lines with CHANGE, then run: gpuwatch config check --config {file}")
 
 
 @config.command()
@@ -97,7 +97,7 @@ def check(path: Path | None, *, as_json: bool) -> None:
     from gpuwatch.clouds.named import everywhere
     from gpuwatch.config import default_path
     from gpuwatch.money.prices.listing import old_table
-    from gpuwatch.policies.validation import undecided, warnings
+    from gpuwatch.policies.validation import undecided_pools, warnings
     from gpuwatch.runtime.clock import SystemClock
 
     settings = settings_of(path)
@@ -107,10 +107,10 @@ def check(path: Path | None, *, as_json: bool) -> None:
     priced = bool(settings.pools or settings.clouds or settings.budgets)
     providers = [each.provider for each in settings.named_clouds.values() if priced]
     old = old_table(providers, settings.prices, SystemClock().now().date())
-    more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried(settings), *old)
+    more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried_pools(settings), *old)
     found += [ConfigWarning(sentence=line) for line in more]
     found += _other_sizes(settings)
-    open_pools = undecided({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
+    open_pools = undecided_pools({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
     if as_json:
         document = CheckDocument(
             source=None if source is None else str(source),
@@ -118,13 +118,13 @@ def check(path: Path | None, *, as_json: bool) -> None:
             warnings=found,
             undecided_pools=tuple(open_pools),
         )
-        say(json_text("config.check", document))
+        print_text(json_text("config.check", document))
         return
-    say(f"OK: {source or 'no file, all defaults'}: {settings.summary}")
+    print_text(f"OK: {source or 'no file, all defaults'}: {settings.summary}")
     for each in found:
-        say(f"Warning: {each.sentence}" + ("" if each.remedy is None else f"\n    better: {each.remedy}"))
+        print_text(f"Warning: {each.sentence}" + ("" if each.remedy is None else f"\n    better: {each.remedy}"))
     if open_pools:
-        say(f"Decide: {_local_disks(open_pools, [each.provider for each in settings.named_clouds.values()])}")
+        print_text(f"Decide: {_local_disks(open_pools, [each.provider for each in settings.named_clouds.values()])}")
 
 
 def _other_sizes(settings: "Settings") -> Iterator[ConfigWarning]:
@@ -164,7 +164,7 @@ def _local_disks(pools: Sequence[str], providers: Sequence[str]) -> str:
     )
 
 
-def _untried(settings: "Settings") -> list[str]:
+def _untried_pools(settings: "Settings") -> list[str]:
     """The pools that wait for a backtest, where one is required and the ledger can be asked."""
     if settings.limits.require_backtest is None:
         return []
@@ -176,7 +176,7 @@ def _untried(settings: "Settings") -> list[str]:
     from gpuwatch.runtime.clock import SystemClock
 
     try:
-        found = list(operations.untried(settings.ledger, SystemClock(), settings.rulebook))
+        found = list(operations.untried_pools(settings.ledger, SystemClock(), settings.rulebook))
     except LedgerError as error:
         return [f"limits.require_backtest is set, and the recorded backtests cannot be read: {error}"]
     return [f"pool {pool} removes no node: {sentence}\n    {remedy}" for pool, (_, sentence, remedy) in found]
@@ -190,24 +190,24 @@ def show(path: Path | None, only: str | None, as_json: bool) -> None:
     """Show what holds in each pool, and where it comes from: a line, a variable, the profile, or the default."""
     from gpuwatch.config import ConfigError, read_settings
     from gpuwatch.config.in_force import of_pools
-    from gpuwatch.model.slips import meant
+    from gpuwatch.model.slips import meant_name
 
     try:
         settings, origin = read_settings(path, os.environ)
     except ConfigError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     known = settings.rulebook.known
     if only is not None and only not in known:
-        raise click.UsageError(f"--pool {only!r}: the settings have no such pool. {meant(only, known)}")
+        raise click.UsageError(f"--pool {only!r}: the settings have no such pool. {meant_name(only, known)}")
     rows = [each for each in of_pools(settings, origin) if only is None or each.pool == only]
     if as_json:
         found = ShowDocument(settings={each.key: fill_document(SettingDocument, each) for each in rows})
-        say(json_text("config.show", found))
+        print_text(json_text("config.show", found))
         return
     wide, high = (max(len(getattr(each, name)) for each in rows) for name in ("key", "value"))
     for each in rows:
-        say(f"{each.key:<{wide}}  {each.value:<{min(high, _WIDEST)}}  {each.source}")
+        print_text(f"{each.key:<{wide}}  {each.value:<{min(high, _WIDEST)}}  {each.source}")
 
 
 @config.command()
@@ -215,4 +215,4 @@ def schema() -> None:
     """Print the JSON Schema of the file, for editors."""
     from gpuwatch import config as configuration
 
-    say(json.dumps(configuration.schema(), indent=2))
+    print_text(json.dumps(configuration.schema(), indent=2))

@@ -78,23 +78,23 @@ def width_of(out: Console) -> int | None:
     return out.width if out.is_terminal or "COLUMNS" in os.environ else None
 
 
-def show(lines: Iterable[Text | str], out: Console | None = None) -> None:
+def show_lines(lines: Iterable[Text | str], out: Console | None = None) -> None:
     """Print lines of tables as they are, and sentences on as many lines as they take, with their indent."""
     out = out or console()
     width = width_of(out)
     for line in lines:
         text = Text(legible(line)) if isinstance(line, str) else line
-        parts = [text] if width is None or text.no_wrap else _wrapped(text, width)
+        parts = [text] if width is None or text.no_wrap else _wrap_line(text, width)
         for part in parts:
             out.print(part, soft_wrap=True)
 
 
-def styled(line: str, styles: Mapping[str, str]) -> Text:
+def style_line(line: str, styles: Mapping[str, str]) -> Text:
     """The line in the style of the first beginning that is its own."""
     return Text(legible(line), style=next((style for begin, style in styles.items() if line.startswith(begin)), ""))
 
 
-def _wrapped(text: Text, width: int) -> list[Text]:
+def _wrap_line(text: Text, width: int) -> list[Text]:
     """A line within the width; in a list it goes on below its last column, else where it began."""
     begin = max((found.end() for found in _GAP.finditer(text.plain) if found.end() <= width // 2), default=0)
     parts = wrap_words(text.plain[begin:], width - begin, None)
@@ -114,7 +114,7 @@ def watch(draw: Callable[[int, int], Sequence[Text]], out: Console, clock: Clock
             clock.sleep(seconds)
 
 
-def within(lines: Sequence[Text], height: int) -> list[Text]:
+def fit_height(lines: Sequence[Text], height: int) -> list[Text]:
     """The lines that fit; the last one says how many rows are missing."""
     if len(lines) <= height:
         return list(lines)

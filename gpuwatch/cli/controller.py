@@ -24,7 +24,7 @@ from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.recall import recall
 from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.controller.slurm.scontrol import Scontrol
-from gpuwatch.controller.timings import Timings, timed
+from gpuwatch.controller.timings import Timings, time_calls
 from gpuwatch.controller.web.serve import Observers, make_observers, make_server
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
 from gpuwatch.model.budget import BudgetState
@@ -55,7 +55,7 @@ _COMPARISON_SECONDS = 60.0
 # Errors of `assembled` that a person can correct.
 _UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
 
-SOURCES: dict[str, Callable[..., NodeReportSource]] = {"scrape": ScrapeSource, "promql": PromqlSource.of}
+SOURCES: dict[str, Callable[..., NodeReportSource]] = {"scrape": ScrapeSource, "promql": PromqlSource.from_settings}
 
 
 def cloud_of(settings: Settings, clock: Clock, timings: Timings | None = None) -> Cloud:
@@ -68,13 +68,13 @@ def cloud_of(settings: Settings, clock: Clock, timings: Timings | None = None) -
     """
 
     def around(cloud: Cloud, name: str) -> Cloud:
-        return cloud if timings is None else timed(cloud, name, clock, timings.cloud_calls)
+        return cloud if timings is None else time_calls(cloud, name, clock, timings.cloud_calls)
 
     return connect(settings.named_clouds, fleet=settings.fleet, clock=clock, around=around)
 
 
 @contextmanager
-def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
+def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
     """The parts of a live controller; read only for `plan`, `explain` and `status`, which need no ledger yet.
 
     Raises:
@@ -118,7 +118,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
             ).states,
             batches=Batches(ledger, batches),
             prices=book.price,
-            priced_singly=book.named,
+            priced_singly=book.named_machines,
             timings=timings,
             interval_seconds=settings.interval,
             cluster=cluster,
@@ -154,11 +154,11 @@ def _rounds(
 ) -> Settings | None:
     """Rounds under these settings until a signal: the sound settings that follow, or None at the end."""
     show_in(settings.shown_currency)
-    with assembled(settings, read_only=False) as made:
+    with assemble_parts(settings, read_only=False) as made:
         parts = replace(made, memory=memory)
         seen = observers_of(settings, parts)
-        server = _served(settings, seen, parts)
-        scheduler = scheduled(parts, settings.interval, seen)
+        server = _make_server(settings, seen, parts)
+        scheduler = schedule_rounds(parts, settings.interval, seen)
         schedule_deliveries(scheduler, settings, parts.clock, seen)
         schedule_comparison(scheduler, settings, parts.clock, seen)
         watchdog = Watchdog(lambda: seen.metrics.rounds, rests=settings.interval)
@@ -196,7 +196,7 @@ def _following(waiter: SignalWaiter, reload: Callable[[], Settings], clock: Cloc
     return None
 
 
-def _served(settings: Settings, seen: Observers, parts: ControllerContext) -> HttpServer | None:
+def _make_server(settings: Settings, seen: Observers, parts: ControllerContext) -> HttpServer | None:
     """The server of metrics and page, not started; the rounds also run without it."""
     try:
         return make_server(settings.controller, seen, parts.clock)
@@ -224,7 +224,9 @@ def observers_of(settings: Settings, parts: LiveParts) -> Observers:
     )
 
 
-def scheduled(parts: ControllerContext, interval_seconds: float, seen: Observers | None = None) -> BackgroundScheduler:
+def schedule_rounds(
+    parts: ControllerContext, interval_seconds: float, seen: Observers | None = None
+) -> BackgroundScheduler:
     """A scheduler of rounds, not started; their distance is measured by the monotonic clock.
 
     Several missed rounds are made up for by one; no two run at the same time. `seen` gets each round.
@@ -361,7 +363,7 @@ def _meter(parts: ControllerContext, done: Round, seen: Observers | None) -> Non
     try:
         billed = parts.meter(done.observation)
         if seen is not None:
-            seen.metrics.billed(billed)
+            seen.metrics.count_billed(billed)
     except LeadLostError:
         raise
     except Exception:

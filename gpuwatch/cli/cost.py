@@ -14,13 +14,13 @@ from gpuwatch.cli.base import (
     a_plan,
     commands,
     config_option,
-    explained,
+    explain_errors,
     json_option,
+    print_text,
     refuse_unknown_pools,
-    say,
     settings_of,
 )
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def cost(  # noqa: PLR0913  one for each option
         from gpuwatch.runtime.clock import SystemClock
 
         zone, now = ZoneInfo(settings.cost.timezone), SystemClock().now()
-        result = report.spent(spend, period_of(zone, now, first=first, last=last, month=month, day=day), by)
-        proved = proof.proved(spend, result) if explain else None
+        result = report.cost_report(spend, period_of(zone, now, first=first, last=last, month=month, day=day), by)
+        proved = proof.prove_report(spend, result) if explain else None
         document = report.cost_document(result, settings.cost.energy)
         lines = [report.as_text(result, settings.cost.energy)]
         if proved is not None:
@@ -83,10 +83,10 @@ def cost(  # noqa: PLR0913  one for each option
             from gpuwatch.cli.controller import cloud_of
             from gpuwatch.money import unused as left
 
-            found, silent = left.listed(cloud_of(settings, SystemClock()))
+            found, silent = left.list_leftovers(cloud_of(settings, SystemClock()))
             document = replace(document, unused=left.unused_document(found, silent, today=now.date()))
             lines += ["", "In addition, now, without a running machine:", left.as_text(found, silent, today=now.date())]
-        say(json_text("cost", document) if as_json else "\n".join(lines))
+        print_text(json_text("cost", document) if as_json else "\n".join(lines))
         sys.exit(1 if proved is not None and proved.wrong else 0)
 
 
@@ -128,16 +128,17 @@ def reconcile(  # noqa: PLR0913  one for each option
         from zoneinfo import ZoneInfo
 
         from gpuwatch.money.bill import statement as reconciling
-        from gpuwatch.money.bill.parse import mapped
+        from gpuwatch.money.bill.parse import map_columns
 
-        own = mapped(columns, egress) if columns or egress else None
+        own = map_columns(columns, egress) if columns or egress else None
         _check_cloud(settings, cloud)
         zone, rates = ZoneInfo(settings.cost.timezone), settings.prices.rates
         found = [
-            reconciling.compared(spend, file, zone, rates, own, whose) for whose, file in _bills(settings, bills, cloud)
+            reconciling.compare_bill(spend, file, zone, rates, own, whose)
+            for whose, file in _bills(settings, bills, cloud)
         ]
         document = reconciling.reconcile_document(found)
-        say(json_text("cost.reconcile", document) if as_json else reconciling.as_text(found, limit))
+        print_text(json_text("cost.reconcile", document) if as_json else reconciling.as_text(found, limit))
 
 
 def _bills(settings: "Settings", bills: tuple[str, ...], cloud: str | None) -> list[tuple[str | None, Path]]:
@@ -167,7 +168,7 @@ def _check_cloud(settings: "Settings", cloud: str | None, option: str = "--cloud
 @contextmanager
 def _spend(path: Path | None) -> Iterator[tuple["Settings", "SpendBook"]]:
     """The settings, and what was billed, all of one moment; what a person can mend is a sentence, and exit status 2."""
-    with explained():
+    with explain_errors():
         from gpuwatch.ledger import Ledger
         from gpuwatch.money.accounting.store import SpendBook
         from gpuwatch.money.bill.parse import BillError
@@ -179,7 +180,7 @@ def _spend(path: Path | None) -> Iterator[tuple["Settings", "SpendBook"]]:
             with spend.snapshot():
                 yield settings, spend
         except (BillError, ValueError) as error:
-            say(error, err=True)
+            print_text(error, err=True)
             sys.exit(2)
         finally:
             ledger.close()
@@ -197,18 +198,18 @@ def blocked(only: str | None, path: Path | None, *, as_json: bool) -> None:
     GET /api/v1/blocked answers.
     """
     with a_plan(path) as (parts, done):
-        from gpuwatch.money.blocked.blocked import blocked as blocked_of
+        from gpuwatch.money.blocked.blocked import blocked_money as blocked_of
         from gpuwatch.money.blocked.text import as_text
 
         if done.trouble:
-            say(done.trouble, err=True)
+            print_text(done.trouble, err=True)
             sys.exit(1)
         refuse_unknown_pools(() if only is None else (only,), parts, done)
         found = blocked_of(done.observation, done.decisions, done.reviews, parts.rules, pool=only)
         if as_json:
-            say(json_text("blocked", found))
+            print_text(json_text("blocked", found))
         else:
-            say(as_text(found, shutil.get_terminal_size().columns))
+            print_text(as_text(found, shutil.get_terminal_size().columns))
 
 
 @commands.command()
@@ -216,7 +217,7 @@ def blocked(only: str | None, path: Path | None, *, as_json: bool) -> None:
 @json_option
 def budget(path: Path | None, *, as_json: bool) -> None:
     """Show for each budget what is spent, the forecast for the end of the month, and the effects."""
-    with explained():
+    with explain_errors():
         from zoneinfo import ZoneInfo
 
         from gpuwatch.ledger import Ledger
@@ -226,19 +227,19 @@ def budget(path: Path | None, *, as_json: bool) -> None:
 
         settings = settings_of(path)
         if not settings.budgets:
-            say("No budget is configured: add one under `budgets`, as docs/money.md shows.", err=True)
+            print_text("No budget is configured: add one under `budgets`, as docs/money.md shows.", err=True)
             sys.exit(2)
         ledger = Ledger.connect(settings.ledger, read_only=True)
         try:
             newest = ledger.rounds(limit=1)
             if not newest:
-                say("No round is on record yet; `gpuwatch controller` makes them.", err=True)
+                print_text("No round is on record yet; `gpuwatch controller` makes them.", err=True)
                 sys.exit(2)
             seen = ledger.observation(newest[0].id)
             zone = ZoneInfo(settings.cost.timezone)
             states = Budgeting(ledger=ledger, budgets=settings.budgets, zone=zone).states(seen)
         finally:
             ledger.close()
-        document = table.BudgetDocument(at=seen.now, currency=shown_in().unless_usd, budgets=states)
-        say(json_text("budget", document) if as_json else table.as_text(states, seen.now, SystemClock().now()))
+        document = table.BudgetDocument(at=seen.now, currency=display_currency().unless_usd, budgets=states)
+        print_text(json_text("budget", document) if as_json else table.as_text(states, seen.now, SystemClock().now()))
         sys.exit(1 if any(each.doubt is not None for each in states) else 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gpuwatch.cli.base import above_zero, commands, is_given, progress, say, zero_or_more
+from gpuwatch.cli.base import above_zero, commands, is_given, print_text, progress, zero_or_more
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import align_rows
 
@@ -62,12 +62,12 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
             with progress("playing the story") as advance:
                 figures = run_headless(options, advance)
         except DemoError as error:
-            say(error, err=True)
+            print_text(error, err=True)
             sys.exit(2)
     except ImportError as error:
-        say(f"The demo needs a part that is not installed ({error}): pip install 'gpuwatch[demo]'", err=True)
+        print_text(f"The demo needs a part that is not installed ({error}): pip install 'gpuwatch[demo]'", err=True)
         sys.exit(2)
     if as_json:
-        say(json_text("demo", figures))
+        print_text(json_text("demo", figures))
     else:
-        say("\n".join(align_rows([(name, str(value)) for name, value in asdict(figures).items()], left=None)))
+        print_text("\n".join(align_rows([(name, str(value)) for name, value in asdict(figures).items()], left=None)))

@@ -8,7 +8,7 @@ from gpuwatch.cli.explain_text import explain_text
 from gpuwatch.cli.explain_workload import workload_text
 from gpuwatch.controller.context import LiveParts, Round
 from gpuwatch.controller.explain import NodePage, find_node, node_page
-from gpuwatch.controller.workload_rows import explained
+from gpuwatch.controller.workload_rows import explain_workload
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
 from gpuwatch.ledger.settings import LedgerSettings
@@ -51,7 +51,7 @@ def found_now(parts: LiveParts, done: Round, name: str, *, verbose: bool = False
         UnknownNodeError: there is neither.
 
     """
-    page = None if done.observation.fleet.node(name) else explained(done, parts.rules, parts.ledger, name)
+    page = None if done.observation.fleet.node(name) else explain_workload(done, parts.rules, parts.ledger, name)
     return of_now(parts, done, name, verbose=verbose) if page is None else (workload_text(page, verbose=verbose), None)
 
 
@@ -66,7 +66,7 @@ def found_past(
 
     """
     with _past(settings, number, when) as (ledger, past, rules):
-        page = None if past.observation.fleet.node(name) else explained(past, rules, ledger, name)
+        page = None if past.observation.fleet.node(name) else explain_workload(past, rules, ledger, name)
         if page is not None:
             return f"{_of_then(past)}\n\n{workload_text(page, verbose=verbose)}", None
     return of_past(settings, name, number=number, when=when, verbose=verbose)

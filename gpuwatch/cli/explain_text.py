@@ -10,9 +10,9 @@ from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import REMOVALS, Answer, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import amount_text, nothing_text, owner_text
-from gpuwatch.model.gpu_identity import called
+from gpuwatch.model.gpu_identity import gpu_name
 from gpuwatch.model.health import Health
-from gpuwatch.model.money import dated, format_usd
+from gpuwatch.model.money import day_with_age, format_usd
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import align_rows
 
@@ -66,7 +66,7 @@ def _head(page: NodePage) -> Iterator[str]:
     place = row.zone if row.cloud is None else f"{row.zone} of {row.cloud}"
     yield f"{name}: {row.instance_type} in {place}, pool {row.pool}{owner}, {row.state.value}, {enrolled}{price}"
     if row.price_as_of is not None:
-        yield f"Its price is of {dated(row.price_as_of, page.at.date())}: {row.price_source}"
+        yield f"Its price is of {day_with_age(row.price_as_of, page.at.date())}: {row.price_source}"
 
 
 def _answer(page: NodePage) -> Iterator[str]:
@@ -137,7 +137,9 @@ def _evidence(page: NodePage, *, verbose: bool) -> Iterator[str]:
     yield f"Verdict: {_verdict(page)}"
     found = sorted(page.activity.evidence, key=lambda each: (_RANK[each.says], -_share(each)))
     shown = page.activity.evidence if verbose else found[:_FEW_SIGNALS]
-    rows = [(each.name, each.says.value, amount_text(each) or "-", *_about(each, verbose=verbose)) for each in shown]
+    rows = [
+        (each.name, each.says.value, amount_text(each) or "-", *_subject_words(each, verbose=verbose)) for each in shown
+    ]
     yield from (f"    {line}" for line in align_rows(rows, left=None))
     left = found[len(shown) :]
     if left:
@@ -150,7 +152,7 @@ def _share(each: Evidence) -> float:
     return 0.0 if each.observed is None or not each.limit else each.observed / each.limit
 
 
-def _about(each: Evidence, *, verbose: bool) -> tuple[str, ...]:
+def _subject_words(each: Evidence, *, verbose: bool) -> tuple[str, ...]:
     """Who or what it was; with -v the source and the setting, too."""
     who = "; ".join(part for part in (each.note, owner_text(each.owner)) if part)
     return (who or "-", each.source, each.setting or "-") if verbose else (who,)
@@ -233,6 +235,6 @@ def _health(page: NodePage) -> Iterator[str]:
             continue
         since = "" if gpu.health.since is None else f" since {format_time(gpu.health.since, seconds=True)}"
         doubt = f": {gpu.health.doubt}" if gpu.health.doubt else ""
-        yield f"    {called(gpu.uuid, gpu.index)} is {gpu.health.state.value}{since}{doubt}"
+        yield f"    {gpu_name(gpu.uuid, gpu.index)} is {gpu.health.state.value}{since}{doubt}"
         for each in gpu.health.findings:
             yield f"        {each.code}: {each.sentence} Remedy: {each.remedy.value}; source: {each.source}"

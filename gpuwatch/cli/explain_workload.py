@@ -9,7 +9,7 @@ from gpuwatch.controller.workload_rows import WorkloadPage
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import format_usd
-from gpuwatch.policies.kubernetes.workload_words import back, deed, keep, named, typed
+from gpuwatch.policies.kubernetes.workload_words import back, deed_on_kind, keep_command, typed_name, workload_of_id
 from gpuwatch.runtime.printable import legible
 
 _DAY = timedelta(days=1)
@@ -40,11 +40,11 @@ def _answer(page: WorkloadPage) -> Iterator[str]:
     yield f"{_outlook(page)} {row.why}"
     if not row.refused_by:
         yield f"What would change it: {row.change}"
-    name = named(row.id)
+    name = workload_of_id(row.id)
     if row.snooze is not None and name is not None:
         said = f": {row.snooze.reason}" if row.snooze.reason else ""
         yield f"Kept until {format_time(row.snooze.until)} by {row.snooze.who}{said}"
-        yield f"Take that back: gpuwatch snooze {shlex.quote(typed(name))} --end"
+        yield f"Take that back: gpuwatch snooze {shlex.quote(typed_name(name))} --end"
 
 
 def _outlook(page: WorkloadPage) -> str:
@@ -56,16 +56,16 @@ def _outlook(page: WorkloadPage) -> str:
         return f"{'Its notice is withdrawn' if row.action is Verb.WITHDRAW else 'Nothing is done to it'}; it is {use}."
     when = "now" if row.ends_at <= page.at else f"at {format_time(row.ends_at)}"
     told = " after a notice that it gets now" if row.action is Verb.NOTICE else ""
-    return f"To be {deed(row.kind, row.how).done} {when}{told}; it is {use}."
+    return f"To be {deed_on_kind(row.kind, row.how).done} {when}{told}; it is {use}."
 
 
 def _commands(page: WorkloadPage) -> Iterator[str]:
     """Kubectl's and gpuwatch's, where something is to come."""
-    row, name = page.row, named(page.row.id)
+    row, name = page.row, workload_of_id(page.row.id)
     if row.ends_at is None or row.how is None or name is None:
         return
-    yield from ("", f"Keep it: {keep(name, row.ends_at.replace(minute=0, second=0, microsecond=0) + _DAY)}")
-    yield f"or, where the controller runs: gpuwatch snooze {shlex.quote(typed(name))} 1d --reason WHY"
+    yield from ("", f"Keep it: {keep_command(name, row.ends_at.replace(minute=0, second=0, microsecond=0) + _DAY)}")
+    yield f"or, where the controller runs: gpuwatch snooze {shlex.quote(typed_name(name))} 1d --reason WHY"
     command = back(name, row.how, row.pods)
     if command is not None:
         yield f"Back afterwards: {command}"

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from gpuwatch.cli.base import commands, say
-from gpuwatch.cli.shipped import files_below, shipped, write
+from gpuwatch.cli.base import commands, print_text
+from gpuwatch.cli.shipped import files_below, shipped_folder, write
 
 PROGRAM = "/usr/local/bin/gpuwatch"  # as in the shipped units
 _ODD = set(" \t\n\"'\\%$;#:")  # what systemd, YAML or a shell reads as something else
@@ -59,19 +59,21 @@ def dashboards(
         raise click.BadParameter(f"{prometheus!r} must begin with http:// or https://", param_hint="--prometheus")
     if not grafana_folder.startswith("/") or _ODD & set(grafana_folder):
         raise click.BadParameter(f"{grafana_folder!r} {_PATH}", param_hint="--grafana-folder")
-    boards = {each.name: each.read_text(encoding="utf-8") for each in _json_files(shipped("dashboards"))}
+    boards = {each.name: each.read_text(encoding="utf-8") for each in _json_files(shipped_folder("dashboards"))}
     if configmaps:
         write(folder, {f"gpuwatch-{_stem(name)}.yaml": config_map(name, text) for name, text in boards.items()}, force)
-        say(f"Apply them with: kubectl apply --server-side --namespace monitoring --filename {_quoted(folder)}")
+        print_text(
+            f"Apply them with: kubectl apply --server-side --namespace monitoring --filename {_quote_folder(folder)}"
+        )
         return
     files = dict(boards)
     if provisioning:
         words = {"http://127.0.0.1:9090": prometheus, _GRAFANA_FOLDER: grafana_folder}
-        tree = shipped("dashboards").joinpath("provisioning")
-        files |= {f"provisioning/{name}": _replaced(text, words) for name, text in files_below(tree)}
+        tree = shipped_folder("dashboards").joinpath("provisioning")
+        files |= {f"provisioning/{name}": _replace_words(text, words) for name, text in files_below(tree)}
     write(folder, files, force)
     if provisioning:
-        say(f"Copy the JSON files to {grafana_folder}, and provisioning/ to /etc/grafana/provisioning.")
+        print_text(f"Copy the JSON files to {grafana_folder}, and provisioning/ to /etc/grafana/provisioning.")
 
 
 @export.command()
@@ -85,9 +87,9 @@ def units(*, folder: Path, program: str, force: bool) -> None:
     if not program.startswith("/") or _ODD & set(program):
         raise click.BadParameter(f"{program!r} {_PATH}", param_hint="--exec")
     words = {f"ExecStart={PROGRAM} ": f"ExecStart={program} "}
-    write(folder, {name: _replaced(text, words) for name, text in files_below(shipped("systemd"))}, force)
-    here = _quoted(folder)
-    say(
+    write(folder, {name: _replace_words(text, words) for name, text in files_below(shipped_folder("systemd"))}, force)
+    here = _quote_folder(folder)
+    print_text(
         "Install on a GPU host (for the controller, its unit alone):\n"
         f"  sudo install -m 644 {here}/gpuwatch.sysusers.conf /usr/lib/sysusers.d/gpuwatch.conf\n"
         "  sudo systemd-sysusers\n"
@@ -141,9 +143,11 @@ def iam(
     write(folder, dict(files), force)
     where = f" in {', '.join(regions)}" if regions else ""
     if any(FLEET_TAG in text for text in files.values()):
-        say(f"They are for machines tagged gpuwatch:fleet={fleet}{where}. Begin with observe.json.")
+        print_text(f"They are for machines tagged gpuwatch:fleet={fleet}{where}. Begin with observe.json.")
     else:
-        say("They know no tags: they hold for every machine of the place where you give them. Begin with observe.json.")
+        print_text(
+            "They know no tags: they hold for every machine of the place where you give them. Begin with observe.json."
+        )
 
 
 @export.command()
@@ -151,9 +155,11 @@ def iam(
 @force_option
 def kustomize(*, folder: Path, force: bool) -> None:
     """Write the kustomize base, the Helm chart's objects for those without Helm, into DIR/gpuwatch."""
-    base = shipped("deploy").joinpath("kustomize", "gpuwatch")
+    base = shipped_folder("deploy").joinpath("kustomize", "gpuwatch")
     write(folder, {f"gpuwatch/{name}": text for name, text in files_below(base)}, force)
-    say(f"Name it in a kustomization with your images and settings: resources: [{_quoted(folder)}/gpuwatch]")
+    print_text(
+        f"Name it in a kustomization with your images and settings: resources: [{_quote_folder(folder)}/gpuwatch]"
+    )
 
 
 def config_map(name: str, text: str) -> str:
@@ -175,7 +181,7 @@ def _json_files(tree: Traversable) -> list[Traversable]:
     return sorted((each for each in tree.iterdir() if each.name.endswith(".json")), key=lambda each: each.name)
 
 
-def _quoted(folder: Path) -> str:
+def _quote_folder(folder: Path) -> str:
     return shlex.quote(str(folder))
 
 
@@ -183,7 +189,7 @@ def _stem(name: str) -> str:
     return name.removesuffix(".json")
 
 
-def _replaced(text: str, words: Mapping[str, str]) -> str:
+def _replace_words(text: str, words: Mapping[str, str]) -> str:
     for old, new in words.items():
         text = text.replace(old, new)
     return text

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from gpuwatch.cli.base import say
+from gpuwatch.cli.base import print_text
 from gpuwatch.cli.export import export, folder_argument, force_option
-from gpuwatch.cli.shipped import shipped, write
+from gpuwatch.cli.shipped import shipped_folder, write
 
 GROUPS = ("starter", "waste", "health", "notices", "agents", "controller", "budgets")
 _JOB = re.compile(r"[a-zA-Z0-9_./:-]+")
@@ -87,7 +87,9 @@ def alerts(  # noqa: PLR0913  one for each option
         {"name": group["name"], "rules": [_rule(each, runbooks, dashboards) for each in group["rules"]]}
         for group in _groups(chosen)
     ]
-    document: dict[str, Any] = _mapped({"groups": groups}, lambda text: pattern.sub(lambda found: jobs[found[0]], text))
+    document: dict[str, Any] = _map_texts(
+        {"groups": groups}, lambda text: pattern.sub(lambda found: jobs[found[0]], text)
+    )
     if form == "operator":
         document = {
             "apiVersion": "monitoring.coreos.com/v1",
@@ -97,16 +99,16 @@ def alerts(  # noqa: PLR0913  one for each option
         }
     name = "gpuwatch.yml" if form == "prometheus" else "gpuwatch-prometheusrule.yaml"
     head = "# Written by `gpuwatch export alerts`; do not edit it, but export it again after an upgrade.\n"
-    write(folder, {name: head + _dumped(document)}, force)
+    write(folder, {name: head + _dump_yaml(document)}, force)
     if runbooks is None:
-        say("`runbook_url` is relative without --runbooks, and leads nowhere from Alertmanager.")
+        print_text("`runbook_url` is relative without --runbooks, and leads nowhere from Alertmanager.")
 
 
 def rules_text(chosen: tuple[str, ...]) -> str:
     """The rule file of the shipped alerts, with these groups alone; `all` is the file as it is."""
     if "all" in chosen:
-        return shipped("alerts").joinpath("gpuwatch.yml").read_text(encoding="utf-8")
-    return _dumped({"groups": _groups(chosen)})
+        return shipped_folder("alerts").joinpath("gpuwatch.yml").read_text(encoding="utf-8")
+    return _dump_yaml({"groups": _groups(chosen)})
 
 
 def _groups(chosen: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -114,11 +116,11 @@ def _groups(chosen: tuple[str, ...]) -> list[dict[str, Any]]:
     import yaml
 
     kept = {"recorded", *(GROUPS if "all" in chosen else chosen)}
-    source = yaml.safe_load(shipped("alerts").joinpath("gpuwatch.yml").read_text(encoding="utf-8"))
+    source = yaml.safe_load(shipped_folder("alerts").joinpath("gpuwatch.yml").read_text(encoding="utf-8"))
     return [group for group in source["groups"] if group["name"].removeprefix("gpuwatch-") in kept]
 
 
-def _dumped(document: object) -> str:
+def _dump_yaml(document: object) -> str:
     import yaml
 
     return yaml.dump(document, Dumper=_dumper(), sort_keys=False, width=120)
@@ -137,12 +139,12 @@ def _rule(rule: dict[str, Any], runbooks: str | None, dashboards: str | None) ->
     return {**rule, "annotations": notes}
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401  a document of YAML
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401  a document of YAML
     """The document with each text changed."""
     if isinstance(value, dict):
-        return {key: _mapped(each, change) for key, each in value.items()}
+        return {key: _map_texts(each, change) for key, each in value.items()}
     if isinstance(value, list):
-        return [_mapped(each, change) for each in value]
+        return [_map_texts(each, change) for each in value]
     return change(value) if isinstance(value, str) else value
 
 
@@ -173,4 +175,4 @@ def helm(*, folder: Path, chosen: tuple[str, ...], force: bool) -> None:
     files = {**chart(), "files/rules/gpuwatch.yml": rules_text(chosen)}
     write(folder, {f"gpuwatch/{name}": text for name, text in files.items()}, force)
     where = f"{shlex.quote(str(folder))}/gpuwatch"
-    say(f"Install it with: helm install gpuwatch {where} --namespace gpuwatch --create-namespace")
+    print_text(f"Install it with: helm install gpuwatch {where} --namespace gpuwatch --create-namespace")

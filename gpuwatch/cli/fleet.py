@@ -12,11 +12,11 @@ from gpuwatch.cli.base import (
     above_zero,
     commands,
     config_option,
-    explained,
+    explain_errors,
     json_option,
     log_to_stderr,
+    print_text,
     refuse_unknown_pools,
-    say,
     settings_of,
 )
 from gpuwatch.runtime.json_document import json_text
@@ -39,7 +39,7 @@ _EXPLAINED = {"    refuses": "tint.idle", "Remedy:": "bold", "What would change 
 @config_option
 def controller(path: Path | None) -> None:
     """Run rounds: observe, decide, and act where the mode is `enforce`."""
-    with explained():
+    with explain_errors():
         from gpuwatch.cli.controller import run
         from gpuwatch.config import load
 
@@ -63,16 +63,16 @@ def plan(path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.controller.plan_page import plan_page
 
         if as_json:
-            say(json_text("plan", plan_page(done, parts.rules)))
+            print_text(json_text("plan", plan_page(done, parts.rules)))
         else:
-            from gpuwatch.cli.console import show as print_lines
-            from gpuwatch.cli.console import styled
+            from gpuwatch.cli.console import show_lines as print_lines
+            from gpuwatch.cli.console import style_line
 
-            print_lines(styled(line, _PLANNED) for line in show.plan_text(done).split("\n"))
+            print_lines(style_line(line, _PLANNED) for line in show.plan_text(done).split("\n"))
         sys.exit(1 if done.trouble else 0)
 
 
-def _watched(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def _watch_seconds(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Seconds from one look to the next; None: one look only."""
     return None if value is None else above_zero(context, param, value)
 
@@ -107,7 +107,7 @@ def _states(_: click.Context, param: click.Parameter, value: tuple[str, ...]) ->
 @click.option(
     "--watch",
     "seconds",
-    callback=_watched,
+    callback=_watch_seconds,
     is_flag=False,
     flag_value="30s",
     metavar="[TIME]",
@@ -139,20 +139,20 @@ def status(
         from gpuwatch.cli import status as listing
         from gpuwatch.cli import status_pods as pods
         from gpuwatch.cli.console import console, width_of
-        from gpuwatch.cli.console import show as print_lines
+        from gpuwatch.cli.console import show_lines as print_lines
         from gpuwatch.controller.node_row import StatusPage, nodes_page
 
         if done.trouble:
-            say(done.trouble, err=True)
+            print_text(done.trouble, err=True)
             sys.exit(1)
         refuse_unknown_pools(pools, parts, done)
         choice = listing.Choice(pools=pools, owners=owners, states=states, sort=sort)
-        page = choice.of(nodes_page(done, parts.rules))
-        limits = quotas.asked_of(parts.cloud)
+        page = choice.chosen_nodes(nodes_page(done, parts.rules))
+        limits = quotas.ask_clouds(parts.cloud)
         if as_json:
             for trouble in limits.troubles:
-                say(trouble, err=True)
-            say(json_text("status", StatusPage.of(page, limits.rows)))
+                print_text(trouble, err=True)
+            print_text(json_text("status", StatusPage.with_quotas(page, limits.rows)))
             return
         out = console()
         print_lines([*listing.table(page, choice, width_of(out)), listing.totals(page), *listing.hints(page)], out)
@@ -164,7 +164,7 @@ def status(
                 *show.cautions(parts.rules),
                 *show.beyond_limits(done, parts.rules),
                 *show.remarks(done, parts.ledger.leader()),
-                *show.untried(done, parts.rules),
+                *show.untried_lines(done, parts.rules),
                 *limits.lines,
             ],
             out,
@@ -183,16 +183,16 @@ def _watch(
 
     if as_json or not is_interactive():
         raise click.UsageError("--watch needs a terminal, and text: leave --json and pipes away")
-    with explained():
+    with explain_errors():
         from gpuwatch.cli.console import watch
-        from gpuwatch.cli.controller import assembled
+        from gpuwatch.cli.controller import assemble_parts
         from gpuwatch.cli.status import Choice, screen
         from gpuwatch.controller.round import step
         from gpuwatch.runtime.clock import SystemClock
 
         pools, owners, states, sort = choose
         choice = Choice(pools=pools, owners=owners, states=states, sort=sort)
-        with assembled(settings_of(path), read_only=True) as parts:
+        with assemble_parts(settings_of(path), read_only=True) as parts:
             watch(
                 lambda *size: screen(step(parts, act=False), parts.rules, choice, *size),
                 console(),
@@ -229,26 +229,26 @@ def explain(
         if number is None and when is None:
             with a_plan(path) as (parts, done):
                 if done.trouble:
-                    say(done.trouble, err=True)
+                    print_text(done.trouble, err=True)
                     sys.exit(1)
                 text, found = explaining.found_now(parts, done, node, verbose=verbose)
         else:
-            with explained():
+            with explain_errors():
                 text, found = explaining.found_past(
                     settings_of(path).ledger, node, number=number, when=when, verbose=verbose
                 )
     except UnknownNodeError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     if as_json:
         if found is None:
             raise click.UsageError("--json explains machines; `gpuwatch status --json` has all workloads")
-        say(json_text("explain", found))
+        print_text(json_text("explain", found))
         return
-    from gpuwatch.cli.console import show as print_lines
-    from gpuwatch.cli.console import styled
+    from gpuwatch.cli.console import show_lines as print_lines
+    from gpuwatch.cli.console import style_line
 
-    print_lines(styled(line, _EXPLAINED) for line in text.split("\n"))
+    print_lines(style_line(line, _EXPLAINED) for line in text.split("\n"))
 
 
 @commands.command()
@@ -261,16 +261,16 @@ def unused(path: Path | None, *, as_json: bool) -> None:
 
     The exit status is 1 where a cloud or a region gave no answer.
     """
-    with explained():
+    with explain_errors():
         from gpuwatch.cli.controller import cloud_of
         from gpuwatch.money import unused as left
         from gpuwatch.runtime.clock import SystemClock
 
         clock = SystemClock()
-        found, silent = left.listed(cloud_of(settings_of(path), clock))
+        found, silent = left.list_leftovers(cloud_of(settings_of(path), clock))
         today = clock.now().date()
         if as_json:
-            say(json_text("unused", left.unused_document(found, silent, today=today)))
+            print_text(json_text("unused", left.unused_document(found, silent, today=today)))
         else:
-            say(left.as_text(found, silent, today=today))
+            print_text(left.as_text(found, silent, today=today))
         sys.exit(1 if silent else 0)

@@ -12,14 +12,14 @@ from gpuwatch.cli.base import (
     above_zero,
     commands,
     config_option,
-    explained,
+    explain_errors,
     json_option,
+    print_text,
     progress,
-    say,
     settings_of,
     show_money_as_in,
 )
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.money import money_head
 from gpuwatch.runtime.json_document import fill_document, json_text
@@ -97,23 +97,23 @@ def forecast(  # noqa: PLR0913  one argument for each option
         more = models() if fitted else {}
         series = _of_ledger(str(ledger), path, step, pool) if csv_path is None else _of_file(csv_path, step)
     except (SeriesError, MissingError) as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     except ValueError as error:
-        say(f"{place}: {error}", err=True)
+        print_text(f"{place}: {error}", err=True)
         sys.exit(2)
     steps = _steps(horizon, series.step_seconds)
     try:
         with progress("trying the methods on the past") as advance:
             result = make_forecast(series, steps, {**CANDIDATES, **more}, advance)
     except ValueError as error:
-        say(f"{place}: {error}", err=True)
+        print_text(f"{place}: {error}", err=True)
         sys.exit(2)
     if as_json:
         document = fill_document(ForecastDocument, result, backtest=result.score, forecast=result.steps)
-        say(json_text("forecast", document))
+        print_text(json_text("forecast", document))
     else:
-        say(_as_text(result, money=csv_path is None))
+        print_text(_as_text(result, money=csv_path is None))
 
 
 def _steps(horizon: float, seconds: float) -> int:
@@ -132,7 +132,7 @@ def _of_file(path: Path, step: float | None) -> "Series":
 
 
 def _of_ledger(place: str, config: Path | None, step: float | None, pool: str | None) -> "Series":
-    with explained():
+    with explain_errors():
         from gpuwatch.ledger import Ledger, LedgerSettings
         from gpuwatch.money.accounting.store import SpendBook
         from gpuwatch.money.forecast.spending import spending
@@ -145,7 +145,7 @@ def _of_ledger(place: str, config: Path | None, step: float | None, pool: str | 
 
 def _as_text(forecast: "Forecast", *, money: bool) -> str:
     """`money`: the values are US dollars, and are shown in the currency of the settings."""
-    unit = float(shown_in().cent * 100) if money else 1.0
+    unit = float(display_currency().cent * 100) if money else 1.0
     steps = [
         (format_time(step.time), *(_number(value, unit) for value in (step.mean, step.lower, step.upper)), "")
         for step in forecast.steps
@@ -168,7 +168,7 @@ def _as_text(forecast: "Forecast", *, money: bool) -> str:
         lines += ["", *align_rows([heads, *methods], left={0, 5}), _LEGEND]
     if forecast.score is not None and forecast.score.coverage is not None:
         lines.append(f"The 80 % intervals held {forecast.score.coverage:.0%} of what came.")
-    lines += filter(None, [shown_in().note if money else None])
+    lines += filter(None, [display_currency().note if money else None])
     return "\n".join([*lines, *(f"Warning: {warning}." for warning in forecast.warnings)])
 
 

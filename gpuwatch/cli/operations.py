@@ -5,7 +5,15 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.base import commands, config_option, duration_or_none, explained, json_option, say, settings_of
+from gpuwatch.cli.base import (
+    commands,
+    config_option,
+    duration_or_none,
+    explain_errors,
+    json_option,
+    print_text,
+    settings_of,
+)
 from gpuwatch.runtime.json_document import json_text
 
 _pool_option = click.option("--pool", help="Only this pool; without it, all pools.")
@@ -21,14 +29,14 @@ _pool_option = click.option("--pool", help="Only this pool; without it, all pool
 @json_option
 def pause(pool: str | None, seconds: float | None, reason: str, path: Path | None, *, as_json: bool) -> None:
     """Pause all actions: no call leaves after it. Observation, metrics and notifications continue."""
-    with explained():
+    with explain_errors():
         from gpuwatch.controller import operations
         from gpuwatch.runtime.clock import SystemClock
 
         settings = settings_of(path)
-        operations.known(pool, settings.rulebook.known)
+        operations.check_pool(pool, settings.rulebook.known)
         given = operations.pause(settings.ledger, SystemClock(), pool, seconds, reason)
-        say(json_text("pause", given) if as_json else operations.pause_text(given))
+        print_text(json_text("pause", given) if as_json else operations.pause_text(given))
 
 
 @commands.command()
@@ -37,16 +45,16 @@ def pause(pool: str | None, seconds: float | None, reason: str, path: Path | Non
 @json_option
 def resume(pool: str | None, path: Path | None, *, as_json: bool) -> None:
     """Resume after a pause. Earlier notices are withdrawn; idle nodes get new ones."""
-    with explained():
+    with explain_errors():
         from gpuwatch.controller import operations
         from gpuwatch.controller.order_documents import ResumeDocument
         from gpuwatch.runtime.clock import SystemClock
 
         settings, clock = settings_of(path), SystemClock()
-        operations.known(pool, (*settings.rulebook.known, *operations.paused(settings.ledger, clock)))
+        operations.check_pool(pool, (*settings.rulebook.known, *operations.paused_pools(settings.ledger, clock)))
         held = operations.resume(settings.ledger, clock, pool)
         document = ResumeDocument(pool=pool, still_paused=held)
-        say(json_text("resume", document) if as_json else operations.resume_text(pool, held))
+        print_text(json_text("resume", document) if as_json else operations.resume_text(pool, held))
 
 
 @commands.command()
@@ -56,14 +64,14 @@ def resume(pool: str | None, path: Path | None, *, as_json: bool) -> None:
 @json_option
 def acknowledge(pool: str | None, reason: str, path: Path | None, *, as_json: bool) -> None:
     """Confirm that nodes which became idle at the same time are really idle. Their pool is no longer frozen."""
-    with explained():
+    with explain_errors():
         from gpuwatch.controller import operations
         from gpuwatch.runtime.clock import SystemClock
 
         settings = settings_of(path)
-        operations.known(pool, settings.rulebook.known)
+        operations.check_pool(pool, settings.rulebook.known)
         given = operations.acknowledge(settings.ledger, SystemClock(), pool, reason)
-        say(json_text("acknowledge", given) if as_json else operations.acknowledge_text(pool))
+        print_text(json_text("acknowledge", given) if as_json else operations.acknowledge_text(pool))
 
 
 @commands.command()
@@ -72,13 +80,13 @@ def acknowledge(pool: str | None, reason: str, path: Path | None, *, as_json: bo
 @json_option
 def rounds(limit: int, path: Path | None, *, as_json: bool) -> None:
     """List the newest rounds on record."""
-    with explained():
+    with explain_errors():
         from gpuwatch.controller import operations
         from gpuwatch.controller.order_documents import RoundsPage
 
         lines = operations.rounds(settings_of(path).ledger, limit)
         document = RoundsPage(rounds=lines)
-        say(json_text("rounds", document) if as_json else operations.rounds_text(lines))
+        print_text(json_text("rounds", document) if as_json else operations.rounds_text(lines))
 
 
 @commands.group()
@@ -105,7 +113,7 @@ def log(
     as_json: bool,
 ) -> None:
     """List orders, actions and messages, newest first: who, when, what, why, and the result."""
-    with explained():
+    with explain_errors():
         from gpuwatch.controller import operations
         from gpuwatch.controller.order_documents import AuditLogDocument
         from gpuwatch.ledger.audit_log import DEEDS, Asked
@@ -123,7 +131,7 @@ def log(
         asked = Asked(limit=limit, whats=whats, node_id=node_id, pool=pool, since=begin)
         found = operations.trail(settings.ledger, asked, settings.rulebook.known)
         document = AuditLogDocument(records=found)
-        say(json_text("audit.log", document) if as_json else operations.trail_text(found))
+        print_text(json_text("audit.log", document) if as_json else operations.trail_text(found))
 
 
 @audit.command()
@@ -132,16 +140,16 @@ def log(
 @json_option
 def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
     """Verify that the records are as they were written. If not, exit status 1, and the first bad record is named."""
-    with explained():
+    with explain_errors():
         from gpuwatch.controller import operations
         from gpuwatch.controller.order_documents import audit_document
 
         found = operations.audit(settings_of(path).ledger, anchor)
         well = found.broken is None
         if as_json:
-            say(json_text("audit.verify", audit_document(found)))
+            print_text(json_text("audit.verify", audit_document(found)))
         else:
-            say(operations.audit_text(found), err=not well)
+            print_text(operations.audit_text(found), err=not well)
         sys.exit(0 if well else 1)
 
 
@@ -152,7 +160,7 @@ def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
 @json_option
 def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: bool) -> None:
     """Approve the notices of nodes in pools with `pools.NAME.approval`. Without NODE, list the nodes that wait."""
-    with explained():
+    with explain_errors():
         from gpuwatch.controller import operations as approvals
         from gpuwatch.controller.order_documents import ApproveDocument, waiting_document
         from gpuwatch.runtime.clock import SystemClock
@@ -164,7 +172,7 @@ def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: 
             document = ApproveDocument(approved=given)
             text = "\n".join(f"Approved: {each.node_id}; it goes if it still has no use then." for each in given)
         else:
-            found = approvals.listed(settings.ledger, SystemClock(), settings.rulebook)
+            found = approvals.list_waiting(settings.ledger, SystemClock(), settings.rulebook)
             document = waiting_document(found)
             text = "\n".join(
                 legible(
@@ -173,4 +181,4 @@ def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: 
                 )
                 for each in found
             )
-        say(json_text("approve", document) if as_json else text or "No node waits for an approval.")
+        print_text(json_text("approve", document) if as_json else text or "No node waits for an approval.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import commands, config_option, explained, json_option, progress, say, settings_of
+from gpuwatch.cli.base import commands, config_option, explain_errors, json_option, print_text, progress, settings_of
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def prices(
     provider: str | None, region: str | None, gpu: str | None, path: Path | None, *, refresh: bool, as_json: bool
 ) -> None:
     """List the clouds' GPU instance types with their prices, the age of each price and its source."""
-    with explained():
+    with explain_errors():
         from gpuwatch.money.prices import catalogue, listing
         from gpuwatch.money.prices.open import open_live, open_own
         from gpuwatch.money.prices.price_book import Book
@@ -38,14 +38,14 @@ def prices(
             _refresh(live, provider, region, [kind for name, kind in catalogue.machine_types() if name == provider])
         fetched = {} if live is None else {name: live.offers(name) for name in catalogue.PROVIDERS}
         books = {name: Book(provider=name, rates=chosen.rates, own=own, live=live) for name in catalogue.PROVIDERS}
-        offers = listing.merged(fetched)
+        offers = listing.merge_offers(fetched)
         wrong = listing.unknown(offers, provider=provider, region=region, gpu=gpu)
         if wrong is not None:
             raise click.UsageError(wrong)
         rows = listing.rows(offers, books, clock.now())
-        rows = [row for row in rows if listing.asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
+        rows = [row for row in rows if listing.is_asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
         old = chosen.warn_older_than / 86400
-        say(json_text("prices", listing.prices_document(rows, old)) if as_json else listing.as_text(rows, old))
+        print_text(json_text("prices", listing.prices_document(rows, old)) if as_json else listing.as_text(rows, old))
 
 
 def _refresh(live: "Live | None", provider: str | None, region: str | None, kinds: list[str]) -> None:
@@ -59,4 +59,4 @@ def _refresh(live: "Live | None", provider: str | None, region: str | None, kind
     with progress(f"asking {provider} for its prices in {region}"):
         troubles = live.refresh()
     for trouble in troubles:
-        say(trouble, err=True)
+        print_text(trouble, err=True)

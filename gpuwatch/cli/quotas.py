@@ -21,7 +21,7 @@ class Found:
 
     @property
     def rows(self) -> tuple[QuotaRow, ...]:
-        """For JSON."""
+        """Return the quotas as rows of the JSON document."""
         return tuple(
             QuotaRow(
                 name=each.name,
@@ -42,7 +42,7 @@ class Found:
         yield from (legible(_line(each)) for each in self.quotas if each.limit > 0 or each.used)
 
 
-def asked_of(cloud: Cloud) -> Found:
+def ask_clouds(cloud: Cloud) -> Found:
     """Ask each cloud by itself. One that does not allow it says nothing: the permission is optional."""
     clouds: Mapping[str, Cloud] = getattr(cloud, "parts", {"": cloud})
     quotas, troubles = list[Quota](), list[str]()

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.amounts import none_below, share
-from gpuwatch.cli.base import above_zero, commands, config_option, explained, is_given, json_option, say, settings_of
+from gpuwatch.cli.base import (
+    above_zero,
+    commands,
+    config_option,
+    explain_errors,
+    is_given,
+    json_option,
+    print_text,
+    settings_of,
+)
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
@@ -138,7 +147,7 @@ def instance(*, params: int, path: Path | None, as_json: bool, **options: Any) -
     from gpuwatch.money.advice import instance_report
     from gpuwatch.runtime.clock import SystemClock
 
-    with explained():
+    with explain_errors():
         usd = paid_by_settings(path)
     task = _task(options)
     try:
@@ -155,13 +164,13 @@ def instance(*, params: int, path: Path | None, as_json: bool, **options: Any) -
             usd=usd,
         )
     except ValueError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     limit = options["limit"]
     result = replace(result, run=run)
     today = SystemClock().now().date()
     document = instance_report.instance_document(result, limit, today)
-    say(json_text("recommend.instance", document) if as_json else instance_report.as_text(result, limit, today))
+    print_text(json_text("recommend.instance", document) if as_json else instance_report.as_text(result, limit, today))
 
 
 def paid_by_settings(path: Path | None) -> "Callable[[Offer], Decimal | None] | None":
@@ -180,7 +189,7 @@ def paid_by_settings(path: Path | None) -> "Callable[[Offer], Decimal | None] | 
     books = {name: Book(provider=name, rates=prices.rates, own=own) for name in catalogue.PROVIDERS}
 
     def usd(offer: "Offer") -> Decimal | None:
-        found = listing.paid_for(offer, books, now)
+        found = listing.price_paid(offer, books, now)
         return None if isinstance(found, NoPrice) or not found.exact else found.usd_per_hour
 
     return usd
@@ -247,11 +256,11 @@ def _run(task: str, options: dict[str, Any]) -> "Run | None":
 @json_option
 def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
     """Find nodes with more GPUs than their work uses, and work that a part of a GPU could do."""
-    with explained():
+    with explain_errors():
         from gpuwatch.money.advice import rightsizing_report
         from gpuwatch.runtime.clock import SystemClock
 
         settings = settings_of(path)
         providers = [cloud.provider for cloud in settings.named_clouds.values()]
         found = rightsizing_report.make_report(settings.ledger, SystemClock(), over, providers)
-        say(json_text("recommend.rightsize", found) if as_json else rightsizing_report.as_text(found))
+        print_text(json_text("recommend.rightsize", found) if as_json else rightsizing_report.as_text(found))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.amounts import none_below, price_of, share, usd
-from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of, show_money_as_in
+from gpuwatch.cli.base import config_option, explain_errors, json_option, print_text, settings_of, show_money_as_in
 from gpuwatch.cli.recommend import recommend
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.money import column_usd, format_price, money_head, whole_usd
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import align_rows
@@ -82,16 +82,16 @@ def commitments(
             raise click.UsageError(str(error)) from error
         advice = advice_of(load, offer, committed)
     except SeriesError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     except ValueError as error:
-        say(f"{place}: {error}", err=True)
+        print_text(f"{place}: {error}", err=True)
         sys.exit(2)
     warnings = [*notes, *advice.warnings]
     if as_json:
-        say(json_text("recommend.commitments", commitments_document(advice, source, warnings)))
+        print_text(json_text("recommend.commitments", commitments_document(advice, source, warnings)))
     else:
-        say(_as_text(advice, source, warnings))
+        print_text(_as_text(advice, source, warnings))
 
 
 def metered_load(
@@ -111,7 +111,7 @@ def metered_load(
         ValueError: the load or a price is missing.
 
     """
-    with explained():
+    with explain_errors():
         from gpuwatch.ledger import Ledger
         from gpuwatch.money.accounting.store import SpendBook
         from gpuwatch.money.advice.load_curve import load_of
@@ -241,10 +241,10 @@ def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
         f"Discounts: 1 year {terms.one_year:.0%}, 3 years {terms.three_year:.0%}; take them from your own offer.",
         f"Spot: {terms.spot:.0%} off in {terms.spot_availability:.0%} of hours, for {terms.tolerant:.0%} of the load.",
     ]
-    lines += filter(None, [shown_in().note])
+    lines += filter(None, [display_currency().note])
     return "\n".join([*lines, *(f"Warning: {warning}." for warning in warnings)])
 
 
 def _price(usd_per_hour: Decimal) -> str:
     """With all of its digits in US dollars, which it is written in."""
-    return f"${usd_per_hour}" if shown_in().code == "USD" else format_price(usd_per_hour)
+    return f"${usd_per_hour}" if display_currency().code == "USD" else format_price(usd_per_hour)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.amounts import factor, none_below, price_of, share, usd
-from gpuwatch.cli.base import config_option, json_option, say, show_money_as_in
+from gpuwatch.cli.base import config_option, json_option, print_text, show_money_as_in
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.cli.recommend_commitments import csv_load, metered_load
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.money import column_usd, format_usd, money_head, whole_usd
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import align_rows
@@ -97,12 +97,12 @@ def ownership(
         found = advice_of(terms, load)
         advice = replace(found, warnings=(*notes, *found.warnings))
     except SeriesError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     except ValueError as error:
-        say(f"{csv_path or 'recommend ownership'}: {error}", err=True)
+        print_text(f"{csv_path or 'recommend ownership'}: {error}", err=True)
         sys.exit(2)
-    say(json_text("recommend.ownership", advice) if as_json else _as_text(advice))
+    print_text(json_text("recommend.ownership", advice) if as_json else _as_text(advice))
 
 
 def _as_text(advice: "Advice") -> str:
@@ -128,7 +128,7 @@ def _as_text(advice: "Advice") -> str:
     ]
     titles = ("busy a day", f"own, {head} a year", f"rent, {head} a year", f"own, {head} an hour", "cheaper")
     lines += ["", *align_rows([titles, *points], left=(0, 4))]
-    lines += filter(None, [shown_in().note])
+    lines += filter(None, [display_currency().note])
     return "\n".join([*lines, *(f"Warning: {each}." for each in advice.warnings)])
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.backtest_input import Asked, history_options
-from gpuwatch.cli.base import above_zero, duration_or_none, explained, json_option, progress, say
+from gpuwatch.cli.base import above_zero, duration_or_none, explain_errors, json_option, print_text, progress
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.json_document import json_text
@@ -48,15 +48,15 @@ def restarts(
         if seconds is not None
     ]
     try:
-        with explained(), progress("reading the history"):
+        with explain_errors(), progress("reading the history"):
             source, history = asked.history(Options(trace=asked.trace or Path(), hours=hours), SystemClock())
         advice = advice_of(source, history, restart_cost, parts)
     except DemoError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    say(json_text("recommend.restarts", advice) if as_json else _as_text(advice))
+    print_text(json_text("recommend.restarts", advice) if as_json else _as_text(advice))
 
 
 def _as_text(advice: "RestartsDocument") -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.amounts import share, usd
-from gpuwatch.cli.base import duration_or_none, json_option, progress, say
+from gpuwatch.cli.base import duration_or_none, json_option, print_text, progress
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import align_rows
@@ -101,12 +101,12 @@ def spot(  # noqa: PLR0913  one option each
             with progress("Playing the recording") as advance:
                 found = advice.advise(recording, nodes, rules, terms, advance)
     except SeriesError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     except ValueError as error:
-        say(f"{csv_path}: {error}", err=True)
+        print_text(f"{csv_path}: {error}", err=True)
         sys.exit(2)
-    say(json_text("recommend.spot", found) if as_json else _as_text(found))
+    print_text(json_text("recommend.spot", found) if as_json else _as_text(found))
 
 
 def _job(recording: "Recording", work: float, allowed: float, move: float, ratio: float) -> "SpotAdvice":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.base import config_option, explain_errors, json_option, print_text, settings_of
 from gpuwatch.cli.recommend import paid_by_settings, recommend
 from gpuwatch.runtime.bounded_text import text_of
 from gpuwatch.runtime.json_document import json_text
@@ -28,9 +28,9 @@ def vendors(*, table: Path, gpu: str, path: Path | None, as_json: bool) -> None:
     """Compare vendors by your own scores and weights (SLA, support, latency) and by measured prices."""
     from gpuwatch.money.advice import vendors as advice
 
-    with explained():
+    with explain_errors():
         try:
-            sheet = advice.read(text_of(table), table.name)
+            sheet = advice.read_sheet(text_of(table), table.name)
             measured: dict[str, dict[str, float]] = {}
             sources: dict[str, str] = {}
             columns = {each.name for each in sheet.criteria}
@@ -40,19 +40,19 @@ def vendors(*, table: Path, gpu: str, path: Path | None, as_json: bool) -> None:
             if advice.USEFUL_HOUR in columns:
                 measured[advice.USEFUL_HOUR] = _useful_hours(path)
                 sources[advice.USEFUL_HOUR] = f"US dollars paid per useful GPU-hour in the last {_DAYS} days, metered"
-            sheet = advice.filled(sheet, measured)
+            sheet = advice.fill_measured(sheet, measured)
             advice.unknown_columns(sheet, table.name)
         except UnicodeDecodeError:
-            say(f"{table} is not UTF-8", err=True)
+            print_text(f"{table} is not UTF-8", err=True)
             sys.exit(2)
         except OSError as error:
-            say(f"{table} cannot be read: {error.strerror}", err=True)
+            print_text(f"{table} cannot be read: {error.strerror}", err=True)
             sys.exit(2)
         except ValueError as error:
-            say(error, err=True)
+            print_text(error, err=True)
             sys.exit(2)
         document = advice.vendors_document(sheet, tuple(sources))
-        say(json_text("recommend.vendors", document) if as_json else advice.as_text(sheet, sources))
+        print_text(json_text("recommend.vendors", document) if as_json else advice.as_text(sheet, sources))
 
 
 def _prices(gpu: str, path: Path | None) -> dict[str, float]:
@@ -63,14 +63,14 @@ def _prices(gpu: str, path: Path | None) -> dict[str, float]:
 
     """
     from gpuwatch.model.fleet import CapacityType
-    from gpuwatch.model.slips import meant
+    from gpuwatch.model.slips import meant_name
     from gpuwatch.money.prices import catalogue
 
     paid, found = paid_by_settings(path), dict[str, float]()
     offers = [each for each in catalogue.offers() if each.gpu_model.lower() == gpu.lower()]
     if not offers:
         models = {each.gpu_model for each in catalogue.offers()}
-        raise ValueError(f"--gpu: no machine with a GPU {gpu!r} is known. {meant(gpu, models)}")
+        raise ValueError(f"--gpu: no machine with a GPU {gpu!r} is known. {meant_name(gpu, models)}")
     for offer in offers:
         usd = paid(offer) if paid is not None else offer.price_per_hour if offer.currency == "USD" else None
         if usd is not None and offer.capacity_type is CapacityType.ON_DEMAND:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpuwatch import guard
-from gpuwatch.clouds.tags import EXPIRED_REMEDY, expired
+from gpuwatch.clouds.tags import EXPIRED_REMEDY, has_expired
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
@@ -58,7 +58,7 @@ def silences(done: Round) -> Iterator[str]:
 
 
 def silence_line(silence: Silence) -> str:
-    """One of them."""
+    """Return a line about one silent place."""
     means = "What it showed last counts, and nothing is done there"
     if not silence.known:
         means = "Nobody knows what is there: pools that may have nodes in it do not grow"
@@ -102,7 +102,7 @@ def _tags(done: Round) -> Iterator[str]:
         if each.reason.code == unknown_pool.CODE:
             yield f"Warning: pool {each.pool!r}: {each.reason.sentence}"
     now, nodes = done.observation.now, done.observation.fleet.nodes
-    over = [node.id for node in nodes if node.enrolled and expired(node.tags, now)]
+    over = [node.id for node in nodes if node.enrolled and has_expired(node.tags, now)]
     if over:
         text = f"The time in the tag gpuwatch:protect of {len(over)} nodes is over: {', '.join(over[:_NAMED])}"
         yield f"Warning: {text}{', …' if len(over) > _NAMED else ''}. {EXPIRED_REMEDY}"
@@ -118,10 +118,10 @@ def beyond_limits(done: Round, rules: Rulebook) -> Iterator[str]:
     return map(legible, (f"Warning: {each}" for each in beyond(done.observation.fleet, rules.limits.per_owner)))
 
 
-def untried(done: Round, rules: Rulebook) -> Iterator[str]:
+def untried_lines(done: Round, rules: Rulebook) -> Iterator[str]:
     """`status`, beneath that: the pools that would remove nodes and wait for a backtest."""
     pools, kept = done.observation.fleet.pools, done.observation.ledger.backtests
-    for pool, (_, sentence, remedy) in guard.untried(pools, rules, kept, done.observation.now):
+    for pool, (_, sentence, remedy) in guard.untried_pools(pools, rules, kept, done.observation.now):
         yield f"Pool {pool} removes no node: {sentence} {remedy}"
 
 
@@ -135,19 +135,18 @@ def plan_text(done: Round) -> str:
     lines = [*map(silence_line, fleet.silent), *_tags(done)]
     for review in done.reviews:
         word = "would" if review.allowed else "may not"
-        lines.append(
-            f"{word} {review.step.verb} {_called(review.step.node_id, names, clouds)}: {review.step.reason.sentence}"
-        )
+        name = _name_of_node(review.step.node_id, names, clouds)
+        lines.append(f"{word} {review.step.verb} {name}: {review.step.reason.sentence}")
         lines += [f"    {answer.rule}: {answer.sentence} {answer.remedy}" for answer in review.refusals]
     for decision in done.decisions:
         lines += [f"pool {decision.pool}: {clamp}" for clamp in decision.clamps]
-        held = _held(decision.steps, names)
+        held = _held_names(decision.steps, names)
         lines += [f"pool {decision.pool}: advice for {each.target}: {each.reason.sentence}" for each in decision.advice]
         lines += [f"pool {decision.pool}: {len(found)} {_HELD.get(code, code)}: {_some(found)}" for code, found in held]
     return "\n".join(map(legible, lines)) or "There are no nodes."
 
 
-def _held(steps: Iterable[Step], names: dict[str, str]) -> list[tuple[str, list[str]]]:
+def _held_names(steps: Iterable[Step], names: dict[str, str]) -> list[tuple[str, list[str]]]:
     """The names of the nodes that nothing happens to, by the reason's code; the largest group first."""
     found: dict[str, list[str]] = {}
     for step in steps:
@@ -162,7 +161,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED_HELD]) + (f" and {more} more" if more > 0 else "")
 
 
-def _called(node_id: str, names: dict[str, str], clouds: dict[str, str]) -> str:
+def _name_of_node(node_id: str, names: dict[str, str], clouds: dict[str, str]) -> str:
     """An id with its name, where it has one of its own, and with its cloud, where that has a name."""
     name = names.get(node_id, node_id)
     about = ", ".join(each for each in ("" if name == node_id else name, clouds.get(node_id, "")) if each)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from gpuwatch.cli.base import commands, config_option, explained, json_option, progress, say, settings_of
+from gpuwatch.cli.base import commands, config_option, explain_errors, json_option, print_text, progress, settings_of
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
     """Report what a day's machines cost, what each owner wasted, and what was saved."""
     if form is not None and as_json:
         raise click.UsageError("--json excludes --html")
-    with explained():
+    with explain_errors():
         from gpuwatch.ledger import Ledger
         from gpuwatch.notify.reports import ReportContent
         from gpuwatch.notify.transports.file import FORMATS
@@ -63,20 +63,20 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
         try:
             asked = {"day": day, "month": month, "year": year, "first": first, "last": last}
             with progress("reading the ledger"):
-                made = _made(settings, ledger, asked, unused=unused)
+                made = _make_report(settings, ledger, asked, unused=unused)
             if send is None:
-                say(FORMATS["json" if as_json else form or "txt"](ReportContent(made)), nl=False)
+                print_text(FORMATS["json" if as_json else form or "txt"](ReportContent(made)), nl=False)
             else:
                 _send(settings, ledger, made, send)
         finally:
             ledger.close()
 
 
-def _made(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], *, unused: bool) -> "Report":
+def _make_report(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], *, unused: bool) -> "Report":
     """The report on the days that were asked for; without any, on yesterday."""
     from gpuwatch.cli.controller import cloud_of
     from gpuwatch.clouds import CloudError
-    from gpuwatch.money.report.gather import gathered
+    from gpuwatch.money.report.gather import gather_report
     from gpuwatch.money.report.period import PeriodError, period_of
     from gpuwatch.money.unused import whole
     from gpuwatch.runtime.clock import SystemClock
@@ -94,8 +94,8 @@ def _made(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], 
         try:
             left = whole(cloud_of(settings, clock))
         except CloudError as error:  # a part of it would make the savings look larger
-            say(f"Warning: what stopped machines still cost is not in the report: {error}", err=True)
-    return gathered(ledger, period, now, settings.cost, settings.interval, left)
+            print_text(f"Warning: what stopped machines still cost is not in the report: {error}", err=True)
+    return gather_report(ledger, period, now, settings.cost, settings.interval, left)
 
 
 def _send(settings: "Settings", ledger: "Ledger", report: "Report", name: str) -> None:
@@ -106,9 +106,9 @@ def _send(settings: "Settings", ledger: "Ledger", report: "Report", name: str) -
     to = settings.report.receivers[name]
     key = report_key(ledger, name, f"{report.facts.period}-{report.facts.now:%Y%m%dT%H%M%S}")
     try:
-        say(f"Sent: {to.transport.send(report_delivery(report, to, key))}")
+        print_text(f"Sent: {to.transport.send(report_delivery(report, to, key))}")
     except DeliveryError as error:
-        say(f"The report did not reach {name}: {error}", err=True)
+        print_text(f"The report did not reach {name}: {error}", err=True)
         sys.exit(1)
 
 
@@ -124,7 +124,7 @@ def notify() -> None:
 @json_option
 def test(name: str | None, owner: str | None, path: Path | None, *, as_json: bool) -> None:
     """Send a test message to NAME of notify.receivers, or to all of them."""
-    with explained():
+    with explain_errors():
         from zoneinfo import ZoneInfo
 
         from gpuwatch.controller.operations import operator_name
@@ -149,8 +149,8 @@ def test(name: str | None, owner: str | None, path: Path | None, *, as_json: boo
         for each in send_test(sender, [name] if name is not None else list(there), owner):
             results.append(each)
             if not as_json:
-                say(legible(f"{each.name}: {each.text}"), err=not each.arrived)
+                print_text(legible(f"{each.name}: {each.text}"), err=not each.arrived)
         if as_json:
-            say(json_text("notify.test", SentDocument(deliveries=results)))
+            print_text(json_text("notify.test", SentDocument(deliveries=results)))
     if not all(each.arrived for each in results):
         sys.exit(1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import commands, config_option, explained, json_option, progress, say, settings_of
+from gpuwatch.cli.base import commands, config_option, explain_errors, json_option, print_text, progress, settings_of
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
@@ -39,20 +39,20 @@ def scan(regions: tuple[str, ...], days: int, path: Path | None, *, as_json: boo
     No agent is needed. Each machine is listed with its age, price and owner, whether the controller knows it, and what
     the cloud's own monitor says of its CPU and network. The exit status is 1 where a region did not answer.
     """
-    with explained():
+    with explain_errors():
         from gpuwatch.cli import scan_table
         from gpuwatch.cli.console import console, width_of
-        from gpuwatch.cli.console import show as print_lines
+        from gpuwatch.cli.console import show_lines as print_lines
         from gpuwatch.money.scan import scan_document
         from gpuwatch.runtime.clock import SystemClock
 
         settings, clock = settings_of(path), SystemClock()
         with progress("asking every region of the clouds"):
-            looked = list(_looked(settings, regions, days, clock))
+            looked = list(_look_at_clouds(settings, regions, days, clock))
         _refuse_unknown(regions, settings, looked)
         found = scan_document(looked, fleet=settings.fleet, now=clock.now(), days=days, regions=regions)
         if as_json:
-            say(json_text("scan", found))
+            print_text(json_text("scan", found))
         else:
             out = console()
             print_lines(scan_table.table(found, width_of(out)), out)
@@ -60,7 +60,7 @@ def scan(regions: tuple[str, ...], days: int, path: Path | None, *, as_json: boo
         sys.exit(0 if found.complete else 1)
 
 
-def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "Clock") -> "Iterator[Looked]":
+def _look_at_clouds(settings: "Settings", regions: tuple[str, ...], days: int, clock: "Clock") -> "Iterator[Looked]":
     """Each cloud of the settings; one that cannot be asked is a place with its trouble."""
     from gpuwatch.clouds import CloudError
     from gpuwatch.clouds.settings import connect
@@ -73,34 +73,36 @@ def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "C
             if len(settings.named_clouds) == 1:
                 raise
             nothing = Surveyed(where=f"cloud {name}", region="", watched=True, trouble=str(error))
-            yield _of(settings, name, [nothing], {}, None, {}, clock)
+            yield _with_prices(settings, name, [nothing], {}, None, {}, clock)
         else:
             places = _places(cloud, name)
             shown = [place for place in places if place.nodes and (not regions or place.region in regions)]
-            yield _of(settings, name, places, *_monitored(cloud, shown, days), clock)
+            yield _with_prices(settings, name, places, *_ask_monitor(cloud, shown, days), clock)
 
 
 def _refuse_unknown(regions: tuple[str, ...], settings: "Settings", looked: "list[Looked]") -> None:
     """Refuse a region that no cloud lists: it is a typing mistake. Without a list of regions nothing is refused."""
     from gpuwatch.clouds.provider import ALL
-    from gpuwatch.model.slips import meant
+    from gpuwatch.model.slips import meant_name
 
     places = [place for each in looked for place in each.places]
     known = {place.region for place in places if place.region}
     known |= {region for chosen in settings.named_clouds.values() for region in chosen.regions if region != ALL}
     wrong = next((region for region in regions if region not in known), None)
     if wrong is not None and all(place.region for place in places):
-        raise click.UsageError(f"--region: no cloud of the settings has {wrong!r} enabled. {meant(wrong, known)}")
+        raise click.UsageError(f"--region: no cloud of the settings has {wrong!r} enabled. {meant_name(wrong, known)}")
 
 
 def _places(cloud: "Cloud", name: str) -> "list[Surveyed]":
     """What is shown of a cloud; its machines carry its name."""
-    from gpuwatch.clouds.survey import surveyed
+    from gpuwatch.clouds.survey import survey_cloud
 
-    return [replace(place, nodes=tuple(replace(node, cloud=name) for node in place.nodes)) for place in surveyed(cloud)]
+    return [
+        replace(place, nodes=tuple(replace(node, cloud=name) for node in place.nodes)) for place in survey_cloud(cloud)
+    ]
 
 
-def _monitored(
+def _ask_monitor(
     cloud: "Cloud", places: "list[Surveyed]", days: int
 ) -> "tuple[dict[str, CloudUse], str | None, dict[str, str]]":
     """What the cloud's own monitor says of the machines, its name, and by place why it says nothing."""
@@ -121,7 +123,7 @@ def _monitored(
     return use, monitored.monitor, unmonitored
 
 
-def _of(
+def _with_prices(
     settings: "Settings",
     name: str,
     places: "list[Surveyed]",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import bare_usd, format_usd
 from gpuwatch.model.readable import how_many, legible
@@ -29,7 +29,7 @@ def _columns(rows: Sequence[ScanMachine]) -> list[Column]:
     alike = all(row.name == row.id for row in rows)
     styles = ["" if row.known else "tint.idle" for row in rows]
     return [
-        Column(title=f"{shown_in().head}/H", cells=[_usd(row) for row in rows], right=True, styles=styles),
+        Column(title=f"{display_currency().head}/H", cells=[_usd(row) for row in rows], right=True, styles=styles),
         Column(title="MACHINE", cells=[legible(row.id) for row in rows]),
         Column(title="NAME", cells=["" if alike else legible(row.name) for row in rows], spare=9, least=8),
         Column(title="CLOUD", cells=[legible(row.cloud) if several else "" for row in rows], spare=5, least=4),
@@ -92,7 +92,7 @@ def _age(row: ScanMachine) -> str:
 
 
 def _cpu(row: ScanMachine) -> str:
-    """`2%/31%`."""
+    """Return mean and highest CPU use, such as `2%/31%`."""
     use = row.use
     if use is None or use.cpu_mean_ratio is None or use.cpu_max_ratio is None:
         return "-"

@@ -12,10 +12,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from gpuwatch import __version__
-from gpuwatch.cli.base import say
+from gpuwatch.cli.base import print_text
 
 
-def shipped(folder: str) -> Traversable:
+def shipped_folder(folder: str) -> Traversable:
     """A folder of the repository, such as `docs/examples`.
 
     As it lies in a wheel or a shiv file, else in the checkout around the package.
@@ -39,26 +39,26 @@ def write(folder: Path, files: Mapping[str, str], force: bool) -> None:
     Where one of them would change a file and `force` is not given, no file is written and the exit status is 2.
     """
     try:
-        before = {name: _read(folder / name) for name in files}
+        before = {name: _read_bytes(folder / name) for name in files}
         changed = [name for name, text in files.items() if before[name] not in {None, text.encode()}]
         if changed and not force:
             listed = "\n".join(f"  {folder / name}" for name in changed)
-            say(f"Nothing was written. These files differ from what would be written:\n{listed}", err=True)
-            say("To overwrite them, add --force. To compare, export into another folder.", err=True)
+            print_text(f"Nothing was written. These files differ from what would be written:\n{listed}", err=True)
+            print_text("To overwrite them, add --force. To compare, export into another folder.", err=True)
             sys.exit(2)
         for name, text in files.items():
             if before[name] != text.encode():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        say(f"{error.filename or folder} cannot be written: {error.strerror or error}", err=True)
+        print_text(f"{error.filename or folder} cannot be written: {error.strerror or error}", err=True)
         sys.exit(2)
     for name, text in files.items():
         became = "unchanged" if before[name] == text.encode() else "replaced" if name in changed else "written"
-        say(f"{became:<9}  {folder / name}")
+        print_text(f"{became:<9}  {folder / name}")
 
 
-def _read(path: Path) -> bytes | None:
+def _read_bytes(path: Path) -> bytes | None:
     """What is there now; None where there is no file."""
     try:
         return path.read_bytes()
@@ -72,19 +72,19 @@ _RULES = ("gpuwatch.yml", "recording.yml")
 
 def chart() -> dict[str, str]:
     """Texts by their path in the chart's folder."""
-    files = dict(files_below(shipped("deploy").joinpath("helm", "gpuwatch")))
+    files = dict(files_below(shipped_folder("deploy").joinpath("helm", "gpuwatch")))
     files["Chart.yaml"] = (
         files["Chart.yaml"]
         .replace(f"version: {_UNVERSIONED}\n", f"version: {semantic(__version__)}\n")
         .replace(f'appVersion: "{_UNVERSIONED}"', f'appVersion: "{__version__}"')
     )
-    boards = shipped("dashboards")
+    boards = shipped_folder("dashboards")
     files |= {
         f"files/dashboards/{name}": text
         for name, text in files_below(boards)
         if "/" not in name and name.endswith(".json")
     }
-    alerts = shipped("alerts")
+    alerts = shipped_folder("alerts")
     return files | {f"files/rules/{name}": alerts.joinpath(name).read_text(encoding="utf-8") for name in _RULES}
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from rich.text import Text
 
-from gpuwatch.cli.console import within
+from gpuwatch.cli.console import fit_height
 from gpuwatch.cli.render import silences
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow, NodesPage, nodes_page
@@ -14,7 +14,7 @@ from gpuwatch.controller.observe.agent_errors import kind_of
 from gpuwatch.controller.web.fleet_view import NOT_USED
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import bare_usd, format_usd
@@ -45,7 +45,7 @@ class Choice:
     states: tuple[str, ...] = ()
     sort: str = "use"
 
-    def of(self, page: NodesPage) -> NodesPage:
+    def chosen_nodes(self, page: NodesPage) -> NodesPage:
         """The nodes that are asked for. `--owner none` means nodes without an owner."""
         if not (self.pools or self.owners or self.states or self.sort != "use"):
             return page
@@ -75,10 +75,10 @@ def screen(done: Round, rules: Rulebook, choice: Choice, width: int, height: int
     at = format_time(done.observation.now, seconds=True)
     if done.trouble is not None:
         return [Text(at, style="bold"), Text(legible(done.trouble), style="state.stalled")]
-    page = choice.of(nodes_page(done, rules))
+    page = choice.chosen_nodes(nodes_page(done, rules))
     head = [Text(line, style="bold") for line in wrap_words(f"{at}  {totals(page)}", width, 2)]
     head += [Text(line, style="state.stalled") for each in silences(done) for line in wrap_words(each, width, 2)]
-    return [*head, Text(), *within(table(page, choice, width), height - len(head) - 1)]
+    return [*head, Text(), *fit_height(table(page, choice, width), height - len(head) - 1)]
 
 
 def _columns(rows: Sequence[NodeRow]) -> list[Column]:
@@ -106,8 +106,10 @@ def _columns(rows: Sequence[NodeRow]) -> list[Column]:
         ),
         Column(title="STATE", cells=[row.state.value for row in rows], spare=5),
         Column(title="USE", cells=[_use(row) for row in rows], styles=shown),
-        Column(title="FOR", cells=[_held(row) for row in rows], spare=1, right=True),
-        Column(title=f"{shown_in().head}/H", cells=[_usd(row.usd_per_hour) for row in rows], spare=2, right=True),
+        Column(title="FOR", cells=[_held_words(row) for row in rows], spare=1, right=True),
+        Column(
+            title=f"{display_currency().head}/H", cells=[_usd(row.usd_per_hour) for row in rows], spare=2, right=True
+        ),
         Column(
             title="NEXT",
             cells=[row.action.value for row in rows],
@@ -141,7 +143,7 @@ def _use(row: NodeRow) -> str:
     return row.state.value if row.activity is None else row.activity.value
 
 
-def _held(row: NodeRow) -> str:
+def _held_words(row: NodeRow) -> str:
     return "-" if row.held_seconds is None else format_duration(row.held_seconds)
 
 
@@ -167,7 +169,7 @@ def totals(page: NodesPage) -> str:
     unpriced = sum(row.usd_per_hour is None for row in running)
     if unpriced:
         parts.append(f"the price of {unpriced} is not known")
-    return " ".join(filter(None, ("; ".join(parts) + ".", shown_in().note)))
+    return " ".join(filter(None, ("; ".join(parts) + ".", display_currency().note)))
 
 
 def hints(page: NodesPage) -> Iterator[str]:

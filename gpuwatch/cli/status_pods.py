@@ -8,7 +8,7 @@ from rich.text import Text
 from gpuwatch.controller.node_row import NodesPage
 from gpuwatch.controller.pod_rows import ClusterRow
 from gpuwatch.controller.workload_rows import WorkloadRow
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import bare_usd
@@ -45,7 +45,7 @@ def pods_table(page: NodesPage, width: int | None) -> list[Text]:
         ),
         Column(title="FOR", cells=[format_duration(row.held_seconds) for row in rows], right=True),
         Column(
-            title=f"{shown_in().head}/H",
+            title=f"{display_currency().head}/H",
             cells=["-" if row.usd_per_hour is None else bare_usd(row.usd_per_hour) for row in rows],
             right=True,
         ),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.cli.base import commands, json_option, say
+from gpuwatch.cli.base import commands, json_option, print_text
 from gpuwatch.runtime.json_document import json_text
 
 # A requirement of an extra, such as `boto3>=1.35; extra == "aws"`, or of another extra: `gpuwatch[controller]; …`.
@@ -28,17 +28,17 @@ class VersionDocument:
 @json_option
 def version(*, as_json: bool) -> None:
     """Show the version, the commit, the Python and the installed extras."""
-    found = installed()
+    found = installed_versions()
     if as_json:
-        say(json_text("version", found))
+        print_text(json_text("version", found))
         return
     extras = ", ".join(found.extras) or "none"
-    say(f"gpuwatch {found.version}")
+    print_text(f"gpuwatch {found.version}")
     for name, value in (("commit", found.commit or "not known"), ("Python", found.python), ("extras", extras)):
-        say(f"    {name:<7} {value}")
+        print_text(f"    {name:<7} {value}")
 
 
-def installed() -> VersionDocument:
+def installed_versions() -> VersionDocument:
     """This build and its parts; no module is loaded for it."""
     from importlib import metadata  # a fifth of the start-up
 

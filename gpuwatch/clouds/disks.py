@@ -39,7 +39,7 @@ def of_machines(found: Iterable[Leftover]) -> list[Leftover]:
     return [replace(each, kind=LeftoverKind.RUNNING_VOLUME) for each in found if each.node_id]
 
 
-def made_at(text: str | None) -> datetime | None:
+def time_made(text: str | None) -> datetime | None:
     """The time of a cloud's answer in ISO 8601; None where it is missing or cannot be read."""
     try:
         at = datetime.fromisoformat(text or "")

@@ -82,7 +82,7 @@ def means_no_machine(code: str, table: Table) -> bool:
     return kind_of(code, table) in {InsufficientCapacityError, QuotaExceededError}
 
 
-def typed(kind: type[CloudError], asked: str, message: str, code: str) -> CloudError:
+def typed_error(kind: type[CloudError], asked: str, message: str, code: str) -> CloudError:
     """Make the error of an answer: what was asked, the first line of the cloud's message, and its code."""
     text = message.partition("\n")[0].strip()
     if kind is ClockSkewError:
@@ -104,7 +104,7 @@ def reading(asked: str, *silent: type[Exception]) -> Iterator[None]:
         raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
 
 
-def explained(error: CloudError, date: str, now: datetime) -> CloudError:
+def explain_error(error: CloudError, date: str, now: datetime) -> CloudError:
     """The error, or what is behind it: where our credentials are refused and the clocks differ by minutes, the clock.
 
     `date` is the header Date of the answer ("" without one), `now` is this machine's time.

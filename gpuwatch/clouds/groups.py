@@ -59,7 +59,7 @@ class Owned:
 
         @property
         def name(self) -> str:
-            """For people."""
+            """Return the name for messages to people."""
 
         @property
         def tags(self) -> Mapping[str, str]:
@@ -70,7 +70,7 @@ class Owned:
         """The other system that drives the group, whatever its tags consent to."""
         raise NotImplementedError
 
-    def enrolled(self, fleet: str) -> bool:
+    def is_enrolled(self, fleet: str) -> bool:
         """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
         return self.tags.get(FLEET_TAG) == fleet and self.owner is None
 
@@ -85,7 +85,7 @@ class Owned:
             id=self.id,
             name=self.name,
             pool=claimed["pool"],
-            enrolled=self.enrolled(fleet),
+            enrolled=self.is_enrolled(fleet),
             serves_cluster=self.consents(fleet) and self.owner is not None,
             protected=claimed["protected"],
         )
@@ -97,7 +97,7 @@ class Owned:
             CloudError: its owner does not consent.
 
         """
-        if not (self.enrolled(fleet) if grows else self.consents(fleet)):
+        if not (self.is_enrolled(fleet) if grows else self.consents(fleet)):
             whose = f"belongs to {self.owner}" if self.owner else f"has no tag {FLEET_TAG}={fleet}"
             raise CloudError(f"the {kind} {self.name} {whose}: it is left alone", code="NotEnrolled")
 
@@ -131,7 +131,7 @@ class Sized(Protocol):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the name for messages to people."""
         ...
 
     @property
@@ -213,7 +213,7 @@ class Attempt:
     refused: str | None
 
 
-def said(attempts: Iterable[Attempt], now: datetime) -> GroupRefusal | None:
+def refusal_of(attempts: Iterable[Attempt], now: datetime) -> GroupRefusal | None:
     """What the newest of a group's tries says; of equal ones the first."""
     newest = max(attempts, key=lambda each: each.began, default=None)
     if newest is None or newest.refused is None or newest.ended > now + _CLOCKS_DIFFER:
@@ -246,7 +246,7 @@ class Refusals:
         self._clock = clock
         self._denied: set[str] = set()
 
-    def added(self, group: NodeGroup, where: str, ask: Callable[[], Iterable[Attempt]]) -> NodeGroup:
+    def with_refusal(self, group: NodeGroup, where: str, ask: Callable[[], Iterable[Attempt]]) -> NodeGroup:
         """The group with its cloud's refusal, where there is one. `where` is the place, for people."""
         if not group.enrolled or group.desired <= len(group.node_ids):
             return group
@@ -260,4 +260,4 @@ class Refusals:
         except CloudError:
             return group
         self._denied.discard(where)
-        return replace(group, refused=said(attempts, self._clock.now()))
+        return replace(group, refused=refusal_of(attempts, self._clock.now()))

@@ -56,7 +56,7 @@ class MachineTypes(Generic[AnyPlace, Kind]):
         self._types: dict[str, Kind] = {}
         self._missing: dict[str, _Missing] = {}
 
-    def known(self, name: str) -> Kind | None:
+    def known_kind(self, name: str) -> Kind | None:
         """What a type brings, by what was looked up so far; None: not known."""
         return self._types.get(name)
 

@@ -11,7 +11,7 @@ from gpuwatch.clouds.provider import ALL, StartCommand
 from gpuwatch.clouds.settings import CLOUDS, CloudSettings
 from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.model.setting import Contradiction
-from gpuwatch.model.slips import folded, meant, nearest
+from gpuwatch.model.slips import fold_text, meant_name, nearest
 from gpuwatch.policies.spot.settings import OfferRules
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import NoStores, Stores, unread
@@ -28,7 +28,7 @@ def section(name: str) -> Path:
     return ("clouds", name) if name else ("cloud",)
 
 
-def told(text: str, name: str) -> str:
+def name_keys(text: str, name: str) -> str:
     """A cloud's own sentence about its settings, with the keys that these have under its name."""
     if not name:
         return text
@@ -39,7 +39,7 @@ def told(text: str, name: str) -> str:
 def contradictions(clouds: Clouds) -> Iterator[Contradiction]:
     """Mistakes in each cloud's settings that no single key's bounds show."""
     for name, cloud in clouds.items():
-        yield from (_moved(each, name) for each in one.contradictions(cloud))
+        yield from (_move_contradiction(each, name) for each in one.contradictions(cloud))
 
 
 def names(clouds: Iterable[str]) -> Iterator[Contradiction]:
@@ -48,7 +48,7 @@ def names(clouds: Iterable[str]) -> Iterator[Contradiction]:
     for name in clouds:
         if not _NAME.fullmatch(name):
             yield Contradiction(keys=(("clouds", name),), wrong=f"{name!r} is no name of a cloud", right=_RIGHT_NAME)
-        other = seen.setdefault(folded(name), name)
+        other = seen.setdefault(fold_text(name), name)
         if other != name:
             yield Contradiction(
                 keys=(("clouds", name),),
@@ -65,7 +65,7 @@ def unknown_regions(clouds: Clouds, launches: Iterable[tuple[Path, str, str | No
     launches = list(launches)
     for name, cloud in clouds.items():
         here = [(path, region) for path, region, asked in launches if (asked or "") == name or len(clouds) == 1]
-        yield from (_moved(each, name) for each in one.unknown_regions(cloud, here))
+        yield from (_move_contradiction(each, name) for each in one.unknown_regions(cloud, here))
 
 
 def unmatched_regions(clouds: Clouds, written: Iterable[tuple[Path, str, Sequence[str]]]) -> Iterator[Contradiction]:
@@ -98,7 +98,9 @@ def unknown(clouds: Clouds, written: Iterable[tuple[Path, str]]) -> Iterator[Con
             yield Contradiction(
                 keys=(path,),
                 wrong=f"the settings have no cloud {name!r}",
-                right=f"a cloud of `clouds`. {meant(name, clouds)}" if known else "no cloud, or clouds in `clouds`",
+                right=f"a cloud of `clouds`. {meant_name(name, clouds)}"
+                if known
+                else "no cloud, or clouds in `clouds`",
             )
 
 
@@ -107,7 +109,7 @@ def regionless(clouds: Clouds, launches: Iterable[tuple[str, str | None, str | N
     pools = [(pool, asked) for pool, asked, region in launches if region is None]
     for name, cloud in clouds.items():
         here = [pool for pool, asked in pools if (asked or "") == name or len(clouds) == 1]
-        yield from (_moved(each, name) for each in one.regionless(cloud, here))
+        yield from (_move_contradiction(each, name) for each in one.regionless(cloud, here))
 
 
 def unfit_tags(clouds: Clouds, written: Iterable[tuple[Path, str, str, Sequence[str]]]) -> Iterator[Contradiction]:
@@ -188,10 +190,10 @@ def urls(clouds: Clouds) -> dict[Path, str]:
     }
 
 
-def _moved(found: Contradiction, name: str) -> Contradiction:
+def _move_contradiction(found: Contradiction, name: str) -> Contradiction:
     """A cloud's mistake at the place where its settings are."""
     keys = tuple((*section(name), *key[1:]) if key[0] == "cloud" else key for key in found.keys)
-    return replace(found, keys=keys, wrong=told(found.wrong, name), right=told(found.right, name))
+    return replace(found, keys=keys, wrong=name_keys(found.wrong, name), right=name_keys(found.right, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,7 @@ class SeveralStores:
     forms: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Each form once."""
+        """Keep each form of the name once."""
         forms = dict.fromkeys(form for part in self.parts for form in part.forms)
         object.__setattr__(self, "forms", tuple(forms))
 
@@ -240,7 +242,7 @@ def connect(
         try:
             made[name] = around(one.connect(cloud, fleet=fleet, clock=clock), name)
         except CloudError as error:
-            error.args = (f"cloud {name}: {told(str(error), name)}", *error.args[1:])
+            error.args = (f"cloud {name}: {name_keys(str(error), name)}", *error.args[1:])
             raise
     return SeveralClouds(made)
 

@@ -9,7 +9,16 @@ from typing import TypeVar
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.errors import CloudError, CloudUnavailableError
 from gpuwatch.clouds.places import everywhere
-from gpuwatch.clouds.silence import Outlook, Recall, Recalling, as_last_seen, missed, of_cloud, partial, partial_here
+from gpuwatch.clouds.silence import (
+    Outlook,
+    Recall,
+    Recalling,
+    as_last_seen,
+    note_silence,
+    of_cloud,
+    partial,
+    partial_here,
+)
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.model.sight import Silence
 
@@ -73,7 +82,7 @@ class Part:
         """
         if self.nodes is None:
             if self.past is None:
-                missed(self.silence(error, known=False), error)
+                note_silence(self.silence(error, known=False), error)
                 return []
             self.nodes = self.past().nodes
         return [as_last_seen(node, str(error)) for node in self.nodes]
@@ -99,7 +108,7 @@ class Part:
         places = inner.places | {f"{self.name}: {place}" for place in before}
         return Outlook(places=places, silent=(self.silence(error, known=known),))
 
-    def heard(self, error: CloudError | None) -> None:
+    def note_answer(self, error: CloudError | None) -> None:
         """Say once that it is silent, and once that it answers again."""
         if error is not None and not self.silent:
             log.warning("%s; its machines count as they were and are left alone", error)
@@ -120,7 +129,7 @@ class Owners:
         self.of[name] = known if cloud in known else (*known, cloud)
 
 
-def listed(parts: Sequence[Part], ask: Callable[[Cloud], Sequence[Answer]]) -> list[tuple[Part, Answer]]:
+def list_parts(parts: Sequence[Part], ask: Callable[[Cloud], Sequence[Answer]]) -> list[tuple[Part, Answer]]:
     """What all parts have, each with its part; within `partial` without those that give no answer, unless none does.
 
     Raises:
@@ -142,9 +151,9 @@ def listed(parts: Sequence[Part], ask: Callable[[Cloud], Sequence[Answer]]) -> l
     found: list[tuple[Part, Answer]] = []
     for part, (answer, silent) in zip(parts, answers, strict=True):
         for each in silent:
-            missed(replace(each, cloud=part.name), CloudUnavailableError(each.reason))
+            note_silence(replace(each, cloud=part.name), CloudUnavailableError(each.reason))
         if isinstance(answer, CloudError):
-            missed(part.silence(answer, known=False), answer)
+            note_silence(part.silence(answer, known=False), answer)
         else:
             found += [(part, each) for each in answer]
     return found

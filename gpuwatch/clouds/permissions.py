@@ -89,14 +89,14 @@ class Diagnosable(Protocol):
         ...
 
     def identity(self) -> Identity:
-        """Who we are."""
+        """Return who we are to the cloud."""
         ...
 
     def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterable[str]:
         """Launches that would bring no node, as sentences: their machine type has no GPU that the agent can read."""
         ...
 
-    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
+    def unencrypted_disks(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Volumes of these machines that are not encrypted, each with its machine, for people."""
         ...
 
@@ -109,7 +109,7 @@ def server_time(date: str) -> datetime | None:
         return None
 
 
-def tried(
+def try_permission(
     call: str, where: str, ask: Callable[[], object], *, allows: Callable[[CloudError], bool] = lambda _: False
 ) -> Permission:
     """What the answer to a call says of the permission. An error says nothing, unless it comes after the check."""
@@ -122,12 +122,12 @@ def tried(
     return Permission(call=call, where=where, allowed=True)
 
 
-def untried(calls: Iterable[str], where: str, reason: str) -> Permission:
+def untried_permission(calls: Iterable[str], where: str, reason: str) -> Permission:
     """Calls that cannot be tried there."""
     return Permission(call=", ".join(calls), where=where, allowed=None, reason=reason)
 
 
-def told(
+def permissions_by_answer(
     calls: Iterable[str], where: str, ask: Callable[[], Answer], refusal: Callable[[str, Answer], str]
 ) -> Iterator[Permission]:
     """Each call, by one answer that is about all of them; `refusal` is why it is not allowed, "" where it is."""

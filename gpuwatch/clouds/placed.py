@@ -14,7 +14,7 @@ from gpuwatch.clouds import CloudError, Leftover, NotFoundError, refuse_foreign_
 from gpuwatch.clouds.disks import by_id, in_use
 from gpuwatch.clouds.groups import Refusals
 from gpuwatch.clouds.permissions import Needs, Permission, Quota
-from gpuwatch.clouds.places import AnyPlace, Place, Views, attempt, everywhere, gathered
+from gpuwatch.clouds.places import AnyPlace, Place, Views, attempt, everywhere, gather_from
 from gpuwatch.clouds.silence import Outlook, Recall
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
@@ -23,7 +23,7 @@ from gpuwatch.runtime.clock import Clock
 class Consenting(Protocol):
     """A group as its cloud describes it."""
 
-    def enrolled(self, fleet: str) -> bool:
+    def is_enrolled(self, fleet: str) -> bool:
         """Whether its owner consents to this fleet's controller."""
         ...
 
@@ -79,7 +79,7 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
         """List the ids of all machines of a place, past every filter."""
 
     @abstractmethod
-    def _launched(self, place: AnyPlace, key: str) -> Node | None:
+    def _find_launched(self, place: AnyPlace, key: str) -> Node | None:
         """Look for the machine in a place that was launched with that key."""
 
     @abstractmethod
@@ -95,11 +95,11 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
         """Whether the machines of a group are known to have GPUs."""
 
     @abstractmethod
-    def _told(self, place: AnyPlace, group: Group) -> NodeGroup:
+    def _group_in_our_words(self, place: AnyPlace, group: Group) -> NodeGroup:
         """Put a group into our words, with why it lacks members."""
 
     @abstractmethod
-    def _unused(self, place: AnyPlace, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
+    def _list_unused(self, place: AnyPlace, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
         """List what is billed in the place and used by no running machine; `stopped` are machines of all places."""
 
     @abstractmethod
@@ -135,7 +135,7 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
     def _tag(self, node_id: str, tags: Mapping[str, str]) -> None:
         """Set tags; the others stay."""
 
-    def _unencrypted(self, place: AnyPlace, node_ids: frozenset[str]) -> Iterable[str]:
+    def _unencrypted_disks(self, place: AnyPlace, node_ids: frozenset[str]) -> Iterable[str]:
         """List disks of these machines that are not encrypted; none where the cloud encrypts every disk."""
         del place, node_ids
         return ()
@@ -177,7 +177,7 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, by what the cloud itself knows of the launch; tags may be anybody's."""
         places = self._all
-        answers = everywhere(places, lambda place: attempt(lambda: self._launched(place, key)))
+        answers = everywhere(places, lambda place: attempt(lambda: self._find_launched(place, key)))
         for place, found in zip(places, answers, strict=True):
             if isinstance(found, Node):
                 self._homes[found.id] = place
@@ -197,26 +197,26 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
 
     def _groups(self, place: AnyPlace) -> list[NodeGroup]:
         shown = [
-            self._told(place, group)
+            self._group_in_our_words(place, group)
             for group in self._listed_groups(place)
-            if group.enrolled(self._fleet) or self._has_gpus(place, group)
+            if group.is_enrolled(self._fleet) or self._has_gpus(place, group)
         ]
         return self._views.keep_groups(place, shown)
 
     def group(self, group_id: str) -> NodeGroup:
         """One group as it is now."""
         place = self._home_of_group(group_id)
-        return self._told(place, self._known_group(place, group_id))
+        return self._group_in_our_words(place, self._known_group(place, group_id))
 
     def leftovers(self) -> Sequence[Leftover]:
         """What no running machine uses, in every place."""
         stopped, now = frozenset(each.id for each in self.nodes() if each.state is NodeState.STOPPED), self._clock.now()
-        return by_id(gathered(self._all, lambda place: self._unused(place, stopped, now)))
+        return by_id(gather_from(self._all, lambda place: self._list_unused(place, stopped, now)))
 
     def disks(self) -> Sequence[Leftover]:
         """Disks of machines in use, in every place."""
         running = in_use(self.nodes())
-        return by_id(gathered(self._all, lambda place: self._disks_in_use(place, running)))
+        return by_id(gather_from(self._all, lambda place: self._disks_in_use(place, running)))
 
     # Places that give no answer.
 
@@ -264,14 +264,14 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
         """Why templates do not fit: their machine type has no GPU that the agent can read."""
         return (why for arguments in launches if (why := self._no_gpu(arguments)) is not None)
 
-    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
+    def unencrypted_disks(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Disks of these machines, in every place."""
         wanted = frozenset(node_ids)
-        return tuple(gathered(self._all, lambda place: self._unencrypted(place, wanted)))
+        return tuple(gather_from(self._all, lambda place: self._unencrypted_disks(place, wanted)))
 
     def quotas(self) -> Sequence[Quota]:
         """Limits on GPU machines, in every place."""
-        found = gathered(self._all, self._quotas)
+        found = gather_from(self._all, self._quotas)
         return tuple(sorted(found, key=lambda each: (each.region, each.name)))
 
     # Which place.

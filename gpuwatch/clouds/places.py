@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from gpuwatch.clouds.errors import CloudError
-from gpuwatch.clouds.silence import Outlook, Past, Recall, as_last_seen, missed
+from gpuwatch.clouds.silence import Outlook, Past, Recall, as_last_seen, note_silence
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.model.sight import Silence
 from gpuwatch.runtime.clock import Clock
@@ -62,7 +62,7 @@ def everywhere(places: Sequence[Asked], ask: Callable[[Asked], Answer]) -> list[
         return list(pool.map(ask, places))
 
 
-def gathered(places: Sequence[AnyPlace], ask: Callable[[AnyPlace], Iterable[Answer]]) -> list[Answer]:
+def gather_from(places: Sequence[AnyPlace], ask: Callable[[AnyPlace], Iterable[Answer]]) -> list[Answer]:
     """What all places have; within `partial` without those that give no answer, unless none does.
 
     Raises:
@@ -76,7 +76,7 @@ def gathered(places: Sequence[AnyPlace], ask: Callable[[AnyPlace], Iterable[Answ
     found: list[Answer] = []
     for place, answer in zip(places, answers, strict=True):
         if isinstance(answer, CloudError):
-            missed(Silence(where=place.name, reason=str(answer), known=False), answer)
+            note_silence(Silence(where=place.name, reason=str(answer), known=False), answer)
         else:
             found += answer
     return found
@@ -179,7 +179,7 @@ class Views(Generic[AnyPlace]):
         self._lacks_nodes(place, error)
         if place not in self._nodes:
             if self._recall is None:
-                missed(Silence(where=place.name, reason=str(error), known=False), error)
+                note_silence(Silence(where=place.name, reason=str(error), known=False), error)
                 return []
             self._nodes[place] = {node.id: node for node in self.past.nodes if place.holds(node)}
         if place not in self._told:

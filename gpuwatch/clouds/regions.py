@@ -37,7 +37,7 @@ class Region(ABC):
         """Another region of the same account."""
 
     @abstractmethod
-    def enabled(self) -> Sequence[str]:
+    def enabled_regions(self) -> Sequence[str]:
         """Ask for the names of the regions that the account may use; raises CloudError."""
 
     @abstractmethod
@@ -95,12 +95,12 @@ class Regions(Generic[AnyRegion]):
                 self._all = [
                     door if region == door.region else door.beside(region)
                     for door, own in self._doors
-                    for region in (door.enabled() if ALL in own else own)
+                    for region in (door.enabled_regions() if ALL in own else own)
                 ]
             return self._all
 
     def __str__(self) -> str:
-        """Their names."""
+        """Return the names of all regions."""
         return ", ".join(place.name for place in self.all)
 
     @property
@@ -108,7 +108,7 @@ class Regions(Generic[AnyRegion]):
         """One place of each account, the first."""
         return list({id(place.owner): place for place in reversed(self.all)}.values())[::-1]
 
-    def at(self, region: str | None, account: str | None) -> AnyRegion:
+    def place_at(self, region: str | None, account: str | None) -> AnyRegion:
         """The first place of that region and account, where they are given.
 
         Raises:
@@ -160,7 +160,7 @@ class StandingInRegions(Protocol[Where_contra]):
     """What a cloud's module `standing` has for the base."""
 
     def identity(self, place: Where_contra) -> Identity:
-        """Who we are."""
+        """Return who we are to the cloud."""
         ...
 
     def credentials(self, place: Where_contra) -> Credentials:
@@ -175,7 +175,7 @@ class StandingInRegions(Protocol[Where_contra]):
 class LooksAtRegions(Protocol[Where_contra]):
     """What a cloud's module `survey` has for the base; the machines that are named are those of the place."""
 
-    def unused(self, place: Where_contra, stopped: frozenset[str]) -> Iterable[Leftover]:
+    def list_unused(self, place: Where_contra, stopped: frozenset[str]) -> Iterable[Leftover]:
         """What nothing uses, and what belongs to these stopped machines."""
         ...
 
@@ -187,7 +187,7 @@ class LooksAtRegions(Protocol[Where_contra]):
         """Disks of these machines."""
         ...
 
-    def unencrypted(self, place: Where_contra, node_ids: frozenset[str]) -> Iterable[str]:
+    def unencrypted_disks(self, place: Where_contra, node_ids: frozenset[str]) -> Iterable[str]:
         """Disks of these machines that are not encrypted, for people."""
         ...
 
@@ -212,26 +212,26 @@ class RegionCloud(PlacedCloud[AnyRegion, Group], Generic[AnyRegion, Described, G
         return self._places.all
 
     def _place_of(self, region: str | None, account: str | None) -> AnyRegion:
-        return self._places.at(region, account)
+        return self._places.place_at(region, account)
 
     def _place_for(self, arguments: Mapping[str, str]) -> AnyRegion:
         """The place of a launch."""
-        return self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+        return self._places.place_at(arguments.get("region") or None, arguments.get("account") or None)
 
     @abstractmethod
-    def _described(self, place: AnyRegion, node_id: str) -> Described:
+    def _describe_machine(self, place: AnyRegion, node_id: str) -> Described:
         """Look for one machine in a place; raises NotFoundError where it is not there."""
 
     def _home(self, node_id: str) -> AnyRegion:
         """Find the place of an id; costs a call only where there are several and none has shown it yet."""
         places = self._candidates(node_id)
-        return places[0] if len(places) == 1 else self._look_for(node_id)[0]
+        return places[0] if len(places) == 1 else self._find_machine(node_id)[0]
 
-    def _look_for(self, node_id: str) -> tuple[AnyRegion, Described]:
+    def _find_machine(self, node_id: str) -> tuple[AnyRegion, Described]:
         """Ask each place that may have it."""
         for place in self._candidates(node_id):
             try:
-                found = self._described(place, node_id)
+                found = self._describe_machine(place, node_id)
             except NotFoundError:
                 continue
             self._homes[node_id] = place
@@ -242,7 +242,7 @@ class RegionCloud(PlacedCloud[AnyRegion, Group], Generic[AnyRegion, Described, G
         """The places in which an id may be found: its own, if that is known."""
         return [self._homes[node_id]] if node_id in self._homes else self._all
 
-    def _tried(self, place: AnyRegion, node_ids: Iterable[str]) -> str | None:
+    def _machine_to_try(self, place: AnyRegion, node_ids: Iterable[str]) -> str | None:
         """One of these machines that is in the place."""
         return next((node_id for node_id in node_ids if self._homes.get(node_id) is place), None)
 
@@ -265,14 +265,14 @@ class RegionCloud(PlacedCloud[AnyRegion, Group], Generic[AnyRegion, Described, G
     def _may_read(self, place: AnyRegion) -> Iterable[Permission]:
         return self.own.may_read(place)
 
-    def _unused(self, place: AnyRegion, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
-        return [*self.looks.unused(place, self._here(place, stopped)), *self.looks.old_images(place, now)]
+    def _list_unused(self, place: AnyRegion, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
+        return [*self.looks.list_unused(place, self._here(place, stopped)), *self.looks.old_images(place, now)]
 
     def _disks_in_use(self, place: AnyRegion, node_ids: frozenset[str]) -> Iterable[Leftover]:
         return self.looks.disks_in_use(place, self._here(place, node_ids))
 
-    def _unencrypted(self, place: AnyRegion, node_ids: frozenset[str]) -> Iterable[str]:
-        return self.looks.unencrypted(place, self._here(place, node_ids))
+    def _unencrypted_disks(self, place: AnyRegion, node_ids: frozenset[str]) -> Iterable[str]:
+        return self.looks.unencrypted_disks(place, self._here(place, node_ids))
 
     def _here(self, place: AnyRegion, node_ids: Iterable[str]) -> frozenset[str]:
         """Those of these machines that are, or may be, in the place."""

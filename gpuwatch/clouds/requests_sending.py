@@ -18,7 +18,7 @@ class _Connection(WatchedConnection, HTTPConnection):
 
 
 class _SecureConnection(WatchedConnection, HTTPSConnection):
-    """HTTPS."""
+    """An HTTPS connection that checks the permit last."""
 
 
 class _Pool(HTTPConnectionPool):
@@ -48,12 +48,12 @@ class WatchedAdapter(HTTPAdapter):
         return manager
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:  # noqa: ANN401  those of requests
-        """Send one attempt."""
+        """Send one attempt of a request."""
         attempt_begins()
         return super().send(request, *args, **kwargs)
 
 
-def watched(session: Session) -> Session:
+def watch_session(session: Session) -> Session:
     """Let this session send changes only while their permits hold, each once; a redirect is not followed."""
     for scheme in ("http://", "https://"):
         session.mount(scheme, WatchedAdapter())

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 from gpuwatch.clouds import Cloud, Leftover, refuse_foreign_tags
 from gpuwatch.clouds.disks import HasDisks, by_id
 from gpuwatch.clouds.errors import CloudError, NotFoundError
-from gpuwatch.clouds.part import Owners, Part, listed
+from gpuwatch.clouds.part import Owners, Part, list_parts
 from gpuwatch.clouds.permissions import Diagnosable, Identity, Needs, Permission, Quota, Quotas
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import everywhere
@@ -53,13 +53,13 @@ class SeveralClouds:
                 part.nodes = [replace(node, cloud=part.name) for node in answer]
                 part.answered = True
                 shown += part.nodes
-            part.heard(part.trouble)
+            part.note_answer(part.trouble)
         self._homes = Owners()
-        return self._merged(shown, self._homes)
+        return self._merge_shown(shown, self._homes)
 
     def node(self, node_id: str) -> Node | None:
         """One machine as its cloud sees it now."""
-        found = self._look(node_id, self._homes, lambda cloud: cloud.node(node_id))
+        found = self._find_thing(node_id, self._homes, lambda cloud: cloud.node(node_id))
         return None if found is None else self._certain(found, self._homes)
 
     def lacks(self, node: Node) -> bool:
@@ -95,24 +95,24 @@ class SeveralClouds:
                 part.groups = [replace(group, cloud=part.name) for group in answer]
                 shown += part.groups
         self._group_homes = Owners()
-        return self._merged(shown, self._group_homes)
+        return self._merge_shown(shown, self._group_homes)
 
     def group(self, group_id: str) -> NodeGroup:
         """One group as its cloud sees it now."""
-        found = self._look(group_id, self._group_homes, lambda cloud: cloud.group(group_id))
+        found = self._find_thing(group_id, self._group_homes, lambda cloud: cloud.group(group_id))
         if found is None:
             raise NotFoundError(f"no cloud knows the group {group_id}", code=NOWHERE)
         return self._certain(found, self._group_homes)
 
     def leftovers(self) -> Sequence[Leftover]:
         """What is billed and used by no running machine, in all clouds."""
-        by_part = listed(list(self._parts.values()), lambda cloud: cloud.leftovers())
+        by_part = list_parts(list(self._parts.values()), lambda cloud: cloud.leftovers())
         return by_id(replace(each, cloud=part.name) for part, each in by_part)
 
     def disks(self) -> Sequence[Leftover]:
         """Disks of machines in use, of each cloud that shows them."""
         able = [part for part in self._parts.values() if isinstance(part.cloud, HasDisks)]
-        by_part = listed(able, lambda cloud: cast("HasDisks", cloud).disks())
+        by_part = list_parts(able, lambda cloud: cast("HasDisks", cloud).disks())
         return by_id(replace(each, cloud=part.name) for part, each in by_part)
 
     # Clouds that give no answer.
@@ -188,7 +188,9 @@ class SeveralClouds:
         for part in self._parts.values():
             if not isinstance(part.cloud, Diagnosable):
                 continue
-            own = replace(needs, node_ids=self._of(part, needs.node_ids), launches=self._launches(part, needs.launches))
+            own = replace(
+                needs, node_ids=self._machines_of(part, needs.node_ids), launches=self._launches(part, needs.launches)
+            )
             try:
                 for each in part.cloud.may(own):
                     yield replace(each, where=f"{part.name}: {each.where}")
@@ -211,11 +213,11 @@ class SeveralClouds:
                 with part.asking():
                     yield from (f"{part.name}: {each}" for each in part.cloud.unfit(self._launches(part, launches)))
 
-    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
+    def unencrypted_disks(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Volumes of these machines that are not encrypted."""
         able = [part for part in self._parts.values() if isinstance(part.cloud, Diagnosable)]
-        of_part = {id(part.cloud): self._of(part, node_ids) for part in able}
-        by_part = listed(able, lambda cloud: cast("Diagnosable", cloud).unencrypted(of_part[id(cloud)]))
+        of_part = {id(part.cloud): self._machines_of(part, node_ids) for part in able}
+        by_part = list_parts(able, lambda cloud: cast("Diagnosable", cloud).unencrypted_disks(of_part[id(cloud)]))
         return tuple(f"{part.name}: {each}" for part, each in by_part)
 
     def elsewhere(self) -> Sequence[Surveyed]:
@@ -234,7 +236,7 @@ class SeveralClouds:
     def quotas(self) -> Sequence[Quota]:
         """The account's limits in each cloud that shows them."""
         able = [part for part in self._parts.values() if isinstance(part.cloud, Quotas)]
-        by_part = listed(able, lambda cloud: cast("Quotas", cloud).quotas())
+        by_part = list_parts(able, lambda cloud: cast("Quotas", cloud).quotas())
         return tuple(replace(each, cloud=part.name) for part, each in by_part)
 
     # Which cloud.
@@ -253,7 +255,7 @@ class SeveralClouds:
             raise failed[0]
         return list(zip(parts, answers, strict=True))
 
-    def _merged(self, shown: Sequence[Thing], owners: Owners) -> tuple[Thing, ...]:
+    def _merge_shown(self, shown: Sequence[Thing], owners: Owners) -> tuple[Thing, ...]:
         """Each id once, in the order of the ids."""
         first: dict[str, Thing] = {}
         for each in shown:
@@ -272,7 +274,7 @@ class SeveralClouds:
             return replace(found, state=NodeState.UNKNOWN, protected=doubt)
         return replace(found, protected=doubt)
 
-    def _look(self, name: str, owners: Owners, ask: Callable[[Cloud], Thing | None]) -> Thing | None:
+    def _find_thing(self, name: str, owners: Owners, ask: Callable[[Cloud], Thing | None]) -> Thing | None:
         """What the clouds that may have it say of an id; None: each cloud says for certain that it does not exist.
 
         Raises:
@@ -323,7 +325,7 @@ class SeveralClouds:
             raise CloudError(f"the clouds {' and '.join(homes)} both show {name}: nothing is done", code=AMBIGUOUS)
         return self._parts[homes[0]]
 
-    def _of(self, part: Part, node_ids: Sequence[str]) -> tuple[str, ...]:
+    def _machines_of(self, part: Part, node_ids: Sequence[str]) -> tuple[str, ...]:
         """Those of these machines that are in this cloud alone."""
         return tuple(node_id for node_id in node_ids if self._homes.of.get(node_id) == (part.name,))
 

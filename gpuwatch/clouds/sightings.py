@@ -22,7 +22,7 @@ class Sightings:
         self._looks: dict[str, tuple[float, Sight]] = {}
         self._most = _MANY
 
-    def seen(self, node: Node) -> Node:
+    def with_sight(self, node: Node) -> Node:
         """The machine as its cloud shows it now, with how well it was watched until now."""
         with self._turn:
             now = self._clock.uptime()

@@ -120,7 +120,7 @@ def partial_here() -> bool:
     return _MISSED.get() is not None
 
 
-def missed(silence: Silence, error: CloudError) -> None:
+def note_silence(silence: Silence, error: CloudError) -> None:
     """Note a place without an answer, each once.
 
     Raises:

@@ -93,14 +93,14 @@ class Monitored(Protocol):
         ...
 
 
-def surveyed(cloud: Cloud) -> list[Surveyed]:
+def survey_cloud(cloud: Cloud) -> list[Surveyed]:
     """Every place of a cloud; what cannot be listed is a place with its trouble."""
     if isinstance(cloud, Surveyable):
         return list(cloud.survey())
-    return [*_watched(cloud), *_others_of(cloud)]
+    return [*_survey_places(cloud), *_others_of(cloud)]
 
 
-def _watched(cloud: Cloud) -> Iterator[Surveyed]:
+def _survey_places(cloud: Cloud) -> Iterator[Surveyed]:
     """The places of the settings, as far as they have machines."""
     try:
         with partial() as silent:
@@ -147,7 +147,7 @@ class Region(Protocol):
         """The account's number; raises CloudError."""
         ...
 
-    def enabled(self) -> Sequence[str]:
+    def enabled_regions(self) -> Sequence[str]:
         """The regions that the account may use; raises CloudError."""
         ...
 
@@ -182,19 +182,19 @@ def elsewhere(places: Regions[AnyRegion], machines: Listing[AnyRegion]) -> list[
 
     """
     others = [place for home in places.homes for place in _not_configured(places, home)]
-    return everywhere(others, lambda place: look_at(place, machines))
+    return everywhere(others, lambda place: survey_region(place, machines))
 
 
 def every_place(places: Regions[AnyRegion], machines: Listing[AnyRegion]) -> list[Surveyed]:
     """The same, and the configured regions first; where an account's other regions cannot be listed, an entry of it."""
-    found = everywhere(places.all, lambda place: look_at(place, machines, watched=True))
+    found = everywhere(places.all, lambda place: survey_region(place, machines, watched=True))
     for home in places.homes:
         try:
             others = _not_configured(places, home)
         except CloudError as error:
-            found.append(unanswered(f"other regions{home.name.removeprefix(home.region)}", error))
+            found.append(unanswered_place(f"other regions{home.name.removeprefix(home.region)}", error))
         else:
-            found += everywhere(others, lambda place: look_at(place, machines))
+            found += everywhere(others, lambda place: survey_region(place, machines))
     return found
 
 
@@ -226,19 +226,19 @@ def _place_of(places: Regions[AnyRegion], region: str, account: str | None) -> A
 def _not_configured(places: Regions[AnyRegion], home: AnyRegion) -> list[AnyRegion]:
     """The account's enabled regions that the settings do not name."""
     configured = {place.name for place in places.all}
-    return [place for place in map(home.beside, home.enabled()) if place.name not in configured]
+    return [place for place in map(home.beside, home.enabled_regions()) if place.name not in configured]
 
 
-def look_at(place: AnyRegion, machines: Listing[AnyRegion], *, watched: bool = False) -> Surveyed:
+def survey_region(place: AnyRegion, machines: Listing[AnyRegion], *, watched: bool = False) -> Surveyed:
     """One region, with its machines in the order of their ids."""
     try:
         nodes = tuple(sorted(machines(place), key=lambda node: node.id))
     except CloudError as error:
-        return unanswered(place.name, error, region=place.region, watched=watched)
+        return unanswered_place(place.name, error, region=place.region, watched=watched)
     return Surveyed(where=place.name, region=place.region, watched=watched, nodes=nodes)
 
 
-def unanswered(where: str, error: CloudError, *, region: str = "", watched: bool = False) -> Surveyed:
+def unanswered_place(where: str, error: CloudError, *, region: str = "", watched: bool = False) -> Surveyed:
     """A place without a list. A refused answer shows no machine, and does not prove that no machine runs there."""
     refused = error.code if isinstance(error, AuthFailedError) else None
     trouble = None if refused is not None else str(error)

@@ -14,7 +14,7 @@ from typing import TypedDict
 from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG, STOP_AT
 from gpuwatch.model.decision import DECISION_TAG, INTERRUPTIBLE_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL
-from gpuwatch.model.slips import edits, folded
+from gpuwatch.model.slips import edits, fold_text
 
 _FOR_GOOD = "true"
 EXPIRED_REMEDY = "Remove the tag: policies in the cloud, such as those in iam/, refuse every change while it is there."
@@ -33,28 +33,28 @@ class Claims(TypedDict):
 
 def claims(tags: Mapping[str, str], *, fleet: str, now: datetime) -> Claims:
     """Who owns the machine, where it belongs, and why or until when it must not be touched at this moment."""
-    unreadable, snoozed = _snoozed(tags, now)
+    unreadable, snoozed = _snoozed_until(tags, now)
     return Claims(
         enrolled=tags.get(FLEET_TAG) == fleet,
         pool=tags.get(POOL_TAG, DEFAULT_POOL),
         owner=tags.get(OWNER_TAG) or None,
-        protected=_protected(tags, now) or unreadable or _misspelt(tags),
+        protected=_why_protected(tags, now) or unreadable or _misspelt(tags),
         snoozed=snoozed,
     )
 
 
-def expired(tags: Mapping[str, str], now: datetime) -> bool:
+def has_expired(tags: Mapping[str, str], now: datetime) -> bool:
     """Whether a tag that protected the machine is still there after its time: a cloud's policies may go by the key."""
-    return PROTECT_TAG in tags and _protected(tags, now) is None
+    return PROTECT_TAG in tags and _why_protected(tags, now) is None
 
 
 def similar_fleet(tags: Mapping[str, str], fleet: str) -> str | None:
     """The fleet that a machine names where it is ours but for case, blanks or punctuation; it is not enrolled by it."""
     named = tags.get(FLEET_TAG)
-    return named if named not in {None, fleet} and folded(named or "") == folded(fleet) else None
+    return named if named not in {None, fleet} and fold_text(named or "") == fold_text(fleet) else None
 
 
-def _protected(tags: Mapping[str, str], now: datetime) -> str | None:
+def _why_protected(tags: Mapping[str, str], now: datetime) -> str | None:
     """`true` or any text protects for good, a time protects until then."""
     value = tags.get(PROTECT_TAG)
     if value is None:
@@ -73,7 +73,7 @@ def _misspelt(tags: Mapping[str, str]) -> str | None:
     return next((why for key in sorted(tags) if (why := doubt(key)) is not None), None)
 
 
-def _snoozed(tags: Mapping[str, str], now: datetime) -> tuple[str | None, str | None]:
+def _snoozed_until(tags: Mapping[str, str], now: datetime) -> tuple[str | None, str | None]:
     """Why it protects, and until when it postpones: what is no time protects until somebody mends it."""
     value = tags.get(SNOOZE_TAG)
     if value is None:
@@ -107,7 +107,7 @@ def _time(value: str) -> datetime:
 READ = (PROTECT_TAG, SNOOZE_TAG, POOL_TAG, OWNER_TAG, FLEET_TAG, INTERRUPTIBLE_TAG)
 KNOWN = frozenset({*READ, NOTIFIED_TAG, STOP_AT, DECISION_TAG})
 
-_PREFIX = folded("gpuwatch")
+_PREFIX = fold_text("gpuwatch")
 _PREFIX_SLIPS = 2  # characters in which a prefix may differ from ours and still be taken for it
 _LETTERS_A_SLIP = 3  # and a word after it: one in so many
 
@@ -116,7 +116,7 @@ _SYNONYMS = {
     PROTECT_TAG: ("protected", "protection", "keep", "donotstop", "dontstop", "nostop", "exclude", "ignore", "skip"),
     SNOOZE_TAG: ("snooze", "snoozed", "until", "keepuntil", "postpone", "delay"),
 }
-_WORDS = {folded(key).removeprefix(_PREFIX): key for key in READ} | {
+_WORDS = {fold_text(key).removeprefix(_PREFIX): key for key in READ} | {
     word: key for key, words in _SYNONYMS.items() for word in words
 }
 
@@ -130,7 +130,7 @@ def slip(key: str) -> str | None:
     """
     if key in KNOWN:
         return None
-    written = folded(key)
+    written = fold_text(key)
     if written.startswith(_PREFIX):
         return _word(written.removeprefix(_PREFIX)) or PROTECT_TAG  # by hand, people mostly want to keep a machine
     places = [len(_PREFIX) + more for more in range(-_PREFIX_SLIPS, _PREFIX_SLIPS + 1)]

@@ -81,7 +81,7 @@ class Key:
 
     @property
     def dotted(self) -> str:
-        """`pools.<name>.idle.timeout`."""
+        """Return the key with dots, such as `pools.<name>.idle.timeout`."""
         return ".".join(self.path)
 
     @property
@@ -91,7 +91,7 @@ class Key:
 
 
 def variable(path: Path) -> str:
-    """`GPUWATCH_POOLS__<name>__IDLE__TIMEOUT`."""
+    """Return the variable's name, such as `GPUWATCH_POOLS__<name>__IDLE__TIMEOUT`."""
     return PREFIX + "__".join(part if part == NAME else part.upper() for part in path)
 
 

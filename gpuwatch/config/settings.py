@@ -46,7 +46,7 @@ from gpuwatch.runtime.http.settings import is_web_address, shown_address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The whole configuration."""
+    """The whole configuration of agent and controller."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 

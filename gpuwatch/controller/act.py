@@ -66,9 +66,9 @@ def execute(
             continue
         outcome = turn.act(target, review, tried)
         yield Act(review=review, outcome=outcome)
-        if offers.refused(review, outcome):
+        if offers.is_refused(review, outcome):
             waiting.extendleft(reversed(offers.others(review)))
-        servers.answered(target.server, outcome.status, target.most_denied)
+        servers.note_end(target.server, outcome.status, target.most_denied)
         if servers.is_left_alone(Server.CLOUD):
             log.warning("No further calls in this round: %s", outcome.detail)
             return

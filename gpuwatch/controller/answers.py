@@ -47,7 +47,7 @@ class Servers:
         self._denied = Counter[Server]()  # calls in a row
         self._left_alone = set[Server]()
 
-    def answered(self, server: Server, status: Status, most_denied: float) -> None:
+    def note_end(self, server: Server, status: Status, most_denied: float) -> None:
         """Note how a call ended; after `most_denied` denied ones in a row its server is left alone, too.
 
         One denied call may be about its target, many are about our credentials.

@@ -39,7 +39,7 @@ class ClockSteps:
     # When records that lay in the future were first read: seconds since boot, by the times that they bear.
     _first_read: dict[datetime, float] = field(default_factory=dict)
 
-    def look(self, clock: Clock) -> None:
+    def note_steps(self, clock: Clock) -> None:
         """See whether somebody has set the clock since the last look."""
         elapsed, wall = clock.uptime(), clock.now().timestamp()
         ahead = wall - elapsed
@@ -58,12 +58,12 @@ class ClockSteps:
         """How far back by the present clock a record may lie that is of now."""
         return max(0.0, *(self._spans[-1].ahead - each.ahead for each in self._spans)) if self._spans else 0.0
 
-    def seen(self, view: LedgerView, now: datetime) -> LedgerView:
+    def by_present_clock(self, view: LedgerView, now: datetime) -> LedgerView:
         """The view with the times that its records would have by the present clock."""
         self._note_future(view, now)
         if len(self._spans) <= 1 and not self._first_read:
             return view
-        at, maybe = self._shifted, self._maybe
+        at, maybe = self._shift_time, self._maybe
 
         def opened(each: OpenIntent) -> OpenIntent:
             last = each.last
@@ -77,14 +77,14 @@ class ClockSteps:
         def moved_notice(each: Notice) -> Notice:
             notified_at, promise = maybe(each.told_at), each.promise
             if promise is not None:  # as long after the notice as was said, and never before the time that was said
-                promise = replace(promise, stop_at=_moved(promise.stop_at, each.at, at))
+                promise = replace(promise, stop_at=_move_end(promise.stop_at, each.at, at))
             return replace(each, at=at(each.at), told_at=notified_at, promise=promise)
 
         pauses = [
-            each if each.until is None else replace(each, at=at(each.at), until=_moved(each.until, each.at, at))
+            each if each.until is None else replace(each, at=at(each.at), until=_move_end(each.until, each.at, at))
             for each in view.pauses
         ]
-        keeps = [replace(each, at=at(each.at), until=_moved(each.until, each.at, at)) for each in view.snoozes]
+        keeps = [replace(each, at=at(each.at), until=_move_end(each.until, each.at, at)) for each in view.snoozes]
         return replace(
             view,
             notices=tuple(map(moved_notice, view.notices)),
@@ -112,9 +112,9 @@ class ClockSteps:
         return [each.ahead for each in self._spans if each.begin - slack <= when <= each.end + slack]
 
     def _maybe(self, at: datetime | None) -> datetime | None:
-        return None if at is None else self._shifted(at)
+        return None if at is None else self._shift_time(at)
 
-    def _shifted(self, at: datetime) -> datetime:
+    def _shift_time(self, at: datetime) -> datetime:
         """A record's time by the present clock: the latest that is possible."""
         ahead = self._spans[-1].ahead
         if at in self._first_read:
@@ -149,6 +149,6 @@ def _times(view: LedgerView) -> Iterator[datetime]:
         yield at
 
 
-def _moved(until: datetime, at: datetime, shifted: Callable[[datetime], datetime]) -> datetime:
+def _move_end(until: datetime, at: datetime, shifted: Callable[[datetime], datetime]) -> datetime:
     """The end of what somebody said then: it lasts as long as was said, and at least until that time."""
     return max(until, until + (shifted(at) - at))

@@ -28,7 +28,7 @@ def close_what_is_over(
     """Close, before anything new is done, all that is over by itself."""
     _drop_unwanted(parts, observation, reviews)
     _close_gone_machines(parts, observation, round_id)
-    for notice in idle_pods.gone(observation):
+    for notice in idle_pods.notices_of_gone(observation):
         if observation.ledger.open_for(notice.node_id) is None:
             _close_gone_workload(parts, observation, notice, round_id)
     _drop_unenrolled(parts, observation, round_id)

@@ -88,15 +88,15 @@ class ControllerContext:
     ) -> LedgerView:
         """What the ledger holds of the past, each record as old as it is, whatever was done to the wall clock since."""
         steps = self.memory.clock_steps
-        steps.look(self.clock)
+        steps.note_steps(self.clock)
         then = now - timedelta(seconds=steps.back_seconds)
-        return steps.seen(self.ledger.view(then, recent=recent, interval_seconds=interval_seconds), now)
+        return steps.by_present_clock(self.ledger.view(then, recent=recent, interval_seconds=interval_seconds), now)
 
     def orders(self, now: datetime) -> LedgerView:
         """The pauses and snoozes in force, each for as long as was said, whatever was done to the wall clock since."""
         steps = self.memory.clock_steps
-        steps.look(self.clock)
-        return steps.seen(self.ledger.orders(now - timedelta(seconds=steps.back_seconds)), now)
+        steps.note_steps(self.clock)
+        return steps.by_present_clock(self.ledger.orders(now - timedelta(seconds=steps.back_seconds)), now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow, RequiredApproval, node_rows, required_approval
-from gpuwatch.controller.round import explained
+from gpuwatch.controller.round import explain_step
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.activity import Activity, Evidence
@@ -114,7 +114,7 @@ def node_page(
     `orders` is what the ledger holds of snoozes and approvals now.
     """
     observation, verdict = done.observation, node.verdict
-    step, review = explained(observation, done.decisions, node, rules)
+    step, review = explain_step(observation, done.decisions, node, rules)
     history: tuple[Entry, ...] = ledger.history(node.id)
     if round_id is not None:
         history = tuple(entry for entry in history if entry.intent.at <= observation.now)

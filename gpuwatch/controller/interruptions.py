@@ -41,9 +41,9 @@ FIRST, AGAIN = "interruption", "interruption_moved"
 def with_notices(fleet: Fleet, ledger: LedgerView, now: datetime, facts: NodeFacts | None = None) -> Fleet:
     """The fleet; each node that its cloud is about to take has that notice."""
     recorded = {each.node_id: each for each in ledger.interruptions}
-    told = list(compress(fleet.nodes, (facts or NodeFacts()).of(_told, fleet.nodes)))
+    told = list(compress(fleet.nodes, (facts or NodeFacts()).facts_of(_has_word_of_end, fleet.nodes)))
     if recorded:
-        told += [node for node in fleet.nodes if node.id in recorded and not _told(node)]
+        told += [node for node in fleet.nodes if node.id in recorded and not _has_word_of_end(node)]
     found = {node.id: notice for node in told if (notice := _notice(node, recorded, now)) is not None}
     if not found:
         return fleet
@@ -51,7 +51,7 @@ def with_notices(fleet: Fleet, ledger: LedgerView, now: datetime, facts: NodeFac
     return replace(fleet, nodes=tuple(nodes))
 
 
-def _told(node: Node) -> bool:
+def _has_word_of_end(node: Node) -> bool:
     """Whether its cloud's lists, or its agent, say something of its end."""
     verdict = node.signal.verdict
     return bool(node.announced) or (verdict is not None and verdict.cloud_notices is not None)
@@ -73,7 +73,7 @@ def _same_life(node: Node, known: Interruption) -> bool:
     return before is None or node.launched_at is None or node.launched_at == datetime.fromisoformat(before)
 
 
-def unrecorded(rules: Rulebook, fleet: Fleet, ledger: LedgerView, now: datetime) -> list[Done]:
+def unrecorded_notices(rules: Rulebook, fleet: Fleet, ledger: LedgerView, now: datetime) -> list[Done]:
     """The notices that this round sees first, as the records that they become: the next offer is chosen after them."""
     known = {each.node_id: each for each in ledger.interruptions}
     fresh = [node for node in fleet.nodes if node.cloud_notice is not None and node.enrolled]
@@ -85,14 +85,14 @@ def unrecorded(rules: Rulebook, fleet: Fleet, ledger: LedgerView, now: datetime)
             pool=node.pool,
             status=Status.SETTLED,
             at=now,
-            arguments=_paid(rules, node),
+            arguments=_payment_arguments(rules, node),
         )
         for node in fresh
         if node.id not in known or not _same_life(node, known[node.id])
     ]
 
 
-def _paid(rules: Rulebook, node: Node) -> dict[str, str]:
+def _payment_arguments(rules: Rulebook, node: Node) -> dict[str, str]:
     """How a node is paid for, and the offer that it is from."""
     sources = rules.pool(node.pool).sources
     offers = sources.offers if isinstance(sources, Offers) else {}
@@ -109,11 +109,11 @@ def record(parts: ControllerContext, observation: Observation, round_id: int) ->
             before = known.get(node.id)
             before = before if before is not None and _same_life(node, before) else None
             if before is None or _news(before.notice, node.cloud_notice):
-                written.append(_announced(parts, observation, node, before, round_id))
+                written.append(_announcement_record(parts, observation, node, before, round_id))
     for each in known.values():
-        ended = _ended(observation, each)
+        ended = _how_it_ended(observation, each)
         if ended is not None:
-            written.append(_over(parts, observation, each, *ended, round_id))
+            written.append(_end_record(parts, observation, each, *ended, round_id))
     return tuple(written)
 
 
@@ -123,7 +123,7 @@ def _news(before: CloudNotice, now: CloudNotice) -> bool:
     return bool({name for name in new if name != SEEN and new[name] != old.get(name)})
 
 
-def _announced(
+def _announcement_record(
     parts: ControllerContext, observation: Observation, node: Node, before: Interruption | None, round_id: int
 ) -> Intent:
     """One record of a notice."""
@@ -134,7 +134,7 @@ def _announced(
         **arguments_of(notice),
         GPUS: str(node.known_gpus),
         STATE: node.activity.state.value,
-        **_paid(parts.rules, node),
+        **_payment_arguments(parts.rules, node),
         SINCE: (now if before is None else before.since).isoformat(),
     }
     if node.launched_at is not None:
@@ -146,10 +146,10 @@ def _announced(
     )
     reason = Reason(code=FIRST if before is None else AGAIN, sentence=sentence)
     made = _Record(verb=Verb.INTERRUPTION, node_id=node.id, pool=node.pool, reason=reason, arguments=arguments)
-    return _written(parts, replace(made, owner=node.owner), round_id)
+    return _write_record(parts, replace(made, owner=node.owner), round_id)
 
 
-def _ended(observation: Observation, each: Interruption) -> tuple[Verb, str] | None:
+def _how_it_ended(observation: Observation, each: Interruption) -> tuple[Verb, str] | None:
     """How a notice on record ended; None: it stands, or nobody knows yet."""
     node = observation.fleet.find(each.node_id)
     ours = observation.ledger.open_for(each.node_id)
@@ -173,7 +173,7 @@ def _ended(observation: Observation, each: Interruption) -> tuple[Verb, str] | N
     return None
 
 
-def _over(
+def _end_record(
     parts: ControllerContext, observation: Observation, each: Interruption, verb: Verb, sentence: str, round_id: int
 ) -> Intent:
     """The record that ends a notice, with what was lost."""
@@ -187,7 +187,7 @@ def _over(
             arguments[LOST_GPU_SECONDS] = f"{seconds:.0f}"
     reason = Reason(code=verb.value, sentence=sentence)
     made = _Record(verb=verb, node_id=each.node_id, pool=each.pool, reason=reason, arguments=arguments)
-    return _written(parts, made, round_id)
+    return _write_record(parts, made, round_id)
 
 
 def _lost_gpu_seconds(each: Interruption, now: datetime) -> float | None:
@@ -212,7 +212,7 @@ class _Record:
     owner: str | None = None
 
 
-def _written(parts: ControllerContext, made: _Record, round_id: int) -> Intent:
+def _write_record(parts: ControllerContext, made: _Record, round_id: int) -> Intent:
     """One record; a power cut in its midst leaves an open intent, which the next round settles."""
     now = parts.clock.now()
     intent = parts.ledger.intend(

@@ -1,6 +1,6 @@
 """The last question before a machine may be stopped: cloud, cluster, Slurm and agent say how it is at this moment.
 
-Policies and guard judge those answers afresh. Whoever objects, does not answer, or answers late, keeps the machine.
+Policies and guard judge those answers afresh. A part that objects, does not answer, or answers late, keeps the machine.
 """
 
 from dataclasses import replace
@@ -40,9 +40,9 @@ def objection_to(
     if node is None:
         return "the cloud no longer lists it"
     seen = observation.fleet.find(node_id)
-    asked = target_cluster_node.look_at(parts, node, None if seen is None else seen.kubernetes)
+    asked = target_cluster_node.machine_in_cluster(parts, node, None if seen is None else seen.kubernetes)
     if not isinstance(asked, str):
-        asked = target_slurm_node.look_at(parts, asked, None if seen is None else seen.slurm)
+        asked = target_slurm_node.machine_in_slurm(parts, asked, None if seen is None else seen.slurm)
     if isinstance(asked, str):
         return asked
     node, signal = asked, asked.signal
@@ -51,7 +51,7 @@ def objection_to(
         if signal.verdict is not None and (late := lateness(signal.verdict, parts)) is not None:
             return late
     node = replace(node, signal=signal, cloud_notice=None if seen is None else seen.cloud_notice)
-    fresh = _with(parts, observation, node, group)
+    fresh = _with_machine(parts, observation, node, group)
     return _decided_anew(parts, fresh, node.pool, review.step, tried)
 
 
@@ -63,11 +63,13 @@ def lateness(verdict: NodeVerdict, parts: ControllerContext) -> str | None:
     return f"its newest sample is {format_duration(verdict.age_seconds)} old"
 
 
-def _with(parts: ControllerContext, observation: Observation, node: Node, group: NodeGroup | None) -> Observation:
+def _with_machine(
+    parts: ControllerContext, observation: Observation, node: Node, group: NodeGroup | None
+) -> Observation:
     """Return the observation with the machine and its group as they are now."""
     now = parts.clock.now()
     latest = parts.past(now)  # somebody may have just paused or kept it
-    node, fleet = latest.kept(node), observation.fleet
+    node, fleet = latest.with_orders(node), observation.fleet
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
     ledger = with_foreign(parts, observation.ledger, [decisions_on(node)])
     if (ledger.pauses, ledger.snoozes) != (latest.pauses, latest.snoozes):

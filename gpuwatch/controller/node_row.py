@@ -152,7 +152,7 @@ class StatusPage(NodesPage):
     quotas: tuple[QuotaRow, ...] = ()
 
     @classmethod
-    def of(cls, page: NodesPage, quotas: tuple[QuotaRow, ...]) -> Self:
+    def with_quotas(cls, page: NodesPage, quotas: tuple[QuotaRow, ...]) -> Self:
         """The page with the account's limits."""
         return cls(
             at=page.at,
@@ -219,11 +219,11 @@ def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, 
         notified_at=None if notice is None else notice.at,
         next=_next_action(node, step, refusals, seen, rules),
         approval=required_approval(node, seen.ledger, rules),
-        stopped=_stopped(node, seen.ledger),
+        stopped=_stop_row(node, seen.ledger),
     )
 
 
-def _stopped(node: Node, ledger: LedgerView) -> StopRow | None:
+def _stop_row(node: Node, ledger: LedgerView) -> StopRow | None:
     """Who stopped it; None: it is not stopped."""
     if node.state is not NodeState.STOPPED:
         return None
@@ -279,7 +279,9 @@ def _next_action(
         return NextAction(verb=step.verb, at=now, removal_at=removal, refused_by=refused)
     if not node.enrolled or node.protected is not None or node.snoozed is not None:
         return None
-    choice, wait = idle.chosen(node, observation, rules.idle) if node.state is NodeState.RUNNING else (None, None)
+    choice, wait = (
+        idle.choose_action(node, observation, rules.idle) if node.state is NodeState.RUNNING else (None, None)
+    )
     if choice not in _REMOVES:
         return None
     notice = observation.ledger.notice(node.id)

@@ -12,15 +12,15 @@ from operator import attrgetter
 from gpuwatch.clouds.silence import of_cloud
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.context import ControllerContext
-from gpuwatch.controller.observe.ended import ended
+from gpuwatch.controller.observe.ended import ended_machines
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.observe.short_groups import with_short
 from gpuwatch.controller.offers_past import offers_past
-from gpuwatch.controller.slurm.join import Shown, shown, with_slurm
+from gpuwatch.controller.slurm.join import Shown, show_cluster, with_slurm
 from gpuwatch.controller.startup_pause import decisions_on, with_foreign
 from gpuwatch.model.decision import LedgerView, Observation
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.looked_again import carried_on
+from gpuwatch.model.looked_again import carry_facts_on
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price, price_key
 from gpuwatch.money.prices.price_book import of_fleet
@@ -69,7 +69,7 @@ def _begin(parts: ControllerContext) -> _Look:
         places=tuple(sorted(outlook.places)),
         silent=outlook.silent,
     )
-    pools = {*parts.memory.facts.of(_POOL, nodes), *map(_POOL, groups), *named}
+    pools = {*parts.memory.facts.facts_of(_POOL, nodes), *map(_POOL, groups), *named}
     rules = {pool: parts.rules.pool(pool) for pool in sorted(pools)}
     return _Look(parts=parts, now=fleet.observed_at, fleet=fleet, rules=rules)
 
@@ -80,7 +80,7 @@ def _measure_in_prometheus(look: _Look) -> None:
 
 
 def _ask_slurm(look: _Look) -> None:
-    look.in_slurm = shown(look.parts.slurm)
+    look.in_slurm = show_cluster(look.parts.slurm)
 
 
 def _ask_agents(look: _Look) -> None:
@@ -121,7 +121,7 @@ def _price(look: _Look) -> None:
         launches,
         look.now,
         [each.price_key for each in offers],
-        hires=parts.memory.facts.of(price_key, look.fleet.nodes),
+        hires=parts.memory.facts.facts_of(price_key, look.fleet.nodes),
         named=parts.priced_singly(look.now),
     )
 
@@ -129,16 +129,16 @@ def _price(look: _Look) -> None:
 def _read_ledger(look: _Look) -> None:
     parts = look.parts
     past = parts.past(look.now, recent=_memory(parts, look.rules), interval_seconds=parts.interval_seconds)
-    look.ledger = with_foreign(parts, past, parts.memory.facts.of(decisions_on, look.fleet.nodes))
+    look.ledger = with_foreign(parts, past, parts.memory.facts.facts_of(decisions_on, look.fleet.nodes))
 
 
 def _obey_keeps(look: _Look) -> None:
     if look.ledger.snoozes:
-        look.fleet = replace(look.fleet, nodes=tuple(map(look.ledger.kept, look.fleet.nodes)))
+        look.fleet = replace(look.fleet, nodes=tuple(map(look.ledger.with_orders, look.fleet.nodes)))
 
 
 def _note_ended(look: _Look) -> None:
-    look.fleet = replace(look.fleet, ended=ended(look.parts.cloud, look.fleet, look.ledger))
+    look.fleet = replace(look.fleet, ended=ended_machines(look.parts.cloud, look.fleet, look.ledger))
 
 
 def _note_interruptions(look: _Look) -> None:
@@ -153,7 +153,7 @@ def _note_short_groups(look: _Look) -> None:
 
 def _carry_on(look: _Look) -> None:
     memory = look.parts.memory
-    memory.fleet = look.fleet = carried_on(memory.fleet, look.fleet)
+    memory.fleet = look.fleet = carry_facts_on(memory.fleet, look.fleet)
 
 
 _STAGES: Sequence[Callable[[_Look], None]] = (

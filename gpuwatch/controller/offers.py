@@ -12,7 +12,7 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.model.decision import ADDITIONS, Decision, Observation, Outcome, Review, Status, Step, Verb
 from gpuwatch.policies import starts
 from gpuwatch.policies.launches import NEW
-from gpuwatch.policies.next_offer import lacking, next_launches, without
+from gpuwatch.policies.next_offer import lacking, next_launches, without_offer
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
@@ -42,13 +42,13 @@ class NextOffers:
         """Whether a step is not to be asked, because its offer was refused in this round."""
         return (review.pool, review.step.arguments.get(OFFER, "")) in self._refused
 
-    def refused(self, review: Review, outcome: Outcome) -> bool:
+    def is_refused(self, review: Review, outcome: Outcome) -> bool:
         """Whether a step's offer was refused just now; then it rests."""
         name = review.step.arguments.get(OFFER)
         if name is None or review.step.verb is not Verb.LAUNCH or outcome.status is not Status.FAILED:
             return False
         pool, spot = review.pool, review.step.arguments.get(CAPACITY) == SPOT
-        self._observation = without(self._observation, pool, name, outcome.at, spot=spot)
+        self._observation = without_offer(self._observation, pool, name, outcome.at, spot=spot)
         self._refused.add((pool, name))
         return True
 
@@ -59,50 +59,54 @@ class NextOffers:
         sources, sizes, fleet = rules.sources, rules.sizes(self._observation.fleet), self._observation.fleet
         if not isinstance(sources, Offers):
             return found
-        missing = sizes.of(fleet, review.step) or 0
+        missing = sizes.size_of_step(fleet, review.step) or 0
         while (need := self._need(review, missing, sizes)).missing > 0:
             another = self._another(review, need, sources)
             if another is None:
                 break
             found.append(another)
-            missing -= sizes.of(fleet, another.step) or 0
+            missing -= sizes.size_of_step(fleet, another.step) or 0
         return found
 
     def _need(self, review: Review, missing: int, sizes: Sizes) -> Need:
         """What is missing now of what one step was to bring; the pool may need less than that."""
         if review.step.reason.code == back.CODE:
             return Need(missing=missing, sizes=sizes, most=missing)
-        added = [each.step for each in self._left() if each.pool == review.pool and each.step.reason.code != back.CODE]
+        added = [
+            each.step
+            for each in self._reviews_left()
+            if each.pool == review.pool and each.step.reason.code != back.CODE
+        ]
         granted = sizes.total(self._observation.fleet, added)
         return lacking(self._observation, self._decisions.get(review.pool), sizes, granted, missing)
 
     def _another(self, review: Review, need: Need, sources: Offers) -> Review | None:
         """The launch from the next offer that the guard allows."""
         while (step := self._fresh(review, need, sources)) is not None:
-            found = self._judged(step, review.pool)
+            found = self._judge_step(step, review.pool)
             if found.allowed:
                 self._names.add(step.node_id)
                 self._allowed.append(found)
                 return found
             if not guard.another_may_pass(found):
                 return None
-            self._observation = without(self._observation, review.pool, step.arguments[OFFER])
+            self._observation = without_offer(self._observation, review.pool, step.arguments[OFFER])
         return None
 
-    def _judged(self, step: Step, pool: str) -> Review:
-        granted = tuple(each.step for each in self._left())
+    def _judge_step(self, step: Step, pool: str) -> Review:
+        granted = tuple(each.step for each in self._reviews_left())
         frozen = guard.burst(self._observation, pool, self._parts.rules.limits)
         return guard.judge(
             guard.case_of(step, self._observation, pool, self._parts.rules, frozen=frozen, granted=granted)
         )
 
-    def _left(self) -> list[Review]:
+    def _reviews_left(self) -> list[Review]:
         """What is allowed in this round and was not refused in it."""
         return [each for each in self._allowed if each.step.node_id not in self._over]
 
     def _fresh(self, review: Review, need: Need, sources: Offers) -> Step | None:
         """A new launch; what is open and may be asked again has its own step, or none today."""
-        added = [each.step for each in self._left() if each.pool == review.pool]
+        added = [each.step for each in self._reviews_left() if each.pool == review.pool]
         need = replace(need, but=self._names)
         steps = next_launches(self._observation, review.pool, need, added, sources, review.step.reason)
         started = {entry.intent.node_id for entry in self._observation.ledger.open_intents}

@@ -27,11 +27,11 @@ def offers_past(
     """What is known of the offers of these pools; without any, nothing is asked. `seen` is the round's own view."""
     if not pools:
         return {}
-    ended = [*_ended(parts, seen, now), *interruptions.unrecorded(parts.rules, fleet, seen, now)]
+    ended = [*_ended_actions(parts, seen, now), *interruptions.unrecorded_notices(parts.rules, fleet, seen, now)]
     return {pool: capacity.offers_past(ended, fleet, pool, now) for pool in pools}
 
 
-def _ended(parts: ControllerContext, seen: LedgerView, now: datetime) -> Iterable[Done]:
+def _ended_actions(parts: ControllerContext, seen: LedgerView, now: datetime) -> Iterable[Done]:
     known, back = parts.memory.ended, parts.memory.clock_steps.back_seconds
     stale = known.at is None or known.back_seconds != back or not timedelta(0) <= now - known.at <= _LONGEST_GAP
     if stale:

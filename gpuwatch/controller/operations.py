@@ -18,7 +18,7 @@ from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
 from gpuwatch.model.orders import Acknowledgement, Approval, BacktestRecord, Pause
 from gpuwatch.model.readable import how_many
-from gpuwatch.model.slips import meant, nearest
+from gpuwatch.model.slips import meant_name, nearest
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import align_rows
@@ -38,7 +38,7 @@ def pause(settings: LedgerSettings, clock: Clock, pool: str | None, seconds: flo
 
 
 def pause_text(given: Pause) -> str:
-    """For people."""
+    """Return a given pause as text for people."""
     return f"Paused: {legible(pause_line(given))}. What a controller has asked the cloud for already goes on."
 
 
@@ -52,11 +52,11 @@ def resume(settings: LedgerSettings, clock: Clock, pool: str | None) -> tuple[Pa
 
 
 def resume_text(pool: str | None, held: Sequence[Pause]) -> str:
-    """For people."""
+    """Return an ended pause as text for people."""
     return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {legible(pause_line(each))}." for each in held)])
 
 
-def known(pool: str | None, pools: Iterable[str]) -> None:
+def check_pool(pool: str | None, pools: Iterable[str]) -> None:
     """Refuse a misspelt pool: its pause would silently do nothing.
 
     Raises:
@@ -65,10 +65,10 @@ def known(pool: str | None, pools: Iterable[str]) -> None:
     """
     pools = sorted(set(pools))
     if pool is not None and pool not in pools:
-        raise LedgerError(f"--pool {pool!r}: the settings have no such pool. {meant(pool, pools)}")
+        raise LedgerError(f"--pool {pool!r}: the settings have no such pool. {meant_name(pool, pools)}")
 
 
-def paused(settings: LedgerSettings, clock: Clock) -> tuple[str, ...]:
+def paused_pools(settings: LedgerSettings, clock: Clock) -> tuple[str, ...]:
     """The pools that are paused, whether or not the settings still have them."""
     if settings.unwritten:
         return ()
@@ -91,7 +91,7 @@ def acknowledge(settings: LedgerSettings, clock: Clock, pool: str | None, reason
 
 
 def acknowledge_text(pool: str | None) -> str:
-    """For people."""
+    """Return an acknowledged freeze as text for people."""
     return f"Acknowledged: the idleness of {_pool(pool)} up to now. Pauses stay as they are."
 
 
@@ -104,7 +104,7 @@ def keep_backtest(settings: LedgerSettings, made: BacktestRecord) -> None:
         ledger.close()
 
 
-def untried(settings: LedgerSettings, clock: Clock, rules: Rulebook) -> Iterator[tuple[str, Finding]]:
+def untried_pools(settings: LedgerSettings, clock: Clock, rules: Rulebook) -> Iterator[tuple[str, Finding]]:
     """The pools with rules that remove nodes, but may not because no backtest is recorded, and the guard's finding."""
     if rules.limits.require_backtest is None:
         return
@@ -115,7 +115,7 @@ def untried(settings: LedgerSettings, clock: Clock, rules: Rulebook) -> Iterator
             kept = ledger.view(clock.now()).backtests
         finally:
             ledger.close()
-    yield from guard.untried(dict.fromkeys((DEFAULT_POOL, *rules.pools)), rules, kept, clock.now())
+    yield from guard.untried_pools(dict.fromkeys((DEFAULT_POOL, *rules.pools)), rules, kept, clock.now())
 
 
 def audit(settings: LedgerSettings, anchor: str | None) -> Audit:
@@ -173,7 +173,7 @@ def trail(settings: LedgerSettings, asked: Asked, pools: Iterable[str]) -> tuple
         node = None if asked.node_id is None or fleet is None else fleet.node(asked.node_id)
         found = ledger.trail.traces(asked if node is None else replace(asked, node_id=node.id))
         if not _of_a_pool(found) and not _of_a_pool(ledger.trail.traces(Asked(limit=_EVERY, pool=asked.pool))):
-            known(asked.pool, pools)
+            check_pool(asked.pool, pools)
         if not found and asked.node_id is not None and node is None:
             nodes = () if fleet is None else fleet.nodes
             raise LedgerError(f"--node {asked.node_id!r}: nothing is on record. {_nodes(nodes, asked.node_id)}")
@@ -205,10 +205,10 @@ def trail_text(traces: tuple[AuditRecord, ...]) -> str:
 
 
 def _headline(trace: AuditRecord) -> str:
-    return f"{format_time(trace.at, seconds=True)}  {trace.what:<9}  {_about(trace)}, by {trace.who}"
+    return f"{format_time(trace.at, seconds=True)}  {trace.what:<9}  {_record_subject(trace)}, by {trace.who}"
 
 
-def _about(trace: AuditRecord) -> str:
+def _record_subject(trace: AuditRecord) -> str:
     """What a record is about, in words."""
     if trace.node_id is None:
         return _pool(trace.pool)
@@ -255,7 +255,7 @@ def _anchor(text: str | None) -> tuple[int, str] | None:
 
 
 def _pool(pool: str | None) -> str:
-    """In words."""
+    """Return a pool, or all pools, in words."""
     return "all pools" if pool is None else f"pool {pool}"
 
 
@@ -288,7 +288,7 @@ def waiting(fleet: Fleet, ledger: LedgerView, rules: Rulebook) -> tuple[Node, ..
     )
 
 
-def listed(settings: LedgerSettings, clock: Clock, rules: Rulebook) -> tuple[Waiting, ...]:
+def list_waiting(settings: LedgerSettings, clock: Clock, rules: Rulebook) -> tuple[Waiting, ...]:
     """Those of the newest round, oldest notice first.
 
     Raises:
@@ -297,7 +297,7 @@ def listed(settings: LedgerSettings, clock: Clock, rules: Rulebook) -> tuple[Wai
     """
     ledger = Ledger.connect(settings, read_only=True)
     try:
-        return _listed(ledger, clock.now(), rules)
+        return _list_waiting(ledger, clock.now(), rules)
     finally:
         ledger.close()
 
@@ -314,15 +314,15 @@ def approve(
     ledger = Ledger.connect(settings, controls_only=True)
     try:
         now = clock.now()
-        there = _listed(ledger, now, rules)
+        there = _list_waiting(ledger, now, rules)
         keys = {each.node.id: each.key for each in there}
-        found = dict.fromkeys([_named(name, [each.node for each in there]).id for name in names])
+        found = dict.fromkeys([_node_named(name, [each.node for each in there]).id for name in names])
         return [ledger.approve(node_id, operator_name(), reason, now, key=keys[node_id]) for node_id in found]
     finally:
         ledger.close()
 
 
-def _listed(ledger: Ledger, now: datetime, rules: Rulebook) -> tuple[Waiting, ...]:
+def _list_waiting(ledger: Ledger, now: datetime, rules: Rulebook) -> tuple[Waiting, ...]:
     newest = ledger.rounds(1)
     if not newest:
         return ()
@@ -340,7 +340,7 @@ def _listed(ledger: Ledger, now: datetime, rules: Rulebook) -> tuple[Waiting, ..
     return tuple(sorted(found, key=lambda each: (each.noticed, each.node.id)))
 
 
-def _named(name: str, there: Sequence[Node]) -> Node:
+def _node_named(name: str, there: Sequence[Node]) -> Node:
     """The node that is meant."""
     named = [node for node in there if node.name == name]
     found = next((node for node in there if node.id == name), named[0] if len(named) == 1 else None)

@@ -73,7 +73,7 @@ def audit_document(found: Audit) -> AuditVerifyDocument:
 
 
 def waiting_document(waiting: Iterable[Waiting]) -> ApproveDocument:
-    """Who waits."""
+    """Return the JSON document of what waits."""
     return ApproveDocument(
         waiting=[
             WaitingDocument(

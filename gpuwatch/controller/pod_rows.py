@@ -70,5 +70,5 @@ def pod_rows(seen: Observation) -> tuple[PodRow, ...]:
             owner=each.pod.workload.owner,
             usd_per_hour=each.usd_per_hour,
         )
-        for each in pod_use.unused(seen)
+        for each in pod_use.unused_pods(seen)
     )

@@ -20,10 +20,10 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
-from gpuwatch.policies.idle_timeout.timeouts import timed
+from gpuwatch.policies.idle_timeout.timeouts import time_round
 from gpuwatch.policies.step_cache import StepCache
 
-__all__ = ["Act", "ControllerContext", "Round", "decide", "explained", "observe", "step"]
+__all__ = ["Act", "ControllerContext", "Round", "decide", "explain_step", "observe", "step"]
 
 _POOL = attrgetter("pool")
 
@@ -35,7 +35,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
     settled = tuple(reconcile(parts)) if act else ()
     try:
         observation = cautious(parts, observe(parts), act=act)
-        observation, gaps = _timed(parts, observation)
+        observation, gaps = _with_times(parts, observation)
     except CloudError as error:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
@@ -61,10 +61,12 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
     )
 
 
-def _timed(parts: ControllerContext, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
+def _with_times(parts: ControllerContext, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
     """The observation with what pools know of their restarts, queues and waits, and what is to be kept of that."""
     before = {pool: GapHistory() for pool in observation.fleet.pools} | parts.ledger.gaps()
-    timings = {pool: timed(observation, pool, parts.rules.pool(pool), before[pool]) for pool in observation.fleet.pools}
+    timings = {
+        pool: time_round(observation, pool, parts.rules.pool(pool), before[pool]) for pool in observation.fleet.pools
+    }
     observation = replace(
         observation,
         restarts={pool: each.restarts for pool, each in timings.items()},
@@ -89,7 +91,7 @@ def decide(
     return tuple(proposals), tuple(decisions)
 
 
-def explained(
+def explain_step(
     observation: Observation, decisions: tuple[Decision, ...], node: Node, rulebook: Rulebook
 ) -> tuple[Step, Review]:
     """A node's step in a round, and every guard rule's answer had it been a removal."""

@@ -51,16 +51,16 @@ def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
 
 
 def _outcome(target: Target, entry: OpenIntent) -> Found:
-    """Say what became of one open intent."""
+    """Say what outcome_of of one open intent."""
     found = target.outcome_of(entry)
     if entry.resumable and found is not None and found[0] in _NOT_SHOWN:
         found = None
-    if entry.last is not None and (found is None or found[0] in NOT_DONE) and _exhausted(entry):
+    if entry.last is not None and (found is None or found[0] in NOT_DONE) and _is_exhausted(entry):
         return Status.FAILED, f"{GIVEN_UP}{entry.last.detail}"
     return found
 
 
-def _exhausted(entry: OpenIntent) -> bool:
+def _is_exhausted(entry: OpenIntent) -> bool:
     """Whether an intent that may be tried again has been tried, or refused, often enough."""
     refused = entry.intent.verb in WORK_ENDINGS and entry.refusals >= MAX_REFUSALS
     return entry.resumable and (refused or entry.attempts >= MAX_ATTEMPTS)

@@ -51,7 +51,7 @@ def cautious(parts: ControllerContext, observation: Observation, *, act: bool) -
     if not why:
         return observation
     now = observation.now
-    made = [_pause(parts, now, each) if act else _paused(now, each) for each in why]
+    made = [_pause(parts, now, each) if act else _make_pause(now, each) for each in why]
     return replace(observation, ledger=replace(seen, pauses=(*seen.pauses, *made)))
 
 
@@ -70,5 +70,5 @@ def _pause(parts: ControllerContext, now: datetime, why: str) -> Pause:
     return parts.ledger.pause(None, ITSELF, why, now)
 
 
-def _paused(now: datetime, why: str) -> Pause:
+def _make_pause(now: datetime, why: str) -> Pause:
     return Pause(pool=None, at=now, who=ITSELF, reason=why)

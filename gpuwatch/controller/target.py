@@ -72,7 +72,7 @@ class Target(ABC):
 
 
 def not_served(entry: OpenIntent, why: str) -> tuple[Status, str]:
-    """End an intent whose server is in the settings no more; what may have been carried out was not in vain."""
+    """End an intent of a server that the settings no longer name; what may have been carried out was not in vain."""
     return Status.FAILED if entry.reached else Status.CANCELLED, why
 
 
@@ -87,7 +87,7 @@ def not_yet(parts: ControllerContext, entry: OpenIntent, detail: str) -> Found:
     return Status.INTERRUPTED, detail
 
 
-def promised(
+def promise_arguments(
     parts: ControllerContext, arguments: Mapping[str, str], now: datetime, *, approval: bool
 ) -> dict[str, str]:
     """Return what a notice with these arguments promises, if it is given now."""

@@ -76,7 +76,7 @@ class ClusterNodeTarget(Target):
         return Status.INTERRUPTED, "the API server does not show it"
 
 
-def look_at(parts: ControllerContext, node: Node, seen: KubernetesNode | None) -> Node | str:
+def machine_in_cluster(parts: ControllerContext, node: Node, seen: KubernetesNode | None) -> Node | str:
     """Return the machine with its node object as the API server shows it now; or why that is no ground for a removal.
 
     `seen` is the node object that the decision rests on; a stopped machine has no pods to ask about.
@@ -115,45 +115,45 @@ def _node_of(cluster: Cluster, intent: Intent) -> KubernetesNode | None:
     return known if known is not None and known.uid == intent.arguments[UID] else None
 
 
-def _cordoned(intent: Intent, known: KubernetesNode | None) -> str | None:
+def _find_cordon(intent: Intent, known: KubernetesNode | None) -> str | None:
     """Look for our own mark on it."""
     if known is None or not known.unschedulable or known.cordoned_by != intent.key:
         return None
     return "the API server shows it cordoned"
 
 
-def _uncordoned(intent: Intent, known: KubernetesNode | None) -> str | None:
+def _see_uncordoned(intent: Intent, known: KubernetesNode | None) -> str | None:
     """See that the cordon that was to be undone is not there."""
     if known is not None and intent.arguments[UNDOES] in {known.cordoned_by, known.tainted_by}:
         return None
     return "the API server shows it without that cordon"
 
 
-def _left(intent: Intent, known: KubernetesNode | None) -> str | None:
+def _count_pods_left(intent: Intent, known: KubernetesNode | None) -> str | None:
     """Count the pods that are left: the next drain asks those again."""
     wanted = intent.arguments[PODS].split()
     there = {pod.uid for pod in (() if known is None else known.to_drain)}
     return f"the API server shows {sum(uid in there for uid in wanted)} of {len(wanted)} pods still there"
 
 
-def _marked(intent: Intent, known: KubernetesNode | None) -> str | None:
+def _find_mark(intent: Intent, known: KubernetesNode | None) -> str | None:
     """Look for our own mark on it."""
     return "the API server shows the mark" if known is not None and known.marked_by == intent.key else None
 
 
-def _unmarked(intent: Intent, known: KubernetesNode | None) -> str | None:
+def _see_unmarked(intent: Intent, known: KubernetesNode | None) -> str | None:
     """See that the mark that was to go is not there."""
     stands = known is not None and known.marked_by == intent.arguments[UNDOES]
     return None if stands else "the API server shows it without that mark"
 
 
 _SHOWN: Mapping[Verb, Callable[[Intent, KubernetesNode | None], str | None]] = {
-    Verb.CORDON: _cordoned,
-    Verb.QUARANTINE: _cordoned,
-    Verb.UNCORDON: _uncordoned,
-    Verb.DRAIN: _left,
-    Verb.EVACUATE: _left,
-    Verb.EVICT: _left,
-    Verb.MARK: _marked,
-    Verb.UNMARK: _unmarked,
+    Verb.CORDON: _find_cordon,
+    Verb.QUARANTINE: _find_cordon,
+    Verb.UNCORDON: _see_uncordoned,
+    Verb.DRAIN: _count_pods_left,
+    Verb.EVACUATE: _count_pods_left,
+    Verb.EVICT: _count_pods_left,
+    Verb.MARK: _find_mark,
+    Verb.UNMARK: _see_unmarked,
 }

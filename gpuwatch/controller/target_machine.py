@@ -16,7 +16,7 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.absence import is_gone
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.last_question import objection_to
-from gpuwatch.controller.target import Found, Target, not_yet, promised
+from gpuwatch.controller.target import Found, Target, not_yet, promise_arguments
 from gpuwatch.ledger.attempts import launch_time
 from gpuwatch.model.decision import (
     DECISION_TAG,
@@ -53,7 +53,9 @@ class MachineTarget(Target):
         """
         step = review.step
         if step.verb is Verb.NOTICE:
-            return promised(self._parts, step.arguments, now, approval=self._parts.rules.pool(review.pool).approval)
+            return promise_arguments(
+                self._parts, step.arguments, now, approval=self._parts.rules.pool(review.pool).approval
+            )
         node = observation.fleet.find(step.node_id)
         if step.verb not in REMOVALS or node is None or node.launched_at is None:
             return step.arguments
@@ -85,7 +87,7 @@ class MachineTarget(Target):
         except NotFoundError:
             return self._unknown(entry)
         if node is None or node.state is NodeState.TERMINATED:
-            return _gone(entry, "the cloud shows it terminated")
+            return _outcome_of_gone(entry, "the cloud shows it terminated")
         if not entry.counts or node.state is NodeState.UNKNOWN:
             return None
         return _OUTCOMES[entry.intent.verb](self._parts, entry, node)
@@ -96,7 +98,7 @@ class MachineTarget(Target):
             proof = is_gone(self._parts, entry.intent)
         except NotFoundError:
             return Status.FAILED, "the cloud does not know the node"
-        return None if proof is None else _gone(entry, proof)
+        return None if proof is None else _outcome_of_gone(entry, proof)
 
 
 def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
@@ -108,20 +110,20 @@ def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
     return {NOTIFIED_TAG: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_TAG: intent.key}
 
 
-def _gone(entry: OpenIntent, proof: str) -> tuple[Status, str]:
+def _outcome_of_gone(entry: OpenIntent, proof: str) -> tuple[Status, str]:
     """An answer that was lost, or never written down, may have been a yes: it counts against the limits."""
     ours = entry.intent.verb in REMOVALS and entry.reached
     return Status.SETTLED if ours else Status.CANCELLED, proof
 
 
-def _tagged(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+def _outcome_of_tags(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """Find the notice, or its withdrawal, among the tags."""
     del parts
     done = node.tags.get(DECISION_TAG) == entry.intent.key
     return (Status.SETTLED, "its tags show it") if done else (Status.INTERRUPTED, "its tags do not show it yet")
 
 
-def _stopped(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+def _outcome_of_stop(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """Find a stop over when the cloud shows it stopped, or when somebody has started it again."""
     if node.state in {NodeState.STOPPING, NodeState.TERMINATING}:
         return None
@@ -147,21 +149,21 @@ def _started_since(entry: OpenIntent, node: Node) -> bool:
     return node.launched_at > entry.intent.at - _LAUNCH_TIME_STEP
 
 
-def _terminated(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+def _outcome_of_termination(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """Find a termination over when the cloud shows it terminated, and at no earlier word."""
     if node.state in {NodeState.TERMINATING, NodeState.STOPPING}:
         return None
     return not_yet(parts, entry, f"the cloud shows it {node.state.value}: not carried out")
 
 
-def _started(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+def _outcome_of_start(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """Find a start over when the cloud shows it starting or running."""
     if node.state in {NodeState.PENDING, NodeState.RUNNING}:
         return Status.SETTLED, f"the cloud shows it {node.state.value}"
     return not_yet(parts, entry, f"the cloud shows it {node.state.value}: not carried out")
 
 
-def _shielded(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
+def _outcome_of_shield(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """Find the scale-in protection as the cloud shows it."""
     if node.scale_in_protected is (entry.intent.verb is Verb.PROTECT):
         return Status.SETTLED, "the cloud shows it"
@@ -169,11 +171,11 @@ def _shielded(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
 
 
 _OUTCOMES: Mapping[Verb, Callable[[ControllerContext, OpenIntent, Node], Found]] = {
-    Verb.NOTICE: _tagged,
-    Verb.WITHDRAW: _tagged,
-    Verb.STOP: _stopped,
-    Verb.TERMINATE: _terminated,
-    Verb.START: _started,
-    Verb.PROTECT: _shielded,
-    Verb.UNPROTECT: _shielded,
+    Verb.NOTICE: _outcome_of_tags,
+    Verb.WITHDRAW: _outcome_of_tags,
+    Verb.STOP: _outcome_of_stop,
+    Verb.TERMINATE: _outcome_of_termination,
+    Verb.START: _outcome_of_start,
+    Verb.PROTECT: _outcome_of_shield,
+    Verb.UNPROTECT: _outcome_of_shield,
 }

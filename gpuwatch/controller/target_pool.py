@@ -42,7 +42,7 @@ class PoolTarget(Target):
         node = self._parts.cloud.find(entry.intent.key)
         node_id = capacity.launched_id(entry) if node is None else node.id
         if node_id is None:
-            return self._unanswered(entry)
+            return self._outcome_unanswered(entry)
         if node is not None and node.state is NodeState.TERMINATED:
             return Status.FAILED, f"{node.id} {capacity.ENDED}"
         if node is not None and node.state is NodeState.TERMINATING:
@@ -57,7 +57,7 @@ class PoolTarget(Target):
         """Return the fleet, as rounds see it."""
         return {node.id: node for node in self._parts.cloud.nodes()}
 
-    def _unanswered(self, entry: OpenIntent) -> Found:
+    def _outcome_unanswered(self, entry: OpenIntent) -> Found:
         """Say what a launch is of which the cloud shows no machine, and never said that there is one."""
         since = entry.intent.at if entry.last is None else entry.last.at
         if entry.resumable or self._parts.clock.now() - since <= FIND_TIMEOUT:
@@ -65,7 +65,7 @@ class PoolTarget(Target):
         return Status.INTERRUPTED, "the cloud shows no machine with its key"
 
     def _not_there(self, entry: OpenIntent, node_id: str, node: Node | None) -> Found:
-        """Say what a launch is whose machine is no node of the pool."""
+        """Say what a launch is if its machine is no node of the pool."""
         last, pool = entry.last, entry.intent.pool
         if last is None or last.status not in {Status.ACCEPTED, Status.UNSEEN}:
             return Status.ACCEPTED, f"{capacity.LAUNCHES}{node_id}"

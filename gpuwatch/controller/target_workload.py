@@ -17,7 +17,7 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.answers import Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.last_question import lateness
-from gpuwatch.controller.target import Found, Target, not_served, promised
+from gpuwatch.controller.target import Found, Target, not_served, promise_arguments
 from gpuwatch.controller.target_cluster_node import NO_CLUSTER, drain_words
 from gpuwatch.guard.workload_rules import MOST_MACHINES
 from gpuwatch.kubernetes import Workloads
@@ -67,7 +67,7 @@ class WorkloadTarget(Target):
         use = parts.memory.workloads.get(step.node_id)
         if use is None or parts.cluster is None:
             return NO_CLUSTER if parts.cluster is None else "it holds no GPUs any more"
-        fresh = _look_at(parts, parts.cluster.workloads, observation, use)
+        fresh = _observe_workload(parts, parts.cluster.workloads, observation, use)
         if isinstance(fresh, str):
             return fresh
         steps = steps_for_workloads(parts, fresh)
@@ -90,7 +90,7 @@ class WorkloadTarget(Target):
             return step.arguments
         pools = self._parts.memory.workloads[step.node_id].pools
         approval = any(self._parts.rules.pool(pool).approval for pool in pools)
-        return {**step.arguments, **promised(self._parts, step.arguments, now, approval=approval)}
+        return {**step.arguments, **promise_arguments(self._parts, step.arguments, now, approval=approval)}
 
     def owner_and_price(self, _observation: Observation, step: Step) -> tuple[str | None, Decimal | None]:
         """Say who owns the workload and what an hour of its GPUs costs."""
@@ -106,7 +106,7 @@ class WorkloadTarget(Target):
         try:
             if intent.verb is not Verb.RELEASE:
                 stop_at = _stop_at(intent, self._parts.clock.now())
-                its.announce(target, key, stop_at, _note(intent, target, stop_at), permit=permit)
+                its.announce(target, key, stop_at, _note_text(intent, target, stop_at), permit=permit)
                 return Status.SETTLED, "the API server accepted its annotation and its event"
             how, uids = intent.arguments[HOW], tuple(intent.arguments.get(UIDS, "").split())
             drain = its.release(target, how, uids, key, permit=permit)
@@ -131,10 +131,10 @@ class WorkloadTarget(Target):
         if not entry.counts:
             return None
         now = self._parts.cluster.workloads.workload(target)
-        return _gone(entry, target) if now is None else _OUTCOMES[entry.intent.verb](self._parts, entry, now)
+        return _outcome_of_gone(entry, target) if now is None else _OUTCOMES[entry.intent.verb](self._parts, entry, now)
 
 
-def _look_at(
+def _observe_workload(
     parts: ControllerContext, asked_of: Workloads, observation: Observation, use: WorkloadUse
 ) -> Observation | str:
     """Return the observation with the workload as it is now; or why that is no ground to end it."""
@@ -149,7 +149,7 @@ def _look_at(
     if {(pod.uid, pod.node) for pod in now.pods} != {(pod.uid, pod.node) for pod in use.all_pods}:
         return "its pods are others now"
     machines = _machines(parts, {each.node.id: each.node for each in use.pods})
-    return machines if isinstance(machines, str) else _with(parts, observation, now, machines)
+    return machines if isinstance(machines, str) else _with_machines(parts, observation, now, machines)
 
 
 def _machines(parts: ControllerContext, seen: Mapping[str, Node]) -> dict[str, Node] | str:
@@ -176,7 +176,7 @@ def _machines(parts: ControllerContext, seen: Mapping[str, Node]) -> dict[str, N
     return shown
 
 
-def _with(
+def _with_machines(
     parts: ControllerContext, observation: Observation, now: WorkloadNow, machines: Mapping[str, Node]
 ) -> Observation:
     """Return the observation with these machines, and with the workload's pods as they are now."""
@@ -195,13 +195,13 @@ def _with(
 
 def _fresh(node: Node, pods: Mapping[str, Pod], latest: LedgerView) -> Node:
     """Return the machine with those of its pods as they are now."""
-    known, node = node.kubernetes, latest.kept(node)
+    known, node = node.kubernetes, latest.with_orders(node)
     if known is None or not any(pod.uid in pods for pod in known.pods):
         return node
     return replace(node, kubernetes=replace(known, pods=tuple(pods.get(pod.uid, pod) for pod in known.pods)))
 
 
-def _note(intent: Intent, target: WorkloadObject, stop_at: datetime | None) -> str:
+def _note_text(intent: Intent, target: WorkloadObject, stop_at: datetime | None) -> str:
     """Write what people read at the object."""
     why, arguments = intent.reason.sentence, intent.arguments
     if stop_at is None:
@@ -216,13 +216,13 @@ def _stop_at(intent: Intent, now: datetime) -> datetime | None:
     return None if promise is None else promise.due(now)
 
 
-def _gone(entry: OpenIntent, target: WorkloadObject) -> Found:
+def _outcome_of_gone(entry: OpenIntent, target: WorkloadObject) -> Found:
     """An end that may have been carried out before counts; a notice of what is gone holds for nothing."""
     done = entry.intent.verb is not Verb.NOTICE and entry.reached
     return Status.SETTLED if done else Status.CANCELLED, f"the API server has no {target} of that uid any more"
 
 
-def _announced(parts: ControllerContext, entry: OpenIntent, now: WorkloadNow) -> Found:
+def _outcome_of_notice(parts: ControllerContext, entry: OpenIntent, now: WorkloadNow) -> Found:
     """Find the annotation that says it; it may be of a second attempt, and then later than promised."""
     del parts
     promise = promise_of(entry.intent.pool, entry.intent.arguments)
@@ -239,7 +239,7 @@ def _withdrawn(parts: ControllerContext, entry: OpenIntent, now: WorkloadNow) ->
     return Status.SETTLED, "its annotation is gone"
 
 
-def _released(parts: ControllerContext, entry: OpenIntent, now: WorkloadNow) -> Found:
+def _outcome_of_release(parts: ControllerContext, entry: OpenIntent, now: WorkloadNow) -> Found:
     """Look for the key on the object; what was evicted is gone, or ends."""
     intent, last = entry.intent, entry.last
     if intent.arguments[HOW] == "delete":
@@ -262,7 +262,7 @@ def _released(parts: ControllerContext, entry: OpenIntent, now: WorkloadNow) -> 
 
 
 _OUTCOMES: Mapping[Verb, Callable[[ControllerContext, OpenIntent, WorkloadNow], Found]] = {
-    Verb.NOTICE: _announced,
+    Verb.NOTICE: _outcome_of_notice,
     Verb.WITHDRAW: _withdrawn,
-    Verb.RELEASE: _released,
+    Verb.RELEASE: _outcome_of_release,
 }

@@ -49,9 +49,9 @@ class _TimedCloud:
 
     def __getattr__(self, operation: str) -> Any:  # noqa: ANN401  whatever the cloud has
         found = getattr(self._cloud, operation)
-        return self._timed(operation, found) if operation in OPERATIONS else found
+        return self._time_call(operation, found) if operation in OPERATIONS else found
 
-    def _timed(self, operation: str, call: Callable[..., object]) -> Callable[..., object]:
+    def _time_call(self, operation: str, call: Callable[..., object]) -> Callable[..., object]:
         def asked(*arguments: object, **options: object) -> object:
             with self._calls.time_body(self._clock, (self._name, operation)):
                 return call(*arguments, **options)
@@ -59,6 +59,6 @@ class _TimedCloud:
         return asked
 
 
-def timed(cloud: Cloud, name: str, clock: Clock, calls: Histogram) -> Cloud:
+def time_calls(cloud: Cloud, name: str, clock: Clock, calls: Histogram) -> Cloud:
     """The same cloud; what each of its calls takes is counted, with its waits for rate limits, also if it fails."""
     return cast("Cloud", _TimedCloud(cloud, name, clock, calls))

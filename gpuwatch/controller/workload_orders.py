@@ -18,7 +18,7 @@ from gpuwatch.model.kubernetes import SNOOZE_UNTIL, workloads_kept
 from gpuwatch.model.orders import Snooze
 from gpuwatch.model.slips import nearest
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, workloads
-from gpuwatch.policies.kubernetes.workload_words import id_of, named, typed
+from gpuwatch.policies.kubernetes.workload_words import id_of, typed_name, workload_of_id
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 
@@ -43,7 +43,7 @@ class Kept:
     seconds: float
 
 
-def keep(ledger: Ledger, seen: Observation, rules: Rulebook, name: str, wish: Kept) -> Snooze:
+def keep_workload(ledger: Ledger, seen: Observation, rules: Rulebook, name: str, wish: Kept) -> Snooze:
     """Keep a workload that holds GPUs in a round, up to the shortest max_snooze of its pools.
 
     Raises:
@@ -52,7 +52,7 @@ def keep(ledger: Ledger, seen: Observation, rules: Rulebook, name: str, wish: Ke
         LedgerError: the ledger cannot be written.
 
     """
-    use = _held(seen, name)
+    use = _held_workload(seen, name)
     pool = min(use.pools, key=lambda each: rules.pool(each).idle.max_snooze)
     most = rules.pool(pool).idle.max_snooze
     if wish.seconds > most:
@@ -71,7 +71,7 @@ def let_go(ledger: Ledger, seen: Observation, name: str, who: str, now: datetime
     """
     kept = workloads_kept(ledger.view(now, recent=timedelta(0)).snoozes)
     ids = {*(use.id for use in workloads(seen)), *kept}
-    return ledger.snooze(_found(name, ids), who, "", now, now)
+    return ledger.snooze(_find_id(name, ids), who, "", now, now)
 
 
 def snooze(settings: LedgerSettings, clock: Clock, rules: Rulebook, name: str, seconds: float, reason: str) -> Snooze:
@@ -83,7 +83,7 @@ def snooze(settings: LedgerSettings, clock: Clock, rules: Rulebook, name: str, s
     """
     with _newest(settings) as (ledger, seen):
         wish = Kept(who=operator_name(), reason=reason, at=clock.now(), seconds=seconds)
-        return keep(ledger, seen, rules, name, wish)
+        return keep_workload(ledger, seen, rules, name, wish)
 
 
 def end_snooze(settings: LedgerSettings, clock: Clock, name: str) -> Snooze:
@@ -98,9 +98,9 @@ def end_snooze(settings: LedgerSettings, clock: Clock, name: str) -> Snooze:
 
 
 def text(given: Snooze) -> str:
-    """For people."""
-    name = named(given.node_id)
-    about, command = (given.node_id, given.node_id) if name is None else (str(name), typed(name))
+    """Return a given order as text for people."""
+    name = workload_of_id(given.node_id)
+    about, command = (given.node_id, given.node_id) if name is None else (str(name), typed_name(name))
     if given.until <= given.at:
         said = f"No order keeps {about} any more. An annotation {SNOOZE_UNTIL} counts as before."
         return legible(said)
@@ -121,19 +121,19 @@ def _newest(settings: LedgerSettings) -> Iterator[tuple[Ledger, Observation]]:
         ledger.close()
 
 
-def _held(seen: Observation, name: str) -> WorkloadUse:
+def _held_workload(seen: Observation, name: str) -> WorkloadUse:
     """The workload of that name."""
     uses = {use.id: use for use in workloads(seen)}
-    return uses[_found(name, uses)]
+    return uses[_find_id(name, uses)]
 
 
-def _found(name: str, ids: Iterable[str]) -> str:
+def _find_id(name: str, ids: Iterable[str]) -> str:
     """The id that is meant."""
     ids = sorted(ids)
     found = id_of(name, ids)
     if found is not None:
         return found
-    there = [typed(each) for node_id in ids if (each := named(node_id)) is not None]
+    there = [typed_name(each) for node_id in ids if (each := workload_of_id(node_id)) is not None]
     near = nearest(name, there)
     more = "" if len(there) <= _NAMED else f" and {len(there) - _NAMED} more"
     known = f"The nearest is {near!r}." if near else f"There are: {', '.join(there[:_NAMED]) or 'none'}{more}."

@@ -49,7 +49,7 @@ class WorkloadRow:
     snooze: Snooze | None = None
 
     def __str__(self) -> str:
-        """`Notebook team-a/alice`."""
+        """Return its kind and name, such as `Notebook team-a/alice`."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
@@ -70,16 +70,16 @@ def workload_rows(done: Round, rules: Rulebook) -> tuple[WorkloadRow, ...]:
     found = (
         _row(step, reviews.get(step.use.id), done.observation, rules)
         for step in done.workloads
-        if _told(step, done.observation, rules)
+        if _is_worth_a_row(step, done.observation, rules)
     )
     return tuple(sorted(found, key=lambda row: (-(row.usd_per_hour or Decimal(0)), row.id)))
 
 
-def explained(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str) -> WorkloadPage | None:
+def explain_workload(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str) -> WorkloadPage | None:
     """The workload of that id, of that namespace/kind/name, or of that unique name; None: the round lacks it."""
     seen = done.observation
     steps = idle_pods.steps(seen, rules.idle_pods(seen.fleet.pools))
-    step = _named(steps, name)
+    step = _is_named(steps, name)
     if step is None:
         return None
     review = next((each for each in done.reviews if each.step.node_id == step.use.id), None)
@@ -92,7 +92,7 @@ def explained(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: st
     )
 
 
-def _named(steps: tuple[WorkloadStep, ...], name: str) -> WorkloadStep | None:
+def _is_named(steps: tuple[WorkloadStep, ...], name: str) -> WorkloadStep | None:
     """An id is one's alone; a name may be of several, and then nobody knows which is meant."""
     found = id_of(name, (each.use.id for each in steps))
     return next((each for each in steps if each.use.id == found), None)
@@ -104,7 +104,7 @@ def _as_end(step: WorkloadStep) -> WorkloadStep:
     return WorkloadStep(use=step.use, verb=Verb.RELEASE, reason=step.reason, change=step.change, arguments=arguments)
 
 
-def _told(step: WorkloadStep, seen: Observation, rules: Rulebook) -> bool:
+def _is_worth_a_row(step: WorkloadStep, seen: Observation, rules: Rulebook) -> bool:
     """Whether it is worth a row: where a pool only reports, the table of pods says all there is to say."""
     use = step.use
     if step.verb is not Verb.HOLD or seen.ledger.notice(use.id) is not None or _snooze(use.id, seen) is not None:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 
 from gpuwatch.guard.case import Case, WorkloadCase, retry_wait_seconds
-from gpuwatch.guard.consent import untried
+from gpuwatch.guard.consent import untried_pools
 from gpuwatch.guard.growth import another_may_pass, instead, largest
 from gpuwatch.guard.mass_idleness import Burst, burst
 from gpuwatch.guard.rules import GROUPS, MEMBER, NO_NODE, RULES, SICK, SLURM, Rule
@@ -39,7 +39,7 @@ __all__ = [
     "obeys_pauses",
     "retry_wait_seconds",
     "review",
-    "untried",
+    "untried_pools",
     "workload_case",
 ]
 
@@ -199,7 +199,7 @@ def _in_vain(observation: Observation) -> Counter[str]:
     """
     ledger, hour_ago = observation.ledger, observation.now - timedelta(hours=1)
     found = Counter(
-        done.node_id for done in ledger.ended(_GOES) if done.status is Status.CANCELLED and done.at > hour_ago
+        done.node_id for done in ledger.ended_actions(_GOES) if done.status is Status.CANCELLED and done.at > hour_ago
     )
     for entry in ledger.open_intents:
         if entry.intent.verb in LETS_GO or is_workload(entry.intent.node_id):

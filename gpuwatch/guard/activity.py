@@ -58,7 +58,7 @@ def not_stopped_by_us(case: Case) -> Finding:
         return refuse(
             "It was started again after gpuwatch stopped it.", "gpuwatch terminates only what nobody has started since."
         )
-    if (unwatched := found.unwatched(node, case.observation.interval_seconds)) is not None:
+    if (unwatched := found.why_unwatched(node, case.observation.interval_seconds)) is not None:
         return refuse(
             f"It may have been started and stopped again since gpuwatch stopped it: {unwatched}.",
             "Terminate it yourself: its cloud does not say when it was started last.",
@@ -120,7 +120,7 @@ def stale(case: Subject) -> Finding:
             )
         if abs(waited) > limit:
             slow = "The cloud or other agents answer slowly. The log says which."
-            since = f"{case.called(node)} answered {format_duration(waited)} ago"
+            since = f"{case.name_subject(node)} answered {format_duration(waited)} ago"
             return refuse(f"{since} and the round is still running.", slow)
         oldest = max(oldest, worst + max(0.0, waited))
     return allow(f"Its verdict is {format_duration(oldest)} old.")

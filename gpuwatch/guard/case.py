@@ -60,7 +60,7 @@ class Case:
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """Its pool alone."""
+        """Return the pool of the step alone."""
         return (self.pool,)
 
     @property
@@ -71,13 +71,13 @@ class Case:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Its node alone."""
+        """Return the node of the step alone."""
         return (self.machine,)
 
     @property
     def wait_seconds(self) -> float:
         """For how long a node as it is has to be so before its notice; 0 where it is not removed for that."""
-        return idle.chosen(self.machine, self.observation, self.pool_rules.idle)[1] or 0.0
+        return idle.choose_action(self.machine, self.observation, self.pool_rules.idle)[1] or 0.0
 
     @property
     def grace_seconds(self) -> float:
@@ -101,7 +101,7 @@ class Case:
         return (
             notices.withdrawn(notice, self.pool)
             or notices.sharper(notice, prepared(self.step.verb, self.step.arguments))
-            or notices.outdated(notice, self.observation.now)
+            or notices.why_outdated(notice, self.observation.now)
         )
 
     def left_seconds(self, notice: Notice) -> float:
@@ -113,7 +113,7 @@ class Case:
         del intent
         return True
 
-    def called(self, place: Node | NodeGroup) -> str:
+    def name_subject(self, place: Node | NodeGroup) -> str:
         """The machine that the step is about."""
         del place
         return "It"
@@ -142,7 +142,7 @@ class WorkloadCase:
 
     @property
     def limits(self) -> Limits:
-        """The fleet's limits."""
+        """Return the limits of the fleet."""
         return self.rulebook.limits
 
     @property
@@ -201,7 +201,7 @@ class WorkloadCase:
         how = idle_pods.HOW
         return intent.verb is self.step.verb and intent.arguments.get(how) == self.step.arguments.get(how)
 
-    def called(self, place: Node | NodeGroup) -> str:
+    def name_subject(self, place: Node | NodeGroup) -> str:
         """One machine of several."""
         return f"Its machine {place.name}"
 
@@ -222,18 +222,18 @@ def refuse(sentence: str, remedy: str) -> Finding:
     return True, sentence, remedy
 
 
-def chosen(case: Case) -> str | None:
+def chosen_action(case: Case) -> str | None:
     """What the pool does with a node as it is; one that gives its place to spot goes as an idle one does."""
     if case.step.reason.code == back.CODE and back.against(case.machine, case.pool_rules) is None:
         return case.pool_rules.idle.action
-    return idle.chosen(case.machine, case.observation, case.pool_rules.idle)[0]
+    return idle.choose_action(case.machine, case.observation, case.pool_rules.idle)[0]
 
 
 def final_verb(case: Case) -> Verb:
     """The step's verb; of a notice and of what prepares a removal, that of the removal."""
     if case.step.verb is not Verb.NOTICE:
         return prepared(case.step.verb, case.step.arguments)
-    return Verb.TERMINATE if case.asleep or chosen(case) == "terminate" else Verb.STOP
+    return Verb.TERMINATE if case.asleep or chosen_action(case) == "terminate" else Verb.STOP
 
 
 def retry_wait_seconds(attempts: int, *, denied: bool = False) -> float:

@@ -51,8 +51,8 @@ def no_notice(case: Subject) -> Finding:
         return refuse(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
     left = case.left_seconds(notice)
     if left > 0:
-        return refuse(f"{notices.promised(notice)}.", f"Wait for {format_duration(left)}.")
-    return allow(f"{notices.promised(notice)}.")
+        return refuse(f"{notices.promise_words(notice)}.", f"Wait for {format_duration(left)}.")
+    return allow(f"{notices.promise_words(notice)}.")
 
 
 def wants_approval(rules: PoolRules, notice: Notice | None) -> bool:
@@ -123,10 +123,10 @@ def backtest(case: Case) -> Finding:
     Run `gpuwatch backtest --ledger --pool NAME --keep` (docs/backtest.md#before-rules-may-act), also after the rules
     have changed.
     """
-    return tried(case.pool, case.pool_rules, case.limits, case.observation.ledger.backtests, case.observation.now)
+    return is_tried(case.pool, case.pool_rules, case.limits, case.observation.ledger.backtests, case.observation.now)
 
 
-def tried(pool: str, rules: PoolRules, limits: Limits, kept: Sequence[BacktestRecord], now: datetime) -> Finding:
+def is_tried(pool: str, rules: PoolRules, limits: Limits, kept: Sequence[BacktestRecord], now: datetime) -> Finding:
     """Whether the newest backtest of a pool's present rules passed and is young enough."""
     limit = limits.require_backtest
     if limit is None:
@@ -138,28 +138,28 @@ def tried(pool: str, rules: PoolRules, limits: Limits, kept: Sequence[BacktestRe
     present = fingerprint(rules)
     found = next((each for each in of_pool if each.rules == present), None)
     if found is None:
-        return refuse(f"{_called(of_pool[-1])} was of other rules than the pool's present ones.", remedy)
+        return refuse(f"{_notice_words(of_pool[-1])} was of other rules than the pool's present ones.", remedy)
     if found.failure is not None:
-        return refuse(f"{_called(found)} failed: {found.failure}.", remedy)
+        return refuse(f"{_notice_words(found)} failed: {found.failure}.", remedy)
     age = (now - found.at).total_seconds()
     if age < 0:
-        return refuse(f"{_called(found)} is ahead of our clock.", remedy)
+        return refuse(f"{_notice_words(found)} is ahead of our clock.", remedy)
     if age > limit:
         age_text = f"{format_duration(age)} old, limits.require_backtest allows {format_duration(limit)}"
-        return refuse(f"{_called(found)} is {age_text}.", remedy)
-    return allow(f"{_called(found)} passed.")
+        return refuse(f"{_notice_words(found)} is {age_text}.", remedy)
+    return allow(f"{_notice_words(found)} passed.")
 
 
-def untried(
+def untried_pools(
     pools: Iterable[str], rules: Rulebook, kept: Sequence[BacktestRecord], now: datetime
 ) -> Iterator[tuple[str, Finding]]:
     """The pools that would remove nodes and may not because a backtest is missing, with the rule's answer."""
     for pool in pools:
-        word = tried(pool, rules.pool(pool), rules.limits, kept, now)
+        word = is_tried(pool, rules.pool(pool), rules.limits, kept, now)
         if word[0] and removes(rules.pool(pool)):
             yield pool, word
 
 
-def _called(each: BacktestRecord) -> str:
-    """Which."""
+def _notice_words(each: BacktestRecord) -> str:
+    """Return which notice it is, in words."""
     return f"The backtest of {each.at:%Y-%m-%d %H:%M} UTC"

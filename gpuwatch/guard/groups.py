@@ -20,7 +20,7 @@ def scale_in_protection(case: Case) -> Finding:
     """
     if not case.machine.scale_in_protected:
         return allow("It has no scale-in protection.")
-    if case.observation.ledger.shielded(case.step.node_id):
+    if case.observation.ledger.is_shielded_by_us(case.step.node_id):
         return allow("Its scale-in protection is gpuwatch's own.")
     return refuse(
         "Somebody else protects it from its group's scale-in.",
@@ -60,7 +60,8 @@ def group_rules(case: Case) -> Finding:
     leaving = sum(
         1
         for step in case.counts(PREPARES | {Verb.TERMINATE, Verb.UNPROTECT})
-        if step.node_id != case.step.node_id and (step.node_id in group.node_ids or _in(case, step.node_id, group.id))
+        if step.node_id != case.step.node_id
+        and (step.node_id in group.node_ids or _is_in_group(case, step.node_id, group.id))
     )
     if group.desired - leaving - 1 < group.min_size:
         return refuse(f"The group's minimum is {group.min_size} of {group.desired}.", "Lower its MinSize.")
@@ -81,7 +82,7 @@ def group_rules(case: Case) -> Finding:
     return allow("The group allows its termination together with its place.")
 
 
-def _in(case: Case, node_id: str, group_id: str) -> bool:
+def _is_in_group(case: Case, node_id: str, group_id: str) -> bool:
     """Whether the node says that it is in the group, which may not list it yet."""
     node = case.observation.fleet.find(node_id)
     return node is not None and node.group == group_id
@@ -101,7 +102,7 @@ def group_takes_back(case: Case) -> Finding:
     group = case.group
     if group is None:
         return refuse("Its group is unknown.", "The cloud must list the group.")
-    size, why = int(case.step.arguments["size"]), uncounted.left(case.observation, group)
+    size, why = int(case.step.arguments["size"]), uncounted.why_left(case.observation, group)
     if why is None or not len(group.node_ids) <= size < group.desired:
         return refuse(
             f"The group has {len(group.node_ids)} of {how_many(group.desired, 'node')} now.",

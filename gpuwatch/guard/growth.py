@@ -8,7 +8,7 @@ from gpuwatch.model.decision import ADDITIONS, Decision, Observation, Review, St
 from gpuwatch.model.proposal import changing
 from gpuwatch.policies import PoolRules, capacity
 from gpuwatch.policies.capacity import LaunchRules
-from gpuwatch.policies.next_offer import lacking, next_launches, without
+from gpuwatch.policies.next_offer import lacking, next_launches, without_offer
 from gpuwatch.policies.sizes import Need
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import OFFER
@@ -85,7 +85,7 @@ def instead(
     grown = {each.step.node_id: capacity.adds(each.step) for each in asked if each.allowed}
     for step in capacity.others(observation, decision.pool, need, decision.steps, launch, rules.start, grown=grown):
         node, had = fleet.find(step.node_id), grown.get(step.node_id, 0)
-        each = (sizes.of(fleet, step) or 0) // capacity.adds(step)
+        each = (sizes.size_of_step(fleet, step) or 0) // capacity.adds(step)
         count = min(capacity.adds(step) - had, need.count(each))
         if count <= 0 or (node is not None and node.instance_type in dear):
             continue
@@ -93,7 +93,7 @@ def instead(
         if review.allowed:
             yield review
             count = capacity.adds(review.step) - had
-            need = need.after(count * each, count)
+            need = need.after_machines(count * each, count)
         elif node is not None and {answer.rule for answer in review.refusals} <= _OF_THE_SIZE:
             dear.add(node.instance_type)
         elif not another_may_pass(review):
@@ -120,7 +120,7 @@ def _other_offers(
     added = [each.step for each in asked if each.allowed]
     for each in asked:
         if not each.allowed and OFFER in each.step.arguments:
-            observation = without(observation, pool, each.step.arguments[OFFER])
+            observation = without_offer(observation, pool, each.step.arguments[OFFER])
     reason = next(each.step.reason for each in asked if not each.allowed)
     while need.missing > 0:
         steps = next_launches(observation, pool, replace(need, but=names), added, sources, reason)
@@ -132,9 +132,9 @@ def _other_offers(
         if review.allowed:
             yield review
             added.append(review.step)
-            need = need.after(need.sizes.of(observation.fleet, review.step) or 0)
+            need = need.after_machines(need.sizes.size_of_step(observation.fleet, review.step) or 0)
         elif another_may_pass(review):
-            observation = without(observation, pool, step.arguments[OFFER])
+            observation = without_offer(observation, pool, step.arguments[OFFER])
         else:
             return
 

@@ -105,12 +105,12 @@ def pods_stay(case: Case) -> Finding:
 
     Let the pods end, or annotate their workloads. The sentence names them.
     """
-    _, wait = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
+    _, wait = idle.choose_action(case.machine, case.observation, case.pool_rules.idle)
     stays = obstacles.unseen(case.machine)
     if stays is None:
         stays = obstacles.pods(case.machine, case.pool_rules.kubernetes, wait, case.observation.now)
     if stays is None:
-        refused = None if case.machine.kubernetes is None else obstacles.refused(case.machine.kubernetes)
+        refused = None if case.machine.kubernetes is None else obstacles.refusing_budgets(case.machine.kubernetes)
         return allow("No pod on it has to stay." if refused is None else f"No pod on it has to stay. {refused}")
     return refuse(stays, "Let them end, or let their people consent by annotation (docs/kubernetes.md).")
 
@@ -147,6 +147,6 @@ def not_ours(case: Case) -> Finding:
     if known is None:
         return refuse(_NO_NODE, "There is nothing to undo.")
     ledger = case.observation.ledger
-    if obstacles.ours(known, ledger) or obstacles.tainted(known, ledger):
+    if obstacles.ours(known, ledger) or obstacles.has_leftover_taint(known, ledger):
         return allow("Its cordon is gpuwatch's own.")
     return refuse("Its cordon is not gpuwatch's own.", "The person who cordoned it uncordons it.")

@@ -102,5 +102,5 @@ def mark(case: Case) -> Finding:
         return allow(why)
     if known.marked_by is None or known.marked_by in ledger.foreign:
         return refuse("Its mark is not gpuwatch's own.", "Who made it takes it away.")
-    over = marks.over(node, case.observation, case.pool_rules)
+    over = marks.why_unmark(node, case.observation, case.pool_rules)
     return refuse("It is in use, or nobody knows.", "It must be proven idle.") if over is None else allow(over)

@@ -79,7 +79,7 @@ def _owner_of(case: Case, step: Step) -> str | None:
         node = seen.fleet.find(step.node_id)
         return None if node is None else node.owner
     group = seen.fleet.group(step.node_id)
-    pool = capacity.launched_for(step) if group is None else group.pool
+    pool = capacity.pool_of_launch(step) if group is None else group.pool
     return None if pool is None else _only_owner(seen, pool)
 
 

@@ -8,7 +8,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.verbs import prepared
 from gpuwatch.policies import elsewhere, idle
-from gpuwatch.policies.kubernetes.obstacles import consents, joined
+from gpuwatch.policies.kubernetes.obstacles import consents, is_joined
 
 RECENT = timedelta(days=1)
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
@@ -140,7 +140,7 @@ def other_cloud(case: Subject) -> Finding:
     Correct the tag, or add the cloud to `pools.<name>.clouds`.
     """
     for place in case.places:
-        why = elsewhere.foreign(place, case.rules_of(place.pool).clouds, case.called(place))
+        why = elsewhere.foreign(place, case.rules_of(place.pool).clouds, case.name_subject(place))
         if why is not None:
             return refuse(why, f"Correct the tag gpuwatch:pool, or add the cloud to pools.{place.pool}.clouds.")
     return allow("Its pool is for its cloud.")
@@ -160,7 +160,7 @@ def owned(case: Case) -> Finding:
     the group's desired size.
     """
     node = case.machine
-    if node.managed_by is not None and not joined(node, case.pool_rules.kubernetes):
+    if node.managed_by is not None and not is_joined(node, case.pool_rules.kubernetes):
         return refuse(
             f"It belongs to {node.managed_by}.", "That system must scale it; it would only replace a stopped node."
         )
@@ -179,7 +179,7 @@ def owned(case: Case) -> Finding:
 
 def _would_stop(case: Case) -> bool:
     """Whether a notice would lead to a stop."""
-    choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
+    choice, _ = idle.choose_action(case.machine, case.observation, case.pool_rules.idle)
     return case.step.verb is Verb.NOTICE and choice == "stop"
 
 
@@ -211,11 +211,11 @@ def other_ledger(case: Case) -> Finding:
 
 def recent(node: Node, now: datetime) -> bool:
     """Whether the decision in a node's tag is younger than a day; one of an unknown time counts as young."""
-    at = _decided_at(node)
+    at = _decision_time(node)
     return at is None or now - at < RECENT
 
 
-def _decided_at(node: Node) -> datetime | None:
+def _decision_time(node: Node) -> datetime | None:
     """When that was: the time of its notice or withdrawal; of a node that was launched so, its start."""
     if NOTIFIED_TAG not in node.tags:
         return node.launched_at

@@ -77,7 +77,7 @@ def max_nodes(case: Case) -> Finding:
     if limit is None:
         return allow(f"The pool would have {how_many(after, 'node')}.")
     late = len(may_come(case.observation, case.pool))
-    going = len(capacity.taken(case.observation, case.pool))
+    going = len(capacity.nodes_being_taken(case.observation, case.pool))
     most = limit + min(going, limit if surge is None else surge)
     sentence = f"The pool would have {how_many(after, 'node')}{_besides(late, going)}"
     if after + late <= limit and after + late + going <= most:
@@ -107,9 +107,11 @@ def max_gpus(case: Case) -> Finding:
         return allow("The pool has no maximum in GPUs.")
     sizes = rules.sizes(fleet)
     late = [sizes.kind(kind) for kind in may_come(case.observation, case.pool)]
-    unsized = capacity.unsized(case.observation, case.pool, sizes) + ["a machine that may still come"] * (None in late)
+    unsized = capacity.unsized_machines(case.observation, case.pool, sizes) + ["a machine that may still come"] * (
+        None in late
+    )
     adding = (*_adding(case), case.step)
-    steps = [sizes.of(fleet, step) for step in adding]
+    steps = [sizes.size_of_step(fleet, step) for step in adding]
     steps += [sizes.brings(fleet, each.verb, each.node_id, each.arguments) for each in _doubtful(case, adding)]
     if unsized or None in steps:
         what = ", ".join(unsized) or "what would come"
@@ -117,7 +119,9 @@ def max_gpus(case: Case) -> Finding:
     if case.step.reason.code == back.CODE:
         limit, named = limit + rules.surge, "max_gpus with capacity.surge"
     after = capacity.now(case.observation, case.pool, sizes) + sum(size or 0 for size in steps)
-    taken = sorted((sizes.node(node) or 0 for node in capacity.taken(case.observation, case.pool)), reverse=True)
+    taken = sorted(
+        (sizes.node(node) or 0 for node in capacity.nodes_being_taken(case.observation, case.pool)), reverse=True
+    )
     going, most = sum(taken), limit + min(sum(taken[: rules.surge_nodes]), limit)
     may = sum(size or 0 for size in late)
     sentence = f"The pool would have {how_many(after, 'GPU')}{_besides(may, going)}"
@@ -150,4 +154,6 @@ def _adding(case: Case) -> list[Step]:
     nodes = {node.id for node in case.observation.fleet.roster(case.pool).nodes}
     groups = {group.id for group in case.observation.fleet.roster(case.pool).groups}
     mine = nodes | groups
-    return [step for step in case.counts(ADDITIONS) if step.node_id in mine or capacity.launched_for(step) == case.pool]
+    return [
+        step for step in case.counts(ADDITIONS) if step.node_id in mine or capacity.pool_of_launch(step) == case.pool
+    ]

@@ -128,7 +128,7 @@ def blast_radius(case: Case) -> Finding:
         (hour, share, "max_stops_per_hour_ratio"),
     ):
         if count + 1 > limit:
-            return refuse(f"{_counted(count)}, {name} allows {limit}.", f"Wait, or raise {name}.")
+            return refuse(f"{_count_words(count)}, {name} allows {limit}.", f"Wait, or raise {name}.")
     owner, per_owner = case.machine.owner, limits.max_stops_per_owner_per_hour
     rationed = per_owner is not None or limits.max_stopped_usd_per_hour is not None
     found = (case.observation.fleet.find(step.node_id) for step in fresh if rationed)
@@ -136,7 +136,7 @@ def blast_radius(case: Case) -> Finding:
     if per_owner is not None:
         of_owner = [each for each in (*past, *nodes) if each.owner == owner]
         if len(of_owner) + 1 > per_owner:
-            spent = f"{_counted(len(of_owner))} for {owner or 'machines without an owner'}"
+            spent = f"{_count_words(len(of_owner))} for {owner or 'machines without an owner'}"
             return refuse(f"{spent}, max_stops_per_owner_per_hour allows {per_owner}.", "Wait, or raise it.")
     if limits.max_stopped_usd_per_hour is not None:
         worth = [_usd(case, node.id) for node in nodes] + [done.usd_per_hour for done in past]
@@ -144,7 +144,7 @@ def blast_radius(case: Case) -> Finding:
     return allow(f"{how_many(hour, 'stop')} within the hour, {len(granted)} in this round.")
 
 
-def _counted(stops: int) -> str:
+def _count_words(stops: int) -> str:
     return "1 stop counts already" if stops == 1 else f"{stops} stops count already"
 
 
@@ -165,7 +165,7 @@ def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:
     ledger, hour_ago, cancelled = case.observation.ledger, case.observation.now - _HOUR, Status.CANCELLED
     found: dict[str, Done | Intent] = {
         done.key: done
-        for done in ledger.ended(verbs)
+        for done in ledger.ended_actions(verbs)
         if done.status is not cancelled
         and (done.reached or done.verb not in _ANSWERED)
         and (done.at if done.reached_at is None else done.reached_at) > hour_ago
@@ -241,11 +241,11 @@ def _each(case: Case, node_id: str, arguments: object) -> list[Decimal | None]:
     known: dict[str, str] = dict(arguments) if isinstance(arguments, dict) else {}
     kind = node.instance_type if node is not None else group.instance_type if group is not None else None
     prices = case.observation.prices
-    price = prices.get(_offered(known)) or prices.get(kind or known.get("instance_type", ""))
+    price = prices.get(_offer_price_key(known)) or prices.get(kind or known.get("instance_type", ""))
     return [None if price is None else price.usd_per_hour] * int(known.get("adds", "1"))
 
 
-def _offered(arguments: Mapping[str, str]) -> str:
+def _offer_price_key(arguments: Mapping[str, str]) -> str:
     """The key of the price of a launch from an offer: spot costs what spot costs there."""
     if CAPACITY not in arguments:
         return ""

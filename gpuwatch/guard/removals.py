@@ -1,6 +1,6 @@
 """Rules on what a removal does: whether it ends the bill, whether the cloud can do it, and what would be lost."""
 
-from gpuwatch.guard.case import Case, Finding, allow, chosen, final_verb, refuse
+from gpuwatch.guard.case import Case, Finding, allow, chosen_action, final_verb, refuse
 from gpuwatch.model.activity import LocalDisks
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import CapacityType
@@ -85,7 +85,7 @@ def action_not_enabled(case: Case) -> Finding:
     state, verb = case.machine.activity.state, prepared(case.step.verb, case.step.arguments)
     if case.asleep:
         return allow("It does not run.")
-    choice = chosen(case)
+    choice = chosen_action(case)
     if choice == "terminate" or (choice == "stop" and verb not in {Verb.TERMINATE, Verb.UNPROTECT}):
         return allow(f"The pool says `{choice}` for {state.value} nodes.")
     if choice is None:

@@ -10,13 +10,13 @@ from annotated_types import Ge, Gt, Le
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import STRICT, Floor, Setting
-from gpuwatch.model.slips import meant
+from gpuwatch.model.slips import meant_name
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 
 # What holds for a pool that nobody wrote rules for: it is looked at, and nothing more.
-_HANDS_OFF = PoolRules(profile="cautious", idle=resolved(IdleRules(action="report"), "cautious"))
+_HANDS_OFF = PoolRules(profile="cautious", idle=resolve_rules(IdleRules(action="report"), "cautious"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +217,7 @@ class Rulebook:
             return None
         if not pool.strip():
             return "The tag gpuwatch:pool is empty."
-        return f"The tag gpuwatch:pool is {pool!r}, and the settings have no such pool. {meant(pool, self.known)}"
+        return f"The tag gpuwatch:pool is {pool!r}, and the settings have no such pool. {meant_name(pool, self.known)}"
 
     def unknown(self, pools: Iterable[str]) -> tuple[str, ...]:
         """Those of these pools that the settings do not have."""

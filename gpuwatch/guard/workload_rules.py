@@ -1,4 +1,4 @@
-"""Rules on workloads of a cluster alone: whose they are, what their people say, what they do, and how many may go.
+"""Rules on workloads of a cluster alone: who owns them, what their people say, what they do, and how many may go.
 
 A workload goes whole or not at all: all of its pods, on all of their machines, in all of their pools.
 """
@@ -43,7 +43,7 @@ def not_ours(case: WorkloadCase) -> Finding:
 
 
 def no_consent(case: WorkloadCase) -> Finding:
-    """Refuses to end the pods of a workload whose people have not said so, or whose kind cannot end like that.
+    """Refuses to end the pods of a workload if its people have not said so, or if its kind cannot end like that.
 
     Consent is the annotation `gpuwatch.io/idle-action` on the workload or its namespace: `scale-to-zero`, `stop` or
     `delete`. All of its pods must say the same. A Deployment, StatefulSet or ReplicaSet is scaled to zero, a Notebook
@@ -72,10 +72,10 @@ def kept(case: WorkloadCase) -> Finding:
 
     Remove the mark, run `gpuwatch snooze WORKLOAD --end`, or wait until its time is over.
     """
-    said = obstacles.protected(case.use)
+    said = obstacles.why_protected(case.use)
     if said is not None:
         return refuse(said, "Remove that mark, or wait until its time is over.")
-    said = obstacles.snoozed(case.use, case.observation)
+    said = obstacles.why_snoozed(case.use, case.observation)
     if said is not None:
         return refuse(said, "Remove that mark, run `gpuwatch snooze WORKLOAD --end`, or wait.")
     return allow("Nobody keeps it.")

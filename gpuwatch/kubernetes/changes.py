@@ -28,7 +28,7 @@ _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 
 def cordon(api: Api, name: str, key: str, *, permit: Permit, now: datetime, taint: bool) -> None:
-    """See `Cluster.cordon`."""
+    """Cordon a node; see `Cluster.cordon`."""
     read = api.get(f"{NODES}/{name}", NodeObject)
     node = node_facts(read, ())
     ours = node.annotations.get(CORDONED_BY)
@@ -49,7 +49,7 @@ def cordon(api: Api, name: str, key: str, *, permit: Permit, now: datetime, tain
 
 
 def uncordon(api: Api, name: str, key: str) -> None:
-    """See `Cluster.uncordon`."""
+    """Undo a cordon; see `Cluster.uncordon`."""
     read = api.get(f"{NODES}/{name}", NodeObject)
     node = node_facts(read, ())
     if node.annotations.get(CORDONED_BY) != key:
@@ -62,7 +62,7 @@ def uncordon(api: Api, name: str, key: str) -> None:
 
 
 def mark(api: Api, name: str, owner: str, key: str, *, permit: Permit) -> None:
-    """See `Cluster.mark`."""
+    """Set a mark on a node; see `Cluster.mark`."""
     read = api.get(f"{NODES}/{name}", NodeObject)
     annotations = read.metadata.annotations or {}
     if annotations.get(MARKED_BY) == key:
@@ -73,7 +73,7 @@ def mark(api: Api, name: str, owner: str, key: str, *, permit: Permit) -> None:
 
 
 def unmark(api: Api, name: str, key: str) -> None:
-    """See `Cluster.unmark`."""
+    """Take a mark off a node; see `Cluster.unmark`."""
     read = api.get(f"{NODES}/{name}", NodeObject)
     annotations = read.metadata.annotations or {}
     if annotations.get(MARKED_BY) == key:

@@ -61,7 +61,7 @@ class Api:
 
     @property
     def server(self) -> str:
-        """Its URL."""
+        """Return the URL of the API server."""
         return self._wire.value.server
 
     @property

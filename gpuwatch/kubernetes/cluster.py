@@ -271,7 +271,7 @@ class ApiCluster:
         return tuple(map(picture.pod, facts))
 
     def _pods_of(self, path: str, query: Mapping[str, str], whose: str) -> Iterator[PodFacts]:
-        """Of one list."""
+        """Yield the pods of one list."""
         for page in self.api.pages(path, query):
             for item in page.items or ():
                 try:

@@ -47,7 +47,10 @@ class Details(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """metav1.Status: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/."""
+    """An answer that is no object: metav1.Status.
+
+    https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
+    """
 
     code: int = 0
     reason: str = ""

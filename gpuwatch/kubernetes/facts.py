@@ -220,7 +220,10 @@ def job_facts(job: JobObject) -> OwnerFacts:
 
 
 def _last_chance(spec: JobSpec, status: JobStatus | None) -> bool:
-    """https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy."""
+    """Return whether a Job fails with this pod.
+
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
+    """
     for rule in (spec.pod_failure_policy.rules if spec.pod_failure_policy is not None else None) or ():
         if any(each.type == "DisruptionTarget" and each.status == "True" for each in rule.on_pod_conditions or ()):
             if rule.action == "Count":
@@ -289,7 +292,7 @@ def _container_requests(container: Container) -> Mapping[str, str]:
 
 
 def _gpus_of_container(container: Container, gpu_resources: Sequence[str]) -> float:
-    """Of one container."""
+    """Return how many GPUs one container holds."""
     return sum(_gpus(key, value, gpu_resources) or 0.0 for key, value in _container_requests(container).items())
 
 

@@ -14,12 +14,12 @@ class Facts(Protocol):
 
     @property
     def uid(self) -> str:
-        """Its identity."""
+        """Return the object's uid."""
         ...
 
     @property
     def version(self) -> int:
-        """Its version."""
+        """Return the object's resource version."""
         ...
 
 
@@ -65,7 +65,7 @@ class Kept(Generic[F]):
                 self.changes += 1
 
     def all(self) -> list[F]:
-        """Every object."""
+        """Return every object that is kept."""
         with self._lock:
             return list(self._by_uid.values())
 

@@ -46,7 +46,7 @@ class OwnerReference(Struct, rename="camel", frozen=True):
 
 
 class ObjectMeta(Struct, rename="camel"):
-    """Of any object."""
+    """The metadata of any object."""
 
     name: str = ""
     namespace: str = ""
@@ -75,7 +75,7 @@ class Taint(Struct, rename="camel", omit_defaults=True):
 
 
 class NodeSpec(Struct, rename="camel"):
-    """Of a node."""
+    """The specification of a node."""
 
     provider_id: str | None = field(name="providerID", default=None)
     unschedulable: bool | None = None
@@ -105,7 +105,7 @@ class NodeInfo(Struct):
 
 
 class NodeStatus(Struct, rename="camel"):
-    """Of a node."""
+    """The status of a node."""
 
     allocatable: Texts | None = None
     conditions: list[Condition] | None = None
@@ -114,7 +114,7 @@ class NodeStatus(Struct, rename="camel"):
 
 
 class NodeObject(Struct):
-    """v1 Node."""
+    """A node as the API server shows it (v1 Node)."""
 
     metadata: ObjectMeta
     spec: NodeSpec | None = None
@@ -122,7 +122,7 @@ class NodeObject(Struct):
 
 
 class Resources(Struct):
-    """Of a container."""
+    """The resources that a container requests."""
 
     requests: Texts | None = None
     limits: Texts | None = None
@@ -136,7 +136,7 @@ class Container(Struct, rename="camel"):
 
 
 class Volume(Struct, rename="camel"):
-    """Of a pod."""
+    """A volume of a pod."""
 
     name: str = ""
     empty_dir: dict[str, object] | None = None
@@ -180,19 +180,19 @@ class NodeSelector(Struct, rename="camel"):
 
 
 class NodeAffinity(Struct):
-    """Of a pod."""
+    """The node affinity of a pod."""
 
     required: NodeSelector | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
 
 
 class Affinity(Struct, rename="camel"):
-    """Of a pod."""
+    """The affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
 
 
 class PodSpec(Struct, rename="camel"):
-    """Of a pod."""
+    """The specification of a pod."""
 
     node_name: str = ""
     containers: list[Container] | None = None
@@ -205,14 +205,14 @@ class PodSpec(Struct, rename="camel"):
 
 
 class PodStatus(Struct):
-    """Of a pod."""
+    """The status of a pod."""
 
     phase: str = ""
     conditions: list[Condition] | None = None
 
 
 class PodObject(Struct):
-    """v1 Pod."""
+    """A pod as the API server shows it (v1 Pod)."""
 
     metadata: ObjectMeta
     spec: PodSpec | None = None
@@ -228,7 +228,7 @@ class FailureRule(Struct, rename="camel"):
 
 
 class FailurePolicy(Struct):
-    """Of a Job."""
+    """The pod failure policy of a Job."""
 
     rules: list[FailureRule] | None = None
 
@@ -248,7 +248,7 @@ class JobStatus(Struct):
 
 
 class JobObject(Struct):
-    """batch/v1 Job."""
+    """A Job as the API server shows it (batch/v1 Job)."""
 
     metadata: ObjectMeta
     spec: JobSpec | None = None
@@ -263,7 +263,7 @@ class LabelSelector(Struct, rename="camel", frozen=True):
 
 
 class BudgetSpec(Struct, rename="camel"):
-    """Of a PodDisruptionBudget."""
+    """The specification of a PodDisruptionBudget."""
 
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None
@@ -278,7 +278,7 @@ class BudgetStatus(Struct, rename="camel"):
 
 
 class BudgetObject(Struct):
-    """policy/v1 PodDisruptionBudget."""
+    """A budget as the API server shows it (policy/v1 PodDisruptionBudget)."""
 
     metadata: ObjectMeta
     spec: BudgetSpec | None = None
@@ -300,13 +300,13 @@ class ApiResources(Struct):
 
 
 class ReviewStatus(Struct):
-    """Of a SelfSubjectAccessReview."""
+    """The status of a SelfSubjectAccessReview."""
 
     allowed: bool = False
 
 
 class AccessReview(Struct):
-    """authorization.k8s.io/v1 SelfSubjectAccessReview."""
+    """The answer whether we may do something (authorization.k8s.io/v1 SelfSubjectAccessReview)."""
 
     status: ReviewStatus | None = None
 

@@ -65,7 +65,7 @@ class Watch(Generic[F]):
         self._thread.start()
 
     def close(self) -> None:
-        """End soon."""
+        """Ask the watch to end soon."""
         self._ended.set()
         stream = self._stream
         if stream is not None:

@@ -34,7 +34,7 @@ class _Connection(WatchedConnection, HTTPConnection):
 
 
 class _SecureConnection(WatchedConnection, HTTPSConnection):
-    """HTTPS."""
+    """An HTTPS connection that checks the permit last."""
 
 
 class _Pool(HTTPConnectionPool):

@@ -30,7 +30,7 @@ _MODE = select(CONTROLS.c.verb).where(CONTROLS.c.verb.in_(MODES)).order_by(CONTR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """One such record."""
+    """A record of when a controller made rounds."""
 
     id: int
     at: datetime

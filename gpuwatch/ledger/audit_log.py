@@ -123,12 +123,12 @@ def _keep_record(row: Row[Any]) -> AuditRecord:
 
 
 def _approval(row: Row[Any]) -> AuditRecord:
-    """A removal approved."""
+    """Return the record of an approved removal."""
     return _trace(row, who=row.who, what="approve", node_id=row.node_id, pool=row.pool, why=row.reason)
 
 
 def _backtest(row: Row[Any]) -> AuditRecord:
-    """Rules tried."""
+    """Return the record of rules that were tried on history."""
     result = "passed" if row.failure is None else f"failed: {row.failure}"
     return _trace(row, who=row.who, what="backtest", pool=row.pool, why=f"on {row.source}", result=result)
 

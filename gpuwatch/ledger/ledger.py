@@ -51,7 +51,7 @@ _RUNS_OR_IS_GONE = frozenset({Verb.START, Verb.TERMINATE})
 
 
 class Ledger:
-    """One open ledger."""
+    """One open ledger in a database."""
 
     def __init__(self, store: Store, settings: LedgerSettings | None = None) -> None:
         """Use `Ledger.connect`, `Ledger.open` or `Ledger.in_memory`."""

@@ -71,7 +71,7 @@ class Broken:
     wrong: str
 
     def __str__(self) -> str:
-        """For people."""
+        """Return what is broken, for people."""
         return f"{self.kind} {self.id} of {self.at or 'an unknown time'}: {self.wrong}"
 
 

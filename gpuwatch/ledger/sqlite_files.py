@@ -202,7 +202,7 @@ class HeldFile:
             raise LedgerError(f"{self.path} is damaged: a part of it is gone")
 
     def close(self) -> None:
-        """Release the locks."""
+        """Release the locks on the files."""
         while self._files:
             os.close(self._files.pop())
 

@@ -47,7 +47,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One consistent picture."""
+        """Yield a connection that sees one consistent state."""
         with self._turn, self._explain_errors(), self._db().begin():
             yield self._db()
 

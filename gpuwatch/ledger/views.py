@@ -237,7 +237,7 @@ def snoozes(db: Connection, now: datetime) -> tuple[Snooze, ...]:
 
 
 def pauses(db: Connection, now: datetime) -> tuple[Pause, ...]:
-    """Those in force."""
+    """Return the pauses that are in force."""
     return tuple(
         Pause(
             pool=row.pool,
@@ -288,7 +288,7 @@ def _stopped_of_row(row: Row[Any], nothing: Sequence[active_times.Between] = ())
 
 
 def _backtest_of_row(row: Row[Any]) -> BacktestRecord:
-    """One record."""
+    """Return one record of a backtest."""
     return BacktestRecord(
         pool=row.pool,
         at=_time(row.at),
@@ -376,5 +376,5 @@ def _usd(row: Row[Any]) -> Decimal | None:
 
 
 def _time(at: str) -> datetime:
-    """Aware UTC."""
+    """Return a stored time as aware UTC."""
     return datetime.fromisoformat(at)

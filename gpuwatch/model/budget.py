@@ -53,7 +53,7 @@ class Scope:
         return self.takes(node.pool, node.owner, node.account, node.tags, node.cloud)
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the scope in words for people."""
         named = {"cloud": self.cloud, "pool": self.pool, "owner": self.owner, "account": self.account}
         named["namespace"] = self.namespace
         parts = [f"{name} {value}" for name, value in named.items() if value is not None]

@@ -59,6 +59,6 @@ def show_in(currency: Currency) -> None:
     _chosen[:] = [currency]
 
 
-def shown_in() -> Currency:
+def display_currency() -> Currency:
     """The currency of texts."""
     return _chosen[0]

@@ -14,7 +14,7 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node
-from gpuwatch.model.kubernetes import snoozed
+from gpuwatch.model.kubernetes import with_snoozes
 from gpuwatch.model.measurement import BatchPast, MetricValue, OffersPast, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
@@ -172,7 +172,7 @@ class Stopped:
     asked_at: datetime | None = None
     away: Inaction | None = None
 
-    def unwatched(self, node: Node, interval_seconds: float) -> str | None:
+    def why_unwatched(self, node: Node, interval_seconds: float) -> str | None:
         """Why nobody can say that it was not started and stopped again since, as a clause; None: it was not."""
         if node.sight is None:
             return None
@@ -222,10 +222,10 @@ class LedgerView:
     shields: tuple[str, ...] = ()
     interruptions: tuple[Interruption, ...] = ()  # notices of clouds that are on record and not over
 
-    def kept(self, node: Node) -> Node:
+    def with_orders(self, node: Node) -> Node:
         """The node, and its pods' workloads, as decisions see them: snoozed where somebody keeps them by an order."""
         if self.snoozes and node.kubernetes is not None:
-            node = replace(node, kubernetes=snoozed(node.kubernetes, self.snoozes))
+            node = replace(node, kubernetes=with_snoozes(node.kubernetes, self.snoozes))
         keep = next((each for each in self.snoozes if each.node_id == node.id), None)
         if keep is None or node.snoozed is not None:
             return node
@@ -252,7 +252,7 @@ class LedgerView:
         asked = (node_id, verb)
         return next((each for each in self.open_intents if (each.intent.node_id, each.intent.verb) == asked), None)
 
-    def shielded(self, node_id: str) -> bool:
+    def is_shielded_by_us(self, node_id: str) -> bool:
         """Whether the scale-in protection of a node is gpuwatch's own."""
         return node_id in self._shields
 
@@ -265,7 +265,7 @@ class LedgerView:
         """The nodes with such a stop."""
         return self._stopped.keys()
 
-    def ended(self, verbs: frozenset[Verb]) -> tuple[Done, ...]:
+    def ended_actions(self, verbs: frozenset[Verb]) -> tuple[Done, ...]:
         """Those of `recent` with these verbs: rules ask at each step."""
         found = self._ended.get(verbs)
         if found is None:

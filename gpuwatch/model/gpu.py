@@ -45,7 +45,7 @@ RECOVERY_ACTIONS = (
 COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
 
 
-def _numbered(what: str, names: tuple[str, ...]) -> str:
+def _numbered_names(what: str, names: tuple[str, ...]) -> str:
     return f"{what}: {', '.join(f'{number} {name}' for number, name in enumerate(names))}."
 
 
@@ -183,7 +183,7 @@ class GpuReading(LinkReading):
     recovery_action: Annotated[
         int | None,
         Metric(
-            _numbered("What the driver asks for", RECOVERY_ACTIONS),
+            _numbered_names("What the driver asks for", RECOVERY_ACTIONS),
             "field GET_GPU_RECOVERY_ACTION (230)",
             group="health",
             judged=True,
@@ -207,7 +207,7 @@ class GpuReading(LinkReading):
         Metric("1 if the GPU is split by MIG.", "MigMode().currentMode", slow=True, group="modes", judged=True),
     ] = None
     compute_mode: Annotated[
-        int | None, Metric(_numbered("Who may compute", COMPUTE_MODES), "ComputeMode", slow=True, group="modes")
+        int | None, Metric(_numbered_names("Who may compute", COMPUTE_MODES), "ComputeMode", slow=True, group="modes")
     ] = None
     clock_events: tuple[str, ...] | None = None
     processes: tuple[GpuProcess, ...] | None = None

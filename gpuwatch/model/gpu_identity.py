@@ -78,7 +78,7 @@ def gpu_key(uuid: str, index: int | None) -> tuple[str, str | None]:
     return uuid, None if index is None else str(index)
 
 
-def called(uuid: str, index: int | None) -> str:
+def gpu_name(uuid: str, index: int | None) -> str:
     """A GPU in a sentence."""
     return uuid if index is None else f"GPU {index}"
 

@@ -93,7 +93,7 @@ class Workload:
     idle_timeout: float | None = None  # IDLE_TIMEOUT in seconds
 
     def __str__(self) -> str:
-        """`Notebook team-a/alice`."""
+        """Return its kind and name, such as `Notebook team-a/alice`."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
@@ -166,7 +166,7 @@ class Pod:
     refused_by: str | None = None  # which PodDisruptionBudget would refuse its eviction now, as a clause
 
     def __str__(self) -> str:
-        """`team-a/train-0`."""
+        """Return its name, such as `team-a/train-0`."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -190,7 +190,7 @@ class Target:
     uid: str
 
     def __str__(self) -> str:
-        """`Notebook team-a/alice`."""
+        """Return its kind and name, such as `Notebook team-a/alice`."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
     @property
@@ -331,17 +331,17 @@ def workloads_kept(orders: Iterable[Snooze]) -> dict[str, datetime]:
     return {each.node_id: each.until for each in orders if is_workload(each.node_id)}
 
 
-def snoozed(node: KubernetesNode, orders: Iterable[Snooze]) -> KubernetesNode:
+def with_snoozes(node: KubernetesNode, orders: Iterable[Snooze]) -> KubernetesNode:
     """The node as decisions see it: of a workload's annotations and the order about it the later time counts."""
     until = workloads_kept(orders)
     if not until:
         return node
     return replace(
-        node, pods=tuple(_snoozed(pod, until.get(workload_id(node.cluster, pod.workload))) for pod in node.pods)
+        node, pods=tuple(_with_snooze(pod, until.get(workload_id(node.cluster, pod.workload))) for pod in node.pods)
     )
 
 
-def _snoozed(pod: Pod, until: datetime | None) -> Pod:
+def _with_snooze(pod: Pod, until: datetime | None) -> Pod:
     """One pod, with its workload snoozed at least until then."""
     annotated = pod.workload.snoozed_until
     if until is None or (annotated is not None and annotated >= until):

@@ -24,14 +24,14 @@ def looked_again(fleet: Fleet, node: Node, groups: tuple[NodeGroup, ...], observ
         places = [] if place is None else [place]
     for at in places:
         nodes[at] = node
-    return _carried_on(fleet, replace(fleet, observed_at=observed_at, nodes=tuple(nodes), groups=groups), places)
+    return _carry_facts_on(fleet, replace(fleet, observed_at=observed_at, nodes=tuple(nodes), groups=groups), places)
 
 
-def carried_on(before: Fleet | None, fleet: Fleet) -> Fleet:
+def carry_facts_on(before: Fleet | None, fleet: Fleet) -> Fleet:
     """The same fleet; it holds already what it would find out about its nodes, as far as an earlier one had done so."""
     if before is None or len(before.nodes) != len(fleet.nodes):
         return fleet
-    return _carried_on(before, fleet, changed_places(before.nodes, fleet.nodes))
+    return _carry_facts_on(before, fleet, changed_places(before.nodes, fleet.nodes))
 
 
 def changed_since(nodes: Sequence[Node], fleet: Fleet) -> Sequence[int]:
@@ -40,7 +40,7 @@ def changed_since(nodes: Sequence[Node], fleet: Fleet) -> Sequence[int]:
     return places if before is nodes else changed_places(nodes, fleet.nodes)
 
 
-def _carried_on(before: Fleet, fleet: Fleet, places: Sequence[int]) -> Fleet:
+def _carry_facts_on(before: Fleet, fleet: Fleet, places: Sequence[int]) -> Fleet:
     """Likewise, with other nodes at these places alone."""
     changes = [(before.nodes[place], fleet.nodes[place]) for place in places]
     if len(places) * _FEW > len(fleet.nodes) or any((old.id, old.pool) != (new.id, new.pool) for old, new in changes):
@@ -71,7 +71,7 @@ def _rosters(before: Fleet, fleet: Fleet, changes: Iterable[tuple[Node, Node]]) 
 
 
 def _roster(view: PoolView, fleet: Fleet, changes: list[tuple[Node, Node]]) -> PoolView:
-    """One pool's."""
+    """Return the roster of one pool."""
     if len(view.nodes) == len(fleet.nodes):
         nodes = fleet.nodes
     else:
@@ -80,9 +80,9 @@ def _roster(view: PoolView, fleet: Fleet, changes: list[tuple[Node, Node]]) -> P
     old, now = [_counts(old) for old, _ in changes], [_counts(new) for _, new in changes]
     members, sound = view.members, view.sound
     if [each[0] for each in old] != [each[0] for each in now]:
-        members = _moved(members, changes, [each[0] for each in now])
+        members = _move_ids(members, changes, [each[0] for each in now])
     if [each[1] for each in old] != [each[1] for each in now]:
-        sound = _moved(sound, changes, [each[1] for each in now])
+        sound = _move_ids(sound, changes, [each[1] for each in now])
     return PoolView(
         nodes=nodes,
         members=members,
@@ -102,7 +102,7 @@ def _counts(node: Node) -> tuple[bool, bool, bool, bool]:
     return True, node.sound, known, known and state is not State.BUSY
 
 
-def _moved(ids: frozenset[str], changes: list[tuple[Node, Node]], inside: list[bool]) -> frozenset[str]:
+def _move_ids(ids: frozenset[str], changes: list[tuple[Node, Node]], inside: list[bool]) -> frozenset[str]:
     """The ids, with each changed node's in or out."""
     ours = [(new.id, within) for (_, new), within in zip(changes, inside, strict=True)]
     return (ids - {node_id for node_id, within in ours if not within}) | {node_id for node_id, within in ours if within}

@@ -85,7 +85,7 @@ DEFAULT_GROUPS: frozenset[GroupName] = frozenset(name for name, group in GROUPS.
 _ALWAYS: frozenset[GroupName] = frozenset({"core"})
 
 
-def chosen(names: Iterable[Chosen]) -> frozenset[GroupName]:
+def chosen_groups(names: Iterable[Chosen]) -> frozenset[GroupName]:
     """The groups that a list in the settings stands for; `core` is always there."""
     words: dict[str, frozenset[GroupName]] = {"default": DEFAULT_GROUPS, "all": frozenset(GROUP_NAMES)}
     return _ALWAYS.union(*(words.get(name) or frozenset({name}) for name in names))  # type: ignore[arg-type]  # no word

@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.fleet import CapacityType, Node
 
 # What a price by the month is divided by, as the clouds do it themselves.
@@ -90,11 +90,11 @@ def _common(instance_type: str, region: str | None, zone: str, capacity_type: Ca
 
 def price_key(node: Node) -> PriceKey:
     """What a machine's price is asked for."""
-    return _asked(node.instance_type, node.region, node.zone, node.capacity_type, node.id, node.name, node.cloud)
+    return _price_key(node.instance_type, node.region, node.zone, node.capacity_type, node.id, node.name, node.cloud)
 
 
 @lru_cache(maxsize=16_384)  # a round asks for each machine's, and a metering again
-def _asked(
+def _price_key(
     instance_type: str, region: str, zone: str, capacity_type: CapacityType, node_id: str, name: str, cloud: str
 ) -> PriceKey:
     return PriceKey(
@@ -118,7 +118,7 @@ def format_usd(amount: Decimal | Fraction | float | None, unknown: str = "-") ->
     return unknown if amount is None else format_cents(cents_of(amount))
 
 
-def dated(as_of: date, today: date) -> str:
+def day_with_age(as_of: date, today: date) -> str:
     """The day of a price for people, with its age: `2026-01-19, 308 days old`; without an age on the day itself."""
     days = (today - as_of).days
     return f"{as_of}, {days} day{'s' if days != 1 else ''} old" if days > 0 else f"{as_of}"
@@ -136,33 +136,33 @@ def usd_of_cents(cents: int) -> Decimal:
 
 def cents_of(amount: Decimal | Fraction | float) -> int:
     """US dollars as hundredths of the currency that people read, rounded once."""
-    return round(Fraction(amount) / shown_in().cent)
+    return round(Fraction(amount) / display_currency().cent)
 
 
 def format_cents(cents: int) -> str:
     """Hundredths of the currency that people read, with its sign."""
-    return f"{'-' if cents < 0 else ''}{shown_in().sign}{abs(cents) / 100:,.2f}"
+    return f"{'-' if cents < 0 else ''}{display_currency().sign}{abs(cents) / 100:,.2f}"
 
 
 def format_price(usd: Decimal | Fraction) -> str:
     """The price of something small, with four digits, in the currency that people read."""
-    return f"{shown_in().sign}{float(Fraction(usd) / shown_in().cent / 100):,.4f}"
+    return f"{display_currency().sign}{float(Fraction(usd) / display_currency().cent / 100):,.4f}"
 
 
 def whole_usd(amount: Decimal | Fraction | float) -> str:
     """US dollars for people without the cents, in the currency that they read: `$1,235`, `¥8,946`."""
-    units = round(Fraction(amount) / shown_in().cent / 100)
-    return f"{'-' if units < 0 else ''}{shown_in().sign}{abs(units):,}"
+    units = round(Fraction(amount) / display_currency().cent / 100)
+    return f"{'-' if units < 0 else ''}{display_currency().sign}{abs(units):,}"
 
 
 def money_head() -> str:
     """The currency that people read, for the heading of a column: `US$`, `CNY`."""
-    return "US$" if shown_in().code == "USD" else shown_in().code
+    return "US$" if display_currency().code == "USD" else display_currency().code
 
 
 def column_usd(amount: Decimal | Fraction | float, digits: int = 2) -> str:
     """US dollars in the currency that people read, for a column under `money_head`: `1,234.50`."""
-    return f"{float(Fraction(amount) / shown_in().cent / 100):,.{digits}f}"
+    return f"{float(Fraction(amount) / display_currency().cent / 100):,.{digits}f}"
 
 
 def bare_usd(amount: Decimal | Fraction) -> str:

@@ -27,7 +27,7 @@ class NodeFacts:
     _known: dict[Hashable, tuple[Sequence[Node], list[Any]]] = field(default_factory=dict)
     _compared: tuple[Sequence[Node], Sequence[Node], list[int]] = ((), (), [])  # the last two, and where they differ
 
-    def of(self, make: Callable[[Node], Fact], nodes: Sequence[Node]) -> list[Fact]:
+    def facts_of(self, make: Callable[[Node], Fact], nodes: Sequence[Node]) -> list[Fact]:
         """What `make`, a pure function of a module, says of each; not to be changed."""
         before, facts = self._known.get(make, ((), []))
         if before is nodes:

@@ -7,4 +7,4 @@ Advance = Callable[[float, float], object]
 
 
 def no_advance(_done: float, _whole: float) -> None:
-    """Nobody waits."""
+    """Ignore the progress: nobody waits for it."""

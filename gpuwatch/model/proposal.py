@@ -48,7 +48,7 @@ class Steps(tuple[Step, ...]):  # noqa: SLOT001  a tuple with a field of its own
     changing: tuple[Step, ...]
 
     @classmethod
-    def of(cls, steps: Iterable[Step], changing: Iterable[Step]) -> "Steps":
+    def one_per_target(cls, steps: Iterable[Step], changing: Iterable[Step]) -> "Steps":
         """One step for each target, and of them those that do not hold, in the same order."""
         made = cls(steps)
         made.changing = tuple(changing)

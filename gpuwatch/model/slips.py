@@ -19,7 +19,7 @@ _MOST_DIGITS = 15  # before the point, and zeros after it
 
 
 @lru_cache(maxsize=4096)
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Letters and digits alone, without case and typographic variants: `Prod_Inference ` and `prod-inference` agree."""
     return "".join(letter for letter in normalize("NFKC", text).casefold() if letter.isalnum())
 
@@ -40,14 +40,14 @@ def edits(one: str, other: str) -> int:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant; None: none is near."""
-    written = folded(name)
-    ranked = sorted((edits(written, folded(each)), each) for each in known)
+    written = fold_text(name)
+    ranked = sorted((edits(written, fold_text(each)), each) for each in known)
     if not ranked or ranked[0][0] > max(1, len(written) // _LETTERS_AN_EDIT):
         return None
     return ranked[0][1]
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def meant_name(name: str, known: Iterable[str]) -> str:
     """A sentence to follow a name that is not known: the one that was probably meant, or all that there are."""
     known = sorted(known)
     near = nearest(name, known)

@@ -75,7 +75,7 @@ class Holder:
 
     @property
     def workload(self) -> str:
-        """`Notebook team-a/alice`."""
+        """Return its kind and name, such as `Notebook team-a/alice`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.kind else self.namespace
 
 

@@ -108,7 +108,7 @@ def _that(*actions: Action) -> frozenset[Verb]:
     return frozenset(verb for verb in Verb if verb.action in actions)
 
 
-def _on(targets: Collection[TargetKind]) -> frozenset[Verb]:
+def _verbs_on(targets: Collection[TargetKind]) -> frozenset[Verb]:
     """Return the verbs that change one of these."""
     return frozenset(verb for verb in Verb if verb.target in targets)
 
@@ -128,12 +128,12 @@ REDUCTIONS = _that(Action.REDUCE)
 ENDS_OF_A_STOP = REMOVALS | {Verb.START}
 SHIELDINGS = _that(Action.SHIELD, Action.EXPOSE)
 # What is asked of a cluster's API server or of Slurm about a node, and of no cloud.
-SCHEDULER_CHANGES = _on({TargetKind.CLUSTER_NODE, TargetKind.SLURM_NODE})
-SLURM_CHANGES = _on({TargetKind.SLURM_NODE})
+SCHEDULER_CHANGES = _verbs_on({TargetKind.CLUSTER_NODE, TargetKind.SLURM_NODE})
+SLURM_CHANGES = _verbs_on({TargetKind.SLURM_NODE})
 # What the cloud does by itself: written down, and nothing else. Nobody decides it.
-CLOUD_RECORDS = _on({TargetKind.RECORD})
+CLOUD_RECORDS = _verbs_on({TargetKind.RECORD})
 # The guard allows these with exactly these arguments: with others they are another step.
-BOUND_TO_ARGUMENTS = _on({TargetKind.GROUP, TargetKind.WORKLOAD, TargetKind.SLURM_NODE})
+BOUND_TO_ARGUMENTS = _verbs_on({TargetKind.GROUP, TargetKind.WORKLOAD, TargetKind.SLURM_NODE})
 
 THEN = "then"
 
@@ -148,7 +148,7 @@ LETS_GO = REMOVAL_STEPS
 ENDS = WORK_ENDINGS
 PREPARES = PREPARATIONS
 GIVES_BACK = REDUCTIONS
-OF_CLUSTER = _on({TargetKind.CLUSTER_NODE})
+OF_CLUSTER = _verbs_on({TargetKind.CLUSTER_NODE})
 OF_SLURM = SLURM_CHANGES
 ASKED_LAST = ASKED_A_LAST_TIME
 RECORDS = CLOUD_RECORDS

@@ -9,8 +9,8 @@ from decimal import Decimal
 from gpuwatch.clouds import Cloud, Leftover, LeftoverKind
 from gpuwatch.clouds.disks import HasDisks
 from gpuwatch.clouds.silence import partial
-from gpuwatch.model.currency import shown_in
-from gpuwatch.model.money import dated, format_usd
+from gpuwatch.model.currency import display_currency
+from gpuwatch.model.money import day_with_age, format_usd
 from gpuwatch.model.readable import legible
 from gpuwatch.model.sight import Silence
 from gpuwatch.money.storage import (
@@ -99,7 +99,7 @@ class UnusedDocument:
     prices_source: str
 
 
-def listed(cloud: Cloud) -> tuple[Sequence[Leftover], list[Silence]]:
+def list_leftovers(cloud: Cloud) -> tuple[Sequence[Leftover], list[Silence]]:
     """What is left over, and disks in use, in all places that answer, and those that do not.
 
     Raises:
@@ -139,7 +139,7 @@ def by_kind(found: Sequence[Leftover]) -> list[StorageRow]:
     return sorted(sums, key=lambda each: (-each.usd_per_month, each.kind))
 
 
-def _parted(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
+def _part_leftovers(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
     """What is left over, and the disks in use."""
     used = [each for each in found if each.kind is LeftoverKind.RUNNING_VOLUME]
     return [each for each in found if each.kind is not LeftoverKind.RUNNING_VOLUME], used
@@ -147,7 +147,7 @@ def _parted(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Leftover]]:
 
 def unused_document(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today: date) -> UnusedDocument:
     """Everything, with its prices to the cent."""
-    left, used = _parted(found)
+    left, used = _part_leftovers(found)
     return UnusedDocument(
         unused=list(map(_document_row, left)),
         in_use=list(map(_document_row, used)),
@@ -178,15 +178,15 @@ def as_text(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today:
 
 
 def _text(found: Sequence[Leftover], today: date, *, whole: bool) -> str:
-    left, used = _parted(found)
-    lines = [*_left(left, whole=whole), *_used(used)]
+    left, used = _part_leftovers(found)
+    lines = [*_leftover_lines(left, whole=whole), *_used_lines(used)]
     if found:
-        lines += textwrap.wrap(f"Prices of {dated(STORAGE_AS_OF, today)}: {STORAGE_SOURCE}.", _WIDTH)
-        lines += filter(None, [shown_in().note])
+        lines += textwrap.wrap(f"Prices of {day_with_age(STORAGE_AS_OF, today)}: {STORAGE_SOURCE}.", _WIDTH)
+        lines += filter(None, [display_currency().note])
     return "\n".join(lines)
 
 
-def _used(used: Sequence[Leftover]) -> Iterator[str]:
+def _used_lines(used: Sequence[Leftover]) -> Iterator[str]:
     """The sum of disks in use; nothing where none was listed."""
     for each in by_kind(used):
         disks = "disk" if each.count == 1 else "disks"
@@ -195,13 +195,13 @@ def _used(used: Sequence[Leftover]) -> Iterator[str]:
         yield f"Not left over: {size}, {format_usd(each.usd_per_month)} a month{more}."
 
 
-def _left(found: Sequence[Leftover], *, whole: bool) -> list[str]:
+def _leftover_lines(found: Sequence[Leftover], *, whole: bool) -> list[str]:
     if not found and not whole:
         return ["Nothing is left over where there was an answer."]
     if not found:
         return ["Nothing is left over: every volume and every address belongs to a machine that runs."]
     dearest = sorted(found, key=lambda left: (-(usd_per_month(left) or 0), left.id))
-    heads = (f"{shown_in().head}/MONTH", "ID", "TYPE", "WHAT", "WHERE", "NAME")
+    heads = (f"{display_currency().head}/MONTH", "ID", "TYPE", "WHAT", "WHERE", "NAME")
     lines = align_rows([heads, *map(_row, dearest)], left=range(1, 6), spare=_SPARE)
     unknown = sum(usd_per_month(left) is None for left in found)
     more = f", and {unknown} without a known price" if unknown else ""

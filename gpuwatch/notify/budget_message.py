@@ -39,7 +39,7 @@ class BudgetMessage:
         return f"gpuwatch: budget {name} {by}past {share(top)}: {format_usd(usd)} of {whole}{end}"
 
     def text(self) -> str:
-        """The whole message."""
+        """Return the whole message as text."""
         return wording_as_text(self._wording())
 
     def chat(self, *, links: bool = True) -> str:
@@ -53,7 +53,7 @@ class BudgetMessage:
         return wording_as_html(self._wording())
 
     def parts(self) -> Sequence["BudgetMessage"]:
-        """One part."""
+        """Return the message as its only part."""
         return (self,)
 
     def document(self, key: str) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class BudgetNotices:
         current = {_key(state, each) for state in self.states() for each in state.crossings}
         self._told = {told for told in self._told if told[0] in current} | ledger.messages.recorded_messages(keys)
         for state, name, _ in waiting:
-            left = self._left(state, name)
+            left = self._crossings_left(state, name)
             if left and not self.outbox.send(ledger, self._due(state, name, left)):
                 self.count(name, BUDGET, "failed")
 
@@ -72,11 +72,11 @@ class BudgetNotices:
         for state in self.states():
             budget = self.budgets.get(state.name)
             for name in () if budget is None else budget.notify:
-                left = self._left(state, name)
+                left = self._crossings_left(state, name)
                 if left and not self.outbox.waits(name, state.name):
                     yield state, name, left
 
-    def _left(self, state: BudgetState, name: str) -> tuple[Crossing, ...]:
+    def _crossings_left(self, state: BudgetState, name: str) -> tuple[Crossing, ...]:
         """Thresholds of the budget that this receiver does not know yet; nothing while spending is not known."""
         if state.doubt is not None:
             return ()

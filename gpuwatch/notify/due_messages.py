@@ -117,7 +117,7 @@ def _followers(history: History) -> Iterator[tuple[Event, str]]:
             last[event.node_id] = event.key
 
 
-def unexplained(events: Sequence[Event]) -> tuple[Event, ...]:
+def unexplained_withdrawals(events: Sequence[Event]) -> tuple[Event, ...]:
     """The withdrawals without their notice among the events."""
     explained = {
         event.key for event, _ in _followers(History(events=events, in_force=set(), recorded=set(), notices={}))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuwatch.notify.message import Line, Message, WorkloadLine
-from gpuwatch.notify.text import worded
+from gpuwatch.notify.text import word_message
 from gpuwatch.notify.wording import Item, Wording
 from gpuwatch.runtime.html import render
 
@@ -15,13 +15,13 @@ _MOST_IN_CHAT = 15
 
 
 def subject(message: Message) -> str:
-    """One line."""
-    return worded(message, _MOST).subject
+    """Return the message as one line."""
+    return word_message(message, _MOST).subject
 
 
 def as_text(message: Message, most: int = _MOST) -> str:
     """Plain text: a mail's first part, and for services without markup."""
-    return wording_as_text(worded(message, most))
+    return wording_as_text(word_message(message, most))
 
 
 def wording_as_text(wording: Wording) -> str:
@@ -41,7 +41,7 @@ def _text_item(item: Item) -> str:
 
 def as_html(message: Message) -> str:
     """One page that loads nothing, without script; mail clients choose light or dark themselves."""
-    return wording_as_html(worded(message, _MOST))
+    return wording_as_html(word_message(message, _MOST))
 
 
 def wording_as_html(wording: Wording) -> str:
@@ -134,7 +134,7 @@ class Notification:
 
     @property
     def title(self) -> str:
-        """The subject."""
+        """Return the subject of the notification."""
         return subject(self.message)
 
     def text(self) -> str:
@@ -154,7 +154,7 @@ class Notification:
         return as_html(self.message)
 
     def document(self, key: str) -> dict[str, Any]:
-        """All nodes."""
+        """Return the notification as JSON, with all nodes."""
         return as_document(self.message, key)
 
     def parts(self) -> Sequence["Notification"]:

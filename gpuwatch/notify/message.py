@@ -21,7 +21,7 @@ from gpuwatch.notify.settings import EventName
 from gpuwatch.notify.wording import LONGEST, printable
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS
-from gpuwatch.policies.kubernetes.workload_words import back, keep, named
+from gpuwatch.policies.kubernetes.workload_words import back, keep_command, workload_of_id
 
 _REMOVALS = {verb.value: verb for verb in REMOVALS}
 _NAMED = 3  # pods of a workload
@@ -122,7 +122,7 @@ class MessageContext:
     link: Callable[[Event, datetime], str | None] = lambda *_: None
 
 
-def composed(events: Sequence[Event], context: MessageContext) -> Message:
+def compose_message(events: Sequence[Event], context: MessageContext) -> Message:
     """Events of one kind as a message: all of them about machines, or all about workloads."""
     return Message(
         kind=name_of(events[0]),
@@ -181,7 +181,7 @@ def _printable(text: str | None) -> str | None:
     return printable(text) if text else None
 
 
-def _told(event: Event, context: MessageContext) -> dict[str, Any]:
+def _line_fields(event: Event, context: MessageContext) -> dict[str, Any]:
     """The fields of every line."""
     notice = event.verb is Verb.NOTICE
     return {
@@ -200,7 +200,7 @@ def _told(event: Event, context: MessageContext) -> dict[str, Any]:
 
 
 def _line(event: Event, context: MessageContext) -> Line:
-    node, told = context.fleet.find(event.node_id), _told(event, context)
+    node, told = context.fleet.find(event.node_id), _line_fields(event, context)
     return Line(
         **told,
         name="" if node is None else printable(node.name),
@@ -216,10 +216,10 @@ def _line(event: Event, context: MessageContext) -> Line:
 
 
 def _workload(event: Event, context: MessageContext) -> WorkloadLine:
-    name = named(printable(event.node_id, 5 * LONGEST))
+    name = workload_of_id(printable(event.node_id, 5 * LONGEST))
     if name is None:
         raise ValueError(f"{event.node_id} is no workload")
-    found, told, how = tuple(_its_pods(event.node_id, context.fleet)), _told(event, context), _how(event)
+    found, told, how = tuple(_its_pods(event.node_id, context.fleet)), _line_fields(event, context), _how(event)
     pods = _count(event, PODS, len(found))
     return WorkloadLine(
         **told,
@@ -234,7 +234,7 @@ def _workload(event: Event, context: MessageContext) -> WorkloadLine:
         on=tuple(printable(f"{pod} on {node}") for pod, node in found[:_NAMED]),
         local_data=tuple(printable(f"{pod} ({pod.local_data})") for pod, _ in found if pod.local_data is not None),
         back=None if how is None else back(name, how, pods),
-        keep=None if told["due"] is None else keep(name, told["due"].astimezone(UTC) + _KEPT_FOR),
+        keep=None if told["due"] is None else keep_command(name, told["due"].astimezone(UTC) + _KEPT_FOR),
     )
 
 

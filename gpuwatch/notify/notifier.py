@@ -18,9 +18,17 @@ from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Fleet, NodeState
 from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.notify.delivery import Due, Outbox, Record, key_of
-from gpuwatch.notify.due_messages import TOO_OLD, Filter, History, due_messages, name_of, unexplained, withdrawn
+from gpuwatch.notify.due_messages import (
+    TOO_OLD,
+    Filter,
+    History,
+    due_messages,
+    name_of,
+    unexplained_withdrawals,
+    withdrawn,
+)
 from gpuwatch.notify.formats import Notification
-from gpuwatch.notify.message import MessageContext, composed, due_at, verb_of
+from gpuwatch.notify.message import MessageContext, compose_message, due_at, verb_of
 from gpuwatch.notify.settings import WALL, NotifySettings, Receiver, addresses, slack_of
 from gpuwatch.notify.transports.base import Delivery
 from gpuwatch.runtime.backoff import Backoff
@@ -104,7 +112,7 @@ class Notifier:
         """
         events = ledger.messages.events(now - timedelta(seconds=self.notify.max_age) - _AFTERWARDS)
         view = ledger.view(now, recent=timedelta(0))
-        notices = {each.key: _notice_of(ledger, each) for each in unexplained(events)}
+        notices = {each.key: _notice_of(ledger, each) for each in unexplained_withdrawals(events)}
         keys = [*(each.key for each in events), *notices.values()]
         recorded = ledger.messages.recorded_messages(keys) if keys else frozenset()
         in_force = {each.key: each for each in view.notices}
@@ -157,7 +165,7 @@ class Notifier:
         settings = self.notify
         to, copies = addresses(receiver, events[0].owner if receiver.owners else None, settings)
         mentions = [slack_of(owner, settings) for owner in dict.fromkeys(event.owner for event in events)]
-        message = composed(events, replace(context, link=_links(settings, name, receiver)))
+        message = compose_message(events, replace(context, link=_links(settings, name, receiver)))
         return Delivery(
             key=key_of("notice", name, *sorted(event.key for event in events)),
             at=message.made_at,

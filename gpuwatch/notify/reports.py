@@ -14,7 +14,7 @@ from gpuwatch.model.money import format_cents
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.document import report_document
-from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.gather import gather_report
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.pages import as_html, as_text
 from gpuwatch.money.report.period import Period
@@ -44,11 +44,11 @@ class ReportContent:
 
     @property
     def title(self) -> str:
-        """The report's title."""
+        """Return the title of the report."""
         return title(self.report)
 
     def text(self) -> str:
-        """All sections."""
+        """Return all sections of the report as text."""
         return as_text(self.report) + "\n"
 
     def chat(self, *, links: bool = True) -> str:
@@ -72,7 +72,7 @@ class ReportContent:
         return document("report", report_document(self.report))
 
     def parts(self) -> Sequence["ReportContent"]:
-        """One part."""
+        """Return the report as its only part."""
         return (self,)
 
 
@@ -119,9 +119,9 @@ class Reports:
         """Send it to each receiver that has not had it. A day before metering began has no report."""
         day, began, history = self._day(), SpendBook(ledger).began(), ActionHistory(ledger)
         period = Period(zone=ZoneInfo(self.cost.timezone), first=day, after=day + _DAY)
-        made = cache(partial(self._made, ledger, period, self.clock.now()))
+        made = cache(partial(self._make_report, ledger, period, self.clock.now()))
         for name in self._waiting(day):
-            last = history.delivered(name)
+            last = history.last_delivered(name)
             if began is None or began >= period.until * 1000 or (last is not None and last >= day.isoformat()):
                 self._done[name] = day
                 continue
@@ -138,14 +138,14 @@ class Reports:
             records=lambda *_: [lambda ledger: ActionHistory(ledger).keep_delivered(name, day.isoformat())],
         )
 
-    def _made(self, ledger: Ledger, period: Period, now: datetime) -> Report:
+    def _make_report(self, ledger: Ledger, period: Period, now: datetime) -> Report:
         unused = None
         if self.report.unused:
             try:
                 unused = self.unused()
             except (CloudError, ImportError) as error:
                 log.warning("What stopped machines cost is not in the report: %s", error)
-        return gathered(ledger, period, now, self.cost, self.interval_seconds, unused)
+        return gather_report(ledger, period, now, self.cost, self.interval_seconds, unused)
 
 
 def due_day(now: datetime, zone: ZoneInfo, at: str) -> date:

@@ -221,7 +221,7 @@ def _of_transport(
     way: str, receiver: Receiver, path: tuple[str, ...], settings: NotifySettings
 ) -> Iterator[Contradiction]:
     transport, where = receiver.by_name[way], f"{'.'.join(path)}.{way}"
-    key = transport.unencrypted()
+    key = transport.unencrypted_setting()
     if key is not None and settings.link_key_file is not None and "notice" in receiver.events:
         yield Contradiction(
             keys=((*path, way, key), ("notify", "link_key_file")),

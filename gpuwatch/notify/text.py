@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.model.decision import Verb
 from gpuwatch.notify.message import Line, Message, WorkloadLine
 from gpuwatch.notify.wording import Item, Wording, short, usd, when
-from gpuwatch.policies.kubernetes.workload_words import after, deed
+from gpuwatch.policies.kubernetes.workload_words import deed_on_kind, how_it_returns
 
 _WILL = {Verb.STOP: "stop {}", Verb.TERMINATE: "terminate {}", None: "stop or terminate {}"}
 _DID = {Verb.STOP: "stopped", Verb.TERMINATE: "terminated", None: "stopped or terminated"}
@@ -20,7 +20,7 @@ _HOURS_A_DAY = 24
 _LATER = timedelta(hours=4)
 
 
-def worded(message: Message, most: int) -> Wording:
+def word_message(message: Message, most: int) -> Wording:
     """In words, with so many nodes or workloads at most; the rest are counted."""
     lines = _lines(message)
     left = len(lines) - most
@@ -57,8 +57,8 @@ def _whom(message: Message) -> str:
 def _will(message: Message, whom: str) -> str:
     """What gpuwatch will do to them, in words that fit each."""
     if message.workloads:
-        found = {deed(line.kind, line.how) for line in message.workloads}
-        return (found.pop() if len(found) == 1 else deed("", None)).will.format(whom)
+        found = {deed_on_kind(line.kind, line.how) for line in message.workloads}
+        return (found.pop() if len(found) == 1 else deed_on_kind("", None)).will.format(whom)
     verbs = {line.verb for line in message.lines}
     return _WILL[verbs.pop() if len(verbs) == 1 else None].format(whom)
 
@@ -66,8 +66,8 @@ def _will(message: Message, whom: str) -> str:
 def _did(message: Message, whom: str) -> str:
     """What it did to them."""
     if message.workloads:
-        found = {deed(line.kind, line.how) for line in message.workloads}
-        return (found.pop() if len(found) == 1 else deed("", None)).did.format(whom)
+        found = {deed_on_kind(line.kind, line.how) for line in message.workloads}
+        return (found.pop() if len(found) == 1 else deed_on_kind("", None)).did.format(whom)
     verbs = {line.verb for line in message.lines}
     return f"{_DID[verbs.pop() if len(verbs) == 1 else None]} {whom}"
 
@@ -122,20 +122,25 @@ def _opening(message: Message) -> str:
 def _head(line: Line | WorkloadLine) -> str:
     what: tuple[str | None, ...]
     if isinstance(line, WorkloadLine):
-        what = (f"cluster {line.cluster}", f"pool {line.pool}", _counted(line.pods, "pod"), _counted(line.gpus, "GPU"))
+        what = (
+            f"cluster {line.cluster}",
+            f"pool {line.pool}",
+            _count_words(line.pods, "pod"),
+            _count_words(line.gpus, "GPU"),
+        )
     else:
-        what = (f"pool {line.pool}", line.instance_type, _counted(line.gpu_count, "GPU"), line.region)
+        what = (f"pool {line.pool}", line.instance_type, _count_words(line.gpu_count, "GPU"), line.region)
     cost = None if line.usd_per_hour is None else f"{usd(line.usd_per_hour)} an hour"
     owner = None if line.owner is None else f"owner {line.owner}"
     return f"{_who(line)}: {', '.join(filter(None, (*what, cost, owner)))}"
 
 
-def _counted(count: float | None, noun: str) -> str | None:
+def _count_words(count: float | None, noun: str) -> str | None:
     return None if count is None else f"{count:g} {noun}{'s' * (count != 1)}"
 
 
 def _facts(line: Line | WorkloadLine, message: Message) -> Iterator[tuple[str, str]]:
-    done = deed(line.kind, line.how).done if isinstance(line, WorkloadLine) else _DID[line.verb]
+    done = deed_on_kind(line.kind, line.how).done if isinstance(line, WorkloadLine) else _DID[line.verb]
     if line.due is not None:
         yield "Not before" if line.approval else "When", f"{when(line.due, message.zone)}, to be {done}"
     elif message.kind == "done":
@@ -176,7 +181,7 @@ def _workload_facts(line: WorkloadLine, message: Message) -> Iterator[tuple[str,
     if line.keep is not None:
         yield "Keep it", f"`{line.keep}`"
     if line.how is not None:
-        yield "Back", after(line.kind, line.back)
+        yield "Back", how_it_returns(line.kind, line.back)
 
 
 def _links(line: Line | WorkloadLine) -> tuple[tuple[str, str], ...]:

@@ -18,9 +18,9 @@ from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import batch, elsewhere, idle, scale_in_protection, scaling, schedule, unknown_pool
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
-from gpuwatch.policies.kubernetes.obstacles import joined
+from gpuwatch.policies.kubernetes.obstacles import is_joined
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.policies.launches import LaunchRules, Sources
 from gpuwatch.policies.profiles import ProfileName
@@ -195,7 +195,7 @@ class PoolRules:
                 return rules
             idle_raw = raw.get("idle") if isinstance(raw, Mapping) else None
             written = frozenset(idle_raw) if isinstance(idle_raw, Mapping) else frozenset()
-            return replace(rules, idle=resolved(rules.idle, rules.profile, written))
+            return replace(rules, idle=resolve_rules(rules.idle, rules.profile, written))
 
         function = {"type": "no-info", "function": read}
         return {"type": "function-wrap", "function": function, "schema": handler(source)}
@@ -207,7 +207,9 @@ def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepC
     Set up by `pools.<name>.idle`.
     """
     effective = _idle_rules(observation, rules)
-    proposal = elsewhere.held(idle.propose(observation, pool, effective, cache=cache), observation, rules.clouds)
+    proposal = elsewhere.hold_elsewhere(
+        idle.propose(observation, pool, effective, cache=cache), observation, rules.clouds
+    )
     return keep_warm(observation, proposal, effective, rules.schedule, rules.sizes(observation.fleet))
 
 
@@ -257,7 +259,7 @@ def _shield(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
 
     Set up by the group's tag `gpuwatch:fleet`.
     """
-    ours = partial(joined, rules=rules.kubernetes)
+    ours = partial(is_joined, rules=rules.kubernetes)
     return scale_in_protection.propose(observation, pool, _idle_rules(observation, rules), ours=ours)
 
 

@@ -30,11 +30,11 @@ def propose(observation: Observation, pool: str, rules: back.Rules) -> Proposal 
     has = back.nodes_now(observation, pool, rules)
     job = offers.job(observation, pool, spot=has.spot_working + has.spot_coming, firm=has.on_demand)
     if job is None:
-        code, why = _over(observation, pool, offers.batch)
+        code, why = _why_over(observation, pool, offers.batch)
         return Proposal(policy=NAME, pool=pool, reason=Reason(code=code, sentence=f"{why}: no nodes are wanted."))
     slack = f"slack {format_duration(job.slack)}" if job.slack >= 0 else f"{format_duration(-job.slack)} too little"
     sentence = (
-        f"{_done(observation, pool, offers.batch)}, {format_duration(job.left)} left until "
+        f"{_done_words(observation, pool, offers.batch)}, {format_duration(job.left)} left until "
         f"{format_time(offers.batch.ends)}, {slack}: {_MODES[batch.mode(job)]}."
     )
     return Proposal(
@@ -46,17 +46,17 @@ def propose(observation: Observation, pool: str, rules: back.Rules) -> Proposal 
     )
 
 
-def _over(observation: Observation, pool: str, rules: BatchRules) -> tuple[str, str]:
+def _why_over(observation: Observation, pool: str, rules: BatchRules) -> tuple[str, str]:
     """Why no nodes are wanted: a code and a clause."""
     if observation.now < rules.begins:
         return "not_begun", f"The work begins at {format_time(rules.begins)}"
-    done = _done(observation, pool, rules)
+    done = _done_words(observation, pool, rules)
     if observation.now < rules.ends or batch.left_seconds(rules, observation.batches.get(pool, BatchPast())) <= 0:
         return "done", done
     return "deadline_over", f"{done}, and the deadline {format_time(rules.ends)} is over"
 
 
-def _done(observation: Observation, pool: str, rules: BatchRules) -> str:
+def _done_words(observation: Observation, pool: str, rules: BatchRules) -> str:
     known = observation.batches.get(pool)
     if known is None:
         return f"How much of {format_duration(rules.work)} is done is not known and counts as none"

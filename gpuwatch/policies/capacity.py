@@ -27,18 +27,18 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.measurement import OffersPast
-from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Sources, again, failed, launches, may_appear
+from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Sources, again, failed_actions, launches, may_appear
 from gpuwatch.policies.sizes import NODES, Need, Sizes
 from gpuwatch.policies.spot import records
-from gpuwatch.policies.spot.choice import chosen
+from gpuwatch.policies.spot.choice import choose_offers
 from gpuwatch.policies.spot.records import OFFER
 from gpuwatch.policies.spot.settings import Offers
 from gpuwatch.policies.starts import Startable, starts
-from gpuwatch.policies.uncounted import closed, forgotten, lacks
+from gpuwatch.policies.uncounted import forgotten, is_closed, lacks
 
 __all__ = ["ENDED", "LAUNCHES", "SHOWN", "THERE", "LaunchRules", "additions", "adds", "adds_of", "coming"]
-__all__ += ["launched_for", "launched_id", "launching", "leaving", "may_appear", "now", "others", "same_try", "taken"]
-__all__ += ["unreplaced", "unseen"]
+__all__ += ["launched_id", "launching", "leaving", "may_appear", "nodes_being_taken", "now", "others"]
+__all__ += ["pool_of_launch", "same_try", "unreplaced_count", "unseen"]
 
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _ENDS = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
@@ -53,10 +53,10 @@ def now(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
     if sizes.gpus is None:
         return len(there) + len(added)
     nodes = [node for node in observation.fleet.roster(pool).nodes if node.id in there]
-    return sum(map(_known, (*map(sizes.node, nodes), *map(sizes.kind, added))))
+    return sum(map(_known_size, (*map(sizes.node, nodes), *map(sizes.kind, added))))
 
 
-def unsized(observation: Observation, pool: str, sizes: Sizes) -> list[str]:
+def unsized_machines(observation: Observation, pool: str, sizes: Sizes) -> list[str]:
     """The machines of the pool, there or on their way, of which nobody knows how much they count."""
     if sizes.gpus is None:
         return []
@@ -68,7 +68,7 @@ def unsized(observation: Observation, pool: str, sizes: Sizes) -> list[str]:
     ]
 
 
-def _known(size: int | None) -> int:
+def _known_size(size: int | None) -> int:
     """What is not known counts as none."""
     return size or 0
 
@@ -80,7 +80,7 @@ def _there(observation: Observation, pool: str) -> set[str]:
     return there - leaving(observation)
 
 
-def taken(observation: Observation, pool: str) -> list[Node]:
+def nodes_being_taken(observation: Observation, pool: str) -> list[Node]:
     """The nodes that still run and do not count any more, because their cloud is about to take them."""
     if not observation.fleet.with_notice:
         return []
@@ -89,9 +89,9 @@ def taken(observation: Observation, pool: str) -> list[Node]:
     return [node for node in nodes if node.enrolled and node.state in THERE and node.id not in gone]
 
 
-def unreplaced(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
+def unreplaced_count(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
     """How much of those nothing was added for since the first of their notices: no loss is replaced twice."""
-    going = sum(_known(sizes.node(node)) for node in taken(observation, pool))
+    going = sum(_known_size(sizes.node(node)) for node in nodes_being_taken(observation, pool))
     if not going:
         return 0
     ids = {node.id for node in observation.fleet.roster(pool).nodes if node.cloud_notice is not None}
@@ -101,7 +101,7 @@ def unreplaced(observation: Observation, pool: str, sizes: Sizes = NODES) -> int
     came += [each for each in observation.ledger.recent if each.status is Status.SETTLED]
     came = [each for each in came if each.pool == pool and each.at >= since]
     added = [sizes.brings(observation.fleet, each.verb, each.node_id, each.arguments) for each in came]
-    return 0 if None in added else max(0, going - sum(map(_known, added)))  # a doubt buys nothing
+    return 0 if None in added else max(0, going - sum(map(_known_size, added)))  # a doubt buys nothing
 
 
 def leaving(observation: Observation) -> set[str]:
@@ -118,7 +118,7 @@ def coming(observation: Observation, pool: str) -> list[str | None]:
         if group.enrolled:
             present = sum(node.group == group.id for node in roster.nodes if node.id in there)
             out = lacks(observation, group) + sum(node_id in away for node_id in group.node_ids)
-            found += [group.instance_type] * (_desired(observation, group) - out - present)
+            found += [group.instance_type] * (_desired_size(observation, group) - out - present)
     for entry in observation.ledger.open_intents:
         if entry.intent.pool == pool and entry.intent.verb in ADDITIONS and not entry.resumable:
             found += _brought(observation, entry)
@@ -155,14 +155,14 @@ def _brought(observation: Observation, entry: OpenIntent) -> list[str | None]:
         return [] if node is None or node.state in THERE else [node.instance_type]
     group = observation.fleet.group(intent.node_id)
     size = int(intent.arguments["size"])
-    return [] if group is None else [group.instance_type] * (size - _desired(observation, group))
+    return [] if group is None else [group.instance_type] * (size - _desired_size(observation, group))
 
 
 def _lately(observation: Observation) -> list[Done]:
     """The additions that settled so short a time ago that a list may not show them."""
     return [
         done
-        for done in observation.ledger.ended(ADDITIONS)
+        for done in observation.ledger.ended_actions(ADDITIONS)
         if done.status is Status.SETTLED and abs(observation.now - done.at) <= SETTLE_TIMEOUT
     ]
 
@@ -194,7 +194,7 @@ def _removed_since(observation: Observation, done: Done, node_id: str) -> bool:
     )
 
 
-def _desired(observation: Observation, group: NodeGroup) -> int:
+def _desired_size(observation: Observation, group: NodeGroup) -> int:
     """A group's size: what it was raised to a moment ago, unless a termination in the pool has lowered it since."""
     sizes = [
         int(done.arguments["size"])
@@ -252,7 +252,7 @@ def adds_of(verb: Verb, arguments: Mapping[str, str]) -> int:
     return int(arguments.get("adds", "1")) if verb in ADDITIONS else 0
 
 
-def launched_for(step: Step) -> str | None:
+def pool_of_launch(step: Step) -> str | None:
     """The pool that a launch is for."""
     return step.node_id.removeprefix(NEW).rpartition(":")[0] if step.verb is Verb.LAUNCH else None
 
@@ -280,11 +280,11 @@ def additions(  # noqa: PLR0913  where from, and how far
     Machines come whole, so the last may bring more; `most` is how large the pool may be, with how many `machines`.
     """
     has = now(observation, pool, sizes)
-    if target <= has or unsized(observation, pool, sizes):
+    if target <= has or unsized_machines(observation, pool, sizes):
         return ()
     sentence = f"The pool has {sizes.words(has)} and should have {target}."
-    if going := taken(observation, pool):
-        gone = sum(_known(sizes.node(node)) for node in going)
+    if going := nodes_being_taken(observation, pool):
+        gone = sum(_known_size(sizes.node(node)) for node in going)
         sentence += f" Its cloud is about to take {gone} more of them."
     reason = Reason(code="scale_out", sentence=sentence)
     need = Need(
@@ -296,7 +296,7 @@ def additions(  # noqa: PLR0913  where from, and how far
     )
     steps = again(observation, pool, need, launch, reason, doubtful=True)
     steps += _started_first(observation, pool, need, steps, launch, start, reason)
-    need = _after(need, steps, observation)
+    need = _need_after(need, steps, observation)
     growth, need = _growth(observation, observation.fleet.roster(pool).groups, need, reason)
     steps += growth
     asked = [step.arguments for step in steps if step.verb is Verb.LAUNCH]
@@ -304,9 +304,9 @@ def additions(  # noqa: PLR0913  where from, and how far
     return (*steps, *launches(observation, pool, need, launch, reason))
 
 
-def _after(need: Need, steps: Sequence[Step], observation: Observation) -> Need:
+def _need_after(need: Need, steps: Sequence[Step], observation: Observation) -> Need:
     """What is lacking once these steps were taken."""
-    return need.after(need.sizes.total(observation.fleet, steps), sum(map(adds, steps)))
+    return need.after_machines(need.sizes.total(observation.fleet, steps), sum(map(adds, steps)))
 
 
 def others(
@@ -331,7 +331,7 @@ def others(
     for group in fleet.roster(pool).groups:
         had = grown.get(group.id, 0)
         if (had or group.id not in taken) and observation.ledger.open_for(group.id) is None:
-            more = need.after(-had * _known(need.sizes.kind(group.instance_type)), -had)
+            more = need.after_machines(-had * _known_size(need.sizes.kind(group.instance_type)), -had)
             steps, _ = _growth(observation, (group,), more, reason)
             yield from (step for step in steps if adds(step) > had)
     asked = [step for step in tried if step.verb is Verb.LAUNCH]
@@ -353,18 +353,18 @@ def _started_first(
     steps, fleet, left = (
         starts(observation, pool, start, reason),
         observation.fleet,
-        _after(need, asked_again, observation),
+        _need_after(need, asked_again, observation),
     )
     if not steps or not isinstance(sources, Offers):
-        return left.of(steps, fleet)
-    names = chosen(observation, pool, sources, replace(need, coming=launching(observation, pool)))
+        return left.needed_steps(steps, fleet)
+    names = choose_offers(observation, pool, sources, replace(need, coming=launching(observation, pool)))
     offered = [sources.offers[name] for name in names]
-    asked = sum(_known(need.sizes.kind(each.instance_type)) for each in offered if each.capacity == records.SPOT)
+    asked = sum(_known_size(need.sizes.kind(each.instance_type)) for each in offered if each.capacity == records.SPOT)
     kinds = {node.id: node.capacity_type for node in fleet.roster(pool).nodes}
-    of_spot = left.of([step for step in steps if kinds[step.node_id] is CapacityType.SPOT], fleet)
-    left = _after(left, of_spot, observation)
+    of_spot = left.needed_steps([step for step in steps if kinds[step.node_id] is CapacityType.SPOT], fleet)
+    left = _need_after(left, of_spot, observation)
     left = replace(left, missing=min(left.missing, need.missing - asked))
-    return of_spot + left.of([step for step in steps if kinds[step.node_id] is not CapacityType.SPOT], fleet)
+    return of_spot + left.needed_steps([step for step in steps if kinds[step.node_id] is not CapacityType.SPOT], fleet)
 
 
 def _growth(
@@ -376,22 +376,22 @@ def _growth(
     """
     steps: list[Step] = []
     asked = {entry.intent.node_id: entry for entry in observation.ledger.open_intents if entry.intent.verb is Verb.GROW}
-    given_up = {done.node_id for done in failed(observation, Verb.GROW)}
-    for group in (each for each in groups if not closed(observation, each)):
-        size, each = _desired(observation, group), need.sizes.kind(group.instance_type)
+    given_up = {done.node_id for done in failed_actions(observation, Verb.GROW)}
+    for group in (each for each in groups if not is_closed(observation, each)):
+        size, each = _desired_size(observation, group), need.sizes.kind(group.instance_type)
         room = min(need.count(each), group.max_size - size)
         if room > 0 and group.enrolled and group.protected is None and group.id not in given_up:
             arguments = {"size": str(size + room), "adds": str(room)}
-            need = need.after(room * _known(each), room)
+            need = need.after_machines(room * _known_size(each), room)
             entry = asked.get(group.id)
-            if entry is not None and entry.resumable and _within(entry.intent.arguments, size, room):
+            if entry is not None and entry.resumable and _is_within(entry.intent.arguments, size, room):
                 arguments = dict(entry.intent.arguments)
             if entry is None or (entry.resumable and dict(entry.intent.arguments) == arguments):
                 steps.append(Step(node_id=group.id, verb=Verb.GROW, reason=reason, change=CHANGE, arguments=arguments))
     return steps, need
 
 
-def _within(arguments: Mapping[str, str], size: int, room: int) -> bool:
+def _is_within(arguments: Mapping[str, str], size: int, room: int) -> bool:
     """Whether an earlier growth is a part of what is wanted of the group now."""
     adds = int(arguments["adds"])
     return int(arguments["size"]) - adds == size and adds <= room

@@ -19,7 +19,7 @@ def foreign(machine: Node | NodeGroup, clouds: Sequence[str], called: str = "It"
     return f"{called} is in the cloud {machine.cloud or 'without a name'}, and its pool is for {', '.join(clouds)}."
 
 
-def held(proposal: Proposal, observation: Observation, clouds: Sequence[str]) -> Proposal:
+def hold_elsewhere(proposal: Proposal, observation: Observation, clouds: Sequence[str]) -> Proposal:
     """The proposal with other steps for the nodes that are left alone."""
     if not clouds:
         return proposal

@@ -7,7 +7,7 @@ from gpuwatch.model.fleet import Node
 from gpuwatch.policies.spot import back
 
 
-def kept(
+def keep_floor(
     observation: Observation, pool: str, changes: list[Step], floor: int, rules: back.Rules
 ) -> tuple[dict[str, Step], str]:
     """The removals that the floor turns into holds: first of the nodes kept anyway, then of those idle the shortest.
@@ -29,7 +29,11 @@ def kept(
         return {}, ""
     removals = lost if spare >= 0 else removals
     removals.sort(
-        key=lambda step: (_spoken_for(nodes[step.node_id]), -nodes[step.node_id].activity.held_seconds, step.node_id),
+        key=lambda step: (
+            _is_spoken_for(nodes[step.node_id]),
+            -nodes[step.node_id].activity.held_seconds,
+            step.node_id,
+        ),
     )
     keep_warm = list[Step]()
     for step in back.first(removals, observation, pool, floor, rules):
@@ -43,15 +47,15 @@ def kept(
     running = f"{floor} running nodes" if sizes.gpus is None else f"{floor} GPUs on running nodes"
     words = f"{len(keep_warm)} leave the floor of {running}{others}"
     clamp = f"{len(removals)} removals were proposed, {words}."
-    return {step.node_id: _held(step, clamp, f"min_{sizes.key}") for step in keep_warm}, clamp
+    return {step.node_id: _hold_step(step, clamp, f"min_{sizes.key}") for step in keep_warm}, clamp
 
 
-def _spoken_for(node: Node) -> bool:
+def _is_spoken_for(node: Node) -> bool:
     """Whether somebody keeps the node: it must not take the place of one that may go."""
     return any(each is not None for each in (node.protected, node.snoozed, node.managed_by))
 
 
-def _held(step: Step, clamp: str, key: str) -> Step:
+def _hold_step(step: Step, clamp: str, key: str) -> Step:
     """The step turned into a hold by a clamp."""
     reason = replace(step.reason, code="min_nodes", sentence=f"{step.reason.sentence} {clamp}")
     return replace(step, verb=Verb.HOLD, reason=reason, change=f"A lower {key}, or another running node.")

@@ -28,14 +28,14 @@ from gpuwatch.model.proposal import changing
 from gpuwatch.policies import idle_words, notices, step_cache, waiting
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.idle_timeout import node_wait
-from gpuwatch.policies.idle_timeout.node_wait import chosen, grace_seconds, wait_seconds
-from gpuwatch.policies.idle_words import say, word
+from gpuwatch.policies.idle_timeout.node_wait import choose_action, grace_seconds, wait_seconds
+from gpuwatch.policies.idle_words import make_step, word
 from gpuwatch.policies.waiting import Phase
 
 _NEW_NOTICE = "Once that is over and it still has no use, a new notice."
 _AGAIN = "A new notice follows if it still has no use."
 
-__all__ = ["IdleRules", "chosen", "grace_seconds", "lacking", "propose", "wait_seconds"]
+__all__ = ["IdleRules", "choose_action", "grace_seconds", "lacking", "propose", "wait_seconds"]
 
 
 def propose(
@@ -54,7 +54,7 @@ def propose(
             observation.fresh.get(pool),
         ),
         lambda node: (
-            _over(node, observation) or _step(node, observation, rules),
+            _withdraw_outdated(node, observation) or _step(node, observation, rules),
             tuple(idle_words.advice(node, observation, rules)),
         ),
         ages=rules.max_age is not None,
@@ -62,7 +62,7 @@ def propose(
         cache=cache,
     )
     steps = made.indexed
-    reason = step_cache.counted(changing(steps), len(steps))
+    reason = step_cache.count_steps(changing(steps), len(steps))
     return Proposal(policy="idle", pool=pool, reason=reason, steps=steps, advice=made.advice)
 
 
@@ -77,11 +77,11 @@ def _starts(observation: Observation, pool: str, rules: IdleRules) -> Restarts |
     return known if rules.restart_cost == "measured" else known.failed
 
 
-def _over(node: Node, observation: Observation) -> Step | None:
+def _withdraw_outdated(node: Node, observation: Observation) -> Step | None:
     """The withdrawal of a notice that no longer stands, whatever its node does."""
     notice = observation.ledger.notice(node.id)
     why = None if notice is None else notices.withdrawn(notice, node.pool)
-    return None if why is None else say(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
+    return None if why is None else make_step(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
 
 
 def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
@@ -92,27 +92,33 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
         return _asleep(node, observation, rules)
     if node.state is NodeState.UNKNOWN:
         sentence = f"Its state is not known: {node.unseen or 'the cloud gave no usable answer about it'}."
-        return say(node, Verb.HOLD, "not_running", sentence, "An answer of the cloud.")
+        return make_step(node, Verb.HOLD, "not_running", sentence, "An answer of the cloud.")
     if node.state is not NodeState.RUNNING:
-        return say(node, undo, "not_running", f"It is {node.state.value}.", "It would have to run.")
+        return make_step(node, undo, "not_running", f"It is {node.state.value}.", "It would have to run.")
     if activity.state is State.UNKNOWN:
         why = activity.doubt or "no reason was given"
-        return say(node, Verb.HOLD, "unknown", f"Its use is unknown: {why}.", "A fresh, complete verdict of its agent.")
+        return make_step(
+            node, Verb.HOLD, "unknown", f"Its use is unknown: {why}.", "A fresh, complete verdict of its agent."
+        )
     missing = lacking(activity, rules)
     if missing is not None and activity.state is not State.BUSY:
-        return say(node, Verb.HOLD, "unknown", f"Its verdict does not hold the evidence {missing!r}.", "That signal.")
+        return make_step(
+            node, Verb.HOLD, "unknown", f"Its verdict does not hold the evidence {missing!r}.", "That signal."
+        )
     held, is_ = format_duration(activity.held_seconds), word(activity)
-    choice, wait = chosen(node, observation, rules)
+    choice, wait = choose_action(node, observation, rules)
     if choice is None:
         learnt = rules.fresh_seconds is not None and node.pool not in observation.fresh
         wait = None if learnt else wait_seconds(node, observation, rules)
         change = "It would have to be idle" + ("." if wait is None else f" for {format_duration(wait)}.")
-        return say(node, undo, activity.state.value, f"It has been {is_} for {held}.", change)
+        return make_step(node, undo, activity.state.value, f"It has been {is_} for {held}.", change)
     if choice in {"report", "resize-advice"}:
         change = f"The pool says `{choice}` for {activity.state.value} nodes; `stop` would reclaim it."
-        return say(node, undo, f"{activity.state.value}_report", f"It has been {is_} for {held}.", change)
+        return make_step(node, undo, f"{activity.state.value}_report", f"It has been {is_} for {held}.", change)
     if wait is None:
-        return say(node, undo, "no_price", f"It has been {is_} for {held}; break_even needs its price.", "A price.")
+        return make_step(
+            node, undo, "no_price", f"It has been {is_} for {held}; break_even needs its price.", "A price."
+        )
     then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
     return _waiting(node, observation, rules, wait, then)
 
@@ -121,7 +127,7 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
     """Rules 1 to 3: what follows for a node that the pool takes after its wait and its notice."""
     held, is_ = format_duration(node.activity.held_seconds), word(node.activity)
     notice, grace, now = observation.ledger.notice(node.id), grace_seconds(node, observation, rules), observation.now
-    count = waiting.counted([node], node.activity.held_seconds, now)
+    count = waiting.count_of([node], node.activity.held_seconds, now)
     learned = node.activity.state is State.IDLE and rules.timeout == "learned"
     phase = waiting.phase(count, wait, notice, grace, now, may_grow=learned)
     if phase in {Phase.WAITING, Phase.TOO_SOON}:
@@ -129,26 +135,26 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
         why = node_wait.because(node, observation, rules, wait)
         sentence = f"It has been {is_} for {held} of {format_duration(wait)}{why}."
         change = f"Another {left} without activity{last_text(node.verdict)}."
-        return say(node, Verb.HOLD if phase is Phase.WAITING else Verb.WITHDRAW, "waiting", sentence, change)
+        return make_step(node, Verb.HOLD if phase is Phase.WAITING else Verb.WITHDRAW, "waiting", sentence, change)
     if notice is None:
         why = node_wait.because(node, observation, rules, wait)
         sentence = f"It has been {is_} for {held}, longer than {format_duration(wait)}{why}."
-        said = say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
+        said = make_step(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
         return notices.promising(said, then, node, grace)
-    if (kept := idle_words.kept(node, node.activity.held_seconds, rules)) is not None:
-        return say(node, Verb.WITHDRAW, "kept", f"It has been {is_} for {held}, and {kept}.", _NEW_NOTICE)
+    if (kept := idle_words.why_kept(node, node.activity.held_seconds, rules)) is not None:
+        return make_step(node, Verb.WITHDRAW, "kept", f"It has been {is_} for {held}, and {kept}.", _NEW_NOTICE)
     if phase is Phase.BROKEN:
         age = format_duration((now - notice.at).total_seconds())
         sentence = f"It has been {is_} for {held} only, and its notice is {age} old."
-        return say(node, Verb.WITHDRAW, "not_continuous", sentence, _AGAIN)
+        return make_step(node, Verb.WITHDRAW, "not_continuous", sentence, _AGAIN)
     if (sharper := notices.sharper(notice, then)) is not None:
-        return say(node, Verb.WITHDRAW, "notice_over", f"{sharper}.", _AGAIN)
-    promise = f"It has been {is_} for {held}. {notices.promised(notice)}"
+        return make_step(node, Verb.WITHDRAW, "notice_over", f"{sharper}.", _AGAIN)
+    promise = f"It has been {is_} for {held}. {notices.promise_words(notice)}"
     if phase is Phase.GRACE:
         left = format_duration(waiting.left_seconds(count, notice, grace, now))
-        return say(node, Verb.HOLD, "grace", f"{promise}.", f"Any activity within {left} withdraws the notice.")
+        return make_step(node, Verb.HOLD, "grace", f"{promise}.", f"Any activity within {left} withdraws the notice.")
     change = "Any activity, protection, or the veto of its agent."
-    return say(node, then, "expired", f"{promise}, which has passed.", change)
+    return make_step(node, then, "expired", f"{promise}, which has passed.", change)
 
 
 def lacking(activity: Activity, rules: IdleRules) -> str | None:
@@ -163,21 +169,21 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
     found = observation.ledger.stop_of(node.id)
     if rules.terminate_after is None or found is None:
-        return say(node, undo, "not_running", idle_words.stopped_by(found), "It would have to run.")
+        return make_step(node, undo, "not_running", idle_words.stopped_by(found), "It would have to run.")
     age, keeps = (now - found.at).total_seconds(), "A start keeps it."
     stopped = f"gpuwatch stopped it {format_duration(age)} ago"
     limit = format_duration(rules.terminate_after)
     count = waiting.Count(seconds=age, own_clock=False)
     phase = waiting.phase(count, rules.terminate_after - rules.grace_period, notice, rules.grace_period, now)
     if phase in {Phase.WAITING, Phase.TOO_SOON}:
-        return say(node, undo, "not_running", f"{stopped}; it is kept for {limit}.", keeps)
+        return make_step(node, undo, "not_running", f"{stopped}; it is kept for {limit}.", keeps)
     if notice is None:
-        said = say(node, Verb.NOTICE, TERMINATE_AFTER, f"{stopped}; it is kept for {limit}.", keeps)
+        said = make_step(node, Verb.NOTICE, TERMINATE_AFTER, f"{stopped}; it is kept for {limit}.", keeps)
         return notices.promising(said, Verb.TERMINATE, node, rules.grace_period)
     if notice.at <= found.at:
-        return say(node, Verb.WITHDRAW, TERMINATE_AFTER, f"{stopped}; its notice was for that stop.", keeps)
-    if (kept := idle_words.kept(node, age, rules)) is not None:
-        return say(node, Verb.WITHDRAW, "kept", f"{stopped}, and {kept}.", _NEW_NOTICE)
+        return make_step(node, Verb.WITHDRAW, TERMINATE_AFTER, f"{stopped}; its notice was for that stop.", keeps)
+    if (kept := idle_words.why_kept(node, age, rules)) is not None:
+        return make_step(node, Verb.WITHDRAW, "kept", f"{stopped}, and {kept}.", _NEW_NOTICE)
     if age < rules.terminate_after or phase is Phase.GRACE:
-        return say(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", keeps)
-    return say(node, Verb.TERMINATE, TERMINATE_AFTER, f"{stopped}, and its {limit} are over.", keeps)
+        return make_step(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", keeps)
+    return make_step(node, Verb.TERMINATE, TERMINATE_AFTER, f"{stopped}, and its {limit} are over.", keeps)

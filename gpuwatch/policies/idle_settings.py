@@ -178,7 +178,7 @@ def wait_words(rules: IdleRules) -> str:
     return f"{format_duration(rules.timeout)} idle"
 
 
-def resolved(rules: IdleRules, profile: ProfileName, written: Collection[str] = ()) -> IdleRules:
+def resolve_rules(rules: IdleRules, profile: ProfileName, written: Collection[str] = ()) -> IdleRules:
     """The rules with what the profile decides in each of these settings that nobody has written."""
     found = PROFILES[profile]
     decided: dict[str, Any] = {name: getattr(found, name) for name in DECIDED if name not in written}
@@ -187,10 +187,10 @@ def resolved(rules: IdleRules, profile: ProfileName, written: Collection[str] = 
     bounded = replace(rules, **decided)
     if not {"timeout", "grace_period"}.isdisjoint(written) and "unattended_grace_period" in decided:
         decided["unattended_grace_period"] = bounded.grace_period  # who writes a wait or a grace means every node
-    return replace(bounded, **{name: _bounded(name, value, bounded) for name, value in decided.items()})
+    return replace(bounded, **{name: _bound_value(name, value, bounded) for name, value in decided.items()})
 
 
-def _bounded(name: str, value: Any, rules: IdleRules) -> Any:  # noqa: ANN401  of any setting
+def _bound_value(name: str, value: Any, rules: IdleRules) -> Any:  # noqa: ANN401  of any setting
     """A value of the profile, or what the pool does with idle nodes where that is milder."""
     fixed = rules.fresh_seconds if isinstance(rules.timeout, str) else rules.timeout
     if name in OWNED:

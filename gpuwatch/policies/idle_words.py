@@ -27,7 +27,7 @@ _OWNED = {
 }
 
 
-def say(node: Node, verb: Verb, code: str, sentence: str, change: str) -> Step:
+def make_step(node: Node, verb: Verb, code: str, sentence: str, change: str) -> Step:
     """Make a step with its reason and the evidence of its node."""
     return Step(
         node_id=node.id,
@@ -60,7 +60,7 @@ def _owner_word(owner: WorkOwner | None) -> str:
     return f"somebody's process{'' if text is None else f', {text}'}" if nameless else str(text)
 
 
-def kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:
+def why_kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:
     """Say how people have asked that a node is left alone, as far as the pool honours it."""
     if node.protected is not None:
         return f"it is protected: {node.protected}"

@@ -45,10 +45,10 @@ def uses(observation: Observation) -> Iterator[JobUse]:
             continue
         doubtful = _numbered_otherwise(node, known)
         for job in known.jobs:
-            yield _use(observation, node, job, None if doubtful else _given(node, job, known.jobs))
+            yield _use(observation, node, job, None if doubtful else _given_gpus(node, job, known.jobs))
 
 
-def unused(observation: Observation) -> tuple[JobUse, ...]:
+def unused_jobs(observation: Observation) -> tuple[JobUse, ...]:
     """The jobs with GPUs that they do not use, the most expensive first."""
     found = [each for each in uses(observation) if each.unused]
     return tuple(
@@ -57,7 +57,7 @@ def unused(observation: Observation) -> tuple[JobUse, ...]:
 
 
 def _use(observation: Observation, node: Node, job: SlurmJob, gpus: list[GpuVerdict] | None) -> JobUse:
-    """Rule 4."""
+    """Return how a job uses its GPUs (rule 4)."""
     if gpus is None:
         return JobUse(job=job, node=node, states={State.UNKNOWN: job.gpus})
     states = Counter(gpu.activity.state for gpu in gpus)
@@ -75,7 +75,7 @@ def _use(observation: Observation, node: Node, job: SlurmJob, gpus: list[GpuVerd
     )
 
 
-def _given(node: Node, job: SlurmJob, jobs: tuple[SlurmJob, ...]) -> list[GpuVerdict] | None:
+def _given_gpus(node: Node, job: SlurmJob, jobs: tuple[SlurmJob, ...]) -> list[GpuVerdict] | None:
     """Rules 1 to 3: its GPUs, as far as they are known; None: nothing is known of them."""
     verdict = node.verdict
     if verdict is None or node.activity.state is State.UNKNOWN:

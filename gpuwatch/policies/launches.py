@@ -23,7 +23,7 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.model.setting import STRICT, Setting
 from gpuwatch.policies.sizes import Need
-from gpuwatch.policies.spot.choice import chosen, resting_seconds
+from gpuwatch.policies.spot.choice import choose_offers, resting_seconds
 from gpuwatch.policies.spot.records import OFFER
 from gpuwatch.policies.spot.settings import Offers
 
@@ -89,17 +89,17 @@ def again(
         Step(node_id=each.node_id, verb=Verb.LAUNCH, reason=reason, change=CHANGE, arguments=each.arguments)
         for each in open_now
     ]
-    return need.of(steps, observation.fleet)
+    return need.needed_steps(steps, observation.fleet)
 
 
 def launches(observation: Observation, pool: str, need: Need, sources: Sources, reason: Reason) -> list[Step]:
     """New nodes; intents that were certainly not carried out come first."""
     steps = again(observation, pool, need, sources, reason, doubtful=False)
-    need = need.after(need.sizes.total(observation.fleet, steps), len(steps))
+    need = need.after_machines(need.sizes.total(observation.fleet, steps), len(steps))
     if need.missing <= 0:
         return steps
     coming = (*need.coming, *(step.arguments[OFFER] for step in steps if OFFER in step.arguments))
-    asked = _asked(observation, pool, replace(need, coming=coming), sources)
+    asked = _launch_requests(observation, pool, replace(need, coming=coming), sources)
     taken = {*need.but, *(entry.intent.node_id for entry in observation.ledger.open_intents)}
     names = (name for number in count(1) if (name := f"{NEW}{pool}:{number}") not in taken)
     return steps + [
@@ -115,13 +115,13 @@ def _rests(observation: Observation, pool: str, entry: OpenIntent, sources: Sour
     return resting_seconds(observation, known, own=0, waited_for=waited_for) > 0
 
 
-def _asked(observation: Observation, pool: str, need: Need, sources: Sources) -> list[dict[str, str]]:
+def _launch_requests(observation: Observation, pool: str, need: Need, sources: Sources) -> list[dict[str, str]]:
     """What each new launch asks for; fewer than are missing where an offer has to be waited for."""
     if isinstance(sources, Offers):
-        names = chosen(observation, pool, sources, need)
+        names = choose_offers(observation, pool, sources, need)
         return [sources.offers[name].arguments(name, pool) for name in names]
     tries = _tries(pool, sources)
-    before = [dict(done.arguments) for done in failed(observation, Verb.LAUNCH)]
+    before = [dict(done.arguments) for done in failed_actions(observation, Verb.LAUNCH)]
     first = next((each for each in tries if each not in before), tries[0] if tries else None)
     return [] if first is None else [first] * need.count(need.sizes.kind(first.get("instance_type")))
 
@@ -145,7 +145,7 @@ def _tries(pool: str, sources: Sources) -> list[dict[str, str]]:
     return [{**base, "subnet": subnet} for subnet in sources.subnets] or [base]
 
 
-def failed(observation: Observation, verb: Verb) -> list[Done]:
+def failed_actions(observation: Observation, verb: Verb) -> list[Done]:
     """What of that verb was given up lately."""
     since = observation.now - _FAILED_LATELY
     return [

@@ -13,11 +13,11 @@ from gpuwatch.model.measurement import OffersPast
 from gpuwatch.policies import capacity
 from gpuwatch.policies.launches import launches
 from gpuwatch.policies.sizes import Need, Sizes
-from gpuwatch.policies.spot.records import refused
+from gpuwatch.policies.spot.records import add_refusal
 from gpuwatch.policies.spot.settings import Offers
 
 
-def without(
+def without_offer(
     observation: Observation, pool: str, name: str, at: datetime | None = None, *, spot: bool = False
 ) -> Observation:
     """The observation in which that offer rests.
@@ -26,7 +26,7 @@ def without(
     for, so that on demand waits for nothing.
     """
     known = observation.offers.get(pool, OffersPast())
-    rested = refused(known, name, observation.now if at is None else at, spot=spot)
+    rested = add_refusal(known, name, observation.now if at is None else at, spot=spot)
     return replace(observation, offers={**observation.offers, pool: rested})
 
 

@@ -35,15 +35,15 @@ def withdrawn(notice: Notice, pool: str) -> str | None:
     """Why a notice no longer stands, whatever its node does; None: it stands."""
     promise = notice.promise
     if promise is None:
-        return f"{named(notice)} is of an earlier version and does not say what it promised"
+        return f"{notice_words(notice)} is of an earlier version and does not say what it promised"
     if promise.pool != pool:
-        return f"{named(notice)} was for pool {promise.pool}, and the node is in pool {pool} now"
+        return f"{notice_words(notice)} was for pool {promise.pool}, and the node is in pool {pool} now"
     between = next((each for each in notice.interruptions if _ends(each, promise.grace_seconds)), None)
     if between is None:
         return None
     until = "" if between.until is None else f" until {format_time(between.until)}"
     since = format_time(between.since)
-    return f"{named(notice)} came before a time without action: {_WORDS[between.why]} from {since}{until}"
+    return f"{notice_words(notice)} came before a time without action: {_WORDS[between.why]} from {since}{until}"
 
 
 def _ends(between: Interruption, grace_seconds: float) -> bool:
@@ -57,7 +57,7 @@ def sharper(notice: Notice, verb: Verb) -> str | None:
     if promise is not None and (promise.action == "terminate" or verb is Verb.STOP):
         return None
     said = "nothing that can be read" if promise is None else f"a {promise.action}"
-    return f"{named(notice)} promised {said}, not a terminate"
+    return f"{notice_words(notice)} promised {said}, not a terminate"
 
 
 def left_seconds(notice: Notice, node: Node, grace_seconds: float, now: datetime) -> float:
@@ -65,29 +65,29 @@ def left_seconds(notice: Notice, node: Node, grace_seconds: float, now: datetime
 
     `grace_seconds` is what the pool gives now.
     """
-    return waiting.left_seconds(waiting.counted([node], node.activity.held_seconds, now), notice, grace_seconds, now)
+    return waiting.left_seconds(waiting.count_of([node], node.activity.held_seconds, now), notice, grace_seconds, now)
 
 
-def outdated(notice: Notice, now: datetime) -> str | None:
+def why_outdated(notice: Notice, now: datetime) -> str | None:
     """Why a notice is too old to be used; None: it is not."""
     promise = notice.promise
     if promise is None:
-        return f"{named(notice)} does not say what it promised"
+        return f"{notice_words(notice)} does not say what it promised"
     due = promise.due(notice.at)
     limit = _CURRENT_UNAPPROVED if promise.approval else _CURRENT
     if now - due <= limit:
         return None
-    return f"{promised(notice)} and that was {format_duration((now - due).total_seconds())} ago"
+    return f"{promise_words(notice)} and that was {format_duration((now - due).total_seconds())} ago"
 
 
-def promised(notice: Notice) -> str:
+def promise_words(notice: Notice) -> str:
     """What a notice said, as the beginning of a sentence."""
     promise = notice.promise
     if promise is None:
-        return named(notice)
-    return f"{named(notice)} promised a {promise.action} not before {format_time(promise.due(notice.at))}"
+        return notice_words(notice)
+    return f"{notice_words(notice)} promised a {promise.action} not before {format_time(promise.due(notice.at))}"
 
 
-def named(notice: Notice) -> str:
-    """Which notice."""
+def notice_words(notice: Notice) -> str:
+    """Return in words which notice it is."""
     return f"The notice of {format_time(notice.at)}"

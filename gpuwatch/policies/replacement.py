@@ -83,14 +83,14 @@ def losses(dones: Iterable[Done]) -> tuple[Loss, ...]:
     return tuple(found)
 
 
-def noted(steps: tuple[Step, ...], observation: Observation, rules: HealthRules) -> tuple[Step, ...]:
+def note_sick_ends(steps: tuple[Step, ...], observation: Observation, rules: HealthRules) -> tuple[Step, ...]:
     """The steps of a pool, each termination of a sick machine with what its replacement needs to be known of it."""
     if rules.action != "replace":
         return steps
-    return tuple([_noted(step, observation) for step in steps])
+    return tuple([_note_sick_end(step, observation) for step in steps])
 
 
-def _noted(step: Step, observation: Observation) -> Step:
+def _note_sick_end(step: Step, observation: Observation) -> Step:
     """The step; of the termination of a sick machine with what its replacement needs to be known of it."""
     node = observation.fleet.find(step.node_id) if step.verb is Verb.TERMINATE else None
     if node is None or obstacles.sick(node) is None:
@@ -113,12 +113,12 @@ def failing_since(node: Node) -> datetime | None:
     return min((each.since for each in health if each.since is not None), default=None)
 
 
-def owed(observation: Observation, pool: str, rules: HealthRules, sizes: Sizes = NODES) -> tuple[int, str]:
+def owed_replacements(observation: Observation, pool: str, rules: HealthRules, sizes: Sizes = NODES) -> tuple[int, str]:
     """How much is to come for sick machines, in what the pool counts, and a sentence on what keeps more from coming."""
     if rules.action != "replace":
         return 0, ""
-    gone = _gone(observation, pool, sizes)
-    unmatched = _unmatched(gone, _came(observation, pool, sizes))
+    gone = _ended_sick(observation, pool, sizes)
+    unmatched = _unmatched_losses(gone, _came(observation, pool, sizes))
     missing = len(unmatched)
     if not missing:
         return 0, ""
@@ -139,7 +139,7 @@ def owed(observation: Observation, pool: str, rules: HealthRules, sizes: Sizes =
     return sum(unmatched), ""
 
 
-def _gone(observation: Observation, pool: str, sizes: Sizes) -> list[tuple[datetime, int]]:
+def _ended_sick(observation: Observation, pool: str, sizes: Sizes) -> list[tuple[datetime, int]]:
     """When sick machines of the pool were terminated, oldest first, and how much each counted."""
     since = observation.now - timedelta(seconds=WINDOW_SECONDS)
     return sorted(
@@ -169,7 +169,7 @@ def _came(observation: Observation, pool: str, sizes: Sizes) -> list[tuple[datet
     return sorted(found)
 
 
-def _unmatched(gone: list[tuple[datetime, int]], came: list[tuple[datetime, float]]) -> list[int]:
+def _unmatched_losses(gone: list[tuple[datetime, int]], came: list[tuple[datetime, float]]) -> list[int]:
     """Rule 2: what each loss lacks of what came since and is not another's replacement; without what lacks nothing."""
     rest, left = list[int](), list(came)
     for lost, size in gone:

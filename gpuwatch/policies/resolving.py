@@ -73,12 +73,12 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
     clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
     clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
-    clamps += [*uncounted.told(observation, pool), *next_offer.faults(observation, pool)]
-    if going := len(capacity.taken(observation, pool)):
+    clamps += [*uncounted.group_sentences(observation, pool), *next_offer.faults(observation, pool)]
+    if going := len(capacity.nodes_being_taken(observation, pool)):
         clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
     sizes = rules.sizes(observation.fleet)
     target, grows = None, any(proposal.grows for proposal in proposals)
-    owed, short = (0, "") if grows else replacement.owed(observation, pool, rules.health, sizes)
+    owed, short = (0, "") if grows else replacement.owed_replacements(observation, pool, rules.health, sizes)
     clamps += [short] if short else []
     if grows or owed:
         has = capacity.now(observation, pool, sizes)
@@ -95,27 +95,27 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         counted = has + sizes.total(observation.fleet, added)
         steps = (*steps, *uncounted.taken_back(observation, pool, target, counted, sizes), *added)
         steps = (*steps, *back.ahead(observation, pool, target, rules, steps))
-        clamps += _needed(observation, target - has, added, sizes)
+        clamps += _needed_words(observation, target - has, added, sizes)
         missing = target - counted
         if missing > 0:
-            unsized = capacity.unsized(observation, pool, sizes)
+            unsized = capacity.unsized_machines(observation, pool, sizes)
             groups = [each for each in observation.fleet.roster(pool).groups if each.enrolled]
             unsized += [f"the group {each.name}" for each in groups if sizes.kind(each.instance_type) is None]
             why = f"nobody knows the GPUs of {', '.join(unsized)}" if unsized else _nothing(pool, rules, sizes)
             clamps.append(f"{missing} more {sizes.unit} are needed and {why}.")
-    steps = _safest(back.stepped(steps, observation, pool, target, rules))
+    steps = _safest(back.back_steps(steps, observation, pool, target, rules))
     changes = {step.node_id: step for step in changing(steps)}
 
     # A wish keeps as many nodes as it wants, whatever else would remove them.
-    kept, clamp = floors.kept(observation, pool, list(changes.values()), max(wanted, least), rules)
+    kept, clamp = floors.keep_floor(observation, pool, list(changes.values()), max(wanted, least), rules)
     clamps += [clamp] if clamp else []
     now = {node_id: _in_date(kept.get(node_id, step), observation) for node_id, step in changes.items()}
     if any(now[node_id] is not step for node_id, step in changes.items()):
-        steps = Steps.of([now.get(step.node_id, step) for step in steps], changing(list(now.values())))
+        steps = Steps.one_per_target([now.get(step.node_id, step) for step in steps], changing(list(now.values())))
     return Decision(
         pool=pool,
-        steps=replacement.noted(
-            slurm_sick.all_stepped(kubernetes.stepped(steps, observation, rules), observation, rules.health),
+        steps=replacement.note_sick_ends(
+            slurm_sick.all_stepped(kubernetes.node_steps(steps, observation, rules), observation, rules.health),
             observation,
             rules.health,
         ),
@@ -141,7 +141,7 @@ def _safest(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return tuple(chosen.values())
 
 
-def _needed(observation: Observation, missing: int, added: Sequence[Step], sizes: Sizes) -> list[str]:
+def _needed_words(observation: Observation, missing: int, added: Sequence[Step], sizes: Sizes) -> list[str]:
     """What comes for the GPUs that are missing; where nodes count, their number says it."""
     if sizes.gpus is None or not added:
         return []
@@ -149,7 +149,7 @@ def _needed(observation: Observation, missing: int, added: Sequence[Step], sizes
     for step in added:
         count, group = capacity.adds(step), observation.fleet.group(step.node_id)
         where = step.arguments.get(OFFER) or (step.node_id if group is None else group.name)
-        each = ((sizes.of(observation.fleet, step) or 0) // count, where)
+        each = ((sizes.size_of_step(observation.fleet, step) or 0) // count, where)
         machines[each] = machines.get(each, 0) + count
     words = [f"{count} node{'s' * (count > 1)} of {size} from {where}" for (size, where), count in machines.items()]
     return [f"{sizes.words(missing)} more are needed: {', '.join(words)}."]
@@ -169,7 +169,7 @@ def _nothing(pool: str, rules: Rules, sizes: Sizes) -> str:
 def _in_date(step: Step, observation: Observation) -> Step:
     """The step; if it is a removal and its notice is out of date, the withdrawal of the notice. A new one follows."""
     notice = observation.ledger.notice(step.node_id) if step.verb in REMOVAL_STEPS else None
-    old = None if notice is None else notices.outdated(notice, observation.now)
+    old = None if notice is None else notices.why_outdated(notice, observation.now)
     if old is None:
         return step
     reason = replace(step.reason, code="notice_over", sentence=f"{old}.")

@@ -45,7 +45,12 @@ def _step(node: Node, idle_after: float | None, rules: IdleRules, observation: O
         word = f"{state.value} and kept by a tag" if kept else state.value
         reason = Reason(code="working", sentence=f"It is {word}: its group must not choose it for a scale-in.")
         return Step(node_id=node.id, verb=Verb.PROTECT, reason=reason, change="Proof that it is idle.")
-    if proven and node.scale_in_protected and rules.action == "terminate" and observation.ledger.shielded(node.id):
+    if (
+        proven
+        and node.scale_in_protected
+        and rules.action == "terminate"
+        and observation.ledger.is_shielded_by_us(node.id)
+    ):
         reason = Reason(code="proven_idle", sentence="It is proven idle: the protection that gpuwatch gave it ends.")
         return Step(node_id=node.id, verb=Verb.UNPROTECT, reason=reason, change="Any activity on it.")
     return None

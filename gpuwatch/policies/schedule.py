@@ -86,7 +86,7 @@ def propose(observation: Observation, pool: str, windows: Mapping[str, Window]) 
     forced = dict(_in_force(windows, observation.now))
     floor = max((each.floor for each in forced.values() if each.floor is not None), default=None)
     ceiling = min((each.ceiling for each in forced.values() if each.ceiling is not None), default=None)
-    said = [_said(name, window, observation.now) for name, window in forced.items()]
+    said = [_window_words(name, window, observation.now) for name, window in forced.items()]
     if floor is not None and ceiling is not None and floor > ceiling:
         said.append(f"a floor of {floor} is above a ceiling of {ceiling}: the floor wins")
         ceiling = floor
@@ -197,7 +197,7 @@ def _stretch(text: str) -> tuple[str, str]:
     return first, last or first
 
 
-def _said(name: str, window: Window, now: datetime) -> str:
+def _window_words(name: str, window: Window, now: datetime) -> str:
     """One window in force, for people."""
     local = now.astimezone(ZoneInfo(window.zone))
     limits = {"at least {} nodes": window.min_nodes, "at most {} nodes": window.max_nodes}

@@ -61,13 +61,13 @@ class Sizes:
         each = self.kind(arguments.get("instance_type") if group is None else group.instance_type)
         return None if each is None else count * each
 
-    def of(self, fleet: Fleet, step: Step) -> int | None:
+    def size_of_step(self, fleet: Fleet, step: Step) -> int | None:
         """What a step adds; None: it is not known."""
         return self.brings(fleet, step.verb, step.node_id, step.arguments)
 
     def total(self, fleet: Fleet, steps: Iterable[Step]) -> int:
         """What steps add; what is not known adds none."""
-        return sum(self.of(fleet, step) or 0 for step in steps)
+        return sum(self.size_of_step(fleet, step) or 0 for step in steps)
 
 
 NODES = Sizes()
@@ -102,7 +102,7 @@ class Need:
         limits = [-(-self.missing // size), self.machines, None if self.most is None else self.most // size]
         return max(0, min(each for each in limits if each is not None))
 
-    def after(self, size: int, machines: int = 1) -> "Need":
+    def after_machines(self, size: int, machines: int = 1) -> "Need":
         """What is lacking once machines have brought so much."""
         return replace(
             self,
@@ -111,7 +111,7 @@ class Need:
             machines=None if self.machines is None else self.machines - machines,
         )
 
-    def of(self, steps: Sequence[Step], fleet: Fleet) -> list[Step]:
+    def needed_steps(self, steps: Sequence[Step], fleet: Fleet) -> list[Step]:
         """Those of the steps, each for one machine, that bring what is missing.
 
         They come in their order; of those that bring too much the one comes that does so least.
@@ -120,15 +120,15 @@ class Need:
             return list(steps[: self.count(1)])
         left, need, found = list(steps), self, list[Step]()
         while need.missing > 0:
-            able = [step for step in left if need.fits(self.sizes.of(fleet, step))]
+            able = [step for step in left if need.fits(self.sizes.size_of_step(fleet, step))]
             if not able:
                 break
             step = min(able, key=need.excess(fleet))
             left.remove(step)
             found.append(step)
-            need = need.after(self.sizes.of(fleet, step) or 0)
+            need = need.after_machines(self.sizes.size_of_step(fleet, step) or 0)
         return found
 
     def excess(self, fleet: Fleet) -> Callable[[Step], int]:
         """What a step brings more than is missing."""
-        return lambda step: max(0, (self.sizes.of(fleet, step) or 0) - self.missing)
+        return lambda step: max(0, (self.sizes.size_of_step(fleet, step) or 0) - self.missing)

@@ -31,10 +31,10 @@ def all_stepped(steps: tuple[Step, ...], observation: Observation, rules: Health
     """The steps of a pool."""
     if not observation.fleet.in_slurm:
         return steps
-    return tuple([stepped(step, observation, rules) for step in steps])
+    return tuple([slurm_step(step, observation, rules) for step in steps])
 
 
-def stepped(step: Step, observation: Observation, rules: HealthRules) -> Step:
+def slurm_step(step: Step, observation: Observation, rules: HealthRules) -> Step:
     """The step; where a node is otherwise left as it is, its drain in Slurm or the end of one, or why neither comes."""
     node = observation.fleet.find(step.node_id) if step.verb is Verb.HOLD else None
     known = None if node is None else node.slurm
@@ -44,14 +44,14 @@ def stepped(step: Step, observation: Observation, rules: HealthRules) -> Step:
     if known.doubt is None and ours(known, observation):
         unwell = not_well(node)
         if unwell is not None:
-            return _told(step, f"{unwell} It is drained in Slurm by gpuwatch.")
+            return _with_sentence(step, f"{unwell} It is drained in Slurm by gpuwatch.")
         if not known.sound:
-            return _told(step, f"Slurm shows it {known.state}, so its drain stays.")
-        return _resumed(step, known)
+            return _with_sentence(step, f"Slurm shows it {known.state}, so its drain stays.")
+        return _resume_step(step, known)
     if why is None or not rules.cordons:
         return step
     held = not_drained(node, observation, rules)
-    return _drained(step, known, why) if held is None else _told(step, f"{why} {held}")
+    return _drain_step(step, known, why) if held is None else _with_sentence(step, f"{why} {held}")
 
 
 def ours(known: SlurmNode, observation: Observation) -> bool:
@@ -103,8 +103,8 @@ def _rests(node: Node, observation: Observation, rules: HealthRules) -> str | No
     return f"Somebody has resumed it in Slurm. It is left alone until {format_time(until)}."
 
 
-def _drained(step: Step, known: SlurmNode, why: str) -> Step:
-    """Rule 1."""
+def _drain_step(step: Step, known: SlurmNode, why: str) -> Step:
+    """Return the step that drains a sick node (rule 1)."""
     sentence = f"{why} Slurm gives {known.name} no new jobs; those on it run to their end."
     return Step(
         node_id=step.node_id,
@@ -115,8 +115,8 @@ def _drained(step: Step, known: SlurmNode, why: str) -> Step:
     )
 
 
-def _resumed(step: Step, known: SlurmNode) -> Step:
-    """Rule 2."""
+def _resume_step(step: Step, known: SlurmNode) -> Step:
+    """Return the step that ends our drain (rule 2)."""
     sentence = f"No GPU of it is failing any more, so Slurm gives {known.name} jobs again."
     return Step(
         node_id=step.node_id,
@@ -127,6 +127,6 @@ def _resumed(step: Step, known: SlurmNode) -> Step:
     )
 
 
-def _told(step: Step, more: str) -> Step:
+def _with_sentence(step: Step, more: str) -> Step:
     """The step with one sentence more."""
     return replace(step, reason=replace(step.reason, sentence=f"{step.reason.sentence} {more}"))

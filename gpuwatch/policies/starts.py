@@ -4,7 +4,7 @@ from typing import Literal
 
 from gpuwatch.model.decision import Observation, Reason, Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
-from gpuwatch.policies.launches import CHANGE, failed
+from gpuwatch.policies.launches import CHANGE, failed_actions
 
 Startable = Literal["own", "any"]
 
@@ -12,7 +12,7 @@ Startable = Literal["own", "any"]
 def starts(observation: Observation, pool: str, start: Startable, reason: Reason) -> list[Step]:
     """Stopped nodes, the last stopped first: their caches are warm and their disks are paid for."""
     stopped_at = {each.node_id: each.at for each in observation.ledger.stopped}
-    given_up = {done.node_id for done in failed(observation, Verb.START)}
+    given_up = {done.node_id for done in failed_actions(observation, Verb.START)}
     nodes = observation.fleet.roster(pool).nodes
     startable = [node for node in nodes if _startable(observation, node, start, given_up)]
     startable.sort(
@@ -59,7 +59,7 @@ def _ran_since(node: Node, found: Stopped, interval_seconds: float) -> bool:
 
     Of a cloud that does not say when a machine was started last, a process knows what it has seen itself.
     """
-    if node.sight is not None and found.unwatched(node, interval_seconds) is not None:
+    if node.sight is not None and found.why_unwatched(node, interval_seconds) is not None:
         return True
     if node.launched_at is None:
         return False

@@ -61,7 +61,7 @@ class PoolSteps:
         """The steps, those that do not hold known; not so where two nodes have one id."""
         if len(self.place_of) < len(self.steps):
             return self.steps
-        return Steps.of(self.steps, [self.steps[place] for place in sorted(self.changing)])
+        return Steps.one_per_target(self.steps, [self.steps[place] for place in sorted(self.changing)])
 
 
 StepCache = MutableMapping[str, PoolSteps]  # by pool
@@ -107,7 +107,7 @@ def steps_of_pool(
             made[place] = one = decide(nodes[place], made[place])
             steps[place] = one.step
     else:
-        place_of, places = _numbered(nodes), range(len(nodes))
+        place_of, places = _number_nodes(nodes), range(len(nodes))
         by_id = {one.node.id: one for one in before.made}
         made = [decide(node, by_id.get(node.id)) for node in nodes]
         steps = [one.step for one in made]
@@ -122,23 +122,23 @@ def steps_of_pool(
         waits=waits,
         made=tuple(made),
         steps=tuple(steps),
-        changing=_moved(before.changing, places, [place for place in places if steps[place].verb is not hold]),
-        timed=_moved(before.timed, places, [place for place in places if made[place].at is not None]),
-        advising=_moved(before.advising, places, [place for place in places if made[place].advice]),
+        changing=_move_places(before.changing, places, [place for place in places if steps[place].verb is not hold]),
+        timed=_move_places(before.timed, places, [place for place in places if made[place].at is not None]),
+        advising=_move_places(before.advising, places, [place for place in places if made[place].advice]),
     )
     if cache is not None:
         cache[pool] = found
     return found
 
 
-def _numbered(nodes: tuple[Node, ...]) -> dict[str, int]:
+def _number_nodes(nodes: tuple[Node, ...]) -> dict[str, int]:
     return {node.id: place for place, node in enumerate(nodes)}
 
 
 def _places(before: PoolSteps, nodes: tuple[Node, ...], others: Collection[int]) -> Mapping[str, int]:
     """Where each node is; mostly where it was."""
     same = all(before.nodes[place].id == nodes[place].id for place in others)
-    return before.place_of if same else _numbered(nodes)
+    return before.place_of if same else _number_nodes(nodes)
 
 
 def _others(
@@ -148,8 +148,8 @@ def _others(
     if len(place_of) < len(before.nodes):  # two have one id
         return range(len(before.nodes))
     ledger, waits = observation.ledger, observation.waits
-    changed = [each.node_id for each in _renewed(before.notices, ledger.notices)]
-    changed += [each.node_id for each in _renewed(before.stopped, ledger.stopped)]
+    changed = [each.node_id for each in _renewed_items(before.notices, ledger.notices)]
+    changed += [each.node_id for each in _renewed_items(before.stopped, ledger.stopped)]
     if before.waits is not waits:
         changed += [name for name in before.waits.keys() | waits.keys() if before.waits.get(name) != waits.get(name)]
     places = set(changed_nodes)
@@ -162,7 +162,7 @@ def _others(
 _Of = TypeVar("_Of", Notice, Stopped)
 
 
-def _renewed(before: tuple[_Of, ...], now: tuple[_Of, ...]) -> list[_Of]:
+def _renewed_items(before: tuple[_Of, ...], now: tuple[_Of, ...]) -> list[_Of]:
     """What is in one of them and not in the other; equal values that are not the same object count as other ones."""
     if before is now:
         return []
@@ -175,12 +175,12 @@ def _renewed(before: tuple[_Of, ...], now: tuple[_Of, ...]) -> list[_Of]:
     return [each for each in before if id(each) not in new] + [each for each in now if id(each) not in old]
 
 
-def _moved(before: frozenset[int], places: Collection[int], inside: list[int]) -> frozenset[int]:
+def _move_places(before: frozenset[int], places: Collection[int], inside: list[int]) -> frozenset[int]:
     """The places, with those that were looked at in or out."""
     return before.difference(places).union(inside)
 
 
-def counted(changing: Iterable[Step], nodes: int) -> Reason:
+def count_steps(changing: Iterable[Step], nodes: int) -> Reason:
     """One sentence for the pool: how many of its nodes get what, of which those that do not hold are given."""
     counts = Counter(step.verb for step in changing)
     counts[Verb.HOLD] = nodes - counts.total()

@@ -29,7 +29,7 @@ def advice(observation: Observation, pool: str) -> Iterator[Advice]:
     for node_id, done in refused.items():
         node = observation.fleet.find(node_id)
         if done.pool == pool and node is not None and node.state is NodeState.RUNNING:
-            yield Advice(target=node_id, reason=_refused(done))
+            yield Advice(target=node_id, reason=_refused_reason(done))
 
 
 def _hangs(observation: Observation, entry: OpenIntent) -> Reason:
@@ -58,7 +58,7 @@ def _hangs(observation: Observation, entry: OpenIntent) -> Reason:
     return Reason(code="unsettled", sentence=sentence)
 
 
-def _refused(done: Done) -> Reason:
+def _refused_reason(done: Done) -> Reason:
     """What the cloud does not allow."""
     why = done.detail.removeprefix(GIVEN_UP)
     sentence = (

@@ -30,35 +30,35 @@ _GROWS = frozenset({Verb.GROW})
 
 def lacks(observation: Observation, group: NodeGroup) -> int:
     """How many members of a group are not waited for any more."""
-    return _missing(group) if left(observation, group) else 0
+    return _missing(group) if why_left(observation, group) else 0
 
 
-def left(observation: Observation, group: NodeGroup) -> str | None:
+def why_left(observation: Observation, group: NodeGroup) -> str | None:
     """Why what a group lacks is not waited for, as a clause; None: it has all, or it is waited for."""
     if not (group.enrolled and group.seen_now) or group.short_since is None or _missing(group) == 0:
         return None
-    asked = _asked_at(observation, group)
+    asked = _newest_growth(observation, group)
     if group.refused is not None and (asked is None or group.refused.at >= asked):
         return f"its cloud gives it no more: {group.refused.why}"
     waited = observation.now - _waited_since(observation, group, group.short_since)
     return f"nothing has come for {format_duration(waited.total_seconds())}" if waited >= LEFT_AFTER else None
 
 
-def _asked_at(observation: Observation, group: NodeGroup) -> datetime | None:
+def _newest_growth(observation: Observation, group: NodeGroup) -> datetime | None:
     """When the newest growth was accepted: the cloud may have refused the machines before it was seen settled."""
-    return max([done.reached_at or done.at for done in _settled(observation, group, _GROWS)], default=None)
+    return max([done.reached_at or done.at for done in _settled_actions(observation, group, _GROWS)], default=None)
 
 
 def _waited_since(observation: Observation, group: NodeGroup, short_since: datetime) -> datetime:
     """Since when nothing has come: the newest growth and each member that comes begin the wait again."""
-    ids, asked = frozenset(group.node_ids), _asked_at(observation, group)
+    ids, asked = frozenset(group.node_ids), _newest_growth(observation, group)
     came = [node.launched_at for node in observation.fleet.roster(group.pool).nodes if node.id in ids]
     return max([short_since, *filter(None, [asked, *came])])
 
 
-def closed(observation: Observation, group: NodeGroup) -> bool:
+def is_closed(observation: Observation, group: NodeGroup) -> bool:
     """Whether a group is not to be asked for more members now: it is left, or it rests."""
-    return left(observation, group) is not None or _resting_seconds(observation, group) > 0
+    return why_left(observation, group) is not None or _resting_seconds(observation, group) > 0
 
 
 def forgotten(entry: OpenIntent, now: datetime) -> bool:
@@ -94,7 +94,7 @@ def taken_back(observation: Observation, pool: str, target: int, counted: int, s
     count = counted + sum(lacks(observation, group) * each for group, each in groups)
     count -= max(target, sum(group.desired * each for group, each in groups))
     for group, each in groups if count > 0 else ():
-        why = left(observation, group)
+        why = why_left(observation, group)
         takes = 0 if why is None else min(count // each, _missing(group), group.desired - group.min_size)
         if takes > 0 and group.protected is None:
             count -= takes * each
@@ -109,11 +109,11 @@ def taken_back(observation: Observation, pool: str, target: int, counted: int, s
             )
 
 
-def told(observation: Observation, pool: str) -> Iterator[str]:
+def group_sentences(observation: Observation, pool: str) -> Iterator[str]:
     """Yield a sentence on each group of the pool that lacks nodes, and each launch that is no longer waited for."""
     for group in observation.fleet.roster(pool).groups:
         lacking = f"The group {group.name} wants {group.desired} nodes and has {len(group.node_ids)}"
-        if why := left(observation, group):
+        if why := why_left(observation, group):
             yield f"{lacking}: {why}."
         elif group.enrolled and group.seen_now and group.short_since is not None and _missing(group):
             until = _waited_since(observation, group, group.short_since) + LEFT_AFTER
@@ -130,14 +130,14 @@ def _missing(group: NodeGroup) -> int:
 
 def _resting_seconds(observation: Observation, group: NodeGroup) -> float:
     """For how much longer a group rests after its size was taken back."""
-    refusals = _settled(observation, group, REDUCTIONS)
+    refusals = _settled_actions(observation, group, REDUCTIONS)
     if not refusals:
         return 0.0
     rest = timedelta(seconds=rest_seconds(len(refusals), own=0))
     return (max(done.at for done in refusals) + rest - observation.now).total_seconds()
 
 
-def _settled(observation: Observation, group: NodeGroup, verbs: frozenset[Verb]) -> list[Done]:
+def _settled_actions(observation: Observation, group: NodeGroup, verbs: frozenset[Verb]) -> list[Done]:
     """What was done of these verbs to a group lately."""
-    ended = observation.ledger.ended(verbs)
+    ended = observation.ledger.ended_actions(verbs)
     return [done for done in ended if done.node_id == group.id and done.status is Status.SETTLED]

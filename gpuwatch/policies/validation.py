@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
-from gpuwatch.model.slips import folded, meant
+from gpuwatch.model.slips import fold_text, meant_name
 from gpuwatch.policies import PoolRules, batch, scaling, schedule
 from gpuwatch.policies.scaling.settings import PENDING
 from gpuwatch.policies.spot import settings
@@ -160,19 +160,19 @@ def unknown(pools: Mapping[str, PoolRules], written: Iterable[tuple[Path, str]])
             yield Contradiction(
                 keys=(path,),
                 wrong=f"the settings have no pool {name!r}",
-                right=f"a pool of the settings. {meant(name, known)}",
+                right=f"a pool of the settings. {meant_name(name, known)}",
             )
 
 
 def _names(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
     """Names that people could not tell apart, or not write in a tag: a slip would put a machine under other rules."""
-    seen = {folded(DEFAULT_POOL): DEFAULT_POOL}
+    seen = {fold_text(DEFAULT_POOL): DEFAULT_POOL}
     for name in pools:
         if not name.strip() or name != name.strip():
             yield Contradiction(
                 keys=(("pools", name),), wrong=f"the name {name!r} is empty or has blanks around it", right="a word"
             )
-        other = seen.setdefault(folded(name) or name, name)
+        other = seen.setdefault(fold_text(name) or name, name)
         if other != name:
             yield Contradiction(
                 keys=(("pools", name),),
@@ -196,7 +196,7 @@ def warnings(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
             )
 
 
-def undecided(pools: Mapping[str, PoolRules]) -> tuple[str, ...]:
+def undecided_pools(pools: Mapping[str, PoolRules]) -> tuple[str, ...]:
     """The pools that may remove nodes, and for which nobody has decided about data on local disks, by name."""
     removes = {"stop", "terminate"}
     return tuple(

@@ -9,8 +9,8 @@ Rules, all of them; for nodes, for nodes that gpuwatch stopped and for workloads
    may lag behind by the age of its newest sample, two of its intervals, the time since it came, and the round trip.
 4. It is left alone until the promised time, and until the whole grace has passed since the notice: less grace by now
    shortens nothing, more prolongs it.
-5. The grace also has to pass on a clock that nobody sets: the agents' own count. Where there is none (a stopped node, a
-   window of Prometheus), times in which the controller was away do not count.
+5. The grace also has to pass on a clock that nobody sets: the agents' own count. A stopped node and a window of
+   Prometheus have no such count: times in which the controller was away do not count there.
 """
 
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class Count:
     own_clock: bool = True
 
 
-def counted(nodes: Iterable[Node], held_seconds: float, now: datetime) -> Count:
+def count_of(nodes: Iterable[Node], held_seconds: float, now: datetime) -> Count:
     """Return the count of what runs on these nodes, by the slowest of their agents."""
     lag, own = 0.0, True
     for node in nodes:

@@ -54,5 +54,5 @@ class Backoff(Generic[What]):
         self._trying = {what: trying for what, trying in self._trying.items() if what in kept}
 
     def note_success(self, what: What) -> None:
-        """Forget its failures."""
+        """Forget the failures of that name."""
         self._trying.pop(what, None)

@@ -49,12 +49,12 @@ class _Journal(logging.Formatter):
     """Each line begins with its priority, those of a traceback too."""
 
     def __init__(self, lines: logging.Formatter) -> None:
-        """Around another's lines."""
+        """Wrap the lines of another formatter."""
         super().__init__()
         self._lines = lines
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's lines."""
+        """Return the lines of a record for the journal."""
         priority = next(number for level, number in _PRIORITIES if record.levelno >= level)
         return "\n".join(f"<{priority}>{line}" for line in self._lines.format(record).splitlines())
 

@@ -93,7 +93,7 @@ class NoStores:
     forms: ClassVar[tuple[str, ...]] = ()
 
     def fetch(self, store: str, name: str) -> bytes:
-        """Always an OSError."""
+        """Raise OSError: there are no stores."""
         raise unread(f"{store}:{name}", "no store is set up")
 
 

@@ -26,7 +26,7 @@ from gpuwatch.clouds.groups import refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, GroupRefusal, Node, NodeGroup, NodeState
-from gpuwatch.simulate.cloud_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines, listed
+from gpuwatch.simulate.cloud_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines, is_listed
 
 __all__ = ["INCORRECT_STATE", "Change", "Faults", "LostResponseError", "SimulatedCloud"]
 
@@ -46,7 +46,7 @@ class SimulatedCloud(Machines):
                 if len(self._places) < len(self._nodes):  # none is ever taken out
                     self._places = {node_id: place for place, node_id in enumerate(sorted(self._nodes))}
                     self._rows = [self._nodes[node_id] for node_id in self._places]
-                    self._hidden = {node.id for node in self._rows if not listed(node)}
+                    self._hidden = {node.id for node in self._rows if not is_listed(node)}
                 shown, hidden = self._rows, self._hidden
                 self._listed = tuple([node for node in shown if node.id not in hidden] if hidden else shown)
             return self._listed
@@ -54,7 +54,7 @@ class SimulatedCloud(Machines):
     def node(self, node_id: str) -> Node:
         """One machine as it is now."""
         with self._call("node", node_id):
-            self._known(node_id)
+            self._known_node(node_id)
             self._reread(node_id)
             return self._nodes[node_id]
 
@@ -83,7 +83,7 @@ class SimulatedCloud(Machines):
         del key  # a second one changes nothing
         with self._call("terminate", node_id):
             permit.check()
-            node = self._known(node_id)
+            node = self._known_node(node_id)
             if node.state in TERMINATE_IS_DONE:
                 return
             if group is not None:
@@ -115,7 +115,7 @@ class SimulatedCloud(Machines):
             return self._nodes[self._launches[key][0]] if key in self._launches else None
 
     def groups(self) -> Sequence[NodeGroup]:
-        """All groups."""
+        """Return all groups of the cloud."""
         with self._call("groups"):
             return tuple(self._group_of(group_id) for group_id in sorted(self._groups))
 
@@ -219,7 +219,7 @@ class SimulatedCloud(Machines):
         return replace(group, node_ids=there, refused=refused)
 
     def _refuse(self, group: NodeGroup, process: str | None = None) -> None:
-        """As `clouds/aws/actions.py` does."""
+        """Refuse a suspended process as `clouds/aws/actions.py` does."""
         if not group.enrolled:
             raise CloudError(f"the group {group.name} is not ours: it is left alone", code="NotEnrolled")
         if process in group.suspended:

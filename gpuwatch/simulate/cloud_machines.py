@@ -43,7 +43,7 @@ class Machines:
         stopping_seconds: float = 60.0,
         faults: Faults | None = None,
     ) -> None:
-        """Begin without machines."""
+        """Begin without a machine."""
         self.faults = faults
         self._fleet = fleet
         self._clock = clock
@@ -87,7 +87,7 @@ class Machines:
 
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """Set any tags, as people and their tools do."""
-        node = self._known(node_id)
+        node = self._known_node(node_id)
         merged = {**node.tags, **tags}
         self._put(replace(node, tags=merged, **claims(merged, fleet=self._fleet, now=self._clock.now())))
         if _TIMED_TAGS & merged.keys():
@@ -96,7 +96,7 @@ class Machines:
     def take_away(self, node_id: str) -> None:
         """End a machine, as somebody else may."""
         self._settle()
-        self._end(self._known(node_id).id)
+        self._end(self._known_node(node_id).id)
         self._fill(self._nodes[node_id].group)
 
     def history(self, node_id: str) -> Sequence[Change]:
@@ -115,14 +115,14 @@ class Machines:
         if fault is not None:
             raise fault
 
-    def _known(self, node_id: str) -> Node:
+    def _known_node(self, node_id: str) -> Node:
         if node_id not in self._nodes:
             raise NotFoundError(f"the simulated cloud knows no machine {node_id}", code="InvalidInstanceID.NotFound")
         return self._nodes[node_id]
 
     def _may(self, node_id: str, wanted: NodeState, *, done: frozenset[NodeState], verb: str) -> bool:
         """Whether the machine is in the state to act from; False where there is nothing left to do."""
-        state = self._known(node_id).state
+        state = self._known_node(node_id).state
         if state is not wanted and state not in done:
             raise CloudError(f"{node_id} is {state} and cannot be {verb} now", code=INCORRECT_STATE)
         return state is wanted
@@ -185,9 +185,9 @@ class Machines:
         self._listed = None
         if (place := self._places.get(node.id)) is not None:
             self._rows[place] = node
-            (self._hidden.discard if listed(node) else self._hidden.add)(node.id)
+            (self._hidden.discard if is_listed(node) else self._hidden.add)(node.id)
 
 
-def listed(node: Node) -> bool:
+def is_listed(node: Node) -> bool:
     """Whether a list shows it."""
     return node.state is not NodeState.TERMINATED and node.known_gpus > 0

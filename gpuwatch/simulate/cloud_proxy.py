@@ -15,27 +15,27 @@ class PassedOn:
     cloud: Cloud
 
     def nodes(self) -> Sequence[Node]:
-        """All machines."""
+        """Return all machines of the cloud behind it."""
         return self.cloud.nodes()
 
     def node(self, node_id: str) -> Node | None:
-        """One machine."""
+        """Return one machine of the cloud behind it."""
         return self.cloud.node(node_id)
 
     def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
-        """Stop it."""
+        """Stop a machine of the cloud behind it."""
         self.cloud.stop(node_id, key, permit=permit)
 
     def start(self, node_id: str, key: str) -> None:
-        """Start it."""
+        """Start a machine of the cloud behind it."""
         self.cloud.start(node_id, key)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
-        """End it."""
+        """Terminate a machine of the cloud behind it."""
         self.cloud.terminate(node_id, key, permit=permit, group=group)
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
-        """One new machine."""
+        """Launch a machine in the cloud behind it."""
         return self.cloud.launch(arguments, key)
 
     def find(self, key: str) -> Node | None:
@@ -43,11 +43,11 @@ class PassedOn:
         return self.cloud.find(key)
 
     def groups(self) -> Sequence[NodeGroup]:
-        """All groups."""
+        """Return all groups of the cloud behind it."""
         return self.cloud.groups()
 
     def group(self, group_id: str) -> NodeGroup:
-        """One group."""
+        """Return one group of the cloud behind it."""
         return self.cloud.group(group_id)
 
     def grow(self, group_id: str, size: int, key: str) -> None:
@@ -63,7 +63,7 @@ class PassedOn:
         self.cloud.protect(node_id, group_id, key, on=on)
 
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Tag it."""
+        """Tag a machine of the cloud behind it."""
         self.cloud.tag(node_id, tags, key)
 
     def leftovers(self) -> Sequence[Leftover]:

@@ -22,7 +22,7 @@ from gpuwatch.simulate.backtest.engine import play as play_recording
 from gpuwatch.simulate.backtest.pool_rules import least_seconds
 from gpuwatch.simulate.fleet.accounts import Account, account, saved_usd
 from gpuwatch.simulate.fleet.options import FLEET, Options, lives
-from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.play import play, stage_play
 from gpuwatch.simulate.fleet.world import World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 
@@ -67,7 +67,7 @@ def run_headless(options: Options, advance: Advance = no_advance) -> DemoDocumen
         least = least_seconds(options.pool.idle)
         played = play_recording(options, workloads, horizon, least_seconds=least, advance=advance)
         return figures(played.world, account(played.world, horizon), options, played.rounds + played.skipped)
-    parts, world = staged(options, workloads, horizon, InMemoryLedger(f"demo-{options.seed}"))
+    parts, world = stage_play(options, workloads, horizon, InMemoryLedger(f"demo-{options.seed}"))
     rounds = play(parts, world, options, horizon, advance=advance)
     return figures(world, account(world, horizon), options, rounds)
 
@@ -106,7 +106,7 @@ class _PageClock:
         return self.story.now()
 
     def monotonic(self) -> float:
-        """Real seconds."""
+        """Return real seconds, not those of the play."""
         return self.real.monotonic()
 
     def uptime(self) -> float:
@@ -119,7 +119,7 @@ class _PageClock:
 
 
 @contextmanager
-def served(parts: ControllerContext, ledger: Ledger) -> Iterator[tuple[str, Callable[[Round, float], None]]]:
+def serve_page(parts: ControllerContext, ledger: Ledger) -> Iterator[tuple[str, Callable[[Round, float], None]]]:
     """The controller's own page, API and metrics on loopback: their address, and what takes each round."""
     server, cost = ControllerSettings(), CostSettings()
     observers = make_observers(parts, ledger, FLEET, server=server, signals=ObserveSettings(), cost=cost)
@@ -133,7 +133,7 @@ def served(parts: ControllerContext, ledger: Ledger) -> Iterator[tuple[str, Call
     running.start()
 
     def update(done: Round, seconds: float) -> None:
-        observers.metrics.billed(meter(done.observation))
+        observers.metrics.count_billed(meter(done.observation))
         observers.update(done, seconds)
 
     try:
@@ -153,10 +153,10 @@ def run_live(options: Options, console: "Console") -> None:
     """
     from rich.live import Live  # noqa: PLC0415  loaded by the live demo only
 
-    from gpuwatch.simulate.fleet.live_demo import opened  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.fleet.live_demo import open_demo  # noqa: PLC0415  likewise
 
     say = None if console.is_terminal else partial(print, flush=True)
-    with opened(options, say) as show, served(show.parts, show.ledger) as (url, update):
+    with open_demo(options, say) as show, serve_page(show.parts, show.ledger) as (url, update):
         show.board.page = f"The fleet's page: {url}"
         if say is not None:
             say(show.board.page)

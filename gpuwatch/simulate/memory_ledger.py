@@ -103,7 +103,7 @@ class InMemoryLedger:
         self._shown: LedgerView | None = None  # what did not depend on the time; None after a change
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Release nothing: memory holds no files."""
 
     def lead(self) -> bool:
         """Nobody else can have it."""
@@ -119,7 +119,7 @@ class InMemoryLedger:
         return 1
 
     def leader(self) -> str:
-        """Who leads."""
+        """Return the name of the one leader."""
         return "this process"
 
     def is_open(self, key: str) -> bool:
@@ -144,7 +144,7 @@ class InMemoryLedger:
             for each in proposals
             if each.raw_desired_nodes is not None
         )
-        for node_id in self._changed(before, observation.fleet):
+        for node_id in self._changed_nodes(before, observation.fleet):
             if runs_again(self._stopped[node_id], observation.fleet.find(node_id)):
                 self.forget_stop(node_id)
         for node_id, (at, missing) in list(self._shields.items()):
@@ -226,7 +226,7 @@ class InMemoryLedger:
         return self._nodes.get(key)
 
     def forget_stop(self, node_id: str) -> None:
-        """Forget it."""
+        """Forget our stop of a machine."""
         self._no_longer_stopped(node_id)
         self._shown = None
 
@@ -237,7 +237,7 @@ class InMemoryLedger:
         return self._pauses[-1]
 
     def resume(self, pool: str | None, who: str, at: datetime) -> tuple[Pause, ...]:
-        """Take them back."""
+        """Take pauses back and return them."""
         del who
         self._note("resume", pool, at)
         self._pauses = [each for each in self._pauses if pool is not None and each.pool != pool]
@@ -293,7 +293,7 @@ class InMemoryLedger:
         """The pauses in force."""
         return LedgerView(pauses=tuple(each for each in self._pauses if each.until is None or each.until > now))
 
-    def _changed(self, before: Fleet | None, fleet: Fleet) -> list[str]:
+    def _changed_nodes(self, before: Fleet | None, fleet: Fleet) -> list[str]:
         """The nodes with a stop of ours of which a round shows more than the one before."""
         if before is None or len(before.nodes) != len(fleet.nodes):
             return list(self._stopped)
@@ -327,7 +327,7 @@ class InMemoryLedger:
         return 0
 
     def _end(self, intent: Intent, outcome: Outcome) -> None:
-        """A final outcome."""
+        """Write down an outcome that is final."""
         del self._opened[intent.key]
         before_it = self._outcomes.pop(intent.key)
         tried = attempts((each.status, each.at) for each in before_it)

@@ -67,7 +67,7 @@ def test_a_group_without_stock_is_left_at_once(world: World) -> None:
     growth = replace(a_done(group_id), at=asked, reached_at=asked, verb=Verb.GROW, arguments={"size": "4"})
     observation = replace(an_observation(recent=(growth,)), now=world.clock.now())
     observation = replace(observation, fleet=replace(observation.fleet, groups=(group,)))
-    assert (uncounted.left(observation, group) or "").startswith("its cloud gives it no more: ")
+    assert (uncounted.why_left(observation, group) or "").startswith("its cloud gives it no more: ")
 
 
 def test_a_group_with_all_its_members_says_nothing(world: World) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.model.fleet import Node
 from gpuwatch.notify.formats import Notification
-from gpuwatch.notify.message import composed
+from gpuwatch.notify.message import compose_message
 from gpuwatch.notify.transports import mail as mail_transport
 from gpuwatch.notify.transports import web as web_transport
 from gpuwatch.notify.transports.base import Delivery, DeliveryError, Transport
@@ -58,7 +58,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def a_delivery(*nodes: Node, key: str = "gpuwatch-notice-1") -> Delivery:
     """A notice about these machines, or about one that is called trainer."""
     nodes = nodes or (a_machine(),)
-    message = composed([an_event(node_id=node.id, key=node.id) for node in nodes], about(*nodes))
+    message = compose_message([an_event(node_id=node.id, key=node.id) for node in nodes], about(*nodes))
     return Delivery(key=key, at=NOW, day=NOW.date(), content=Notification(message), to=("ann@example.com",))
 
 

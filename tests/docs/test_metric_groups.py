@@ -8,7 +8,7 @@ import yaml
 
 from gpuwatch.agent.exporter.catalogue import FAMILIES
 from gpuwatch.controller.observe import exporters
-from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GROUPS, chosen
+from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GROUPS, chosen_groups
 from gpuwatch.simulate.backtest.sources import questions
 from tests.support.dashboards import NAMES as BOARDS
 from tests.support.dashboards import load, panels
@@ -58,7 +58,7 @@ def test_the_controller_and_backtests_ask_for_core_alone() -> None:
         questions._AGENT_FACTS,
     )
 
-    assert {group for queries in asked for query in queries.values() for group in groups_of(query)} == chosen([])
+    assert {group for queries in asked for query in queries.values() for group in groups_of(query)} == chosen_groups([])
     assert {name: groups_of(query) for name, query in exporters._AGENT_MEASURES.items()} == {
         "gpu_utilization": {"core"},
         "gpu_memory": {"core"},

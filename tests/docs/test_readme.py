@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
-from gpuwatch.cli.controller import assembled
+from gpuwatch.cli.controller import assemble_parts
 from gpuwatch.cli.main import commands
 from gpuwatch.clouds import FLEET_TAG
 from gpuwatch.config import load
@@ -69,7 +69,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                     }
                 ],
             )
-            with assembled(load(None, os.environ), read_only=False) as parts:
+            with assemble_parts(load(None, os.environ), read_only=False) as parts:
                 step(parts)
             yield folder
         finally:

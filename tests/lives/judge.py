@@ -141,9 +141,9 @@ def knowing(*, own: bool) -> GapHistory:
         for name in names:
             history = gaps.went_idle(history, name, at, 600.0)
         for hour in range(6):
-            history = gaps.aged(gaps.looked_at(history, at + hour * 3600.0), at + hour * 3600.0)
+            history = gaps.after_time(gaps.after_look(history, at + hour * 3600.0), at + hour * 3600.0)
         for name in names:
-            history = gaps.needed(gaps.reclaimed(history, name, at + 600.0), name, at + 6 * 3600.0)
+            history = gaps.need_node(gaps.reclaim_node(history, name, at + 600.0), name, at + 6 * 3600.0)
         at += 8 * 3600.0
     return replace(history, saved=1e9)
 

@@ -98,18 +98,18 @@ def test_a_record_never_looks_older_than_it_is(pieces: list[tuple[float, float]]
     written = wall = None
     for number, (seconds, jump) in enumerate(pieces):
         for _ in range(looks):
-            steps.look(clock)
+            steps.note_steps(clock)
             clock.advance(seconds / looks)
         if number == min(place, len(pieces) - 1):
             written, wall = clock.monotonic(), clock.now()
         clock.jump(jump)
     clock.advance(60.0)
-    steps.look(clock)
+    steps.note_steps(clock)
     assert written is not None
     assert wall is not None
     done = Done(key="k", verb=Verb.STOP, node_id="i", pool="p", status=Status.SETTLED, at=wall, reached_at=wall)
     view = LedgerView(recent=(done,), notices=(Notice(node_id="i", key="k", at=wall),))
-    seen, age = steps.seen(view, clock.now()), clock.monotonic() - written
+    seen, age = steps.by_present_clock(view, clock.now()), clock.monotonic() - written
     rows = [seen.recent[0].at, seen.recent[0].reached_at or clock.now(), seen.notices[0].at]
 
     assert all((clock.now() - at).total_seconds() <= age + 2.1 for at in rows)
@@ -119,10 +119,10 @@ def test_a_clock_that_goes_as_it_should_changes_nothing() -> None:
     """No step: the very same view."""
     clock, steps, view = ManualClock(wall=NOW), ClockSteps(), LedgerView()
     for _ in range(5):
-        steps.look(clock)
+        steps.note_steps(clock)
         clock.advance(60.0)
 
-    assert steps.seen(view, clock.now()) is view
+    assert steps.by_present_clock(view, clock.now()) is view
     assert steps.back_seconds == 0.0
 
 
@@ -132,7 +132,7 @@ def test_the_spans_do_not_pile_up() -> None:
     for number in range(1000):
         clock.jump(7.0 if number % 2 else -7.0)
         clock.advance(60.0)
-        steps.look(clock)
+        steps.note_steps(clock)
 
     assert len(steps._spans) <= 66
 

@@ -229,13 +229,14 @@ def test_a_pool_that_another_section_names_must_exist(file: Path, text: str, key
 @given(name=st.text(max_size=12).filter(str.isprintable))
 def test_any_spelling_of_default_but_itself_is_refused(name: str) -> None:
     """Whatever is put around or between its letters, if only case, blanks and punctuation differ."""
-    from gpuwatch.model.slips import folded  # noqa: PLC0415  what the rule goes by
+    from gpuwatch.model.slips import fold_text  # noqa: PLC0415  what the rule goes by
     from gpuwatch.policies import PoolRules, validation  # noqa: PLC0415  likewise
 
     found = list(validation.contradictions({name: PoolRules(), "x": PoolRules()}, {}))
 
     assert bool(found) == (
-        name not in {"default", "x"} and (folded(name) in {"default", "x"} or name != name.strip() or not name.strip())
+        name not in {"default", "x"}
+        and (fold_text(name) in {"default", "x"} or name != name.strip() or not name.strip())
     )
 
 

@@ -121,7 +121,7 @@ def test_a_list_that_is_late_or_short_makes_nobodys_protection_of_ours() -> None
     desk.fleet.put(node)
     desk.round()
 
-    assert desk.ledger.view(desk.clock.now()).shielded("i-1")
+    assert desk.ledger.view(desk.clock.now()).is_shielded_by_us("i-1")
 
 
 def test_a_machine_that_is_gone_for_an_hour_is_forgotten() -> None:

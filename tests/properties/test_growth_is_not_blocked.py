@@ -109,7 +109,7 @@ def test_nothing_that_is_wanted_and_allowed_is_left_out(
     for pool, target in targets.items():
         roster = observation.fleet.roster(pool)
         there = {node.id for node in roster.nodes} | {group.id for group in roster.groups}
-        mine = [step for step in steps if step.node_id in there or capacity.launched_for(step) == pool]
+        mine = [step for step in steps if step.node_id in there or capacity.pool_of_launch(step) == pool]
         missing = target - capacity.now(observation, pool) - sum(map(capacity.adds, mine))
         assert missing >= 0 or not mine, "more comes than is wanted"
         assert len({step.node_id for step in steps}) == len(steps)

@@ -89,11 +89,11 @@ def test_every_slicing_by_holder_is_all_that_was_billed(life: list[Observation])
         period = Period(zone=UTC, first=NOW.date(), after=NOW.date() + timedelta(days=2))
         for by in ("namespace", "workload", "workload-owner"):
             total = whole(totals(rows, grouping(by, Calendar(UTC))).values())
-            report = cost.spent(book, period, by)
+            report = cost.cost_report(book, period, by)
 
             assert (total.usd, total.node_ms) == (machines.usd, machines.node_ms)
             assert total.amounts[GPU:] == machines.amounts[GPU:]
-            assert proof.proved(book, report).wrong == []
+            assert proof.prove_report(book, report).wrong == []
             assert sum((each.usd for each in report.groups.values()), Fraction(0)) == machines.usd
         assert all(min(row.amounts) >= 0 and len(row.amounts) == len(AMOUNTS) for row in rows)
         ledger.close()

@@ -37,12 +37,12 @@ def learned_from(length: float) -> GapHistory:
     for _ in range(60):
         for node_id in IDS:
             history = gaps.went_idle(history, node_id, at, RESTART)
-        history = gaps.aged(history, at)
+        history = gaps.after_time(history, at)
         for node_id in IDS if length > RESTART else ():
-            history = gaps.reclaimed(gaps.aged(history, at + RESTART), node_id, at + RESTART)
+            history = gaps.reclaim_node(gaps.after_time(history, at + RESTART), node_id, at + RESTART)
         at += length
         for node_id in IDS:
-            history = gaps.needed(gaps.aged(history, at), node_id, at)
+            history = gaps.need_node(gaps.after_time(history, at), node_id, at)
         at += 300.0
     return history
 

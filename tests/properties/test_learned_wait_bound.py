@@ -60,7 +60,7 @@ class World:
         if node in self.idle:
             paid, reference = self.bill(node, needed=needed)
             self.paid, self.reference = self.paid + paid, self.reference + reference
-            self.history = (gaps.needed if needed else gaps.gone)(self.history, node, self.now)
+            self.history = (gaps.need_node if needed else gaps.forget_node)(self.history, node, self.now)
             del self.idle[node]
             self.reclaimed.pop(node, None)
 
@@ -79,16 +79,16 @@ class World:
     def ask(self) -> float:
         """Asks and reclaims; the next moment at which a wait is over."""
         news = {f"{HINT}{name}": facts.count(number) for name, number in self.hints.items()}
-        self.history = gaps.aged(self.history, self.now, news=news)
+        self.history = gaps.after_time(self.history, self.now, news=news)
         if self.floor:
-            self.history = gaps.kept(self.history, self.now)
+            self.history = gaps.keep_nodes(self.history, self.now)
             return float("inf")
         answers, self.history = waits(self.history, self.now, queued=self.queued)
         nearest = float("inf")
         for node, wait in answers.items():
             if self.idle[node] + wait.seconds <= self.now:
                 self.reclaimed[node] = self.age(node)
-                self.history = gaps.reclaimed(self.history, node, self.now)
+                self.history = gaps.reclaim_node(self.history, node, self.now)
                 self.early += self.reclaimed[node] < 0.9 * self.restart[node]
                 self.late += self.reclaimed[node] > 1.1 * self.restart[node]
             else:
@@ -271,7 +271,7 @@ def test_what_is_promised_to_one_node_is_not_promised_to_the_next() -> None:
     for node in NODES:
         world.begin(node, RESTART)
     at = world.now + RESTART
-    history = gaps.aged(world.history, at)
+    history = gaps.after_time(world.history, at)
     history = replace(history, saved=history.saved - history.spare(at) + 150.0)
     for node in NODES:
         _, history = waits(history, at, (node,))

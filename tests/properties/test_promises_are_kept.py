@@ -254,7 +254,7 @@ def test_a_notice_covers_its_own_action_or_a_milder_one_while_it_is_current(
     notice = a_notice(age=600.0 + late, action=told, approval=approval)
 
     assert (notices.sharper(notice, verb) is None) is (told == "terminate" or verb is Verb.STOP)
-    assert (notices.outdated(notice, NOW) is None) is (late <= (7 * DAY if approval else DAY))
+    assert (notices.why_outdated(notice, NOW) is None) is (late <= (7 * DAY if approval else DAY))
 
 
 def test_a_window_of_samples_and_a_stopped_node_wait_by_the_calendar_without_absences() -> None:

@@ -16,7 +16,7 @@ from gpuwatch.simulate.backtest.sources.steps import (
     Values,
     agents_stretches,
     exporters_stretches,
-    merged,
+    merge_series,
 )
 from gpuwatch.simulate.backtest.sources.window import moment_of, window_of
 from tests.support.builders.fleet import NOW
@@ -188,7 +188,7 @@ def test_two_targets_of_one_node_are_unknown_while_both_tell_unless_one_works() 
     one = [Stretch(0, 60, Kind.IDLE), Stretch(60, 120, Kind.BUSY), Stretch(120, 180, Kind.IDLE)]
     other = [Stretch(30, 150, Kind.IDLE)]
 
-    assert [(each.begin, each.end, each.kind) for each in merged([one, other])] == [
+    assert [(each.begin, each.end, each.kind) for each in merge_series([one, other])] == [
         (0, 30, Kind.IDLE),
         (30, 60, Kind.UNKNOWN),
         (60, 120, Kind.BUSY),

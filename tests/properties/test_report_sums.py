@@ -19,7 +19,7 @@ from gpuwatch.money.accounting.totals import Row, whole
 from gpuwatch.money.report.blocks import Table
 from gpuwatch.money.report.document import report_document
 from gpuwatch.money.report.period import Period
-from gpuwatch.money.report.report import Facts, Report, reported
+from gpuwatch.money.report.report import Facts, Report, make_report
 from gpuwatch.money.report.sections import sections
 from gpuwatch.notify.reports import ReportContent
 from gpuwatch.notify.transports.file import FORMATS
@@ -78,7 +78,7 @@ def rows(draw: st.DrawFn) -> list[Row]:
 def test_every_slicing_adds_up_to_the_same_cent(told: list[Row]) -> None:
     """Of every slicing, and of the steps in time, the lines add up to the whole, in cost, waste and GPU-time."""
     period = Period(zone=BERLIN, first=DAY, after=SUNDAY)
-    report = reported(Facts(period=period, now=at(SUNDAY, 7), nodes=told, times=told, tags=("team",)))
+    report = make_report(Facts(period=period, now=at(SUNDAY, 7), nodes=told, times=told, tags=("team",)))
     steps = report_document(report).steps
 
     for lines in report.slices.values():

@@ -13,7 +13,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cli.controller import scheduled
+from gpuwatch.cli.controller import schedule_rounds
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.scheduler import SteadyScheduler
 from tests.support.builders.fleet import Desk
@@ -114,7 +114,7 @@ def test_a_clock_that_is_set_before_the_start_delays_nothing(driver: Driver) -> 
 def test_the_controllers_rounds_are_such_jobs() -> None:
     """Rounds, messages and reports share one scheduler."""
     desk = Desk()
-    scheduler = scheduled(desk.parts, interval_seconds=60.0)
+    scheduler = schedule_rounds(desk.parts, interval_seconds=60.0)
     (job,) = scheduler.get_jobs()
 
     assert isinstance(scheduler, SteadyScheduler)

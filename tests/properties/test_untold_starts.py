@@ -47,7 +47,7 @@ class Mute(FakeFleet):
 
     def _watched(self, node: Node) -> Node:
         assert self.sightings is not None
-        return self.sightings.seen(node)
+        return self.sightings.with_sight(node)
 
 
 def mute(desk: Desk) -> Mute:
@@ -113,7 +113,7 @@ def test_a_machine_that_its_owner_used_while_nobody_looked_is_its_owners(how: st
     stop = desk.ledger.view(desk.clock.now()).stop_of("i-1")
     assert stop is not None
     (node,) = desk.fleet.nodes()
-    assert stop.unwatched(node, ROUNDS) is not None
+    assert stop.why_unwatched(node, ROUNDS) is not None
 
 
 def test_a_machine_that_was_watched_all_the_time_is_terminated_after_its_time() -> None:

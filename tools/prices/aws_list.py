@@ -75,7 +75,7 @@ class AwsList:
         """One file. Two prices of one machine are an error: nobody can tell which is right."""
         found: dict[Wanted, Decimal] = {}
         try:
-            with self._asker.opened(url) as answer:
+            with self._asker.open_answer(url) as answer:
                 for kind, text in self._offered(answer, region):
                     price = amount_of(text) if kind in kinds else None
                     if price is not None and found.setdefault((region, kind), price) != price:

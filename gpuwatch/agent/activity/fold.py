@@ -12,7 +12,7 @@ from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.agent.activity.signals import Derived, evidence_of, looks_stalled
 from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.gpu import GpuReading
-from gpuwatch.model.gpu_identity import STAND_IN, called
+from gpuwatch.model.gpu_identity import STAND_IN, gpu_name
 
 _CLOCK_TOLERANCE_SECONDS = 5.0
 _SPINNING = "gpu_process_cpu"
@@ -40,7 +40,7 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
     for uuid, (index, why) in missing.items():
         if uuid in gpus:
             continue
-        judgement = Judgement(state=State.UNKNOWN, doubt=f"{called(uuid, index)}: {why}")
+        judgement = Judgement(state=State.UNKNOWN, doubt=f"{gpu_name(uuid, index)}: {why}")
         gpus[uuid] = _fold_missing(
             memory.by_uuid.get(uuid, GpuMemory(index=index)), index, judgement, sample, gap, rules
         )

@@ -76,7 +76,7 @@ class Memory:
 
     @property
     def activity(self) -> Activity:
-        """The node's activity."""
+        """Return the node's activity as verdicts have it."""
         return self.node.shown
 
     @property

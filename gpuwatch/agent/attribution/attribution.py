@@ -218,7 +218,7 @@ class PodFolders:
     """The kubelet's folders, listed only when a new uid appears."""
 
     def __init__(self, path: Path) -> None:
-        """Read nothing yet."""
+        """Name the folder; nothing is read yet."""
         self._path = path
         self._known: dict[str, PodName] = {}
         self._given: tuple[frozenset[PodName], int, dict[str, PodName]] = (frozenset(), 0, {})

@@ -71,7 +71,7 @@ class _Frames:
         return kind, flags, stream & 0x7FFFFFFF, self._exactly(size)
 
     def send(self, frame: bytes) -> None:
-        """Send a frame."""
+        """Send one HTTP/2 frame."""
         self._connection.sendall(frame)
 
     def _exactly(self, size: int) -> bytes:

@@ -34,7 +34,7 @@ class Workload:
 
     @property
     def of(self) -> PodName:
-        """The container's pod."""
+        """Return the pod of the container."""
         return PodName(self.namespace, self.pod)
 
 

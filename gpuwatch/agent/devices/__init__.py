@@ -29,7 +29,7 @@ class DeviceSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the devices."""
+        """Release the devices of this source."""
         ...
 
 

@@ -18,7 +18,7 @@ class BothSources:
     """Several sources; each GPU is read by its own."""
 
     def __init__(self, sources: Sequence[DeviceSource], clock: Clock) -> None:
-        """Touch nothing yet."""
+        """Name both sources; no device is touched yet."""
         self._sources = tuple(sources)
         self._clock = clock
         self._listed: list[tuple[GpuInfo, ...]] = [() for _ in self._sources]  # as each last listed its own

@@ -50,7 +50,7 @@ class Origin(Protocol):
 
 
 class HostSignal(Origin, Protocol):
-    """One signal."""
+    """One kind of evidence that a host gives."""
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """What is seen now; empty if this host does not have what the signal looks at.

@@ -255,7 +255,7 @@ class Grown:
         return {cookie: max(0, moved - before.get(cookie, 0)) for cookie, moved in now.items()}
 
     def forget(self) -> None:
-        """Begin again."""
+        """Forget all connections and begin again."""
         self._before = None
 
 

@@ -26,7 +26,7 @@ class FoundServers:
     """Who of people's programs is a model server, and where it listens."""
 
     def __init__(self, roots: Roots) -> None:
-        """Nobody is known."""
+        """Begin without a known server."""
         self.named: frozenset[int] = frozenset()  # those of them that are model servers by their own name
         self._roots = roots
         self._owners = SocketOwners(roots)

@@ -42,7 +42,7 @@ class _Whole:
         self._data = data
 
     def makefile(self, _: str) -> io.BytesIO:
-        """The answer."""
+        """Return the whole answer as a file."""
         return io.BytesIO(self._data)
 
 

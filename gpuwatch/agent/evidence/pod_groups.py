@@ -129,7 +129,7 @@ def _disk_bytes(path: Path) -> float | None:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """`name number` lines."""
+    """Return the lines `name number` of a file."""
     found: dict[str, int] = {}
     for line in read_small(path).text.splitlines():
         name, _, value = line.partition(" ")

@@ -69,7 +69,7 @@ class Hum:
     """Minutes of one kind of traffic; times are of the monotonic clock."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
+        """Begin without a known hum."""
         self._minutes: deque[float] = deque(maxlen=_MINUTES)
         self._begin: float | None = None
         self._moved = 0

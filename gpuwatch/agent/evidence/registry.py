@@ -59,7 +59,7 @@ class Around:
         section: Any = getattr(self.settings, name)
         return self.settings.enabled and section.enabled and (self.own_processes or name not in _OF_REAL_GPUS)
 
-    def named(self, name: str) -> HostSignal | None:
+    def signal_named(self, name: str) -> HostSignal | None:
         """The signal of that section, made when it is first asked for; None: it is off."""
         if name not in self._made and self.is_on(name):
             self._made[name] = SIGNALS[name](self)
@@ -67,7 +67,7 @@ class Around:
 
     def signal(self, kind: type[Signal]) -> Signal | None:
         """The signal of that class; None: it is off."""
-        found = self.named(kind.name)
+        found = self.signal_named(kind.name)
         return found if isinstance(found, kind) else None
 
 
@@ -142,7 +142,7 @@ class HostSignals:
         )
         self._watched: dict[str, Watched] = {}
         for name in SIGNALS:
-            self._watch(name, here.named(name), after_gpus=name == GpuProcessCpu.name)
+            self._watch(name, here.signal_named(name), after_gpus=name == GpuProcessCpu.name)
         self._processes = here.signal(Processes)
         self._cpu = here.signal(Cpu)
         self._rdma = here.signal(Rdma)
@@ -184,7 +184,7 @@ class HostSignals:
         self.blind.start()
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop looking for host evidence."""
         self.watcher.stop()
         self.blind.stop()
 
@@ -265,7 +265,7 @@ class Command:
         self._deadline_seconds = deadline_seconds
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
-        """One finding."""
+        """Return the one finding of the command."""
         del now
         ran = run(self._argv, self._deadline_seconds)
         status = ran.status

@@ -34,7 +34,7 @@ _EARLIEST_SECONDS = 1.0  # a snooze may be this much newer than the look that fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """A snooze file."""
+    """What a snooze file holds."""
 
     boot_id: str
     from_monotonic_seconds: float

@@ -63,7 +63,7 @@ _BUILD = build()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One rendered page."""
+    """One rendered page of metrics."""
 
     content_type: str
     body: bytes
@@ -77,7 +77,7 @@ class _Only:
     metric: "SampleFamily"
 
     def collect(self) -> "tuple[SampleFamily]":
-        """That family."""
+        """Return the samples of that family alone."""
         return (self.metric,)
 
 

@@ -4,14 +4,14 @@ from collections.abc import Collection
 from urllib.parse import parse_qs
 
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.model.metric import GROUP_NAMES, GroupName, chosen
+from gpuwatch.model.metric import GROUP_NAMES, GroupName, chosen_groups
 
 _COLLECT = "collect[]"  # as node_exporter has it
 
 
 def exported_groups(settings: AgentSettings) -> frozenset[GroupName]:
     """The groups on the page: none where other exporters' names stand instead of ours."""
-    return frozenset() if settings.compat_only else chosen(settings.metrics)
+    return frozenset() if settings.compat_only else chosen_groups(settings.metrics)
 
 
 def groups_to_read(settings: AgentSettings) -> frozenset[GroupName]:

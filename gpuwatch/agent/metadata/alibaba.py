@@ -14,7 +14,7 @@ from gpuwatch.agent.metadata.base import (
     Notice,
     NoticeQuestion,
     TokenScheme,
-    decoded,
+    decode_json,
     moment,
     text_of,
     word,
@@ -27,7 +27,7 @@ _FACTS = {"instance_id": "instance-id", "instance_type": "instance-type", "regio
 
 def identity(body: bytes, known: Facts) -> Facts:
     """The instance identity document."""
-    document = decoded(body, dict[str, object])
+    document = decode_json(body, dict[str, object])
     found = {name: document.get(key) for name, key in _FACTS.items()}
     lacking = [_FACTS[name] for name, value in found.items() if not isinstance(value, str)]
     if lacking:

@@ -15,7 +15,7 @@ from gpuwatch.agent.metadata.base import (
     Notice,
     NoticeQuestion,
     TokenScheme,
-    decoded,
+    decode_json,
     moment,
     text_of,
     word,
@@ -58,7 +58,7 @@ class _Event:
 
 def identity(body: bytes, known: Facts) -> Facts:
     """The instance identity document."""
-    document = decoded(body, _Identity)
+    document = decode_json(body, _Identity)
     return replace(
         known,
         instance_id=word(document.instanceId),
@@ -76,18 +76,18 @@ def life_cycle(body: bytes, known: Facts) -> Facts:
 
 def instance_action(body: bytes, _: Facts) -> tuple[Notice, ...]:
     """spot/instance-action: what will be done, and when."""
-    document = decoded(body, _InstanceAction)
+    document = decode_json(body, _InstanceAction)
     deadline = moment(document.time, _ISO)
     return (Notice(kind=NoticeKind.SPOT_INTERRUPTION, action=word(document.action), deadline=deadline),)
 
 
 def rebalance(body: bytes, _: Facts) -> tuple[Notice, ...]:
     """events/recommendations/rebalance: when it was recommended."""
-    made = moment(decoded(body, _Rebalance).noticeTime, _ISO)
+    made = moment(decode_json(body, _Rebalance).noticeTime, _ISO)
     return (Notice(kind=NoticeKind.REBALANCE, action="rebalance", about=made.isoformat()),)
 
 
-def scheduled(body: bytes, _: Facts) -> tuple[Notice, ...]:
+def scheduled_events(body: bytes, _: Facts) -> tuple[Notice, ...]:
     """events/maintenance/scheduled: reboots, stops, retirements, network and power work."""
     return tuple(
         Notice(
@@ -96,7 +96,7 @@ def scheduled(body: bytes, _: Facts) -> tuple[Notice, ...]:
             deadline=moment(f"{event.NotBefore}+0000", _EVENT_TIME),
             about=event.EventId,
         )
-        for event in decoded(body, list[_Event])
+        for event in decode_json(body, list[_Event])
         if event.State not in _OVER
     )
 
@@ -127,7 +127,7 @@ AWS = MetadataService(
         NoticeQuestion(
             path="/latest/meta-data/events/recommendations/rebalance", parse=rebalance, not_for=_NEVER_INTERRUPTED
         ),
-        NoticeQuestion(path="/latest/meta-data/events/maintenance/scheduled", parse=scheduled),
+        NoticeQuestion(path="/latest/meta-data/events/maintenance/scheduled", parse=scheduled_events),
     ),
     remedies=_REMEDIES,
 )

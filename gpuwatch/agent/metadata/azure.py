@@ -13,7 +13,7 @@ from gpuwatch.agent.metadata.base import (
     MetadataService,
     Notice,
     NoticeQuestion,
-    decoded,
+    decode_json,
     moment,
     word,
 )
@@ -50,7 +50,7 @@ class _Events:
 
 def compute(body: bytes, known: Facts) -> Facts:
     """instance/compute; a machine outside of the availability zones has an empty zone."""
-    document = decoded(body, _Compute)
+    document = decode_json(body, _Compute)
     return replace(
         known,
         instance_id=word(document.vmId),
@@ -64,7 +64,7 @@ def compute(body: bytes, known: Facts) -> Facts:
 
 def scheduled_events(body: bytes, known: Facts) -> tuple[Notice, ...]:
     """This machine's events; an event that has started has no time; it is now."""
-    events = [event for event in decoded(body, _Events).Events if event.EventStatus not in _OVER]
+    events = [event for event in decode_json(body, _Events).Events if event.EventStatus not in _OVER]
     if events and known.name is None:
         raise ValueError("there are events, but the name of this machine is missing")
     return tuple(

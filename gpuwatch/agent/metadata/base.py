@@ -105,15 +105,15 @@ class MetadataService:
 
 def facts_in(question: FactQuestion, body: bytes, known: Facts) -> Facts | Garbage:
     """The facts with what this answer adds."""
-    return _worded(question.path, lambda: question.parse(body, known), body)
+    return _word_complaint(question.path, lambda: question.parse(body, known), body)
 
 
 def notices_in(question: NoticeQuestion, body: bytes, known: Facts) -> tuple[Notice, ...] | Garbage:
     """The notices of this answer."""
-    return _worded(question.path, lambda: question.parse(body, known)[:_MOST_NOTICES], body)
+    return _word_complaint(question.path, lambda: question.parse(body, known)[:_MOST_NOTICES], body)
 
 
-def _worded(path: str, parse: Callable[[], T], body: bytes) -> T | Garbage:
+def _word_complaint(path: str, parse: Callable[[], T], body: bytes) -> T | Garbage:
     """What a parser finds, or its complaint in words."""
     try:
         return parse()
@@ -121,7 +121,7 @@ def _worded(path: str, parse: Callable[[], T], body: bytes) -> T | Garbage:
         return Garbage(words=f"{path} says {body[:_LONGEST_SHOWN]!r}: {error}")
 
 
-def decoded(body: bytes, model: type[T]) -> T:
+def decode_json(body: bytes, model: type[T]) -> T:
     """A JSON document as a typed value.
 
     Raises:

@@ -74,7 +74,7 @@ class MetadataClient:
         if answer.status == HTTPStatus.NOT_FOUND:
             return None
         if answer.status != HTTPStatus.OK:
-            raise _refused(answer, question.path)
+            raise _refusal_error(answer, question.path)
         return answer.body
 
     def _get(self, path: str) -> _Answer:
@@ -100,7 +100,7 @@ class MetadataClient:
         if answer.status != HTTPStatus.OK and scheme.optional:
             token = ""
         elif answer.status != HTTPStatus.OK:
-            raise _refused(answer, scheme.path)
+            raise _refusal_error(answer, scheme.path)
         elif not token or not token.isprintable() or not token.isascii():
             raise MetadataError("garbage", f"{scheme.path} gives no usable token")
         held_seconds = scheme.ttl_seconds - _RENEW_SECONDS if token else _WITHOUT_SECONDS
@@ -170,7 +170,7 @@ class _Timed(io.RawIOBase):
         return io.BufferedReader(self)
 
     def readable(self) -> bool:
-        """Always true."""
+        """Return True: the stream can always be read."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
@@ -187,6 +187,6 @@ class _Timed(io.RawIOBase):
         return self._connection.recv_into(memoryview(buffer))
 
 
-def _refused(answer: _Answer, path: str) -> MetadataError:
+def _refusal_error(answer: _Answer, path: str) -> MetadataError:
     """The error for an HTTP status without an answer."""
     return MetadataError(_CAUSES.get(answer.status, "status"), f"{path} was answered with HTTP status {answer.status}")

@@ -15,7 +15,7 @@ from gpuwatch.agent.metadata.base import (
     MetadataService,
     Notice,
     NoticeQuestion,
-    decoded,
+    decode_json,
     fact,
     moment,
     text_of,
@@ -53,7 +53,7 @@ def preemptible(body: bytes, known: Facts) -> Facts:
     return replace(known, lifecycle="spot" if _switch(body) else "on-demand")
 
 
-def preempted(body: bytes, _: Facts) -> tuple[Notice, ...]:
+def preemption_notices(body: bytes, _: Facts) -> tuple[Notice, ...]:
     """instance/preempted: TRUE from the notice on."""
     notice = Notice(kind=NoticeKind.SPOT_INTERRUPTION, action="preempt", lead_seconds=_PREEMPTION_SECONDS)
     return (notice,) if _switch(body) else ()
@@ -73,7 +73,7 @@ def upcoming_maintenance(body: bytes, _: Facts) -> tuple[Notice, ...]:
     """The planned window; Google writes its keys in two ways, and an empty one means that nothing is planned."""
     if body.strip() in {b"NONE", b'"NONE"'}:
         return ()
-    window = {key.replace("_", "").lower(): value for key, value in decoded(body, dict[str, object]).items()}
+    window = {key.replace("_", "").lower(): value for key, value in decode_json(body, dict[str, object]).items()}
     if not window or window.get("maintenancestatus") == "COMPLETE":
         return ()
     start = window.get("windowstarttime")
@@ -100,7 +100,7 @@ GCP = MetadataService(
         FactQuestion(path=f"{_BASE}/scheduling/preemptible", parse=preemptible),
     ),
     notices=(
-        NoticeQuestion(path=f"{_BASE}/preempted", parse=preempted, not_for=frozenset({"on-demand"})),
+        NoticeQuestion(path=f"{_BASE}/preempted", parse=preemption_notices, not_for=frozenset({"on-demand"})),
         NoticeQuestion(path=f"{_BASE}/maintenance-event", parse=maintenance_event),
         NoticeQuestion(path=f"{_BASE}/upcoming-maintenance?alt=json", parse=upcoming_maintenance, nothing=_NO_WINDOW),
     ),

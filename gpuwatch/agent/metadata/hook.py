@@ -55,13 +55,13 @@ class NoticeHook:
         """Start the program for the notice that is next, if it is due; returns at once."""
         if self._command:
             with self._lock:
-                self._turns.seen(notices, self._clock.now())
+                self._turns.take_notices(notices, self._clock.now())
                 self._advance()
 
     def _advance(self) -> None:
         """Start the next run, if one is due and none is running."""
         while (notice := self._turns.next(self._clock.now(), self._clock.monotonic())) is not None:
-            left_seconds = self._turns.left(notice, self._clock.now()).total_seconds()
+            left_seconds = self._turns.time_left(notice, self._clock.now()).total_seconds()
             self._memory.note_run(notice.key)
             self._turns.begin(notice, self._clock.now())
             if not self._start(notice, left_seconds):

@@ -42,7 +42,7 @@ class Turns:
         self._limit = _LAST
         self._vanished = False  # the notice of the present run has disappeared at least once
 
-    def seen(self, notices: Iterable[Announced], now: datetime) -> None:
+    def take_notices(self, notices: Iterable[Announced], now: datetime) -> None:
         """Take the notices that the last look found."""
         self._standing = tuple(notices)
         self._seen_at = {notice.key: self._seen_at.get(notice.key, now) for notice in self._standing}
@@ -66,14 +66,14 @@ class Turns:
         )
         return min(waiting, key=_deadline, default=None)
 
-    def left(self, notice: Announced, now: datetime) -> timedelta:
+    def time_left(self, notice: Announced, now: datetime) -> timedelta:
         """How long a run for it may take from now on."""
         return self._lead if notice.deadline is None else notice.deadline - now
 
     def begin(self, notice: Announced, now: datetime) -> None:
         """Note that its run begins."""
         self._running, self._vanished = notice, False
-        self._limit = now + self.left(notice, now)
+        self._limit = now + self.time_left(notice, now)
 
     def end(self, monotonic_seconds: float) -> None:
         """Note that the present run has ended."""
@@ -98,7 +98,7 @@ class Turns:
         return [
             notice
             for notice in self._standing
-            if timedelta() < self.left(notice, now) <= self._lead and not self._ran(notice)
+            if timedelta() < self.time_left(notice, now) <= self._lead and not self._ran(notice)
         ]
 
 

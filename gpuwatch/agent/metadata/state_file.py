@@ -56,7 +56,7 @@ class NoticeMemory:
         except (OSError, msgspec.MsgspecError, RecursionError) as error:
             _LOG.warning("what was known of the cloud's notices cannot be read and is forgotten: %s: %s", path, error)
 
-    def announced(self, notice: Notice, now: datetime) -> Announced:
+    def with_deadline(self, notice: Notice, now: datetime) -> Announced:
         """The notice with its deadline, which for one that names none counts from its first sight."""
         with self._lock:
             known = self._known.get(notice.key)

@@ -84,7 +84,7 @@ class InstanceWatcher:
         hook = self._look.hook
         return replace(status, hook_statuses=hook.statuses, checkpoint_at=hook.checkpoint_at)
 
-    def told(self) -> tuple[CloudNotice, ...] | None:
+    def notices(self) -> tuple[CloudNotice, ...] | None:
         """The notices for the controller; None: not known. Never waits."""
         status = self.status()
         return None if status is None else status.told
@@ -115,7 +115,7 @@ class InstanceWatcher:
         return max(0.0, self._interval_seconds - (self._clock.monotonic() - begin))
 
     def _run(self, named: Callable[[str], None]) -> None:
-        """Look until `stop`."""
+        """Look again and again until `stop` is called."""
         named_id = None
         while not self._stopping.is_set():
             wait_seconds = self.step()
@@ -149,7 +149,7 @@ class _Look:
         trouble = self._ask_notices() or self._facts_trouble
         at = self._clock.now()
         standing = {
-            notice.key: self._memory.announced(notice, at) for found in self._standing.values() for notice in found
+            notice.key: self._memory.with_deadline(notice, at) for found in self._standing.values() for notice in found
         }
         if trouble is None:
             self._memory.forget(standing, at)

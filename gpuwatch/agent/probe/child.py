@@ -140,7 +140,7 @@ class EndingProbes:
     """Ends each probe in a thread of its own, so that the supervisor never waits for it."""
 
     def __init__(self) -> None:
-        """Nobody leaves yet."""
+        """Begin without a probe that is to end."""
         self._ending: list[tuple[ProbeChild, threading.Thread]] = []
         self.stuck: list[ProbeChild] = []
 

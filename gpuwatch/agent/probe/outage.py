@@ -16,13 +16,13 @@ class Outage:
     """From the first cycle without a driver to the first with a reading."""
 
     def __init__(self, clock: Clock) -> None:
-        """All is well."""
+        """Begin without an outage."""
         self._clock = clock
         self._logged: set[str] = set()
         self._since = 0.0
 
     def __bool__(self) -> bool:
-        """Whether it lasts."""
+        """Return whether the outage goes on."""
         return bool(self._logged)
 
     def note(self, cause: str, detail: str, remedy: str) -> None:

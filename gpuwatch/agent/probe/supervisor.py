@@ -21,7 +21,7 @@ from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.gpu import GpuInfo
-from gpuwatch.model.gpu_identity import called
+from gpuwatch.model.gpu_identity import gpu_name
 from gpuwatch.runtime.backoff import Backoff
 from gpuwatch.runtime.clock import Clock
 
@@ -367,7 +367,7 @@ class ProbeSupervisor:
             why = f"{what} within {format_duration(allowed)}"
             return ProbeExit(why=Interruption.HANG, detail=why)
         limit, fresh = self._settings.late if left else allowed, gpu.uuid not in tuple(self._hung)
-        why = f"{called(gpu.uuid, gpu.index)} was not read within {format_duration(limit)}"
+        why = f"{gpu_name(gpu.uuid, gpu.index)} was not read within {format_duration(limit)}"
         self._postpone(gpu.uuid, why)
         self._doubted = (gpu.uuid, left) if left else None
         if self._trial is not None:  # it does not leave this GPU out

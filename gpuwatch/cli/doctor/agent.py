@@ -11,7 +11,7 @@ from gpuwatch.runtime.http.auth import files_of
 
 
 def port(case: AgentCase) -> Iterator[Finding]:
-    """The agent's own."""
+    """Return findings about the agent's own port."""
     return ports.port(case.settings, "agent")
 
 

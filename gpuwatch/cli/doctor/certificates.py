@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from gpuwatch.cli.doctor.report import Finding, fine, found
+from gpuwatch.cli.doctor.report import Finding, fine, make_finding
 from gpuwatch.runtime.certificates import Read, Validity
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import is_reference, read_secret
@@ -27,10 +27,10 @@ def certificates(files: TlsFiles, clock: Clock, read: Read) -> Iterator[Finding]
         try:
             validities = read(each)
         except (OSError, ValueError) as error:
-            yield found("certificate.unusable", where, str(error))
+            yield make_finding("certificate.unusable", where, str(error))
             continue
         for validity, *_ in validities.values():
-            yield from _judged(where, validity, clock.now(), ours=each is shown)
+            yield from _judge_dates(where, validity, clock.now(), ours=each is shown)
 
 
 def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:
@@ -46,10 +46,10 @@ def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:
             open_to_all = bool(Path(name).stat().st_mode & stat.S_IROTH)
             Path(name).open("rb").close()
         except OSError as error:
-            yield found("certificate.unusable", where, f"{error.strerror}")
+            yield make_finding("certificate.unusable", where, f"{error.strerror}")
             continue
         if open_to_all:
-            yield found("secret.open", where, "every user of this machine may read it")
+            yield make_finding("secret.open", where, "every user of this machine may read it")
         else:
             yield fine("secret", where, "others may not read it")
 
@@ -59,21 +59,21 @@ def _looked_up(where: str, named: str) -> Finding:
     try:
         secret = read_secret(named)
     except OSError as error:
-        return found("secret.unread", where, f"{error.strerror}")
-    return fine("secret", where, "it can be read") if secret else found("secret.unread", where, "it is empty")
+        return make_finding("secret.unread", where, f"{error.strerror}")
+    return fine("secret", where, "it can be read") if secret else make_finding("secret.unread", where, "it is empty")
 
 
-def _judged(where: str, validity: Validity, now: datetime, *, ours: bool) -> Iterator[Finding]:
+def _judge_dates(where: str, validity: Validity, now: datetime, *, ours: bool) -> Iterator[Finding]:
     """Findings about its dates; the certificate of an authority may be valid for years."""
     text = f"valid from {validity.begin:%Y-%m-%d} to {validity.end:%Y-%m-%d}"
     if not validity.begin <= now <= validity.end:
-        yield found("certificate.expired", where, text)
+        yield make_finding("certificate.expired", where, text)
         return
     left = (validity.end - now) // _DAY
     if validity.end - now < SOON:
-        yield found("certificate.expires", where, f"{text}, {left} days more")
+        yield make_finding("certificate.expires", where, f"{text}, {left} days more")
     length = validity.end - validity.begin
     if ours and length > LONGEST + _DAY:  # an issuer rounds to its day
-        yield found("certificate.long_lived", where, f"{text}, {length // _DAY} days")
+        yield make_finding("certificate.long_lived", where, f"{text}, {length // _DAY} days")
     elif validity.end - now >= SOON:
         yield fine("certificate", where, f"{text}, {left} days more")

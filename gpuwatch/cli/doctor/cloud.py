@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.report import Finding, fine, found, shown
+from gpuwatch.cli.doctor.report import Finding, fine, first_names, make_finding
 from gpuwatch.clouds import ClockSkewError, Cloud, CloudError
 from gpuwatch.clouds.named import kinds, parts_of
 from gpuwatch.clouds.permissions import Diagnosable, Needs
@@ -29,17 +29,17 @@ def fleet(case: ControllerCase) -> Iterator[Finding]:
     try:
         nodes = case.nodes
     except (CloudError, ImportError) as error:
-        yield found("cloud.unusable", where, str(error))
+        yield make_finding("cloud.unusable", where, str(error))
         return
     for each in case.silent:
-        yield found("cloud.unusable", f"the fleet in {each.name}", each.reason)
+        yield make_finding("cloud.unusable", f"the fleet in {each.name}", each.reason)
     enrolled = sum(node.enrolled for node in nodes)
     text = f"{len(nodes)} GPU machines, {enrolled} enrolled, mode {case.settings.mode}"
     others = [node.id for node in nodes if not node.enrolled]
     if others:
-        text += f"; only looked at: {shown(others)}"
+        text += f"; only looked at: {first_names(others)}"
     if case.settings.mode == "enforce" and not enrolled:
-        yield found("enrolment.none", where, text)
+        yield make_finding("enrolment.none", where, text)
     else:
         yield fine("fleet", where, text)
 
@@ -48,36 +48,36 @@ def regions(case: ControllerCase) -> Iterator[Finding]:
     """GPU machines in regions of our accounts that the settings do not name: the classic forgotten machine."""
     key = "clouds.<name>.regions" if case.settings.clouds else "cloud.regions"
     where = f"regions that {key} does not name"
-    if listed(case) is None:
-        yield skipped(where)
+    if list_fleet(case) is None:
+        yield skipped_finding(where)
         return
     if not isinstance(case.cloud, Searchable):
         return
     try:
         places = case.cloud.elsewhere()
     except CloudError as error:
-        yield found("regions.unseen", where, str(error))
+        yield make_finding("regions.unseen", where, str(error))
         return
     for place in places:
         if place.machines:
-            text = f"{len(place.machines)} GPU machines: {shown(place.machines)}"
-            yield found("regions.unwatched", f"the region {place.where}", text)
+            text = f"{len(place.machines)} GPU machines: {first_names(place.machines)}"
+            yield make_finding("regions.unwatched", f"the region {place.where}", text)
         elif place.trouble is not None:
-            yield found("regions.unseen", f"the region {place.where}", place.trouble)
+            yield make_finding("regions.unseen", f"the region {place.where}", place.trouble)
     refused = [place.where for place in places if place.refused is not None]
     if places and len(refused) == len(places):
-        yield found("regions.unseen", where, f"no listing is allowed in any of them ({places[0].refused})")
+        yield make_finding("regions.unseen", where, f"no listing is allowed in any of them ({places[0].refused})")
     elif not any(place.machines or place.trouble for place in places):
         text = f"no GPU machine in {len(places) - len(refused)} others"
-        yield fine("regions", where, text + (f"; not allowed to look in {shown(refused)}" if refused else ""))
+        yield fine("regions", where, text + (f"; not allowed to look in {first_names(refused)}" if refused else ""))
 
 
 def permissions(case: ControllerCase) -> Iterator[Finding]:
     """Each call that these settings need, tried without being carried out; those that are allowed are one finding."""
     where = "permissions of the controller's role"
-    nodes = listed(case)
+    nodes = list_fleet(case)
     if nodes is None:
-        yield skipped(where)
+        yield skipped_finding(where)
         return
     if not isinstance(case.cloud, Diagnosable):
         yield fine("permissions", where, "this cloud has no way to try them")
@@ -90,9 +90,9 @@ def permissions(case: ControllerCase) -> Iterator[Finding]:
                 allowed.setdefault(each.where, []).append(each.call)
             else:
                 code = "permission.untried" if each.allowed is None else "permission.denied"
-                yield found(code, looked_at, each.reason)
+                yield make_finding(code, looked_at, each.reason)
     except CloudError as error:  # a launch in a region that is not in the settings
-        yield found("cloud.unusable", where, str(error))
+        yield make_finding("cloud.unusable", where, str(error))
     for place, calls in allowed.items():
         yield fine("permissions", f"permissions in {place}", f"allowed: {', '.join(calls)}")
 
@@ -100,9 +100,9 @@ def permissions(case: ControllerCase) -> Iterator[Finding]:
 def templates(case: ControllerCase) -> Iterator[Finding]:
     """What the pools would launch has GPUs."""
     where = "launch templates of the pools"
-    nodes = listed(case)
+    nodes = list_fleet(case)
     if nodes is None:
-        yield skipped(where)
+        yield skipped_finding(where)
         return
     launches = needs_of(replace(case.settings, mode="enforce"), nodes).launches
     if not launches or not isinstance(case.cloud, Diagnosable):
@@ -110,10 +110,10 @@ def templates(case: ControllerCase) -> Iterator[Finding]:
     try:
         unfit = tuple(case.cloud.unfit(launches))
     except CloudError as error:
-        yield found("cloud.unusable", where, str(error))
+        yield make_finding("cloud.unusable", where, str(error))
         return
     for sentence in unfit:
-        yield found("template.no_gpu", where, sentence)
+        yield make_finding("template.no_gpu", where, sentence)
     if not unfit:
         yield fine("templates", where, "none makes machines without a GPU")
 
@@ -123,48 +123,50 @@ def clock(case: ControllerCase) -> Iterator[Finding]:
     try:
         parts = parts_of(case.cloud)
     except (CloudError, ImportError):
-        yield skipped(_CLOCK)
+        yield skipped_finding(_CLOCK)
         return
     for name, cloud in parts.items():
         yield _clock(case, cloud, f"{_CLOCK}: {name}" if name else _CLOCK)
 
 
 def _clock(case: ControllerCase, cloud: Cloud, where: str) -> Finding:
-    """One cloud's clock."""
+    """Compare our clock with one cloud's."""
     try:
         identity = cloud.identity() if isinstance(cloud, Diagnosable) else None
     except ClockSkewError as error:
-        return found("clock.cloud", where, str(error))
+        return make_finding("clock.cloud", where, str(error))
     except CloudError:
-        return skipped(where)
+        return skipped_finding(where)
     if identity is None or identity.at is None:
         return fine("clock", where, "the cloud does not give its time")
     skew = (identity.at - case.clock.now()).total_seconds()
     seen = f"the cloud's is {format_duration(abs(skew))} {'ahead' if skew > 0 else 'behind'}; asked as {identity.name}"
-    return found("clock.cloud", where, seen) if abs(skew) > SKEW_SECONDS else fine("clock", where, seen)
+    return make_finding("clock.cloud", where, seen) if abs(skew) > SKEW_SECONDS else fine("clock", where, seen)
 
 
 def volumes(case: ControllerCase) -> Iterator[Finding]:
     """Volumes of GPU machines, enrolled or not."""
     where = "volumes of the GPU machines"
-    nodes = listed(case)
+    nodes = list_fleet(case)
     if nodes is None:
-        yield skipped(where)
+        yield skipped_finding(where)
         return
     if not isinstance(case.cloud, Diagnosable):
         return
     try:
         with partial() as silent:
-            open_ones = case.cloud.unencrypted([node.id for node in nodes])
+            open_ones = case.cloud.unencrypted_disks([node.id for node in nodes])
     except CloudError as error:
-        yield found("cloud.unusable", where, str(error))
+        yield make_finding("cloud.unusable", where, str(error))
         return
     for each in silent:
-        yield found("cloud.unusable", f"volumes of the GPU machines in {each.name}", each.reason)
+        yield make_finding("cloud.unusable", f"volumes of the GPU machines in {each.name}", each.reason)
     if silent and not open_ones:
         return
     if open_ones:
-        yield found("volumes.unencrypted", where, f"{len(open_ones)} are not encrypted: {shown(open_ones)}")
+        yield make_finding(
+            "volumes.unencrypted", where, f"{len(open_ones)} are not encrypted: {first_names(open_ones)}"
+        )
     else:
         yield fine("volumes", where, "all are encrypted")
 
@@ -173,9 +175,9 @@ def prices(case: ControllerCase) -> Iterator[Finding]:
     """What each kind of machine in the fleet costs."""
     where = "prices of the fleet's machines"
     settings, now = case.settings, case.clock.now()
-    nodes = listed(case)
+    nodes = list_fleet(case)
     if nodes is None:
-        yield skipped(where)
+        yield skipped_finding(where)
         return
     try:
         book = open_book(
@@ -185,12 +187,12 @@ def prices(case: ControllerCase) -> Iterator[Finding]:
             background=False,
         )
     except (PricesError, ImportError) as error:
-        yield found("prices.unknown", where, str(error))
+        yield make_finding("prices.unknown", where, str(error))
         return
     hires = {hire.key: hire for hire in map(price_key, nodes)}
     unknown = sorted(key for key, hire in hires.items() if isinstance(book.find(hire, now), NoPrice))
     if unknown:
-        yield found("prices.unknown", where, f"of {len(hires)} kinds, without a price: {shown(unknown)}")
+        yield make_finding("prices.unknown", where, f"of {len(hires)} kinds, without a price: {first_names(unknown)}")
     else:
         yield fine("prices", where, f"known for every kind of machine there ({len(hires)})")
 
@@ -225,7 +227,7 @@ def _launches(pool: str, rules: PoolRules) -> Iterator[dict[str, str]]:
         }
 
 
-def listed(case: ControllerCase) -> "tuple[Node, ...] | None":
+def list_fleet(case: ControllerCase) -> "tuple[Node, ...] | None":
     """The fleet; None where it cannot be listed, which `fleet` reports."""
     try:
         return tuple(case.nodes)
@@ -233,6 +235,6 @@ def listed(case: ControllerCase) -> "tuple[Node, ...] | None":
         return None
 
 
-def skipped(where: str) -> Finding:
+def skipped_finding(where: str) -> Finding:
     """Another finding says why."""
-    return found("cloud.skipped", where, "the fleet cannot be listed")
+    return make_finding("cloud.skipped", where, "the fleet cannot be listed")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch import __version__
-from gpuwatch.cli.base import commands, config_option, json_option, progress, say, settings_of
+from gpuwatch.cli.base import commands, config_option, json_option, print_text, progress, settings_of
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def agent(path: Path | None, *, cuda: str | None, as_json: bool, alive: bool) ->
     try:
         settings = load_agent(path, os.environ)
     except ConfigError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)
     clock = SystemClock()
     if alive:
@@ -92,7 +92,7 @@ def _report(part: str, findings: "tuple[Finding, ...]", *, as_json: bool) -> Non
 
     examination = Examination(part=part, version=__version__, user=_user(), findings=findings)
     document = doctor_document(examination)
-    say(json_text(f"doctor.{part}", document) if as_json else as_text(examination))
+    print_text(json_text(f"doctor.{part}", document) if as_json else as_text(examination))
     sys.exit(1 if examination.count(Severity.PROBLEM) else 0)
 
 

@@ -86,7 +86,7 @@ def may_write(path: Path) -> bool:
     return os.access(path, mode, effective_ids=True)
 
 
-def closed(path: Path) -> str | None:
+def why_closed(path: Path) -> str | None:
     """Why that file or folder cannot be written or made; None: it can."""
     try:
         nearest = next((each for each in (path, *path.parents) if each.exists()), path)

@@ -8,9 +8,9 @@ from gpuwatch.agent.devices.buses import Driver, drivers_here
 from gpuwatch.agent.devices.messages import Cycle, Down, Message, Reading, Step, Unavailable, decode
 from gpuwatch.agent.probe.child import ProbeChild
 from gpuwatch.cli.doctor.context import AgentCase, may_write
-from gpuwatch.cli.doctor.report import KINDS, Finding, fine, found, shown
+from gpuwatch.cli.doctor.report import KINDS, Finding, fine, first_names, make_finding
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.gpu_identity import called
+from gpuwatch.model.gpu_identity import gpu_name
 
 PROBE_SECONDS = 20.0
 _NODE = re.compile(r"nvidiactl|nvidia-uvm|nvidia\d+")
@@ -21,24 +21,24 @@ def driver(case: AgentCase) -> Iterator[Finding]:
     where = "the NVIDIA driver (NVML)"
     if not case.settings.reads_this_host:
         yield fine("driver", where, f"it is not used: agent.source is {case.settings.source}")
-    if not reads(case, "nvml"):
+    if not reads_driver(case, "nvml"):
         return
-    messages, last_words = ask(case, "nvml")
+    messages, last_words = ask_probe(case, "nvml")
     kernel = _kernel_version(case)
     beside = f"; the kernel module is {kernel}" if kernel else "; no kernel module is loaded"
     for message in messages:
         if isinstance(message, Unavailable):
             code = f"driver.{message.cause}"
-            yield found(code if code in KINDS else "driver.unavailable", where, f"{message.detail}{beside}")
+            yield make_finding(code if code in KINDS else "driver.unavailable", where, f"{message.detail}{beside}")
             return
     cycle = next((message for message in messages if isinstance(message, Cycle)), None)
     if cycle is None:
         step = next((message for message in reversed(messages) if isinstance(message, Step)), None)
         text = f"no answer within {format_duration(PROBE_SECONDS)}{last_words}{beside}"
         if step is not None and step.what == "init":
-            yield found("driver.init_hang", where, text)
+            yield make_finding("driver.init_hang", where, text)
         else:
-            yield found("driver.hangs", where if step is None else f"GPU {step.index}", text)
+            yield make_finding("driver.hangs", where if step is None else f"GPU {step.index}", text)
         return
     version = next((gpu.driver_version for gpu in cycle.gpus if gpu.driver_version), "of unknown version")
     yield fine("driver", where, f"NVML answers, driver {version}{beside}")
@@ -53,49 +53,49 @@ def _gpus(case: AgentCase, cycle: Cycle, messages: list[Message]) -> Iterator[Fi
     listed, known = len(cycle.gpus), _kernel_gpus(case)
     beside = "" if known is None else f", the kernel module {known}"
     if listed == 0:
-        yield found("gpus.none", where, f"NVML shows no GPU{beside}")
+        yield make_finding("gpus.none", where, f"NVML shows no GPU{beside}")
     elif known is not None and known > listed:
-        yield found("gpus.missing", where, f"NVML shows {listed}{beside}")
+        yield make_finding("gpus.missing", where, f"NVML shows {listed}{beside}")
     else:
         yield fine("gpus", where, f"NVML shows {listed}{beside}")
     down = {message.down.info.uuid: message.down for message in messages if isinstance(message, Down)}
     for each in down.values():
-        name = called(each.info.uuid, each.info.index)
-        yield found("gpus.unreadable", name, f"{each.cause.value}: {each.detail}")
+        name = gpu_name(each.info.uuid, each.info.index)
+        yield make_finding("gpus.unreadable", name, f"{each.cause.value}: {each.detail}")
     read = {message.reading.info.uuid for message in messages if isinstance(message, Reading)}
     for gpu in cycle.gpus:
         if gpu.uuid not in read | down.keys():
             text = f"no answer within {format_duration(PROBE_SECONDS)}"
-            yield found("driver.hangs", called(gpu.uuid, gpu.index), text)
+            yield make_finding("driver.hangs", gpu_name(gpu.uuid, gpu.index), text)
             return  # the probe reads one after the other
 
 
 def nodes(case: AgentCase) -> Iterator[Finding]:
     """Device nodes that this user may read and write."""
     where = f"{case.dev}/nvidia*"
-    if not reads(case, "nvml"):
+    if not reads_driver(case, "nvml"):
         return
     try:
         there = sorted(path for path in case.dev.iterdir() if _NODE.fullmatch(path.name))
     except OSError as error:
-        yield found("devices.missing", where, f"{case.dev} cannot be listed: {error.strerror}")
+        yield make_finding("devices.missing", where, f"{case.dev} cannot be listed: {error.strerror}")
         return
     shut = [path.name for path in there if not may_write(path)]
     if not there:
-        yield found("devices.missing", where, "no device node")
+        yield make_finding("devices.missing", where, "no device node")
     elif shut:
-        yield found("devices.closed", where, f"closed to this user: {shown(shut)}")
+        yield make_finding("devices.closed", where, f"closed to this user: {first_names(shut)}")
     else:
         yield fine("devices", where, f"{len(there)} nodes can be read and written")
 
 
-def reads(case: AgentCase, driver: Driver) -> bool:
+def reads_driver(case: AgentCase, driver: Driver) -> bool:
     """Whether GPUs of that driver are read here."""
     source = case.settings.source
     return (drivers_here(case.sys.parent) if source == "auto" else source) in {driver, "both"}
 
 
-def ask(case: AgentCase, driver: Driver) -> tuple[list[Message], str]:
+def ask_probe(case: AgentCase, driver: Driver) -> tuple[list[Message], str]:
     """What one cycle of a probe of that driver says, and its last words.
 
     It is ended, or left behind, when its time is over.
@@ -161,14 +161,14 @@ def judge_cuda(wanted: str, drivers_cuda: str | None, driver: str) -> Finding:
     """What that runtime finds at a driver with that CUDA version; None: the driver does not tell."""
     where = f"CUDA {wanted} on driver {driver}"
     if drivers_cuda is None:
-        return found("driver.cuda_unknown", where, "the driver does not tell its CUDA version")
+        return make_finding("driver.cuda_unknown", where, "the driver does not tell its CUDA version")
     needs, has = cuda_version(wanted), cuda_version(drivers_cuda)
     seen = f"the driver has CUDA {drivers_cuda}"
     if needs <= has:
         return fine("cuda", where, seen)
     if needs[0] == has[0] >= _FIRST_MINOR_MAJOR:
-        return found("driver.cuda_minor", where, seen)
+        return make_finding("driver.cuda_minor", where, seen)
     first = _FIRST_DRIVER.get(needs[0])
-    return found(
+    return make_finding(
         "driver.cuda_too_old", where, seen if first is None else f"{seen}; CUDA {needs[0]} needs {first} or newer"
     )

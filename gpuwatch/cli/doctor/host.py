@@ -15,8 +15,8 @@ from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
 from gpuwatch.agent.metadata.base import MetadataService
 from gpuwatch.agent.metadata.client import MetadataClient, MetadataError
 from gpuwatch.agent.metadata.detect import service_of
-from gpuwatch.cli.doctor.context import AgentCase, closed
-from gpuwatch.cli.doctor.report import Finding, fine, found
+from gpuwatch.cli.doctor.context import AgentCase, why_closed
+from gpuwatch.cli.doctor.report import Finding, fine, make_finding
 from gpuwatch.model.activity import LocalDisks
 
 METADATA_SECONDS = 3.0  # more than the agent allows: a slow answer is another flaw than none
@@ -41,7 +41,7 @@ def kernel_log(case: AgentCase) -> Iterator[Finding]:
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
-        yield found("kernel_log.closed", path, f"it cannot be read: {error.strerror}")
+        yield make_finding("kernel_log.closed", path, f"it cannot be read: {error.strerror}")
         return
     yield fine("kernel_log", path, "it can be read")
 
@@ -51,9 +51,11 @@ def processes(case: AgentCase) -> Iterator[Finding]:
     where = f"processes of others in {case.proc}"
     hidden = _hidepid(case.proc)
     if hidden and not (case.proc / "1/stat").exists():
-        yield found("processes.hidden", where, f"it is mounted with hidepid={hidden}, and this user is not exempt")
+        yield make_finding(
+            "processes.hidden", where, f"it is mounted with hidepid={hidden}, and this user is not exempt"
+        )
     elif not sees_host_pids(case.proc):
-        yield found("processes.namespace", where, "the first process here is not the host's")
+        yield make_finding("processes.namespace", where, "the first process here is not the host's")
     else:
         yield fine("processes", where, "they can be seen, under the host's own numbers")
 
@@ -65,7 +67,7 @@ def blind(case: AgentCase) -> Iterator[Finding]:
         return
     for what, (code, where) in _SIGHTS.items():
         sentence = LOOKS[what](case.roots)
-        yield fine("blind", where, "it can be seen") if sentence is None else found(code, where, sentence)
+        yield fine("blind", where, "it can be seen") if sentence is None else make_finding(code, where, sentence)
 
 
 def files(case: AgentCase) -> Iterator[Finding]:
@@ -80,9 +82,13 @@ def files(case: AgentCase) -> Iterator[Finding]:
     for key, name in kept.items():
         if name == "none":
             continue
-        wrong = closed(Path(name))
+        wrong = why_closed(Path(name))
         looked_at = f"{key}: {name}"
-        yield found("files.closed", looked_at, wrong) if wrong else fine("files", looked_at, "this user may write it")
+        yield (
+            make_finding("files.closed", looked_at, wrong)
+            if wrong
+            else fine("files", looked_at, "this user may write it")
+        )
 
 
 def terminals(case: AgentCase) -> Iterator[Finding]:
@@ -94,13 +100,15 @@ def terminals(case: AgentCase) -> Iterator[Finding]:
     nodes = [node for node in sorted((case.dev / "pts").glob("[0-9]*")) if _wants_messages(node)]
     shut = [node.name for node in nodes if not os.access(node, os.W_OK, effective_ids=True)]
     if shut:
-        yield found("terminals.closed", where, f"{len(shut)} of {len(nodes)} cannot be written, such as {shut[0]}")
+        yield make_finding(
+            "terminals.closed", where, f"{len(shut)} of {len(nodes)} cannot be written, such as {shut[0]}"
+        )
     elif nodes:
         yield fine("terminals", where, f"all of the {len(nodes)} that want messages can be written")
     elif os.geteuid() == 0 or _GROUP in {_group(gid) for gid in (os.getegid(), *os.getgroups())}:
         yield fine("terminals", where, "none is open; this user may write them")
     else:
-        yield found("terminals.closed", where, f"this user is not in the group {_GROUP}")
+        yield make_finding("terminals.closed", where, f"this user is not in the group {_GROUP}")
 
 
 def local_disks(case: AgentCase) -> Iterator[Finding]:
@@ -116,7 +124,7 @@ def local_disks(case: AgentCase) -> Iterator[Finding]:
             Moment(at=case.clock.now(), monotonic_seconds=case.clock.monotonic())
         )
     except (OSError, UnseenError) as error:
-        yield found("local_disks.unseen", where, f"whether they are in use is not known: {error}")
+        yield make_finding("local_disks.unseen", where, f"whether they are in use is not known: {error}")
         return
     use = in_verdict(seen) or LocalDisks.USED
     yield fine("local_disks", where, use.value if not seen else f"{use.value}: {seen[0].note}")
@@ -133,7 +141,7 @@ def metadata(case: AgentCase) -> Iterator[Finding]:
     try:
         _client(service, case).ask(service.facts[0])
     except MetadataError as error:
-        yield found(_METADATA.get(error.cause, "metadata.failed"), where, error.detail)
+        yield make_finding(_METADATA.get(error.cause, "metadata.failed"), where, error.detail)
         return
     yield fine("metadata", where, "it answers")
     if service.token is None or service.token.optional:
@@ -143,7 +151,7 @@ def metadata(case: AgentCase) -> Iterator[Finding]:
     except MetadataError:
         answered = False
     if answered:
-        yield found("metadata.v1", where, "it answers without a token")
+        yield make_finding("metadata.v1", where, "it answers without a token")
     else:
         yield fine("metadata", f"{where}, without a token", "it refuses")
 
@@ -154,7 +162,7 @@ def clock(_: object) -> Iterator[Finding]:
     # struct timex is 208 bytes on 64-bit Linux; all zero asks for nothing to be changed.
     state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(512))
     if state == _TIME_ERROR:
-        yield found("clock.unsynchronized", where, "nothing synchronizes it")
+        yield make_finding("clock.unsynchronized", where, "nothing synchronizes it")
     else:
         yield fine("clock", where, "it is synchronized" if state >= 0 else "it cannot be asked here")
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from gpuwatch.cli.doctor.certificates import SOON
-from gpuwatch.cli.doctor.cloud import listed, skipped
+from gpuwatch.cli.doctor.cloud import list_fleet, skipped_finding
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.report import Finding, fine, found
+from gpuwatch.cli.doctor.report import Finding, fine, make_finding
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.keys import AccessKey, Credentials, DiskKey, HasCredentials, HasDiskKeys
 from gpuwatch.clouds.named import parts_of
@@ -21,7 +21,7 @@ def access_keys(case: ControllerCase) -> Iterator[Finding]:
     try:
         parts = parts_of(case.cloud)
     except (CloudError, ImportError):
-        yield skipped("access keys of the controller")
+        yield skipped_finding("access keys of the controller")
         return
     for name, cloud in parts.items():
         if not isinstance(cloud, HasCredentials):
@@ -30,17 +30,17 @@ def access_keys(case: ControllerCase) -> Iterator[Finding]:
         try:
             known = cloud.credentials()
         except CloudError as error:
-            yield found("keys.unknown", where, str(error))
+            yield make_finding("keys.unknown", where, str(error))
             continue
-        yield from _of(known, where, case, timedelta(seconds=case.settings.named_clouds[name].max_key_age))
+        yield from _findings_of(known, where, case, timedelta(seconds=case.settings.named_clouds[name].max_key_age))
 
 
 def disk_keys(case: ControllerCase) -> Iterator[Finding]:
     """Keys of the volumes of GPU machines, enrolled or not."""
     where = "keys of the GPU machines' volumes"
-    nodes = listed(case)
+    nodes = list_fleet(case)
     if nodes is None:
-        yield skipped(where)
+        yield skipped_finding(where)
         return
     for name, cloud in parts_of(case.cloud).items():
         if not isinstance(cloud, HasDiskKeys):
@@ -50,41 +50,41 @@ def disk_keys(case: ControllerCase) -> Iterator[Finding]:
             with partial() as silent:
                 keys = cloud.disk_keys([node.id for node in nodes if node.cloud == name])
         except CloudError as error:
-            yield found("keys.rotation_unknown", there, str(error))
+            yield make_finding("keys.rotation_unknown", there, str(error))
             continue
         for each in silent:
-            yield found("keys.rotation_unknown", f"{where} in {each.name}", each.reason)
-        yield from map(_rotated, keys)
+            yield make_finding("keys.rotation_unknown", f"{where} in {each.name}", each.reason)
+        yield from map(_rotation_finding, keys)
 
 
-def _of(known: Credentials, where: str, case: ControllerCase, oldest: timedelta) -> Iterator[Finding]:
+def _findings_of(known: Credentials, where: str, case: ControllerCase, oldest: timedelta) -> Iterator[Finding]:
     """What is to be said of one cloud's credentials; what is not known is never fine."""
     if known.lasting is False:
         yield fine("keys", where, f"no long-lived key: {known.name}")
         return
     if known.unknown or not known.keys:
-        yield found("keys.unknown", where, f"{known.name}: {known.unknown or 'no key of it was listed'}")
+        yield make_finding("keys.unknown", where, f"{known.name}: {known.unknown or 'no key of it was listed'}")
     for key in known.keys:
-        yield _judged(key, f"access key {key.id} of {known.name}", case, oldest)
+        yield _judge_key(key, f"access key {key.id} of {known.name}", case, oldest)
 
 
-def _judged(key: AccessKey, where: str, case: ControllerCase, oldest: timedelta) -> Finding:
+def _judge_key(key: AccessKey, where: str, case: ControllerCase, oldest: timedelta) -> Finding:
     now = case.clock.now()
     ends = [] if key.ends is None else [f"ends {key.ends:%Y-%m-%d}"]
     more = [*ends, _OURS[key.ours], *([key.used] if key.used else [])]
     if key.made is None:
-        return found("keys.unknown", where, "; ".join(["the cloud does not say when it was made", *more]))
+        return make_finding("keys.unknown", where, "; ".join(["the cloud does not say when it was made", *more]))
     age = now - key.made
     text = "; ".join([f"made {key.made:%Y-%m-%d}, {age // _DAY} days old", *more])
     if key.ends is not None and key.ends - now < SOON:
-        return found("keys.ends", where, text)
-    return found("keys.old", where, text) if age > oldest else fine("keys", where, text)
+        return make_finding("keys.ends", where, text)
+    return make_finding("keys.old", where, text) if age > oldest else fine("keys", where, text)
 
 
-def _rotated(key: DiskKey) -> Finding:
+def _rotation_finding(key: DiskKey) -> Finding:
     where = f"rotation of the key {key.id}"
     if key.rotates is None:
-        return found("keys.rotation_unknown", where, key.says)
+        return make_finding("keys.rotation_unknown", where, key.says)
     if not key.rotates:
-        return found("keys.unrotated", where, "it is not rotated")
+        return make_finding("keys.unrotated", where, "it is not rotated")
     return fine("keys", where, f"rotated {key.says}".rstrip() if key.says else "it is rotated")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.report import Finding, fine, found
+from gpuwatch.cli.doctor.report import Finding, fine, make_finding
 from gpuwatch.clouds import CloudError
 from gpuwatch.kubernetes.calls import Use
 from gpuwatch.kubernetes.settings import KubernetesSettings
@@ -17,9 +17,9 @@ def cluster(case: ControllerCase) -> Iterator[Finding]:
         return
     where = f"the Kubernetes cluster {settings.name}"
     try:
-        yield from _looked(case, settings, where)
+        yield from _look_at_cluster(case, settings, where)
     except (CloudError, ImportError) as error:
-        yield found("kubernetes.unusable", where, str(error))
+        yield make_finding("kubernetes.unusable", where, str(error))
 
 
 def _uses(case: ControllerCase) -> frozenset[Use]:
@@ -35,8 +35,8 @@ def _uses(case: ControllerCase) -> frozenset[Use]:
     return frozenset(found)
 
 
-def _looked(case: ControllerCase, settings: KubernetesSettings, where: str) -> Iterator[Finding]:
-    """Raises CloudError, ImportError."""
+def _look_at_cluster(case: ControllerCase, settings: KubernetesSettings, where: str) -> Iterator[Finding]:
+    """Return findings about the cluster; raises CloudError, ImportError."""
     made = settings.connect(case.clock)
     yield fine("kubernetes", where, f"its API server answers at {made.server}: {made.version()}")
     allowed: list[str] = []
@@ -45,7 +45,7 @@ def _looked(case: ControllerCase, settings: KubernetesSettings, where: str) -> I
             allowed.append(f"{', '.join(each.allowed)} {each.resource}")
         if each.refused:
             seen = f"{', '.join(each.refused)}: refused; they are {each.reason}"
-            yield found("kubernetes.denied", f"rights to {each.resource} in {where}", seen)
+            yield make_finding("kubernetes.denied", f"rights to {each.resource} in {where}", seen)
     if allowed:
         yield fine("kubernetes", f"rights in {where}", f"allowed: {'; '.join(allowed)}")
     try:
@@ -53,7 +53,7 @@ def _looked(case: ControllerCase, settings: KubernetesSettings, where: str) -> I
     finally:
         made.close()
     if view.trouble is not None:
-        yield found("kubernetes.silent", where, view.trouble)
+        yield make_finding("kubernetes.silent", where, view.trouble)
         return
     pods = [pod for node in view.nodes for pod in node.pods]
     gpus = sum(node.gpus or 0 for node in view.nodes)

@@ -6,9 +6,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuwatch.cli.doctor.cloud import listed, skipped
-from gpuwatch.cli.doctor.context import ControllerCase, closed
-from gpuwatch.cli.doctor.report import Finding, fine, found, shown
+from gpuwatch.cli.doctor.cloud import list_fleet, skipped_finding
+from gpuwatch.cli.doctor.context import ControllerCase, why_closed
+from gpuwatch.cli.doctor.report import Finding, fine, first_names, make_finding
 from gpuwatch.guard.ownership import recent
 from gpuwatch.ledger import LedgerError
 from gpuwatch.ledger.peek import Glance, glance, plain
@@ -25,9 +25,9 @@ def ledger(case: ControllerCase) -> Iterator[Finding]:
     where = f"ledger {settings.place}"
     file = settings.file
     if file is not None:
-        shut = [wrong for each in _files(file) if (wrong := closed(each))]
+        shut = [wrong for each in _files(file) if (wrong := why_closed(each))]
         if shut:
-            yield found("ledger.closed", where, shut[0])
+            yield make_finding("ledger.closed", where, shut[0])
             return
         yield _room(next(each for each in file.absolute().parents if each.exists()))
         if not settings.unwritten:
@@ -38,22 +38,22 @@ def ledger(case: ControllerCase) -> Iterator[Finding]:
     try:
         mode = None if file is not None else plain(settings)
         if mode is not None:
-            yield found("ledger.plain", where, f"sslmode={mode} in the URL")
+            yield make_finding("ledger.plain", where, f"sslmode={mode} in the URL")
         seen = glance(settings)
     except LedgerError as error:
-        yield found("ledger.unusable", where, str(error))
+        yield make_finding("ledger.unusable", where, str(error))
         return
     if seen.doubt is not None:
-        yield found("ledger.other", where, seen.doubt)
+        yield make_finding("ledger.other", where, seen.doubt)
     yield fine("ledger", where, _summary(seen, None if file is None else _holder(file)))
 
 
 def others(case: ControllerCase) -> Iterator[Finding]:
     """Whether another ledger has decided about the fleet's machines of late."""
-    settings, nodes, now = case.settings.ledger, listed(case), case.clock.now()
+    settings, nodes, now = case.settings.ledger, list_fleet(case), case.clock.now()
     where = "decisions on the fleet's machines"
     if nodes is None:
-        yield skipped(where)
+        yield skipped_finding(where)
         return
     young = [node for node in nodes if node.enrolled and node.tags.get(DECISION_TAG) and recent(node, now)]
     keys = {node.tags[DECISION_TAG] for node in young}
@@ -63,7 +63,7 @@ def others(case: ControllerCase) -> Iterator[Finding]:
         return  # `ledger` says why
     strange = sorted(node.id for node in young if node.tags[DECISION_TAG] in foreign)
     if strange:
-        yield found("ledger.foreign", where, f"of another ledger on {len(strange)}: {shown(strange)}")
+        yield make_finding("ledger.foreign", where, f"of another ledger on {len(strange)}: {first_names(strange)}")
     else:
         yield fine("ledger", where, f"{len(young)} of the last day, all in this ledger")
 
@@ -73,7 +73,7 @@ def _modes(file: Path) -> Iterator[Finding]:
     lets_in = file.absolute().parent.stat().st_mode & stat.S_IXOTH
     files = [each for each in _files(file)[1:] if each.exists() and each.stat().st_mode & stat.S_IRWXO]
     if lets_in and files:
-        yield found("ledger.open", f"ledger {file}", f"open to others: {', '.join(each.name for each in files)}")
+        yield make_finding("ledger.open", f"ledger {file}", f"open to others: {', '.join(each.name for each in files)}")
 
 
 def _files(file: Path) -> list[Path]:
@@ -89,7 +89,7 @@ def _room(folder: Path) -> Finding:
     text = f"{free / _MIB:,.0f} MiB are free"
     for limit, code in ((FULL_BYTES, "ledger.full"), (LOW_BYTES, "ledger.low")):
         if free < limit:
-            return found(code, f"the file system of {folder}", text)
+            return make_finding(code, f"the file system of {folder}", text)
     return fine("ledger", f"the file system of {folder}", text)
 
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuwatch.cli.doctor.report import Finding, fine, found
+from gpuwatch.cli.doctor.report import Finding, fine, make_finding
 from gpuwatch.runtime.http.access import cost_of, is_loopback, protection_lacking
 from gpuwatch.runtime.http.auth import users_of
 from gpuwatch.runtime.http.settings import ServerSettings
@@ -30,21 +30,21 @@ def port(settings: ServerSettings, section: str) -> Iterator[Finding]:
     where = f"{section}.host {settings.host}, {section}.port {settings.port}"
     lacking = tuple(protection_lacking(settings))
     if lacking and not is_loopback(settings.host):
-        yield found("port.open", where, f"it is open to the network without {' and without '.join(lacking)}")
+        yield make_finding("port.open", where, f"it is open to the network without {' and without '.join(lacking)}")
     if settings.port == 0:
         yield fine("port", where, "any free port is taken")
         return
     try:
-        answer = _ask(settings, "/healthz")
+        answer = _ask_port(settings, "/healthz")
     except ConnectionRefusedError:
         yield _free(settings, where)
         return
     except (OSError, http.client.HTTPException) as error:
         code = "port.address" if _unbindable(settings.host) else "port.taken"
-        yield found(code, where, f"something is there that does not answer: {type(error).__name__}")
+        yield make_finding(code, where, f"something is there that does not answer: {type(error).__name__}")
         return
     if answer.status and not answer.server.startswith("gpuwatch"):
-        yield found("port.taken", where, f"another program answers: {answer.server or 'it does not say which'}")
+        yield make_finding("port.taken", where, f"another program answers: {answer.server or 'it does not say which'}")
     else:
         yield fine("port", where, "gpuwatch serves there already")
 
@@ -54,7 +54,7 @@ def passwords(settings: ServerSettings, section: str) -> Iterator[Finding]:
     with contextlib.suppress(OSError, ValueError):
         cheap = [user for user, hashed in users_of(settings, section).value.items() if cost_of(hashed) < _LOWEST_COST]
         if cheap:
-            yield found("passwords.cheap", f"{section}.users_file", ", ".join(sorted(cheap)))
+            yield make_finding("passwords.cheap", f"{section}.users_file", ", ".join(sorted(cheap)))
 
 
 def alive(settings: ServerSettings, section: str) -> Finding:
@@ -62,17 +62,19 @@ def alive(settings: ServerSettings, section: str) -> Finding:
     where = f"{section} at {settings.host} port {settings.port}"
     path = "/healthz" if section == "agent" else "/metrics"
     try:
-        answer = _ask(settings, path)
+        answer = _ask_port(settings, path)
     except (OSError, http.client.HTTPException) as error:
-        return found("running.down", where, f"no answer: {error}")
+        return make_finding("running.down", where, f"no answer: {error}")
     if answer.status >= http.client.INTERNAL_SERVER_ERROR:
-        return found("running.ill", where, f"HTTP status {answer.status}")
+        return make_finding("running.ill", where, f"HTTP status {answer.status}")
     if answer.status and not answer.server.startswith("gpuwatch"):
-        return found("running.down", where, f"another program answers: {answer.server or 'it does not say which'}")
+        return make_finding(
+            "running.down", where, f"another program answers: {answer.server or 'it does not say which'}"
+        )
     return fine("running", where, "it answers")
 
 
-def _ask(settings: ServerSettings, path: str) -> _Answer:
+def _ask_port(settings: ServerSettings, path: str) -> _Answer:
     """One request without credentials: who they are is all that is asked, so their certificate is not checked."""
     host = _ANYWHERE.get(settings.host, settings.host)
     if settings.tls_certificate is None:
@@ -95,7 +97,7 @@ def _ask(settings: ServerSettings, path: str) -> _Answer:
 
 def _free(settings: ServerSettings, where: str) -> Finding:
     wrong = _unbindable(settings.host)
-    return found("port.address", where, wrong) if wrong else fine("port", where, "it is free")
+    return make_finding("port.address", where, wrong) if wrong else fine("port", where, "it is free")
 
 
 def _unbindable(host: str) -> str | None:

@@ -55,9 +55,9 @@ def as_text(examination: Examination) -> str:
     for each in examination.findings:
         mark = each.severity.value.upper() if each.remedy else "ok"
         lines.append(legible(f"{mark:<8} {each.looked_at} [{each.code}]"))
-        lines.append(_indented(each.seen))
+        lines.append(_indent_text(each.seen))
         if each.remedy:
-            lines.append(_indented(f"remedy: {each.remedy}"))
+            lines.append(_indent_text(f"remedy: {each.remedy}"))
     problems, warnings = examination.count(Severity.PROBLEM), examination.count(Severity.WARNING)
     lines += [
         "",
@@ -79,7 +79,7 @@ class DoctorDocument:
 
 
 def doctor_document(examination: Examination) -> DoctorDocument:
-    """For programs."""
+    """Return the examination as a JSON document."""
     return fill_document(
         DoctorDocument,
         examination,
@@ -88,13 +88,13 @@ def doctor_document(examination: Examination) -> DoctorDocument:
     )
 
 
-def shown(names: Sequence[str], most: int = 5) -> str:
+def first_names(names: Sequence[str], most: int = 5) -> str:
     """The first few of many names."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _indented(text: str) -> str:
+def _indent_text(text: str) -> str:
     return fill(legible(" ".join(text.split())), width=110, initial_indent=" " * 9, subsequent_indent=" " * 9)
 
 
@@ -118,7 +118,7 @@ _TABLE = files("gpuwatch.cli.doctor").joinpath("findings.tsv").read_text(encodin
 KINDS = {kind.code: kind for kind in map(_kind, _TABLE.splitlines()[1:])}
 
 
-def found(code: str, looked_at: str, seen: str) -> Finding:
+def make_finding(code: str, looked_at: str, seen: str) -> Finding:
     """A finding of that kind, with what was seen."""
     kind = KINDS[code]
     return Finding(severity=kind.severity, code=code, looked_at=looked_at, seen=seen, remedy=kind.remedy)

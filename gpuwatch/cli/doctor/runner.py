@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from gpuwatch.cli.doctor.report import Finding, found
+from gpuwatch.cli.doctor.report import Finding, make_finding
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.runtime.clock import Clock
@@ -46,19 +46,21 @@ class _Look(threading.Thread, Generic[Case]):
         self._findings: tuple[Finding, ...] = ()
 
     def run(self) -> None:
-        """Look."""
+        """Look once and keep the findings."""
         try:
             self._findings = tuple(self._check.look(self._case))
         except Exception as error:  # noqa: BLE001  an error in a check is a finding like any other
             # Its words may quote anything, a secret among them; its kind and place do not.
-            self._findings = (found("check.broken", self._check.name, f"{type(error).__name__} in {_place(error)}"),)
+            self._findings = (
+                make_finding("check.broken", self._check.name, f"{type(error).__name__} in {_place(error)}"),
+            )
 
     def result(self, begun: float, clock: Clock) -> tuple[Finding, ...]:
         """What it found by its time limit."""
         self.join(max(0.0, begun + self._check.seconds - clock.monotonic()))
         if self.is_alive():
             text = f"it did not end within {format_duration(self._check.seconds)}"
-            return (found("check.no_answer", self._check.name, text),)
+            return (make_finding("check.no_answer", self._check.name, text),)
         return self._findings
 
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from gpuwatch import __version__
 from gpuwatch.cli.controller import SOURCES
-from gpuwatch.cli.doctor.cloud import SKEW_SECONDS, listed, skipped
+from gpuwatch.cli.doctor.cloud import SKEW_SECONDS, list_fleet, skipped_finding
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.report import Finding, fine, found, shown
+from gpuwatch.cli.doctor.report import Finding, fine, first_names, make_finding
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries
 from gpuwatch.controller.observe.prometheus_api import PromApi
@@ -20,9 +20,9 @@ def agents(case: ControllerCase) -> Iterator[Finding]:
     """How many running machines give a verdict, of which version, and by which clock."""
     settings = case.settings
     where = f"verdicts on the running machines (signals.source: {settings.signals.source})"
-    nodes = listed(case)
+    nodes = list_fleet(case)
     if nodes is None:
-        yield skipped(where)
+        yield skipped_finding(where)
         return
     running = [node for node in nodes if node.state is NodeState.RUNNING]
     if not running:
@@ -39,7 +39,7 @@ def agents(case: ControllerCase) -> Iterator[Finding]:
         yield fine("agents", where, text)
     else:
         code = "agents.none" if len(silent) == len(asked) else "agents.silent"
-        yield found(code, where, f"{text}; none from {shown(silent, 3)}")
+        yield make_finding(code, where, f"{text}; none from {first_names(silent, 3)}")
     if settings.signals.source == "scrape":
         yield from _versions(asked)
         yield from _clocks(asked, begun, case.clock.now())
@@ -56,8 +56,8 @@ def undecided_disks(settings: Settings, asked: Sequence[Node]) -> Iterator[Findi
         if settings.rulebook.pool(pool).idle.instance_store == "ask":
             where = f"local disks in the pool {pool!r}"
             key = f"pools.{pool}.idle.instance_store"
-            text = f"they are in use, or may be, on {shown(names, 3)}: no such machine is stopped, and {key} is not set"
-            yield found("disks.undecided", where, text)
+            used = f"they are in use, or may be, on {first_names(names, 3)}"
+            yield make_finding("disks.undecided", where, f"{used}: no such machine is stopped, and {key} is not set")
 
 
 def prometheus(case: ControllerCase) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def prometheus(case: ControllerCase) -> Iterator[Finding]:
     at = case.clock.now()
     answer = api.instant({"one": "vector(1)"}, at)["one"]
     if answer.doubt is not None:
-        yield found("prometheus.silent", where, answer.doubt)
+        yield make_finding("prometheus.silent", where, answer.doubt)
         return
     yield fine("prometheus", where, "it answers, whole and by the same clock")
     wanted = series(settings)
@@ -79,16 +79,16 @@ def prometheus(case: ControllerCase) -> Iterator[Finding]:
     doubt = next((answer.doubt for answer in answers.values() if answer.doubt is not None), None)
     lacking = [expression for name, expression in wanted.items() if not answers[name].rows]
     if doubt is not None:
-        yield found("prometheus.silent", where, doubt)
+        yield make_finding("prometheus.silent", where, doubt)
     elif lacking:
-        yield found("prometheus.series", where, f"nothing is there of {shown(lacking)}")
+        yield make_finding("prometheus.series", where, f"nothing is there of {first_names(lacking)}")
     elif wanted:
         yield fine("prometheus", f"{where}, series of {promql.dialect}", f"all {len(wanted)} are there")
     for pool, expression in expressions(settings):
         answer = api.instant({"it": expression}, at)["it"]
         if answer.doubt is not None or not (answer.rows or answer.scalar is not None):
             about = f"an expression of pools.{pool}.scaling"
-            yield found("prometheus.expression", about, answer.doubt or "it gives nothing")
+            yield make_finding("prometheus.expression", about, answer.doubt or "it gives nothing")
 
 
 def series(settings: Settings) -> dict[str, str]:
@@ -115,8 +115,8 @@ def _versions(asked: Sequence[Node]) -> Iterator[Finding]:
     versions = {node.id: node.verdict.agent_version for node in asked if node.verdict is not None}
     old = [f"{name} {version}" for name, version in versions.items() if _number(version) < _number(__version__)]
     if old:
-        text = f"{len(old)} of {len(versions)} are older than {__version__}: {shown(old)}"
-        yield found("agents.old", "versions of the agents", text)
+        text = f"{len(old)} of {len(versions)} are older than {__version__}: {first_names(old)}"
+        yield make_finding("agents.old", "versions of the agents", text)
     elif versions:
         yield fine("agents", "versions of the agents", f"none is older than {__version__}")
 
@@ -132,7 +132,7 @@ def _clocks(asked: Sequence[Node], begun: datetime, ended: datetime) -> Iterator
         if max(ahead, behind) > SKEW_SECONDS:
             off.append(f"{node.id} {format_duration(max(ahead, behind))} {'ahead' if ahead > behind else 'behind'}")
     if off:
-        yield found("agents.clock", "clocks of the agents", shown(off))
+        yield make_finding("agents.clock", "clocks of the agents", first_names(off))
     elif any(node.verdict is not None for node in asked):
         yield fine("agents", "clocks of the agents", f"none differs by more than {format_duration(SKEW_SECONDS)}")
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.cli.doctor.cloud import listed, skipped
+from gpuwatch.cli.doctor.cloud import list_fleet, skipped_finding
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.cli.doctor.report import Finding, fine, found, shown
+from gpuwatch.cli.doctor.report import Finding, fine, first_names, make_finding
 from gpuwatch.controller.slurm import join
 from gpuwatch.controller.slurm.scontrol import Scontrol
 from gpuwatch.model.fleet import Fleet, NodeState
@@ -19,13 +19,13 @@ def cluster(case: ControllerCase) -> Iterator[Finding]:
     if not settings.configured:
         return
     where = "the Slurm cluster"
-    seen = join.shown(Scontrol(settings))
+    seen = join.show_cluster(Scontrol(settings))
     if seen is None or seen.view.doubt is not None:
-        yield found("slurm.unusable", where, "" if seen is None else seen.view.doubt or "")
+        yield make_finding("slurm.unusable", where, "" if seen is None else seen.view.doubt or "")
         return
     yield fine("slurm", where, f"{settings.scontrol} shows {how_many(len(seen.nodes), 'node')}")
     yield from _power(case, seen)
-    yield from _unjoined(case, seen)
+    yield from _unjoined_machines(case, seen)
 
 
 def _power(case: ControllerCase, seen: join.Shown) -> Iterator[Finding]:
@@ -39,23 +39,25 @@ def _power(case: ControllerCase, seen: join.Shown) -> Iterator[Finding]:
         name for name in seen.view.pools if rules.pool(name).idle.action in _ENDS or rules.pool(name).launch.template
     ]
     if both and case.settings.mode == "enforce":
-        pools = shown([f"pools.{name}" for name in both])
-        yield found("slurm.power", where, f"Slurm's ({seen.view.power}), and {pools} would stop or start machines")
+        pools = first_names([f"pools.{name}" for name in both])
+        yield make_finding(
+            "slurm.power", where, f"Slurm's ({seen.view.power}), and {pools} would stop or start machines"
+        )
     else:
         yield fine("slurm", where, f"Slurm's ({seen.view.power})")
 
 
-def _unjoined(case: ControllerCase, seen: join.Shown) -> Iterator[Finding]:
+def _unjoined_machines(case: ControllerCase, seen: join.Shown) -> Iterator[Finding]:
     """Machines that are not certainly one node."""
     where = "which machine is which node of Slurm"
-    nodes = listed(case)
+    nodes = list_fleet(case)
     if nodes is None:
-        yield skipped(where)
+        yield skipped_finding(where)
         return
     fleet = join.with_slurm(Fleet(observed_at=case.clock.now(), nodes=nodes), seen)
     ours = [each for each in fleet.nodes if each.slurm is not None and each.state is not NodeState.TERMINATED]
     doubts = [f"{each.id}: {each.slurm.doubt}" for each in ours if each.slurm is not None and each.slurm.doubt]
     if doubts:
-        yield found("slurm.unjoined", where, shown(doubts))
+        yield make_finding("slurm.unjoined", where, first_names(doubts))
     else:
         yield fine("slurm", where, f"each of {len(ours)} machines is one node")

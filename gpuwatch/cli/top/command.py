@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import above_zero, commands, config_option, json_option, say
+from gpuwatch.cli.base import above_zero, commands, config_option, json_option, print_text
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.printable import not_utf8
 
@@ -40,7 +40,7 @@ def top(
 ) -> None:
     """Show this host's GPUs live: who uses them, and why they count as busy or idle."""
     from gpuwatch.cli.console import console, is_interactive
-    from gpuwatch.cli.top.source import AgentSource, NoAgentError, RefusedError, found
+    from gpuwatch.cli.top.source import AgentSource, NoAgentError, RefusedError, find_source
     from gpuwatch.runtime.clock import SystemClock
 
     if url is not None and path is not None:
@@ -48,7 +48,7 @@ def top(
     clock, login = SystemClock(), _login(user, password_file)
     source: Source
     try:
-        source = AgentSource(url, login) if url is not None else found(_settings(path), login, clock)
+        source = AgentSource(url, login) if url is not None else find_source(_settings(path), login, clock)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--agent") from error
     try:
@@ -61,7 +61,7 @@ def top(
                 source.page()  # a mistake in the URL is said at once
             status = run(source, console(), clock, interval)
     except (NoAgentError, RefusedError) as error:
-        say(error, err=True)
+        print_text(error, err=True)
         status = 2
     finally:
         source.close()
@@ -75,7 +75,7 @@ def _once(source: "Source", *, as_json: bool) -> int:
     source.settle()
     page = source.page()
     if as_json:
-        say(json_text("top", {"note": source.note, **msgspec.to_builtins(page)}))  # the note first
+        print_text(json_text("top", {"note": source.note, **msgspec.to_builtins(page)}))  # the note first
     else:
         from gpuwatch.cli.console import console, width_of
         from gpuwatch.cli.top.screen import Look, screen
@@ -124,5 +124,5 @@ def _settings(path: Path | None) -> "AgentSettings":
     except PermissionError:  # not even its folder may be looked into
         return AgentSettings()
     except ConfigError as error:
-        say(error, err=True)
+        print_text(error, err=True)
         sys.exit(2)

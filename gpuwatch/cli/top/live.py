@@ -56,7 +56,7 @@ class Feed:
         threading.Thread(target=self._run, name="top", daemon=True).start()
 
     def stop(self) -> None:
-        """Fetch no more."""
+        """Stop fetching pages for good."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -87,7 +87,7 @@ class Terminal:
         self.tell.setblocking(False)  # noqa: FBT003  the socket's own signature
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def enter_screen(self) -> Iterator[None]:
         """Another screen, no cursor, keys at once; everything as it was afterwards."""
         before: dict[signal.Signals, Any] = {}
         known = termios.tcgetattr(self._in)
@@ -151,7 +151,7 @@ def run(source: Source, console: Console, clock: Clock, interval_seconds: float)
     terminal = Terminal(console)
     feed = Feed(source, interval_seconds, terminal.tell)
     order = Order.GPU
-    with terminal.entered():
+    with terminal.enter_screen():
         feed.start()
         try:
             while feed.crash is None:

@@ -77,7 +77,9 @@ def gpu_columns(gpus: Sequence[HostGpu], shown: Sequence[Sequence[HostInstance]]
             spare=2,
         ),
         Column(title="STATE", cells=states, styles=[_state_style(gpu) for gpu, _ in rows]),
-        Column(title="FOR", cells=[_held(gpu) if part is None else "" for gpu, part in rows], right=True, spare=1),
+        Column(
+            title="FOR", cells=[_held_memory(gpu) if part is None else "" for gpu, part in rows], right=True, spare=1
+        ),
         Column(
             title="WHY",
             cells=[legible(gpu.why, _LONGEST_WHY) if part is None else _instance(part) for gpu, part in rows],
@@ -97,11 +99,11 @@ def process_columns(processes: Sequence[HostProcess]) -> list[Column]:
         Column(title="CPU", cells=[_cores(each.cpu_cores) for each in processes], right=True, spare=3),
         Column(title="KIND", cells=["dead" if each.dead else _word(each.kind, 8) for each in processes], spare=1),
         Column(title="PROGRAM", cells=[_word(each.program, _LONGEST_PROGRAM) for each in processes]),
-        Column(title="IN", cells=[within(each) for each in processes], styles=["dim"] * len(processes)),
+        Column(title="IN", cells=[place_of_process(each) for each in processes], styles=["dim"] * len(processes)),
     ]
 
 
-def within(process: HostProcess) -> str:
+def place_of_process(process: HostProcess) -> str:
     """The job, pod, container or unit that it runs in."""
     if process.slurm_job is not None:
         return f"job {legible(process.slurm_job, 32)}"
@@ -139,7 +141,7 @@ def _why_style(gpu: HostGpu) -> str:
     return "" if gpu.health is None else _HEALTH_STYLES.get(gpu.health, "")
 
 
-def _held(gpu: HostGpu) -> str:
+def _held_memory(gpu: HostGpu) -> str:
     return "" if gpu.down is not None or gpu.state is State.UNKNOWN else held_text(gpu.held_seconds)
 
 

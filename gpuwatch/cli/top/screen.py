@@ -48,10 +48,10 @@ def screen(page: HostPage, look: Look, now: datetime) -> list[Text]:
     """The whole screen, at most as high as asked for. `now` is the clock at its corner."""
     head = _header(page, look, now)
     if look.failure:
-        return _within(head, look)  # absent, never stale
+        return _fit_lines(head, look)  # absent, never stale
     foot = [Text(cut(f"{_KEYS} (by {look.order.name.lower().replace('gpu', 'GPU')})", look.width), style="dim")]
     foot = foot if look.keys else []
-    processes = _sorted(page.processes, look.order)
+    processes = _sort_processes(page.processes, look.order)
     room = None if look.height is None else max(0, look.height - len(head) - len(foot))
     for_processes = min(_FEWEST_PROCESS_LINES, len(processes) + 1) if processes else 1
     gpus = _gpus(page.gpus, look.width, None if room is None else max(2, room - for_processes))
@@ -64,10 +64,10 @@ def screen(page: HostPage, look: Look, now: datetime) -> list[Text]:
     body = [*head, *gpus, *_processes(page, processes, look.width, left)]
     if look.height is not None and foot:
         body = body[: look.height - 1] + [Text()] * max(0, look.height - 1 - len(body))
-    return _within([*body, *foot], look)
+    return _fit_lines([*body, *foot], look)
 
 
-def _sorted(processes: Iterable[HostProcess], order: Order) -> list[HostProcess]:
+def _sort_processes(processes: Iterable[HostProcess], order: Order) -> list[HostProcess]:
     """Within what they are sorted by, those with the most memory first."""
     by_memory = sorted(processes, key=lambda each: (-(each.memory_bytes or 0), each.pid))
     match order:
@@ -83,7 +83,7 @@ def nothing(words: str, look: Look) -> list[Text]:
     return [Text(line, style="bold") for line in wrap_words(legible(words, _LONGEST), look.width, _WHY_LINES)]
 
 
-def _within(lines: list[Text], look: Look) -> list[Text]:
+def _fit_lines(lines: list[Text], look: Look) -> list[Text]:
     """No more lines than there is room for, none wider."""
     for line in lines:
         if look.width is not None:

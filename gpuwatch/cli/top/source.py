@@ -45,7 +45,7 @@ class RefusedError(Exception):
 
 
 class Source(Protocol):
-    """Gives pages."""
+    """Where `top` gets its pages from."""
 
     note: str  # for the header: what is particular about this source, or nothing
 
@@ -256,7 +256,7 @@ def own_agent(settings: AgentSettings, login: Login | None) -> AgentSource:
     return AgentSource(url, login, settings.tls_certificate)
 
 
-def found(settings: AgentSettings, login: Login | None, clock: Clock) -> Source:
+def find_source(settings: AgentSettings, login: Login | None, clock: Clock) -> Source:
     """The agent of this host if it answers, else this process; raises nothing."""
     try:
         agent = own_agent(settings, login)

@@ -12,8 +12,8 @@ from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, CloudError, ProtectedError
 from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE
-from gpuwatch.clouds.alibaba.groups import Group, known, named
-from gpuwatch.clouds.alibaba.instances import STOP_CHARGING, Instance, described
+from gpuwatch.clouds.alibaba.groups import Group, get_group, template_reference
+from gpuwatch.clouds.alibaba.instances import STOP_CHARGING, Instance, describe_instance
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.groups import lower
@@ -37,7 +37,7 @@ def stop(place: Region, node_id: str, permit: Permit) -> None:
 
 
 def start(place: Region, node_id: str) -> None:
-    """Source: StartInstance."""
+    """Start a machine. Source: ECS StartInstance."""
     place.acting.change("ecs:StartInstance", {"InstanceId": node_id}, permit_in_force())
 
 
@@ -58,8 +58,8 @@ def terminate_member(
     ESS waits for the machine's own shutdown, since no StopInstanceTimeout is given. It would also end a machine that
     its owner's tag protects, so the machine is looked at first.
     """
-    instance = Instance(described=described(place, place.acting, node_id))
-    group = known(place, place.acting, group_id)
+    instance = Instance(described=describe_instance(place, place.acting, node_id))
+    group = get_group(place, place.acting, group_id)
     member = group.members.get(node_id)
     if instance.state is NodeState.TERMINATING or (member is not None and member.leaving):
         return
@@ -96,7 +96,7 @@ def launch(place: Region, request: Mapping[str, object]) -> str:
     """One machine; gives its id. Source: RunInstances."""
     call = "ecs:RunInstances"
     answer = place.acting.change(call, request, permit_in_force())
-    with reading(place.acting.asked(call)):
+    with reading(place.acting.name_call(call)):
         found: str = answer["InstanceIdSets"]["InstanceIdSet"][0]
         return found
 
@@ -121,7 +121,7 @@ def launch_request(
         "RegionId": place.region,
         "Amount": 1,
         "ClientToken": key,
-        **named(arguments["template"]),
+        **template_reference(arguments["template"]),
         "LaunchTemplateVersion": version,
         "InstanceName": name_of(key),
         "Tag": [{"Key": name, "Value": tags[name]} for name in sorted(tags)],
@@ -145,7 +145,7 @@ def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> No
 
     An addition, and no new total: it cannot take machines away where somebody has raised the size meanwhile.
     """
-    group = known(place, place.acting, group_id)
+    group = get_group(place, place.acting, group_id)
     if group.size >= size:
         return
     if size > group.max_size:
@@ -159,7 +159,7 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
 
     A group without a desired size lacks nothing.
     """
-    group = known(place, place.acting, group_id)
+    group = get_group(place, place.acting, group_id)
     if group.size <= size:
         return
     _refuse_group(group, fleet=fleet, process="ScaleIn", grows=True)
@@ -169,9 +169,9 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
         group,
         group.size,
         size,
-        lambda: known(place, place.acting, group_id),
+        lambda: get_group(place, place.acting, group_id),
         lambda new: _adjust(place, group, new, key),
-        lambda raised: _adjust(place, known(place, place.acting, group_id), raised, key),
+        lambda raised: _adjust(place, get_group(place, place.acting, group_id), raised, key),
     )
 
 
@@ -190,7 +190,7 @@ def _adjust(place: Region, group: Group, size: int, key: str) -> None:
 
 def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
     """Source: SetInstancesProtection, where it is not so already."""
-    group = known(place, place.acting, group_id)
+    group = get_group(place, place.acting, group_id)
     _refuse_group(group, fleet=fleet)
     member = group.members.get(node_id)
     if member is not None and member.protected is on:
@@ -200,7 +200,7 @@ def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str)
 
 
 def tag(place: Region, node_id: str, tags: Mapping[str, str]) -> None:
-    """Source: TagResources."""
+    """Set tags of a machine. Source: ECS TagResources."""
     asked = {
         "RegionId": place.region,
         "ResourceType": "instance",

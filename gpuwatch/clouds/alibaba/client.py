@@ -30,7 +30,7 @@ from gpuwatch.clouds.alibaba.errors import refusal
 from gpuwatch.clouds.errors import ADVICE
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
-from gpuwatch.clouds.requests_sending import watched
+from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.json_document import read_json
@@ -118,7 +118,7 @@ class Wire:
     def __init__(self, timeout: tuple[float, float] = _TIMEOUT) -> None:
         """Nothing is opened yet."""
         self._timeout = timeout
-        self._session = watched(Session())
+        self._session = watch_session(Session())
         self._session.auth = _as_it_is
 
     def post(self, asked: str, url: str, headers: Mapping[str, str], permit: Permit | None) -> Reply:
@@ -239,7 +239,7 @@ class Client:
         """
         return self._read(call, self._send(call, parameters, permit))
 
-    def asked(self, call: str) -> str:
+    def name_call(self, call: str) -> str:
         """A call for messages."""
         product, _, action = call.partition(":")
         return f"{product.upper()} {action} in {self._where}"
@@ -249,10 +249,10 @@ class Client:
         key = self._key()
         self._pace.wait()
         product, _, action = call.partition(":")
-        url, headers = self._signed(product, action, parameters, key)
-        return self._wire.post(self.asked(call), url, headers, permit)
+        url, headers = self._sign_request(product, action, parameters, key)
+        return self._wire.post(self.name_call(call), url, headers, permit)
 
-    def _signed(
+    def _sign_request(
         self,
         product: str,
         action: str,
@@ -278,7 +278,7 @@ class Client:
         request = DaraRequest()
         request.method, request.pathname, request.query, request.headers = "POST", "/", query, headers
         headers["Authorization"] = Utils.get_authorization(request, _SIGNED, _EMPTY, key_id, secret)
-        written = "&".join(f"{_encoded(each)}={_encoded(query[each])}" for each in sorted(query))
+        written = "&".join(f"{_encode_text(each)}={_encode_text(query[each])}" for each in sorted(query))
         return f"{base}/?{written}", headers
 
     def _read(self, call: str, reply: Reply) -> dict[str, Any]:
@@ -288,7 +288,7 @@ class Client:
             CloudError: it says no, or is no answer of this API.
 
         """
-        asked = self.asked(call)
+        asked = self.name_call(call)
         try:
             answer = read_json(reply.body)
         except ValueError:
@@ -313,7 +313,7 @@ def _plain(value: object) -> object:
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _encoded(text: str) -> str:
+def _encode_text(text: str) -> str:
     """As the signer encodes it."""
     return quote(text, safe="~", encoding="utf-8")
 

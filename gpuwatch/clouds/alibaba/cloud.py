@@ -75,7 +75,7 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
 
     def node(self, node_id: str) -> Node:
         """One machine as ECS sees it now; one that we saw and that ECS denies twice is gone."""
-        return self._look_for(node_id)[1]
+        return self._find_machine(node_id)[1]
 
     # Acting.
 
@@ -133,7 +133,7 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
         if why is not None:
             raise CloudError(why, code=NO_GPU)
         node_id = actions.launch(place, request)
-        self._seen.launched(key, node_id)
+        self._seen.note_launch(key, node_id)
         return node_id
 
     def _unless(self, done: frozenset[NodeState], place: Region, node_id: str, error: CloudError) -> None:
@@ -147,7 +147,7 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
     # Our own standing, and what people look at.
 
     def _may_act(self, place: Region, needs: Needs) -> Iterator[Permission]:
-        yield from standing.may_act(place, self._tried(place, needs.node_ids), terminate=needs.terminate)
+        yield from standing.may_act(place, self._machine_to_try(place, needs.node_ids), terminate=needs.terminate)
         yield from standing.may_change_groups(place) if needs.groups else ()
 
     def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
@@ -164,15 +164,15 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
 
     def _nodes(self, place: Region) -> list[Node]:
         """The place's GPU machines. What was there before and is not listed is asked for by its id, and once more."""
-        found = instances.listed(place, {}, size=self._page_size)
+        found = instances.list_instances(place, {}, size=self._page_size)
         missing = self._views.left_out(place, [each["InstanceId"] for each in found])
         found += instances.of_ids(place, place.reading, missing)
         there = {each["InstanceId"] for each in found}
         ended = [name for name in missing if name not in there][:_ENDS_A_ROUND]
-        groups = {name: group for group in scaling.listed(place) for name in group.members}
+        groups = {name: group for group in scaling.list_groups(place) for name in group.members}
         shown = [self._instance(each) for each in found]
         nodes = self._translator.nodes(place, shown, groups, self._clock.now())
-        gone = [name for name in ended if instances.denied(place.reading, name)]
+        gone = [name for name in ended if instances.is_denied(place.reading, name)]
         return self._views.keep(place, nodes, [*there, *gone])
 
     def _remember(self, listed: Mapping[str, Node]) -> None:
@@ -185,22 +185,22 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
         self._homes = {each: home for each, home in homes if each in listed or self._seen.has(each)}
 
     def _ids(self, place: Region) -> set[str]:
-        return {each["InstanceId"] for each in instances.listed(place, {}, size=self._page_size)}
+        return {each["InstanceId"] for each in instances.list_instances(place, {}, size=self._page_size)}
 
-    def _described(self, place: Region, node_id: str) -> Node:
+    def _describe_machine(self, place: Region, node_id: str) -> Node:
         found = self._node_at(place, place.reading, node_id)
         if found is None:
             raise NotFoundError(f"ECS knows no instance {node_id} in {place.name}", code=NO_INSTANCE)
         return found
 
-    def _launched(self, place: Region, key: str) -> Node | None:
+    def _find_launched(self, place: Region, key: str) -> Node | None:
         """By the name that the launch gave it."""
         name = actions.name_of(key)
-        found = instances.listed(place, {"InstanceName": name}, size=self._page_size)
+        found = instances.list_instances(place, {"InstanceName": name}, size=self._page_size)
         named = [each for each in found if each.get("InstanceName") == name]
         if not named:
             return None
-        self._seen.launched(key, named[0]["InstanceId"])
+        self._seen.note_launch(key, named[0]["InstanceId"])
         return self._node_of(place, place.reading, named[0])
 
     def _ended_launch(self, key: str) -> Node | None:
@@ -215,8 +215,8 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
         found = instances.of_ids(place, line, [node_id])
         if found:
             return self._node_of(place, line, found[0])
-        last = self._seen.gone(node_id)
-        return last if last is not None and instances.denied(line, node_id) else None
+        last = self._seen.last_of_gone(node_id)
+        return last if last is not None and instances.is_denied(line, node_id) else None
 
     def _node_of(self, place: Region, line: Client, described: Mapping[str, Any]) -> Node:
         instance = self._instance(described)
@@ -231,7 +231,7 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
         place = self._place_for(arguments)
         try:
             template = arguments["template"]
-            name = arguments.get("instance_type") or scaling.template_type(place, template, _asked(arguments))
+            name = arguments.get("instance_type") or scaling.template_type(place, template, _asked_version(arguments))
             gpus = None if name is None else self._types.gpus(place, name)
         except CloudError:
             return None
@@ -242,40 +242,40 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
     # Its groups.
 
     def _listed_groups(self, place: Region) -> list[Group]:
-        return scaling.listed(place)
+        return scaling.list_groups(place)
 
     def _known_group(self, place: Region, group_id: str) -> Group:
-        return scaling.known(place, place.reading, group_id)
+        return scaling.get_group(place, place.reading, group_id)
 
     def _groups(self, place: Region) -> list[NodeGroup]:
         shown = []
         for group in self._listed_groups(place):
-            told = self._told(place, group)
+            told = self._group_in_our_words(place, group)
             types = [told.instance_type] if told.instance_type else scaling.types_of(place, group)
-            if group.enrolled(self._fleet) or self._types.has_gpus(place, types):
+            if group.is_enrolled(self._fleet) or self._types.has_gpus(place, types):
                 shown.append(told)
         return self._views.keep_groups(place, shown)
 
     def _has_gpus(self, place: Region, group: Group) -> bool:
         return self._types.has_gpus(place, scaling.types_of(place, group))
 
-    def _told(self, place: Region, group: Group) -> NodeGroup:
+    def _group_in_our_words(self, place: Region, group: Group) -> NodeGroup:
         """A group with its members' types and zones, or what it would launch, and with why it lacks members."""
         members = instances.of_ids(place, place.reading, sorted(group.members))
         types = {each["InstanceType"] for each in members} or scaling.types_of(place, group)
         zones = {each["ZoneId"] for each in members}
         told = group.as_node_group(place, fleet=self._fleet, now=self._clock.now(), types=types, zones=zones)
-        return self._refusals.added(told, place.name, lambda: attempts(place, group.id))
+        return self._refusals.with_refusal(told, place.name, lambda: attempts(place, group.id))
 
 
-def _asked(arguments: Mapping[str, str]) -> str | None:
+def _asked_version(arguments: Mapping[str, str]) -> str | None:
     """The version of the template that the arguments name, without the $ of other clouds; None: the default."""
     return (arguments.get("version") or "").removeprefix("$") or None
 
 
 def _version(place: Region, arguments: Mapping[str, str]) -> str | None:
     """The number of that version, as RunInstances takes it; None: the template's default."""
-    asked = _asked(arguments)
+    asked = _asked_version(arguments)
     if asked in (None, "Default"):
         return None
     return scaling.newest_version(place, arguments["template"]) if asked == "Latest" else asked

@@ -60,7 +60,7 @@ def refusal(asked: str, status: int, code: str, message: str) -> errors.CloudErr
     kind = errors.kind_of(code, _CODES, unlisted)
     if any(fnmatchcase(code, pattern) for pattern in _TELLING):
         message = "the signature was not accepted"
-    return errors.typed(kind, asked, message, code)
+    return errors.typed_error(kind, asked, message, code)
 
 
 def no_machine(code: str) -> bool:

@@ -86,18 +86,18 @@ class Group(ScalingGroup):
         )
 
 
-def listed(place: Region) -> list[Group]:
+def list_groups(place: Region) -> list[Group]:
     """Every group of the place with its members. Source: DescribeScalingGroups, DescribeScalingInstances."""
     asked = {"RegionId": place.region}
     groups = by_number(place.reading, _GROUPS, {**asked, "GroupType": "ECS"}, size=_GROUPS_A_PAGE)
     members = by_number(place.reading, _MEMBERS, asked, size=_MEMBERS_A_PAGE) if groups else []
-    with reading(place.reading.asked(_GROUPS.call)):
+    with reading(place.reading.name_call(_GROUPS.call)):
         return [
             _group(each, [one for one in members if one["ScalingGroupId"] == each["ScalingGroupId"]]) for each in groups
         ]
 
 
-def known(place: Region, line: Client, group_id: str) -> Group:
+def get_group(place: Region, line: Client, group_id: str) -> Group:
     """The group of that id as it is now.
 
     Raises:
@@ -110,16 +110,16 @@ def known(place: Region, line: Client, group_id: str) -> Group:
     if not any(each.get("ScalingGroupId") == group_id for each in groups):
         raise NotFoundError(f"there is no scaling group {group_id} in {place.name}", code=NO_GROUP)
     members = by_number(line, _MEMBERS, {"RegionId": place.region, "ScalingGroupId": group_id}, size=_MEMBERS_A_PAGE)
-    with reading(line.asked(_GROUPS.call)):
+    with reading(line.name_call(_GROUPS.call)):
         return _group(next(each for each in groups if each["ScalingGroupId"] == group_id), members)
 
 
 def group_of(place: Region, line: Client, node_id: str) -> Group | None:
     """The group that a machine is a member of now; None where it is in none."""
     members = by_number(line, _MEMBERS, {"RegionId": place.region, "InstanceIds": [node_id]}, size=_MEMBERS_A_PAGE)
-    with reading(line.asked(_MEMBERS.call)):
+    with reading(line.name_call(_MEMBERS.call)):
         names = [each["ScalingGroupId"] for each in members if each["InstanceId"] == node_id]
-    return known(place, line, names[0]) if names else None
+    return get_group(place, line, names[0]) if names else None
 
 
 def types_of(place: Region, group: Group) -> frozenset[str]:
@@ -130,7 +130,7 @@ def types_of(place: Region, group: Group) -> frozenset[str]:
         answer = place.reading.ask(
             _CONFIGURATIONS, {"RegionId": place.region, "ScalingConfigurationIds": [group.configuration]}
         )
-        with reading(place.reading.asked(_CONFIGURATIONS)):
+        with reading(place.reading.name_call(_CONFIGURATIONS)):
             found = answer["ScalingConfigurations"]
             names = [name for each in found for name in each.get("InstanceTypes") or [each.get("InstanceType")]]
         return frozenset(filter(None, names))
@@ -151,26 +151,26 @@ def template_type(place: Region, template: str, version: str | None) -> str | No
 
     """
     found = _newest(place, template, version)
-    with reading(place.reading.asked(_VERSIONS)):
+    with reading(place.reading.name_call(_VERSIONS)):
         return found["LaunchTemplateData"].get("InstanceType") or None
 
 
 def newest_version(place: Region, template: str) -> str:
     """The number of a launch template's newest version; raises likewise."""
     found = _newest(place, template, "Latest")
-    with reading(place.reading.asked(_VERSIONS)):
+    with reading(place.reading.name_call(_VERSIONS)):
         return str(found["VersionNumber"])
 
 
 def _newest(place: Region, template: str, version: str | None) -> dict[str, Any]:
-    """Source: DescribeLaunchTemplateVersions."""
-    asked: dict[str, object] = {"RegionId": place.region, "PageSize": 50, **named(template)}
+    """Return a version of a launch template. Source: ECS DescribeLaunchTemplateVersions."""
+    asked: dict[str, object] = {"RegionId": place.region, "PageSize": 50, **template_reference(template)}
     if version in (None, "", "Default"):
         asked["DefaultVersion"] = True
     elif version != "Latest":
         asked["LaunchTemplateVersion"] = [version]
     answer = place.reading.ask(_VERSIONS, asked)
-    with reading(place.reading.asked(_VERSIONS)):
+    with reading(place.reading.name_call(_VERSIONS)):
         versions = answer["LaunchTemplateVersionSets"]["LaunchTemplateVersionSet"]
         if not versions:
             code = "InvalidLaunchTemplate.NotFound"
@@ -179,7 +179,7 @@ def _newest(place: Region, template: str, version: str | None) -> dict[str, Any]
         return found
 
 
-def named(template: str) -> dict[str, str]:
+def template_reference(template: str) -> dict[str, str]:
     """A launch template by its id, or by its name."""
     return {"LaunchTemplateId" if template.startswith("lt-") else "LaunchTemplateName": template}
 
@@ -229,7 +229,7 @@ def attempts(place: Region, group_id: str) -> list[Attempt]:
     """
     line = place.reading
     answer = line.ask(_CALL, {"RegionId": place.region, "ScalingGroupId": group_id, "PageSize": _A_PAGE})
-    with reading(line.asked(_CALL)):
+    with reading(line.name_call(_CALL)):
         own = [each for each in answer["ScalingActivities"] if each["ScalingGroupId"] == group_id]
         return [found for each in own for found in _attempt(each)]
 
@@ -237,7 +237,7 @@ def attempts(place: Region, group_id: str) -> list[Attempt]:
 def _attempt(described: Mapping[str, Any]) -> Iterator[Attempt]:
     """The activity as a try to launch; nothing where it tried nothing, or goes on."""
     status = described["StatusCode"]
-    refused = _refused(described) if status in _FAILED else None
+    refused = _refusal_code(described) if status in _FAILED else None
     made = status in _SUCCEEDED and any(described.get(name) for name in _MADE)
     if refused is not None or made or status == "Failed":
         began = time_of(described["StartTime"])
@@ -246,7 +246,7 @@ def _attempt(described: Mapping[str, Any]) -> Iterator[Attempt]:
         yield Attempt(began=began, ended=ended, refused=refused)
 
 
-def _refused(described: Mapping[str, Any]) -> str | None:
+def _refusal_code(described: Mapping[str, Any]) -> str | None:
     """The first of its errors that means that there is no machine."""
     errors = [(described.get("ErrorCode"), described.get("ErrorMessage"))]
     errors += [(each.get("Code"), each.get("Message")) for each in described.get("ErrorMessages") or ()]

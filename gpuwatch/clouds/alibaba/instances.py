@@ -11,7 +11,7 @@ from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import NO_INSTANCE
 from gpuwatch.clouds.alibaba.groups import Group, Member
 from gpuwatch.clouds.alibaba.owners import managed_by
-from gpuwatch.clouds.alibaba.pages import List, at, by_token, first, tags_of
+from gpuwatch.clouds.alibaba.pages import List, by_token, first, member_at, tags_of
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.alibaba.seen import End
 from gpuwatch.clouds.errors import reading
@@ -104,7 +104,7 @@ class MachineTypes:
             if error.code.startswith("InvalidInstanceType"):
                 return None
             raise
-        with reading(place.reading.asked(call)):
+        with reading(place.reading.name_call(call)):
             described = {each["InstanceTypeId"]: each for each in answer["InstanceTypes"]["InstanceType"]}
             if name not in described:
                 return None
@@ -150,7 +150,7 @@ class Instance:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Return the instance's id."""
         name: str = self.described["InstanceId"]
         return name
 
@@ -190,7 +190,9 @@ class Instance:
         return NodeState.TERMINATING if self.ending is End.ACCEPTED or _RECYCLING in self.locks else state
 
 
-def listed(place: Region, parameters: Mapping[str, object], *, size: int = PAGE_SIZE) -> list[Mapping[str, Any]]:
+def list_instances(
+    place: Region, parameters: Mapping[str, object], *, size: int = PAGE_SIZE
+) -> list[Mapping[str, Any]]:
     """Every instance of the place that matches. Source: DescribeInstances to its last page.
 
     Raises:
@@ -208,12 +210,12 @@ def of_ids(place: Region, line: Client, ids: Sequence[str]) -> list[Mapping[str,
         quoted = ",".join(f'"{each}"' for each in batch)
         asked = {"RegionId": place.region, "InstanceIds": f"[{quoted}]", "MaxResults": _IDS_A_CALL}
         answer = line.ask(DESCRIBE.call, asked)
-        with reading(line.asked(DESCRIBE.call)):
+        with reading(line.name_call(DESCRIBE.call)):
             found += [each for each in answer["Instances"]["Instance"] if each["InstanceId"] in batch]
     return found
 
 
-def described(place: Region, line: Client, node_id: str) -> Mapping[str, Any]:
+def describe_instance(place: Region, line: Client, node_id: str) -> Mapping[str, Any]:
     """One instance by its id.
 
     Raises:
@@ -227,7 +229,7 @@ def described(place: Region, line: Client, node_id: str) -> Mapping[str, Any]:
     return found[0]
 
 
-def denied(line: Client, node_id: str) -> bool:
+def is_denied(line: Client, node_id: str) -> bool:
     """Whether ECS says of a machine that it does not exist. Source: DescribeInstanceAttribute."""
     try:
         line.ask("ecs:DescribeInstanceAttribute", {"InstanceId": node_id})
@@ -260,7 +262,7 @@ class Translator:
 
         `groups` are the groups of the place, by the ids of their members.
         """
-        with reading(place.reading.asked(DESCRIBE.call)):
+        with reading(place.reading.name_call(DESCRIBE.call)):
             found = [self.node(place, each, groups.get(each.id), now) for each in instances]
         return [node for node in found if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled)]
 
@@ -284,7 +286,7 @@ class Translator:
             zone=described.get("ZoneId", ""),
             capacity_type=capacity_type(described),
             launched_at=instance.launched_at,
-            address=first(at(described, "VpcAttributes", "PrivateIpAddress", "IpAddress")),
+            address=first(member_at(described, "VpcAttributes", "PrivateIpAddress", "IpAddress")),
             managed_by=self._managed_by(instance, group),
             instance_store=bool(local),
             account=place.account,
@@ -293,7 +295,7 @@ class Translator:
             cannot_stop=_cannot_stop(instance),
             cannot_terminate=_cannot_terminate(instance, group),
             still_billed=still_billed(described),
-            announced=_announced(described, now),
+            announced=_release_notice(described, now),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=now),
         )
@@ -304,7 +306,7 @@ class Translator:
         member = None if group is None else group.members.get(instance.id)
         if group is None or member is None:
             return managed_by(instance.tags)
-        if not group.enrolled(self.fleet):
+        if not group.is_enrolled(self.fleet):
             other = managed_by({key: value for key, value in group.tags.items() if key != "acs:ros:stackId"})
             return other or f"Auto Scaling group {group.name}"
         if not member.state.startswith(_SERVING):
@@ -312,7 +314,7 @@ class Translator:
         return managed_by(instance.tags, group=group.tags)
 
 
-def _announced(described: Mapping[str, Any], now: datetime) -> tuple[CloudNotice, ...]:
+def _release_notice(described: Mapping[str, Any], now: datetime) -> tuple[CloudNotice, ...]:
     """Its automatic release (AutoReleaseTime), which somebody has set. A term that ends may be renewed until then."""
     end = _time(described.get("AutoReleaseTime"))
     if end is None:
@@ -355,7 +357,7 @@ def _time(text: object) -> datetime | None:
 
 def _entries(described: Mapping[str, Any], *path: str) -> list[Mapping[str, Any]]:
     """A list of objects within a description, without what is no object."""
-    return [each for each in at(described, *path) or () if isinstance(each, Mapping)]
+    return [each for each in member_at(described, *path) or () if isinstance(each, Mapping)]
 
 
 def _has(entry: Mapping[str, Any], *names: str) -> bool:

@@ -52,7 +52,7 @@ def _whole(ask: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
 def _tokens(client: Client, what: List, parameters: Mapping[str, object], size: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     tokens: set[str] = set()
-    asked = client.asked(what.call)
+    asked = client.name_call(what.call)
     more: dict[str, object] = {}
     for _ in range(_MOST_PAGES):
         answer = client.ask(what.call, {**parameters, "MaxResults": size, **more})
@@ -72,7 +72,7 @@ def _tokens(client: Client, what: List, parameters: Mapping[str, object], size: 
 
 def _count(client: Client, what: List, parameters: Mapping[str, object], found: int) -> None:
     """Hold a list to the cloud's own count of it."""
-    asked = client.asked(what.call)
+    asked = client.name_call(what.call)
     answer = client.ask(what.call, {**parameters, "PageNumber": 1, "PageSize": 1})
     with reading(asked):
         total = int(answer["TotalCount"])
@@ -82,7 +82,7 @@ def _count(client: Client, what: List, parameters: Mapping[str, object], found: 
 
 def _numbers(client: Client, what: List, parameters: Mapping[str, object], size: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    asked = client.asked(what.call)
+    asked = client.name_call(what.call)
     for page in range(1, _MOST_PAGES + 1):
         answer = client.ask(what.call, {**parameters, "PageSize": size, "PageNumber": page})
         with reading(asked):
@@ -126,7 +126,7 @@ def tags_of(entries: Any, *, key: str = "TagKey", value: str = "TagValue") -> di
     return {each[key]: each[value] for each in entries or ()}
 
 
-def at(document: Mapping[str, Any], *path: str) -> Any:  # noqa: ANN401  any part of an answer
+def member_at(document: Mapping[str, Any], *path: str) -> Any:  # noqa: ANN401  any part of an answer
     """A member within members; None where it is not there."""
     found: Any = document
     for step in path:

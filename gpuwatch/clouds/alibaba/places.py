@@ -47,18 +47,18 @@ class Region(regions.Region):
         """Another region of the same account."""
         return type(self)(self.owner, region, **self._options)
 
-    def enabled(self) -> list[str]:
+    def enabled_regions(self) -> list[str]:
         """The names of the regions that the account can use. Source: DescribeRegions."""
         call = "ecs:DescribeRegions"
         answer = self.reading.ask(call, {})
-        with reading(self.reading.asked(call)):
+        with reading(self.reading.name_call(call)):
             return sorted(each["RegionId"] for each in answer["Regions"]["Region"])
 
     def _ask_number(self) -> str:
         """Source: GetCallerIdentity, which needs no permission."""
         call = "sts:GetCallerIdentity"
         answer = self.reading.ask(call, {})
-        with reading(self.reading.asked(call)):
+        with reading(self.reading.name_call(call)):
             return str(answer["AccountId"])
 
 

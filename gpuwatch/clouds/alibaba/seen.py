@@ -58,12 +58,12 @@ class Seen:
         """Whether it was looked at lately."""
         return node_id in self._nodes
 
-    def gone(self, node_id: str) -> Node | None:
+    def last_of_gone(self, node_id: str) -> Node | None:
         """How it looked last, as one that is gone; None: nobody here has seen it."""
         found = self._nodes.get(node_id)
         return None if found is None else replace(found[0], state=NodeState.TERMINATED)
 
-    def launched(self, key: str, node_id: str) -> None:
+    def note_launch(self, key: str, node_id: str) -> None:
         """Keep what a key has launched."""
         with self._lock:
             self._launched[key] = node_id, self._clock.monotonic()

@@ -14,7 +14,7 @@ from gpuwatch.clouds.alibaba.instances import STOP_CHARGING
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.keys import AccessKey, Credentials, of_lasting_key
-from gpuwatch.clouds.permissions import NO_MACHINE, Identity, Permission, Quota, tried, untried
+from gpuwatch.clouds.permissions import NO_MACHINE, Identity, Permission, Quota, try_permission, untried_permission
 
 _WOULD_DO = ("DryRunOperation", "DRYRUN.SUCCESS")
 _TOKEN = "gpuwatch-doctor"  # noqa: S105  RunInstances' ClientToken of a launch that never is
@@ -52,38 +52,38 @@ def may_read(place: Region) -> Iterator[Permission]:
     for call, asked in _READS.items():
         # DescribeInstanceTypes takes no region: its host says which one it is.
         region = {} if call == "ecs:DescribeInstanceTypes" else {"RegionId": place.region}
-        yield _tried(place, call, partial(place.reading.ask, call, {**region, **asked}))
+        yield _try_call(place, call, partial(place.reading.ask, call, {**region, **asked}))
 
 
 def may_act(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Permission]:
     """What the role `reclaim` needs, tried on one of the fleet's own machines; without one nothing can be tried."""
     calls = {**_ACTS, **(_ENDS if terminate else {})}
     if node_id is None:
-        yield untried(map(_action, calls), place.name, NO_MACHINE)
+        yield untried_permission(map(_action, calls), place.name, NO_MACHINE)
         return
     for call, asked in calls.items():
         request = {"InstanceId": node_id, **asked, "DryRun": True}
-        yield _tried(place, call, partial(place.acting.change, call, request, None))
-    yield untried(("TagResources",), place.name, _UNTRIED)
+        yield _try_call(place, call, partial(place.acting.change, call, request, None))
+    yield untried_permission(("TagResources",), place.name, _UNTRIED)
 
 
 def may_change_groups(place: Region) -> Iterator[Permission]:
     """What the roles `reclaim` and `shield` need for members of groups."""
-    yield untried(("RemoveInstances", "SetInstancesProtection"), place.name, _UNTRIED)
+    yield untried_permission(("RemoveInstances", "SetInstancesProtection"), place.name, _UNTRIED)
 
 
 def may_launch(place: Region, arguments: Mapping[str, str], version: str | None, *, fleet: str) -> Permission:
     """What the role `scale` needs, tried with a pool's own template."""
     call = "ecs:RunInstances"
     request = {**launch_request(place, arguments, _TOKEN, version, fleet=fleet), "DryRun": True}
-    return _tried(place, call, partial(place.acting.change, call, request, None))
+    return _try_call(place, call, partial(place.acting.change, call, request, None))
 
 
 def identity(place: Region) -> Identity:
     """Source: GetCallerIdentity, which needs no permission, and the Date of its answer."""
     call = "sts:GetCallerIdentity"
     answer, at = place.reading.ask_at(call, {})
-    with reading(place.reading.asked(call)):
+    with reading(place.reading.name_call(call)):
         return Identity(name=answer["Arn"], at=at)
 
 
@@ -91,7 +91,7 @@ def quotas(place: Region) -> Iterator[Quota]:
     """The vCPUs that the account may have there, pay-as-you-go and spot. Source: DescribeAccountAttributes."""
     names = [*_QUOTAS, *_QUOTAS.values()]
     answer = place.reading.ask(_ATTRIBUTES, {"RegionId": place.region, "AttributeName": names})
-    with reading(place.reading.asked(_ATTRIBUTES)):
+    with reading(place.reading.name_call(_ATTRIBUTES)):
         told = {
             each["AttributeName"]: [float(one["Value"]) for one in each["AttributeValues"]["ValueItem"]]
             for each in answer["AccountAttributeItems"]["AccountAttributeItem"]
@@ -102,13 +102,13 @@ def quotas(place: Region) -> Iterator[Quota]:
             yield Quota(name=name, region=place.region, limit=max(told[name]), used=spent, unit="vCPUs")
 
 
-def _tried(place: Region, call: str, ask: Callable[[], object]) -> Permission:
+def _try_call(place: Region, call: str, ask: Callable[[], object]) -> Permission:
     """A read looks for what is not there, or with DryRun: RAM has been asked before that."""
 
     def allows(error: CloudError) -> bool:
         return call in _READS if isinstance(error, NotFoundError) else error.code in _WOULD_DO
 
-    return tried(_action(call), place.name, ask, allows=allows)
+    return try_permission(_action(call), place.name, ask, allows=allows)
 
 
 def _action(call: str) -> str:
@@ -133,7 +133,7 @@ def credentials(place: Region) -> Credentials:
 
     def keys() -> Iterator[AccessKey]:
         answer = place.reading.ask(_LIST, {})
-        with reading(place.reading.asked(_LIST)):
+        with reading(place.reading.name_call(_LIST)):
             for each in answer["AccessKeys"]["AccessKey"]:
                 made = datetime.strptime(each["CreateDate"], _TIME).replace(tzinfo=UTC)
                 if each["Status"] == "Active":

@@ -8,9 +8,9 @@ from typing import Any
 from gpuwatch.clouds import CloudUnavailableError, Leftover, LeftoverKind
 from gpuwatch.clouds.alibaba import instances
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
-from gpuwatch.clouds.alibaba.pages import List, at, by_number, by_token
+from gpuwatch.clouds.alibaba.pages import List, by_number, by_token, member_at
 from gpuwatch.clouds.alibaba.places import Region
-from gpuwatch.clouds.disks import is_old, made_at, of_machines
+from gpuwatch.clouds.disks import is_old, of_machines, time_made
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.model.fleet import Node
@@ -23,7 +23,7 @@ _PAGE_SIZE = 100
 _OF_THE_MACHINE = ("local_", "ephemeral")  # categories of disks that are a part of the machine
 
 
-def unused(place: Region, stopped: frozenset[str]) -> list[Leftover]:
+def list_unused(place: Region, stopped: frozenset[str]) -> list[Leftover]:
     """Of one place: what nothing is attached to, and what belongs to the stopped machines of these ids.
 
     Raises:
@@ -34,24 +34,24 @@ def unused(place: Region, stopped: frozenset[str]) -> list[Leftover]:
     disks = by_token(place.reading, DISKS, {"RegionId": place.region}, size=_PAGE_SIZE)
     snapshots = by_token(place.reading, _SNAPSHOTS, {"RegionId": place.region}, size=_PAGE_SIZE)
     addresses = by_number(place.reading, _ADDRESSES, {"RegionId": place.region}, size=_PAGE_SIZE)
-    with reading(place.reading.asked(DISKS.call)):
+    with reading(place.reading.name_call(DISKS.call)):
         found = list(_disks(disks, stopped, place.region, account))
         names = {disk["DiskId"] for disk in disks}
-    with reading(place.reading.asked(_SNAPSHOTS.call)):
+    with reading(place.reading.name_call(_SNAPSHOTS.call)):
         found += _snapshots(snapshots, names, place.region, account)
-    with reading(place.reading.asked(_ADDRESSES.call)):
+    with reading(place.reading.name_call(_ADDRESSES.call)):
         return [*found, *_addresses(addresses, stopped, place.region, account)]
 
 
 def disks_in_use(place: Region, running: frozenset[str]) -> list[Leftover]:
     """Disks of these machines, which are not stopped; raises likewise."""
     disks = by_token(place.reading, DISKS, {"RegionId": place.region}, size=_PAGE_SIZE) if running else []
-    with reading(place.reading.asked(DISKS.call)):
+    with reading(place.reading.name_call(DISKS.call)):
         return of_machines(_disks(disks, running, place.region, place.account))
 
 
 def _disks(disks: list[dict[str, Any]], stopped: frozenset[str], region: str, account: str) -> Iterator[Leftover]:
-    """Source: DescribeDisks."""
+    """Return disks that no machine uses. Source: ECS DescribeDisks."""
     for disk in disks:
         node_id = disk.get("InstanceId") or None
         left = disk["Status"] == "Available"
@@ -86,14 +86,14 @@ def _snapshots(snapshots: list[dict[str, Any]], disks: set[str], region: str, ac
             provider=_PROVIDER,
             size_bytes=int(snapshot["SourceDiskSize"]) * GIB,
             name=snapshot.get("SnapshotName") or "",
-            made=made_at(snapshot.get("CreationTime")),
+            made=time_made(snapshot.get("CreationTime")),
         )
 
 
 def _addresses(
     addresses: list[dict[str, Any]], stopped: frozenset[str], region: str, account: str
 ) -> Iterator[Leftover]:
-    """Source: DescribeEipAddresses."""
+    """Return addresses that no machine uses. Source: VPC DescribeEipAddresses."""
     for address in addresses:
         node_id = address.get("InstanceId") or None
         if address["Status"] != "Available" and node_id not in stopped:
@@ -109,14 +109,14 @@ def _addresses(
         )
 
 
-def unencrypted(place: Region, node_ids: frozenset[str]) -> list[str]:
+def unencrypted_disks(place: Region, node_ids: frozenset[str]) -> list[str]:
     """Disks of these machines that are not encrypted, each with its machine, for people. Source: DescribeDisks."""
     disks = by_token(place.reading, DISKS, {"RegionId": place.region}, size=_PAGE_SIZE) if node_ids else []
     return [f"{disk['DiskId']} of {disk['InstanceId']}" for disk in disks if _open(disk, node_ids)]
 
 
 def _open(disk: Mapping[str, Any], node_ids: frozenset[str]) -> bool:
-    return at(disk, "InstanceId") in node_ids and not disk.get("Encrypted")
+    return member_at(disk, "InstanceId") in node_ids and not disk.get("Encrypted")
 
 
 _IMAGES = List(call="ecs:DescribeImages", path=("Images", "Image"), identity="ImageId")
@@ -146,7 +146,7 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
 
     """
     region = {"RegionId": place.region}
-    with reading(place.reading.asked(_IMAGES.call)):
+    with reading(place.reading.name_call(_IMAGES.call)):
         own = by_number(place.reading, _IMAGES, {**region, "ImageOwnerAlias": "self"}, size=_PAGE_SIZE)
         old = [
             image
@@ -159,7 +159,7 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
         ]
         if not old:
             return []  # templates need not be looked at
-        used = set(_named(place))
+        used = set(_named_images(place))
         return [
             Leftover(
                 id=image["ImageId"],
@@ -175,7 +175,7 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
         ]
 
 
-def _named(place: Region) -> Iterator[str]:
+def _named_images(place: Region) -> Iterator[str]:
     """Images, and families of images, of every version of each template and of the groups' configurations."""
     region = {"RegionId": place.region}
     for template in by_number(place.reading, _TEMPLATES, region, size=_SMALL_PAGE):
@@ -235,7 +235,7 @@ def _points(place: Region, metric: str, batch: Sequence[str], begin: datetime, e
     found: dict[str, list[Mapping[str, Any]]] = {}
     more: dict[str, str] = {}
     tokens: set[str] = set()
-    said = place.reading.asked(_CALL)
+    said = place.reading.name_call(_CALL)
     for _ in range(_MOST_PAGES):
         answer = place.reading.ask(_CALL, {**asked, **more})
         with reading(said):
@@ -266,7 +266,7 @@ def machines_of(translator: Translator, now: datetime) -> Callable[[Region], Ite
     """How to list the GPU machines of a region. Source: DescribeInstances."""
 
     def machines(place: Region) -> Iterable[Node]:
-        found = [Instance(described=each) for each in instances.listed(place, {})]
+        found = [Instance(described=each) for each in instances.list_instances(place, {})]
         return translator.nodes(place, found, {}, now)
 
     return machines

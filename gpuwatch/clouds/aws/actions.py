@@ -19,8 +19,8 @@ from gpuwatch.clouds import (
     CloudError,
     ProtectedError,
 )
-from gpuwatch.clouds.aws.groups import SERVICE, Group, known
-from gpuwatch.clouds.aws.instances import described, state_of
+from gpuwatch.clouds.aws.groups import SERVICE, Group, get_group
+from gpuwatch.clouds.aws.instances import describe_instance, state_of
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.groups import lower
 from gpuwatch.clouds.permit import Permit, permit_in_force
@@ -34,19 +34,19 @@ _IN_SERVICE = "InService"
 
 
 def stop(place: Region, node_id: str, permit: Permit) -> None:
-    """Source: StopInstances."""
+    """Stop a machine. Source: EC2 StopInstances."""
     with _unless_already(STOP_IS_DONE, place, node_id), place.changing("StopInstances", permit):
         _ = place.acting.ec2.stop_instances(InstanceIds=[node_id])["StoppingInstances"]
 
 
 def start(place: Region, node_id: str) -> None:
-    """Source: StartInstances."""
+    """Start a machine. Source: EC2 StartInstances."""
     with _unless_already(START_IS_DONE, place, node_id), place.changing("StartInstances", permit_in_force()):
         _ = place.acting.ec2.start_instances(InstanceIds=[node_id])["StartingInstances"]
 
 
 def tag(place: Region, node_id: str, tags: Mapping[str, str]) -> None:
-    """Source: CreateTags."""
+    """Set tags of a machine. Source: EC2 CreateTags."""
     with place.changing("CreateTags", permit_in_force()):
         create_tags: Any = place.acting.ec2.create_tags  # its stub says None; it is the answer's metadata
         _from_aws(create_tags(Resources=[node_id], Tags=[{"Key": name, "Value": tags[name]} for name in sorted(tags)]))
@@ -64,8 +64,8 @@ def terminate_member(place: Region, node_id: str, group_id: str, permit: Permit,
     Asked again it would take a second place, so machine and group are looked at first. The group would also end a
     machine that is protected against termination, or by its owner's tag, which no policy of IAM can see here.
     """
-    instance = described(place, place.acting, node_id)
-    group = known(place, place.acting, group_id)
+    instance = describe_instance(place, place.acting, node_id)
+    group = get_group(place, place.acting, group_id)
     member = group.members.get(node_id)
     if state_of(instance) in TERMINATE_IS_DONE or (member and member.ending):
         return
@@ -148,7 +148,7 @@ def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dic
 def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: SetDesiredCapacity without its cooldown."""
     del key  # there is no token: asking twice changes nothing more
-    group = known(place, place.acting, group_id)
+    group = get_group(place, place.acting, group_id)
     if group.desired >= size and not group.weighted:
         return
     _refuse_group(group, fleet=fleet, process="Launch", grows=True)
@@ -172,7 +172,7 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
     others must be protected from a scale-in, and the group is looked at once more afterwards.
     """
     del key  # there is no token: asking twice changes nothing more
-    group = known(place, place.acting, group_id)
+    group = get_group(place, place.acting, group_id)
     if group.desired <= size:
         return
     _refuse_group(group, fleet=fleet, grows=True)
@@ -182,14 +182,14 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
         group,
         group.desired,
         size,
-        lambda: known(place, place.acting, group_id),
+        lambda: get_group(place, place.acting, group_id),
         lambda new: _set_size(place, group, new),
     )
 
 
 def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
-    """Source: SetInstanceProtection."""
-    group = known(place, place.acting, group_id)
+    """Set a member's scale-in protection. Source: Auto Scaling SetInstanceProtection."""
+    group = get_group(place, place.acting, group_id)
     _refuse_group(group, fleet=fleet)
     with place.changing("SetInstanceProtection", permit_in_force(), service=SERVICE):
         answer = place.acting.autoscaling.set_instance_protection(
@@ -220,7 +220,7 @@ def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows
 
 
 def _api_termination_disabled(place: Region, node_id: str) -> bool:
-    """Source: DescribeInstanceAttribute."""
+    """Return whether a machine may not be terminated. Source: EC2 DescribeInstanceAttribute."""
     with place.asking("DescribeInstanceAttribute"):
         answer = place.acting.ec2.describe_instance_attribute(InstanceId=node_id, Attribute="disableApiTermination")
         return bool(answer["DisableApiTermination"]["Value"])
@@ -232,5 +232,5 @@ def _unless_already(done: frozenset[NodeState], place: Region, node_id: str) -> 
     try:
         yield
     except CloudError as error:
-        if error.code != _INCORRECT_STATE or state_of(described(place, place.acting, node_id)) not in done:
+        if error.code != _INCORRECT_STATE or state_of(describe_instance(place, place.acting, node_id)) not in done:
             raise

@@ -16,7 +16,7 @@ from botocore.awsrequest import (
 )
 from botocore.config import Config
 
-from gpuwatch.clouds.aws.errors import throttled
+from gpuwatch.clouds.aws.errors import is_throttling
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.sending import WatchedConnection, attempt_begins
 from gpuwatch.runtime.clock import Clock
@@ -59,19 +59,19 @@ class ClientPool:
 
     @classmethod
     def for_acting(cls, session: boto3.Session, region: str, endpoint_url: str | None, clock: Clock) -> Self:
-        """Sent once."""
+        """Return clients that send each request once."""
         options = {"region_name": region, "endpoint_url": endpoint_url, "config": _ACTING}
         return cls(session, options, RateLimiter(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE), changes=True)
 
     @property
     def ec2(self) -> "EC2Client":
-        """EC2."""
+        """Return the client of EC2."""
         client: EC2Client = self._client("ec2")
         return client
 
     @property
     def autoscaling(self) -> "AutoScalingClient":
-        """EC2 Auto Scaling."""
+        """Return the client of EC2 Auto Scaling."""
         client: AutoScalingClient = self._client("autoscaling")
         return client
 
@@ -83,12 +83,12 @@ class ClientPool:
 
     @property
     def cloudwatch(self) -> Any:  # noqa: ANN401  for one call its types are not worth a package
-        """CloudWatch."""
+        """Return the client of CloudWatch."""
         return self._client("cloudwatch")
 
     @property
     def quotas(self) -> Any:  # noqa: ANN401  likewise
-        """Service Quotas."""
+        """Return the client of Service Quotas."""
         return self._client("service-quotas")
 
     @property
@@ -118,7 +118,7 @@ class ClientPool:
 
     def _after_each_attempt(self, parsed_response: Mapping[str, Any] | None = None, **_: object) -> None:
         """Slow down where AWS says that we should."""
-        if parsed_response and throttled(parsed_response.get("Error", {}).get("Code", "")):
+        if parsed_response and is_throttling(parsed_response.get("Error", {}).get("Code", "")):
             self.pace.slow_down()
 
 
@@ -139,7 +139,7 @@ class _Connection(WatchedConnection, AWSHTTPConnection):  # type: ignore[misc]  
 
 
 class _SecureConnection(WatchedConnection, AWSHTTPSConnection):  # type: ignore[misc]  # likewise
-    """HTTPS."""
+    """An HTTPS connection that checks the permit last."""
 
 
 class _Pool(AWSHTTPConnectionPool):

@@ -18,7 +18,7 @@ from gpuwatch.clouds.aws.places import Region, Regions
 from gpuwatch.clouds.keys import DiskKey
 from gpuwatch.clouds.permissions import Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.places import gathered
+from gpuwatch.clouds.places import gather_from
 from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.regions import RegionCloud
 from gpuwatch.model.fleet import Node, NodeGroup
@@ -74,7 +74,7 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
 
     def node(self, node_id: str) -> Node:
         """One machine as EC2 sees it now."""
-        return self._node_of(*self._look_for(node_id))
+        return self._node_of(*self._find_machine(node_id))
 
     # Acting. The keys are for launches alone: EC2 has no token for the rest, and asking twice changes nothing more.
 
@@ -112,11 +112,11 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
 
     def disk_keys(self, node_ids: Sequence[str]) -> Sequence[DiskKey]:
         """Keys of the volumes of these machines, in every account and region."""
-        found = gathered(self._places.all, lambda place: survey.disk_keys(place, self._here(place, node_ids)))
+        found = gather_from(self._places.all, lambda place: survey.disk_keys(place, self._here(place, node_ids)))
         return tuple(sorted(found, key=lambda each: each.id))
 
     def _may_act(self, place: Region, needs: Needs) -> Iterator[Permission]:
-        yield from standing.may_act(place, self._tried(place, needs.node_ids), terminate=needs.terminate)
+        yield from standing.may_act(place, self._machine_to_try(place, needs.node_ids), terminate=needs.terminate)
         yield from standing.may_change_groups(place) if needs.groups else ()
 
     def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
@@ -132,8 +132,8 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
 
         return standing.quotas(place, vcpus, page_size=self._page_size)
 
-    def _unused(self, place: Region, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
-        return [*super()._unused(place, stopped, now), *survey.lone_snapshots(place)]
+    def _list_unused(self, place: Region, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
+        return [*super()._list_unused(place, stopped, now), *survey.lone_snapshots(place)]
 
     def _apart(self) -> Callable[[Region], Iterable[Node]]:
         apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
@@ -147,33 +147,33 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
         What was there before and is not listed is asked for once more by its id. No filter by state: EC2 would leave
         out a state that we have never heard of.
         """
-        instances = machines.listed(place, [], page_size=self._page_size)
+        instances = machines.list_instances(place, [], page_size=self._page_size)
         missing = self._views.left_out(place, [instance.id for instance in instances])
         for begin in range(0, len(missing), _IDS_A_CALL):
             named: FilterTypeDef = {"Name": "instance-id", "Values": missing[begin : begin + _IDS_A_CALL]}
-            instances += machines.listed(place, [named], page_size=self._page_size)
+            instances += machines.list_instances(place, [named], page_size=self._page_size)
         alive = machines.alive(instances)
         groups: dict[str, Group] = {}
         if any(instance.group_name for instance in alive):
-            groups = {group.name: group for group in scaling.listed(place)}
+            groups = {group.name: group for group in scaling.list_groups(place)}
         nodes = list(self._translator.nodes(place, alive, groups, self._notices))
         return self._views.keep(place, nodes, [instance.id for instance in instances])
 
     def _ids(self, place: Region) -> set[str]:
-        return {each.id for each in machines.alive(machines.listed(place, [], page_size=self._page_size))}
+        return {each.id for each in machines.alive(machines.list_instances(place, [], page_size=self._page_size))}
 
-    def _described(self, place: Region, node_id: str) -> Instance:
-        return machines.described(place, place.reading, node_id)
+    def _describe_machine(self, place: Region, node_id: str) -> Instance:
+        return machines.describe_instance(place, place.reading, node_id)
 
-    def _launched(self, place: Region, key: str) -> Node | None:
+    def _find_launched(self, place: Region, key: str) -> Node | None:
         """By EC2's own record of the token."""
-        found = machines.listed(place, [{"Name": "client-token", "Values": [key]}], page_size=self._page_size)
+        found = machines.list_instances(place, [{"Name": "client-token", "Values": [key]}], page_size=self._page_size)
         return self._node_of(place, found[0]) if found else None
 
     def _node_of(self, place: Region, instance: Instance) -> Node:
         """One machine, with its group where it says that it is in one."""
         name = instance.group_name
-        group = None if name is None else scaling.named(place, place.reading, name)
+        group = None if name is None else scaling.find_group(place, place.reading, name)
         return self._translator.node(place, instance, group)
 
     def _no_gpu(self, arguments: Mapping[str, str]) -> str | None:
@@ -190,22 +190,22 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
     # Its groups.
 
     def _listed_groups(self, place: Region) -> list[Group]:
-        groups = scaling.listed(place)
+        groups = scaling.list_groups(place)
         self._translator.types.learn(place, (name for group in groups for name in group.types))
         return groups
 
     def _known_group(self, place: Region, group_id: str) -> Group:
-        return scaling.known(place, place.reading, group_id)
+        return scaling.get_group(place, place.reading, group_id)
 
     def _has_gpus(self, place: Region, group: Group) -> bool:
         return self._translator.types.has_gpus(place, group.types)
 
-    def _told(self, place: Region, group: Group) -> NodeGroup:
+    def _group_in_our_words(self, place: Region, group: Group) -> NodeGroup:
         told = group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
-        return self._refusals.added(told, place.name, lambda: attempts(place, group))
+        return self._refusals.with_refusal(told, place.name, lambda: attempts(place, group))
 
     def _home_of_group(self, group_id: str) -> Region:
         """The place that a group's ARN names; its account is asked for only where several share the region."""
         region = scaling.region_of_group(group_id)
         several = sum(place.region == region for place in self._places.all) > 1
-        return self._places.at(region, scaling.account_of_group(group_id) if several else None)
+        return self._places.place_at(region, scaling.account_of_group(group_id) if several else None)

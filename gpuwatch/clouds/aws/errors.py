@@ -74,7 +74,7 @@ _CREDENTIALS = (
 )
 
 
-def throttled(code: str) -> bool:
+def is_throttling(code: str) -> bool:
     """Whether an answer's code says that we ask too often."""
     return errors.kind_of(code, _CODES) is errors.ThrottledError
 
@@ -114,7 +114,7 @@ def _refusal(asked: str, error: ClientError) -> errors.CloudError:
         kind = errors.ClockSkewError
     date = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
     # botocore signs with the machine's own time, whatever clock we were given.
-    return errors.explained(errors.typed(kind, asked, message, code), date, SystemClock().now())
+    return errors.explain_error(errors.typed_error(kind, asked, message, code), date, SystemClock().now())
 
 
 def _first_line(message: str) -> str:

@@ -76,7 +76,7 @@ class Group(ScalingGroup):
     def as_node_group(self, place: Region, *, fleet: str, now: datetime) -> NodeGroup:
         """The group in our words. The type of an empty one is asked for, where somebody may let it grow."""
         types = self.types
-        if not types and self.enrolled(fleet):
+        if not types and self.is_enrolled(fleet):
             types = frozenset(filter(None, [template_type(place, self)]))
         return NodeGroup(
             min_size=self.least,
@@ -92,7 +92,7 @@ class Group(ScalingGroup):
         )
 
 
-def listed(place: Region) -> list[Group]:
+def list_groups(place: Region) -> list[Group]:
     """Every group of the place. Source: DescribeAutoScalingGroups to its last page."""
     pages = place.reading.autoscaling.get_paginator("describe_auto_scaling_groups")
     with place.asking(_DESCRIBE, service=SERVICE):
@@ -103,14 +103,14 @@ def listed(place: Region) -> list[Group]:
         ]
 
 
-def named(place: Region, line: ClientPool, name: str) -> Group | None:
+def find_group(place: Region, line: ClientPool, name: str) -> Group | None:
     """The group of that name as it is now; None where no group has it. Source: DescribeAutoScalingGroups."""
     with place.asking(_DESCRIBE, service=SERVICE):
         groups = line.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
         return _group(groups[0]) if groups else None
 
 
-def known(place: Region, line: ClientPool, group_id: str) -> Group:
+def get_group(place: Region, line: ClientPool, group_id: str) -> Group:
     """The group of that id as it is now.
 
     Raises:
@@ -118,7 +118,7 @@ def known(place: Region, line: ClientPool, group_id: str) -> Group:
         CloudError: no answer.
 
     """
-    group = named(place, line, name_of_group(group_id))
+    group = find_group(place, line, name_of_group(group_id))
     if group is None or group.id != group_id:
         raise NotFoundError(f"there is no Auto Scaling group {group_id}", code="GroupNotFound")
     return group

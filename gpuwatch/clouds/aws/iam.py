@@ -32,7 +32,7 @@ _OF_THE_TEMPLATE = ("image", "key-pair", "security-group", "snapshot")
 _OF_THE_PLACE = ("capacity-reservation", "network-interface", "placement-group", "subnet", "volume")
 
 
-def _launched(*parts: str) -> tuple[str, ...]:
+def _launch_resources(*parts: str) -> tuple[str, ...]:
     """What a launch is made of, in whatever account and region."""
     return tuple(f"arn:{{partition}}:ec2:*:*:{part}/*" for part in parts)
 
@@ -165,19 +165,19 @@ _SCALE = (
     Statement(
         sid="LaunchFromOwnTemplates",
         actions=("ec2:RunInstances",),
-        resources=_launched("launch-template"),
+        resources=_launch_resources("launch-template"),
         condition={**_OWN_MACHINE, **_FROM_A_TEMPLATE},
     ),
     Statement(
         sid="LaunchWhatTheTemplateNames",
         actions=("ec2:RunInstances",),
-        resources=_launched(*_OF_THE_TEMPLATE),
+        resources=_launch_resources(*_OF_THE_TEMPLATE),
         condition=_FROM_THE_TEMPLATE,
     ),
     Statement(
         sid="LaunchInAnyOfItsPlaces",
         actions=("ec2:RunInstances",),
-        resources=_launched(*_OF_THE_PLACE),
+        resources=_launch_resources(*_OF_THE_PLACE),
         condition=_FROM_A_TEMPLATE,
     ),
     Statement(
@@ -255,7 +255,7 @@ def _statement(each: Statement, only: Mapping[str, Any], words: Mapping[str, str
     """One statement; what is denied is denied everywhere."""
     condition: dict[str, dict[str, object]] = {}
     for test, values in each.condition.items():
-        condition[test] = {key: _filled(value, words) for key, value in values.items()}
+        condition[test] = {key: _fill_words(value, words) for key, value in values.items()}
     if each.effect == "Allow" and not any(action.startswith(_NOWHERE) for action in each.actions):
         for test, values in only.items():
             condition[test] = {**condition.get(test, {}), **values}
@@ -263,11 +263,11 @@ def _statement(each: Statement, only: Mapping[str, Any], words: Mapping[str, str
         "Sid": each.sid,
         "Effect": each.effect,
         "Action": list(each.actions),
-        "Resource": [_filled(resource, words) for resource in each.resources],
+        "Resource": [_fill_words(resource, words) for resource in each.resources],
     }
     return {**found, "Condition": condition} if condition else found
 
 
-def _filled(value: object, words: Mapping[str, str]) -> object:
+def _fill_words(value: object, words: Mapping[str, str]) -> object:
     """A text with its words filled in."""
     return value.format(**words) if isinstance(value, str) else value

@@ -61,7 +61,7 @@ class Instance:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Its tags."""
+        """Return the instance's tags."""
         return {tag["Key"]: tag.get("Value", "") for tag in self.described.get("Tags", ()) if "Key" in tag}
 
     @property
@@ -81,7 +81,7 @@ class Instance:
         return self.tags.get(GROUP_TAG)
 
 
-def listed(place: Region, filters: "list[FilterTypeDef]", *, page_size: int) -> list[Instance]:
+def list_instances(place: Region, filters: "list[FilterTypeDef]", *, page_size: int) -> list[Instance]:
     """Every instance that matches; the order is undefined. Source: DescribeInstances to its last page.
 
     Raises:
@@ -98,7 +98,7 @@ def listed(place: Region, filters: "list[FilterTypeDef]", *, page_size: int) -> 
         ]
 
 
-def described(place: Region, line: ClientPool, node_id: str) -> Instance:
+def describe_instance(place: Region, line: ClientPool, node_id: str) -> Instance:
     """One instance by its id. Source: DescribeInstances.
 
     Raises:
@@ -148,7 +148,7 @@ class Translator:
         self.types.learn(place, (instance.type for instance in instances))
         requests = requests_of(place, (instance.described for instance in instances))
         described = [instance.described for instance in instances]
-        announced = {} if notices is None else notices.of(place, described, requests)
+        announced = {} if notices is None else notices.notices_of(place, described, requests)
         for instance in instances:
             node = self._node(place, instance, groups.get(instance.group_name or ""), requests)
             node = replace(node, announced=announced.get(instance.id, ()))
@@ -161,9 +161,9 @@ class Translator:
         return self._node(place, instance, group, requests_of(place, [instance.described]))
 
     def _node(self, place: Region, instance: Instance, group: Group | None, requests: Requests) -> Node:
-        """One machine."""
+        """Return one machine as a node."""
         described = instance.described
-        facts = self.types.known(instance.type)
+        facts = self.types.known_kind(instance.type)
         member = group.members.get(instance.id) if group is not None else None
         launched, tags = described.get("LaunchTime"), instance.tags
         return Node(
@@ -194,7 +194,7 @@ class Translator:
         if operator.get("Managed"):
             return operator.get("Principal", "an AWS service")
         member = group.members.get(instance.id) if group is not None else None
-        if group is None or member is None or not group.enrolled(self.fleet):
+        if group is None or member is None or not group.is_enrolled(self.fleet):
             return managed_by(instance.tags)
         if not member.state.startswith(_SERVING):
             return f"Auto Scaling group {group.name} ({member.state})"

@@ -47,13 +47,13 @@ def requests_of(place: Region, instances: "Iterable[InstanceTypeDef]") -> Reques
     found: dict[str, SpotRequest] = {}
     try:
         for begin in range(0, len(ids), _IDS_A_CALL):
-            found |= _described(place, ids[begin : begin + _IDS_A_CALL])
+            found |= _describe_batch(place, ids[begin : begin + _IDS_A_CALL])
     except CloudError as error:
         return {each: SpotRequest(doubt=str(error)) for each in ids}
     return {each: found.get(each, SpotRequest(doubt="EC2 does not describe it")) for each in ids}
 
 
-def _described(place: Region, ids: list[str]) -> dict[str, SpotRequest]:
+def _describe_batch(place: Region, ids: list[str]) -> dict[str, SpotRequest]:
     """One batch, by filter, because one unknown id fails a whole call."""
     pages = place.reading.ec2.get_paginator("describe_spot_instance_requests")
     with place.asking("DescribeSpotInstanceRequests"):
@@ -121,15 +121,15 @@ class Notices:
         self._clock = clock
         self._denied: dict[tuple[str, str], float] = {}  # place and call: when to ask again, of the monotonic clock
 
-    def of(
+    def notices_of(
         self, place: Region, instances: "Sequence[InstanceTypeDef]", requests: Requests
     ) -> dict[str, tuple[CloudNotice, ...] | None]:
         """The notices of each of these instances by its id; None: nobody knows whether it has any."""
         now = self._clock.now()
-        events = self._asked(place, "DescribeInstanceStatus", lambda: _events(place, now)) if instances else {}
+        events = self._ask_ec2(place, "DescribeInstanceStatus", lambda: _events(place, now)) if instances else {}
         blocks = [each for each in instances if each.get("InstanceLifecycle") == _BLOCK]
         ends = (
-            self._asked(place, "DescribeCapacityReservations", lambda: _block_ends(place, blocks, now))
+            self._ask_ec2(place, "DescribeCapacityReservations", lambda: _block_ends(place, blocks, now))
             if blocks
             else {}
         )
@@ -142,7 +142,7 @@ class Notices:
             found[name] = None if doubt and not known else tuple(known)
         return found
 
-    def _asked(self, place: Region, call: str, ask: Callable[[], Found]) -> Found | None:
+    def _ask_ec2(self, place: Region, call: str, ask: Callable[[], Found]) -> Found | None:
         """The answer; None: EC2 gave none. What is not allowed is said once, and asked for again after a while."""
         key = (place.name, call)
         if self._denied.get(key, 0.0) > self._clock.monotonic():

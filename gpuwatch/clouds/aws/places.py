@@ -55,11 +55,11 @@ class Region(regions.Region):
         """Another region of the same account."""
         return type(self)(self.owner, region, self.session, **self._options)
 
-    def entered(self, session: boto3.Session) -> Self:
+    def with_session(self, session: boto3.Session) -> Self:
         """The same region with other credentials, and their own account."""
         return type(self)(Account(None, None), self.region, session, **self._options)
 
-    def enabled(self) -> list[str]:
+    def enabled_regions(self) -> list[str]:
         """The regions that the account may use, without those that are disabled or not opted in.
 
         Source: DescribeRegions without AllRegions.
@@ -103,7 +103,7 @@ class Regions(regions.Regions[Region]):
             entered, number = session, None
             if account.role_arn is not None:
                 line = ClientPool.for_reading(session, first, endpoint_url, clock)
-                entered, number = _assumed(line, account), AwsSettings.account_of(account.role_arn)
+                entered, number = _assume_role(line, account), AwsSettings.account_of(account.role_arn)
             return Region(Account(name, number), first, entered, **options)
 
         named = regions or tuple(filter(None, [session.region_name]))
@@ -111,7 +111,7 @@ class Regions(regions.Regions[Region]):
             doors(accounts, named, door, hint="[us-east-1], or AWS_DEFAULT_REGION"), key="cloud.aws.accounts"
         )
         # The first region with the credentials that we were given; the accounts' roles are assumed with these.
-        self.entrance = self._doors[0][0].entered(session)
+        self.entrance = self._doors[0][0].with_session(session)
 
 
 class _Role(CredentialProvider):
@@ -125,7 +125,7 @@ class _Role(CredentialProvider):
         self._line, self._account = line, account
 
     def load(self) -> DeferredRefreshableCredentials:
-        """The role's credentials."""
+        """Return the credentials of the role."""
         return DeferredRefreshableCredentials(refresh_using=self._fetch, method=self.METHOD)
 
     def _fetch(self) -> dict[str, str]:
@@ -142,7 +142,7 @@ class _Role(CredentialProvider):
         }
 
 
-def _assumed(line: ClientPool, account: AccountSettings) -> boto3.Session:
+def _assume_role(line: ClientPool, account: AccountSettings) -> boto3.Session:
     """A session in another account, entered through `line`."""
     core = botocore.session.Session()
     core.register_component("data_loader", _LOADER)

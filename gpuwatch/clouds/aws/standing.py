@@ -18,7 +18,15 @@ from gpuwatch.clouds.aws.actions import launch_request
 from gpuwatch.clouds.aws.instances import Instance
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.keys import AccessKey, Credentials, of_lasting_key
-from gpuwatch.clouds.permissions import NO_MACHINE, Identity, Permission, Quota, server_time, tried, untried
+from gpuwatch.clouds.permissions import (
+    NO_MACHINE,
+    Identity,
+    Permission,
+    Quota,
+    server_time,
+    try_permission,
+    untried_permission,
+)
 from gpuwatch.model.decision import DECISION_TAG
 
 _WOULD_DO = "DryRunOperation"
@@ -55,35 +63,35 @@ _ENDS: Mapping[str, Callable[[Any, str], object]] = {
 def may_read(place: Region) -> Iterator[Permission]:
     """What every role needs."""
     for call, ask in _READS.items():
-        yield _tried(place, call, partial(ask, place.reading.ec2))
+        yield _try_call(place, call, partial(ask, place.reading.ec2))
     auto_scaling = place.reading.autoscaling
     for call, ask_groups in (
         ("DescribeAutoScalingGroups", auto_scaling.describe_auto_scaling_groups),
         ("DescribeScalingActivities", auto_scaling.describe_scaling_activities),
     ):
-        yield _tried(place, call, partial(ask_groups, MaxRecords=1), service="Auto Scaling")
+        yield _try_call(place, call, partial(ask_groups, MaxRecords=1), service="Auto Scaling")
 
 
 def may_act(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Permission]:
     """What the role `reclaim` needs, tried on one of the fleet's own machines; without one nothing can be tried."""
     calls = {**_ACTS, **(_ENDS if terminate else {})}
     if node_id is None:
-        yield untried(calls, place.name, NO_MACHINE)
+        yield untried_permission(calls, place.name, NO_MACHINE)
         return
     for call, ask in calls.items():
-        yield _tried(place, call, partial(ask, place.acting.ec2, node_id))
+        yield _try_call(place, call, partial(ask, place.acting.ec2, node_id))
 
 
 def may_change_groups(place: Region) -> Iterator[Permission]:
     """What the roles `reclaim` and `shield` need for members of groups."""
     calls = ("TerminateInstanceInAutoScalingGroup", "SetInstanceProtection")
-    yield untried(calls, place.name, "Auto Scaling has no DryRun")
+    yield untried_permission(calls, place.name, "Auto Scaling has no DryRun")
 
 
 def may_launch(place: Region, arguments: Mapping[str, str], *, fleet: str) -> Permission:
     """What the role `scale` needs, tried with a pool's own template."""
     request = launch_request(arguments, _TOKEN, fleet=fleet)
-    return _tried(place, "RunInstances", lambda: place.acting.ec2.run_instances(**request, DryRun=True))
+    return _try_call(place, "RunInstances", lambda: place.acting.ec2.run_instances(**request, DryRun=True))
 
 
 def identity(place: Region) -> Identity:
@@ -94,14 +102,14 @@ def identity(place: Region) -> Identity:
     return Identity(name=name, at=server_time(date))
 
 
-def _tried(place: Region, call: str, ask: Callable[[], object], *, service: str = "EC2") -> Permission:
+def _try_call(place: Region, call: str, ask: Callable[[], object], *, service: str = "EC2") -> Permission:
     """Try one call; its DryRun says whether it would be carried out."""
 
     def named() -> None:
         with place.asking(call, service=service):
             ask()
 
-    return tried(call, place.name, named, allows=lambda error: error.code == _WOULD_DO)
+    return try_permission(call, place.name, named, allows=lambda error: error.code == _WOULD_DO)
 
 
 _ASSUMING = "assume-role"  # how botocore calls the credentials of a profile with a role_arn
@@ -124,7 +132,7 @@ def credentials(place: Region) -> Credentials:
         source = _source_of(place.session)
         if source is not None and source != place.session.profile_name:
             with place.asking("credentials"):
-                return credentials(place.entered(boto3.Session(profile_name=source)))
+                return credentials(place.with_session(boto3.Session(profile_name=source)))
     with place.asking("GetCallerIdentity", service="STS"):
         name = str(place.reading.sts.get_caller_identity()["Arn"])
     if found.method == _ASSUMING and _source_of(place.session) is not None:
@@ -149,12 +157,14 @@ def _lasting(place: Region, name: str, own: str) -> Credentials:
             for each in [each for page in pages for each in page["AccessKeyMetadata"]]:
                 key_id = each["AccessKeyId"]
                 if each["Status"] == "Active":
-                    yield AccessKey(id=key_id, made=each["CreateDate"], ours=key_id == own, used=_used(place, key_id))
+                    yield AccessKey(
+                        id=key_id, made=each["CreateDate"], ours=key_id == own, used=_last_use(place, key_id)
+                    )
 
     return of_lasting_key(name, "iam:ListAccessKeys", keys)
 
 
-def _used(place: Region, key_id: str) -> str:
+def _last_use(place: Region, key_id: str) -> str:
     """When a key was used last, in words; "" where nobody says it."""
     with suppress(CloudError), place.asking("GetAccessKeyLastUsed", service="IAM"):
         last = place.reading.iam.get_access_key_last_used(AccessKeyId=key_id)["AccessKeyLastUsed"]
@@ -189,7 +199,7 @@ def quotas(place: Region, vcpus: Vcpus, *, page_size: int) -> list[Quota]:
 
     """
     limits = list(_limits(place))
-    running = aws_machines.listed(place, _COUNTED, page_size=page_size) if limits else []
+    running = aws_machines.list_instances(place, _COUNTED, page_size=page_size) if limits else []
     return [
         Quota(
             name=name,

@@ -22,21 +22,21 @@ _PAGE_SIZE = 500
 
 def disks_in_use(place: Region, node_ids: Iterable[str]) -> Iterator[Leftover]:
     """Volumes of these machines, which are not stopped."""
-    for volume in _attached_to(place, node_ids):
+    for volume in _volumes_of(place, node_ids):
         yield _volume(place, volume, LeftoverKind.RUNNING_VOLUME)
 
 
-def unencrypted(place: Region, node_ids: Iterable[str]) -> Iterator[str]:
+def unencrypted_disks(place: Region, node_ids: Iterable[str]) -> Iterator[str]:
     """Volumes of these machines that are not encrypted, each with its machine, for people."""
     with place.asking("DescribeVolumes"):
-        for volume in _attached_to(place, node_ids):
+        for volume in _volumes_of(place, node_ids):
             if not volume["Encrypted"]:
                 yield f"{volume['VolumeId']} of {volume['Attachments'][0]['InstanceId']}"
 
 
 def disk_keys(place: Region, node_ids: Iterable[str]) -> Iterator[DiskKey]:
     """Keys of volumes of these machines. Source: GetKeyRotationStatus."""
-    named = {volume["KmsKeyId"] for volume in _attached_to(place, node_ids) if volume.get("KmsKeyId")}
+    named = {volume["KmsKeyId"] for volume in _volumes_of(place, node_ids) if volume.get("KmsKeyId")}
     for key_id in sorted(named):
         yield _rotation(place, key_id)
 
@@ -57,7 +57,7 @@ def _rotation(place: Region, key_id: str) -> DiskKey:
     return DiskKey(id=key_id, rotates=rotates, says=", ".join(filter(None, [often, when])) if rotates else "")
 
 
-def unused(place: Region, stopped: Collection[str]) -> list[Leftover]:
+def list_unused(place: Region, stopped: Collection[str]) -> list[Leftover]:
     """Of one place: what nothing is attached to, and what belongs to the stopped machines of these ids.
 
     Raises:
@@ -69,12 +69,12 @@ def unused(place: Region, stopped: Collection[str]) -> list[Leftover]:
             _volume(place, each, LeftoverKind.UNATTACHED_VOLUME)
             for each in _volumes(place, [{"Name": "status", "Values": ["available"]}])
         ),
-        *(_volume(place, each, LeftoverKind.STOPPED_VOLUME) for each in _attached_to(place, stopped)),
+        *(_volume(place, each, LeftoverKind.STOPPED_VOLUME) for each in _volumes_of(place, stopped)),
         *_addresses(place, frozenset(stopped)),
     ]
 
 
-def _attached_to(place: Region, node_ids: Iterable[str]) -> Iterator["VolumeTypeDef"]:
+def _volumes_of(place: Region, node_ids: Iterable[str]) -> Iterator["VolumeTypeDef"]:
     """Volumes of these machines; no filter takes more of them."""
     for batch in batches(sorted(node_ids), _VALUES_A_FILTER):
         yield from _volumes(place, [{"Name": "attachment.instance-id", "Values": list(batch)}])
@@ -151,7 +151,9 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
     old = [image for image in own if _old(image, now)]
     if not old:
         return []  # templates need not be looked at
-    used = {str(each.described.get("ImageId")) for each in aws_machines.listed(place, [], page_size=_IMAGES_A_PAGE)}
+    used = {
+        str(each.described.get("ImageId")) for each in aws_machines.list_instances(place, [], page_size=_IMAGES_A_PAGE)
+    }
     used |= {data.get("ImageId", "") for data in _templates(place)}
     used |= {each["ImageId"] for each in _configurations(place)}
     if any(image.startswith(_INDIRECT) for image in used):
@@ -330,7 +332,7 @@ def machines_of(translator: Translator, *, page_size: int) -> Callable[[Region],
     """How to list the GPU machines of a region. Sources: DescribeInstances, DescribeInstanceTypes."""
 
     def machines(place: Region) -> Iterator[Node]:
-        instances = aws_machines.alive(aws_machines.listed(place, [], page_size=page_size))
+        instances = aws_machines.alive(aws_machines.list_instances(place, [], page_size=page_size))
         return translator.nodes(place, instances, {})
 
     return machines

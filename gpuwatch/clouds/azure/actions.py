@@ -25,8 +25,8 @@ from gpuwatch.clouds import (
     ProtectedError,
 )
 from gpuwatch.clouds.azure.client import Answer
-from gpuwatch.clouds.azure.errors import NOT_FOUND, said, typed
-from gpuwatch.clouds.azure.groups import ScaleSet, known, members_of
+from gpuwatch.clouds.azure.errors import NOT_FOUND, code_and_message, typed_error
+from gpuwatch.clouds.azure.groups import ScaleSet, get_group, members_of
 from gpuwatch.clouds.azure.instances import Machine, one
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions, machine, name_of
 from gpuwatch.clouds.azure.settings import TemplateSettings
@@ -63,8 +63,8 @@ def follow(place: Subscription, accepted: Answer, what: str, clock: Clock) -> No
         except CloudError:
             return  # the change is accepted: the next list shows what became of it
         if status.get("status") == "Failed":
-            code, message = said(status.get("error") or {})
-            raise typed(what, code or "OperationFailed", message)
+            code, message = code_and_message(status.get("error") or {})
+            raise typed_error(what, code or "OperationFailed", message)
         if status.get("status") in _OVER:
             return
 
@@ -144,7 +144,7 @@ def grow(place: Subscription, group_id: str, size: int, *, key: str, fleet: str)
     The answer's etag makes Azure refuse where somebody has changed the scale set since it was read.
     """
     del key  # there is no token: asking twice changes nothing more
-    group = known(place, group_id)
+    group = get_group(place, group_id)
     refuse_group(group, fleet=fleet, grows=True)
     if group.desired is None:
         raise CloudError(f"{group.name} keeps no number of machines, so it cannot grow", code="NoCapacity")
@@ -162,7 +162,7 @@ def shrink(place: Subscription, group_id: str, size: int, *, key: str, fleet: st
     scale-in. Flexible scale sets have no such protection.
     """
     del key  # likewise
-    group = known(place, group_id)
+    group = get_group(place, group_id)
     refuse_group(group, fleet=fleet, grows=True)
     if group.desired is None or group.desired <= size:
         return
@@ -180,7 +180,7 @@ def shrink(place: Subscription, group_id: str, size: int, *, key: str, fleet: st
             size,
             group.desired,
             lambda: len(_living(members_of(place, group))),
-            lambda raised: _set_capacity(place, known(place, group.path), raised),
+            lambda raised: _set_capacity(place, get_group(place, group.path), raised),
         )
         return
     body = {"instanceIds": [_number(each) for each in lost[:takes]]}
@@ -193,12 +193,12 @@ def _living(members: Sequence[Machine]) -> list[Machine]:
 
 def _set_capacity(place: Subscription, group: ScaleSet, size: int) -> None:
     sku = {**group.described["sku"], "capacity": size}
-    place.change("PATCH", group.path, permit_in_force(), body={"sku": sku}, headers=_unchanged(group.described))
+    place.change("PATCH", group.path, permit_in_force(), body={"sku": sku}, headers=_unless_changed(group.described))
 
 
 def protect(place: Subscription, machine: Machine, group_id: str, *, on: bool, fleet: str) -> None:
     """Source: VirtualMachineScaleSetVMs Update of its protectionPolicy; Flexible scale sets have no such policy."""
-    group = known(place, group_id)
+    group = get_group(place, group_id)
     refuse_group(group, fleet=fleet)
     if not machine.uniform:
         raise CloudError(
@@ -207,7 +207,7 @@ def protect(place: Subscription, machine: Machine, group_id: str, *, on: bool, f
         )
     policy = {**(machine.properties.get("protectionPolicy") or {}), "protectFromScaleIn": on}
     body = {"location": machine.region, "tags": machine.tags, "properties": {"protectionPolicy": policy}}
-    place.change("PUT", machine.path, permit_in_force(), body=body, headers=_unchanged(machine.described))
+    place.change("PUT", machine.path, permit_in_force(), body=body, headers=_unless_changed(machine.described))
 
 
 def tag(place: Subscription, machine: Machine, tags: Mapping[str, str]) -> None:
@@ -222,7 +222,7 @@ def refuse_group(group: ScaleSet, *, fleet: str, grows: bool = False) -> None:
     group.refuse_unless_ours("scale set", fleet, grows=grows)
 
 
-def _unchanged(described: Mapping[str, Any]) -> dict[str, str]:
+def _unless_changed(described: Mapping[str, Any]) -> dict[str, str]:
     """What makes Azure refuse a change where somebody else has changed the same resource since it was read."""
     etag = described.get("etag")
     return {"If-Match": str(etag)} if etag else {}
@@ -261,7 +261,7 @@ def name_for(key: str) -> str:
     return f"gpuwatch-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
 
 
-def ordered(
+def make_order(
     places: Subscriptions, templates: Mapping[str, TemplateSettings], arguments: Mapping[str, str], key: str
 ) -> Order:
     """What a launch with these arguments asks for.
@@ -277,12 +277,12 @@ def ordered(
             f"no template is named {name!r} in cloud.azure.templates; there are: {named}", code="NoTemplate"
         )
     template = templates[name]
-    place = places.at(arguments.get("account") or template.subscription)
-    body = _filled(_read(name, template.body or ""), arguments)
+    place = places.place_at(arguments.get("account") or template.subscription)
+    body = _fill_template(_read_template(name, template.body or ""), arguments)
     return Order(place=place, path=machine(place.id, template.resource_group or "", name_for(key)), body=body)
 
 
-def launched(order: Order, key: str, pool: str | None, *, fleet: str, clock: Clock) -> Machine:
+def launch_machine(order: Order, key: str, pool: str | None, *, fleet: str, clock: Clock) -> Machine:
     """Ask for the machine; where one of that name is there, it is that one. Source: VirtualMachines CreateOrUpdate.
 
     Raises:
@@ -311,7 +311,7 @@ def launched(order: Order, key: str, pool: str | None, *, fleet: str, clock: Clo
     return Machine(path=str(described.get("id") or order.path), described=described, view=None)
 
 
-def found(place: Subscription, resource_group: str, key: str) -> Machine | None:
+def find_launched(place: Subscription, resource_group: str, key: str) -> Machine | None:
     """The machine that was launched with that key; None: it does not exist now."""
     try:
         return one(place, machine(place.id, resource_group, name_for(key)))
@@ -323,11 +323,11 @@ def _usable(there: Machine) -> Machine:
     """A machine of an earlier try; raises its own failure where it could not be made."""
     if there.failure is not None and not there.power and there.state is not NodeState.TERMINATING:
         code, message = there.failure
-        raise typed(f"launch of {there.name}", code, message)
+        raise typed_error(f"launch of {there.name}", code, message)
     return there
 
 
-def _read(name: str, path: str) -> dict[str, Any]:
+def _read_template(name: str, path: str) -> dict[str, Any]:
     try:
         body = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -337,7 +337,7 @@ def _read(name: str, path: str) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key not in {"id", "name", "type", "etag"}}
 
 
-def _filled(template: dict[str, Any], arguments: Mapping[str, str]) -> dict[str, Any]:
+def _fill_template(template: dict[str, Any], arguments: Mapping[str, str]) -> dict[str, Any]:
     """The template with a launch's own size, region and subnet."""
     body = deepcopy(template)
     properties = body["properties"]

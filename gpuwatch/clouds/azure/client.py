@@ -24,10 +24,10 @@ from requests import Session
 
 from gpuwatch.clouds.azure.errors import asking, refusal
 from gpuwatch.clouds.azure.settings import AUTHORITIES
-from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, ThrottledError, explained
+from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, ThrottledError, explain_error
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
-from gpuwatch.clouds.requests_sending import watched
+from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.json_document import read_json
@@ -106,7 +106,7 @@ class Line:
         usual = {"connection_timeout": _CONNECT_SECONDS, "read_timeout": _READ_SECONDS}
         self._client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
             base_url=self._base,
-            transport=RequestsTransport(session=watched(Session()), **{**usual, **options}),
+            transport=RequestsTransport(session=watch_session(Session()), **{**usual, **options}),
             policies=[
                 RequestIdPolicy(),
                 UserAgentPolicy(user_agent="gpuwatch"),
@@ -122,21 +122,21 @@ class Line:
 
         """
         url = self._url(path, version, query)
-        answer = self._read(f"GET {_spoken(path)} in {where}", url, urgent=urgent)
+        answer = self._read(f"GET {_path_end(path)} in {where}", url, urgent=urgent)
         if not isinstance(answer.body, dict):
             raise CloudUnavailableError(
-                f"GET {_spoken(path)} in {where}: no usable answer (no object)", code="NoObject"
+                f"GET {_path_end(path)} in {where}: no usable answer (no object)", code="NoObject"
             )
         return answer
 
-    def listed(self, path: str, *, version: str, where: str, **query: str) -> list[dict[str, Any]]:
+    def list_all(self, path: str, *, version: str, where: str, **query: str) -> list[dict[str, Any]]:
         """A list to its last page.
 
         Raises:
             CloudError: a page could not be had, has no list, comes again, or is at another server.
 
         """
-        asked = f"GET {_spoken(path)} in {where}"
+        asked = f"GET {_path_end(path)} in {where}"
         url: str | None = self._url(path, version, query)
         found: dict[str, dict[str, Any]] = {}
         seen: set[str] = set()
@@ -172,7 +172,7 @@ class Line:
             CloudError: it was not accepted.
 
         """
-        asked = f"{method} {_spoken(path)} in {where}"
+        asked = f"{method} {_path_end(path)} in {where}"
         self._acts.wait()
         with sending(asked, permit), self._slowing():
             return self._send(asked, method, self._url(path, version, {}), body=body, headers=headers)
@@ -204,12 +204,12 @@ class Line:
             text = response.text()
         if response.status_code not in ({_OK} if method == "GET" else _DONE):
             date = response.headers.get("Date", "")
-            error = explained(refusal(asked, response.status_code, text), date, self._clock.now())
+            error = explain_error(refusal(asked, response.status_code, text), date, self._clock.now())
             later = response.headers.get("Retry-After", "")
             error.retry_after = float(later) if later.isdigit() else None  # type: ignore[attr-defined]
             raise error
         found = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(status=response.status_code, body=_decoded(asked, text), headers=found)
+        return Answer(status=response.status_code, body=_decode_body(asked, text), headers=found)
 
     @contextmanager
     def _slowing(self, *, reads: bool = False) -> Iterator[None]:
@@ -246,7 +246,7 @@ def _items(asked: str, page: Any) -> list[dict[str, Any]]:  # noqa: ANN401  what
     return items
 
 
-def _decoded(asked: str, text: str) -> Any:  # noqa: ANN401  JSON
+def _decode_body(asked: str, text: str) -> Any:  # noqa: ANN401  JSON
     """The body; nothing is None."""
     if not text:
         return None
@@ -256,7 +256,7 @@ def _decoded(asked: str, text: str) -> Any:  # noqa: ANN401  JSON
         raise CloudUnavailableError(f"{asked}: no usable answer (no JSON)", code="NoJson") from None
 
 
-def _spoken(path: str) -> str:
+def _path_end(path: str) -> str:
     """The end of a path, for people."""
     return path.partition("/providers/")[2] or path
 

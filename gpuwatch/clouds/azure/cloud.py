@@ -75,9 +75,9 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
     def node(self, node_id: str) -> Node:
         """One machine as Azure sees it now; in the state TERMINATED where it was seen to go, or is gone for long."""
         try:
-            place, machine = self._look_for(node_id)
+            place, machine = self._find_machine(node_id)
         except NotFoundError:
-            gone = self._paths.gone(node_id)
+            gone = self._paths.last_of_gone(node_id)
             if gone is None:
                 raise
             return gone
@@ -111,7 +111,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
             actions.terminate(place, machine, permit)
         else:
             home = self._places.of_path(group)
-            scale_set = groups.known(home, group)
+            scale_set = groups.get_group(home, group)
             size = 0 if scale_set.desired is not None else len(groups.members_of(home, scale_set))
             actions.terminate_member(
                 place, machine, scale_set, permit, fleet=self._fleet, now=self._clock.now(), members=size
@@ -120,20 +120,20 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """Ask for one machine from a template of the settings."""
-        order = actions.ordered(self._places, self._templates, arguments, key)
+        order = actions.make_order(self._places, self._templates, arguments, key)
         why = self._bare(order, arguments["template"])
         if why is not None:
             raise CloudError(why, code=NO_GPU)
-        machine = actions.launched(order, key, arguments.get("pool"), fleet=self._fleet, clock=self._clock)
+        machine = actions.launch_machine(order, key, arguments.get("pool"), fleet=self._fleet, clock=self._clock)
         self._paths.learn(machine.id, machine.path)
         return machine.id
 
     def _protect(self, node_id: str, group_id: str, *, on: bool) -> None:
-        place, machine = self._look_for(node_id, urgent=True)
+        place, machine = self._find_machine(node_id, urgent=True)
         actions.protect(place, machine, group_id, on=on, fleet=self._fleet)
 
     def _tag(self, node_id: str, tags: Mapping[str, str]) -> None:
-        place, machine = self._look_for(node_id, urgent=True)
+        place, machine = self._find_machine(node_id, urgent=True)
         actions.tag(place, machine, tags)
 
     # Our own standing, and what people look at. Azure encrypts every managed disk at rest.
@@ -156,7 +156,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         return standing.may_read(place)
 
     def _may_act(self, place: Subscription, needs: Needs) -> Iterator[Permission]:
-        paths = self._paths.of(needs.node_ids).values()
+        paths = self._paths.paths_of(needs.node_ids).values()
         tried = next((path for path in paths if same(path).startswith(same(place.root))), None)
         yield from standing.may_act(place, tried, terminate=needs.terminate)
         yield from standing.may_change_groups(place) if needs.groups else ()
@@ -164,12 +164,12 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
     def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
         template = self._templates.get(arguments["template"])
         if template is not None:
-            place = self._places.at(arguments.get("account") or template.subscription)
+            place = self._places.place_at(arguments.get("account") or template.subscription)
             yield from standing.may_launch(place, template.resource_group or "")
 
-    def _unused(self, place: Subscription, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
+    def _list_unused(self, place: Subscription, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
         own = self._templates.values()
-        return [*survey.unused(place, self._paths.backwards(stopped)), *survey.old_images(place, own, now)]
+        return [*survey.list_unused(place, self._paths.backwards(stopped)), *survey.old_images(place, own, now)]
 
     def _disks_in_use(self, place: Subscription, node_ids: frozenset[str]) -> Iterable[Leftover]:
         return survey.disks_in_use(place, self._paths.backwards(node_ids))
@@ -184,7 +184,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
 
     def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
         """Use of CPU and network, by Azure Monitor; a machine with an unknown path is left out."""
-        end, paths = self._clock.now(), self._paths.of(node.id for node in nodes)
+        end, paths = self._clock.now(), self._paths.paths_of(node.id for node in nodes)
         return survey.use_of(self._places.all[0], paths, end - timedelta(seconds=seconds), end)
 
     def _apart(self) -> Translator:
@@ -195,8 +195,8 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
 
     def _nodes(self, place: Subscription) -> list[Node]:
         """The place's GPU machines; what was there before and is not listed is asked for by itself."""
-        scale_sets = groups.listed(place)
-        found = instances.listed(place)
+        scale_sets = groups.list_groups(place)
+        found = instances.list_machines(place)
         uniform = [group for group in scale_sets if self._looked_into(place, group)]
         for group in uniform:
             found += instances.members(place, group.described)
@@ -207,7 +207,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
             if isinstance(again, Machine):
                 found.append(again)
                 answered.add(node_id)
-            elif isinstance(again, NotFoundError) and self._paths.gone(node_id) is not None:
+            elif isinstance(again, NotFoundError) and self._paths.last_of_gone(node_id) is not None:
                 answered.add(node_id)
         around = Surroundings(
             groups={group.id: group for group in scale_sets},
@@ -216,14 +216,14 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         )
         made = [machine for machine in found if not machine.never_made]
         nodes = list(self._translator.nodes(place, made, around))
-        self._paths.showed(nodes)
+        self._paths.note_shown(nodes)
         return self._views.keep(place, nodes, answered)
 
     def _looked_into(self, place: Subscription, group: ScaleSet) -> bool:
         """Whether the members of a Uniform scale set may be nodes; those without GPUs are not listed at all."""
         if not group.uniform or not place.covers(group.region):
             return False
-        return group.size is None or group.enrolled(self._fleet) or self._has_gpus(place, group)
+        return group.size is None or group.is_enrolled(self._fleet) or self._has_gpus(place, group)
 
     def _has_gpus(self, place: Subscription, group: ScaleSet) -> bool:
         return self._translator.has_gpus(place, group.region, group.size)
@@ -231,11 +231,11 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
     def _groups(self, place: Subscription) -> list[NodeGroup]:
         shown = []
         flexible: list[Machine] | None = None
-        for group in groups.listed(place):
-            if not place.covers(group.region) or not (group.enrolled(self._fleet) or self._has_gpus(place, group)):
+        for group in groups.list_groups(place):
+            if not place.covers(group.region) or not (group.is_enrolled(self._fleet) or self._has_gpus(place, group)):
                 continue
             if not group.uniform and flexible is None:
-                flexible = instances.listed(place)
+                flexible = instances.list_machines(place)
             there = instances.members(place, group.described) if group.uniform else flexible or []
             members = [each for each in there if each.group == group.id]
             shown.append(self._translator.scale_set(place, group, members))
@@ -247,33 +247,33 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
 
     def _place_of(self, region: str | None, account: str | None) -> Subscription:
         del region  # a subscription has all
-        return self._places.at(account)
+        return self._places.place_at(account)
 
     def _ids(self, place: Subscription) -> set[str]:
         return {each.id for each in groups.all_machines(place)}
 
-    def _launched(self, place: Subscription, key: str) -> Node | None:
+    def _find_launched(self, place: Subscription, key: str) -> Node | None:
         """By its name in the resource groups of the templates."""
-        named = {each.resource_group or "" for each in self._templates.values() if self._in(place, each)}
+        named = {each.resource_group or "" for each in self._templates.values() if self._is_in(place, each)}
         for group in sorted(named):
-            machine = actions.found(place, group, key)
+            machine = actions.find_launched(place, group, key)
             if machine is not None and machine.id:
                 return self._node_of(place, machine)
         return None
 
-    def _in(self, place: Subscription, template: TemplateSettings) -> bool:
-        return self._places.at(template.subscription) is place
+    def _is_in(self, place: Subscription, template: TemplateSettings) -> bool:
+        return self._places.place_at(template.subscription) is place
 
     def _ended_launch(self, key: str) -> Node | None:
         return self._paths.gone_by_name(actions.name_for(key))
 
     def _listed_groups(self, place: Subscription) -> list[ScaleSet]:
-        return groups.listed(place)
+        return groups.list_groups(place)
 
     def _known_group(self, place: Subscription, group_id: str) -> ScaleSet:
-        return groups.known(place, group_id)
+        return groups.get_group(place, group_id)
 
-    def _told(self, place: Subscription, group: ScaleSet) -> NodeGroup:
+    def _group_in_our_words(self, place: Subscription, group: ScaleSet) -> NodeGroup:
         return self._translator.scale_set(place, group, groups.members_of(place, group))
 
     def _home_of_group(self, group_id: str) -> Subscription:
@@ -284,18 +284,18 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         self._paths.saw([machine])
         scale_sets = {}
         if machine.group is not None:
-            found = attempt(lambda: groups.known(place, machine.group or ""))
+            found = attempt(lambda: groups.get_group(place, machine.group or ""))
             scale_sets = {found.id: found} if isinstance(found, ScaleSet) else {}
         paths = [group.path for group in scale_sets.values() if machine.uniform]
         around = Surroundings(groups=scale_sets, locks=locks_of(place), addresses=instances.addresses(place, paths))
         node = self._translator.node(place, machine, around)
-        self._paths.showed([node])
+        self._paths.note_shown([node])
         return node
 
     def _no_gpu(self, arguments: Mapping[str, str]) -> str | None:
         """Say also that a template cannot be read."""
         try:
-            order = actions.ordered(self._places, self._templates, arguments, "gpuwatch-doctor")
+            order = actions.make_order(self._places, self._templates, arguments, "gpuwatch-doctor")
         except CloudError as error:
             return str(error)
         return self._bare(order, arguments["template"])
@@ -314,13 +314,13 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
     def _target(self, node_id: str) -> tuple[Subscription, Machine] | None:
         """The machine right before a change; None: it is gone, and was seen to go."""
         try:
-            return self._look_for(node_id, urgent=True)
+            return self._find_machine(node_id, urgent=True)
         except NotFoundError:
-            if self._paths.gone(node_id) is None:
+            if self._paths.last_of_gone(node_id) is None:
                 raise
             return None
 
-    def _look_for(self, node_id: str, *, urgent: bool = False) -> tuple[Subscription, Machine]:
+    def _find_machine(self, node_id: str, *, urgent: bool = False) -> tuple[Subscription, Machine]:
         """The machine at the path where it was last; where it is not there, wherever else it is."""
         try:
             return self._at_its_path(node_id, urgent=urgent)
@@ -328,17 +328,17 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
             return self._anywhere(node_id)
 
     def _at_its_path(self, node_id: str, *, urgent: bool = False) -> tuple[Subscription, Machine]:
-        path = self._paths.of([node_id]).get(node_id)
+        path = self._paths.paths_of([node_id]).get(node_id)
         if path is None:
             raise NotFoundError(f"the path of {node_id} is not known yet", code=NOT_FOUND)
         place = self._places.of_path(path)
-        return self._noted(place, actions.now_at(place, path, node_id, urgent=urgent))
+        return self._note_machine(place, actions.now_at(place, path, node_id, urgent=urgent))
 
-    def _noted(self, place: Subscription, machine: Machine) -> tuple[Subscription, Machine]:
+    def _note_machine(self, place: Subscription, machine: Machine) -> tuple[Subscription, Machine]:
         """Remember a machine, so that its end can be reported later."""
         self._paths.saw([machine])
         if not self._paths.has_shown(machine.id):
-            self._paths.showed([self._translator.node(place, machine, Surroundings())])
+            self._paths.note_shown([self._translator.node(place, machine, Surroundings())])
         return place, machine
 
     def _anywhere(self, node_id: str) -> tuple[Subscription, Machine]:
@@ -348,5 +348,5 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
             self._paths.saw(found)
             for machine in found:
                 if machine.id == node_id:
-                    return self._noted(place, machine)
+                    return self._note_machine(place, machine)
         raise NotFoundError(f"Azure knows no machine {node_id} in {self._places}", code=NOT_FOUND)

@@ -82,16 +82,16 @@ def asking(asked: str) -> Iterator[None]:
 
 def refusal(asked: str, status: int, body: str) -> errors.CloudError:
     """The typed form of an answer that is no success. Without Azure's own code it is a gateway's, and says nothing."""
-    code, message = _said(body)
+    code, message = _code_and_message(body)
     if not code:
         kind = _STATUSES.get(status, errors.CloudUnavailableError)
         return kind(f"{asked}: no usable answer (status {status})", code=f"HTTP {status}")
-    return typed(asked, code, message, status=status)
+    return typed_error(asked, code, message, status=status)
 
 
-def typed(asked: str, code: str, message: str, *, status: int = 0) -> errors.CloudError:
+def typed_error(asked: str, code: str, message: str, *, status: int = 0) -> errors.CloudError:
     """The typed form of Azure's own words."""
-    return errors.typed(_kind(code, message, status), asked, message, code)
+    return errors.typed_error(_kind(code, message, status), asked, message, code)
 
 
 def _kind(code: str, message: str, status: int) -> type[errors.CloudError]:
@@ -103,19 +103,19 @@ def _kind(code: str, message: str, status: int) -> type[errors.CloudError]:
     return errors.kind_of(code, _CODES, unlisted)
 
 
-def _said(body: str) -> tuple[str, str]:
+def _code_and_message(body: str) -> tuple[str, str]:
     """Code and message of an answer; of several that are nested the innermost, which says why."""
     try:
         document = json.loads(body)
     except ValueError:
         return "", ""
     error = document.get("error") if isinstance(document, dict) else None
-    return said(error) if isinstance(error, dict) else ("", "")
+    return code_and_message(error) if isinstance(error, dict) else ("", "")
 
 
-def said(error: Mapping[str, Any]) -> tuple[str, str]:
+def code_and_message(error: Mapping[str, Any]) -> tuple[str, str]:
     """Code and message of an error's object."""
     inner = next((each for each in error.get("details") or () if isinstance(each, dict) and each.get("code")), None)
     if inner is not None and _kind(str(inner["code"]), str(inner.get("message", "")), 0) is not errors.CloudError:
-        return said(inner)
+        return code_and_message(inner)
     return str(error.get("code") or ""), str(error.get("message") or "")

@@ -47,7 +47,7 @@ class ScaleSet(Owned):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Return the scale set's name."""
         return str(self.described.get("name", ""))
 
     @property
@@ -58,7 +58,7 @@ class ScaleSet(Owned):
 
     @property
     def tags(self) -> dict[str, str]:
-        """Its tags."""
+        """Return the scale set's tags."""
         return {key: str(value or "") for key, value in (self.described.get("tags") or {}).items()}
 
     @property
@@ -75,7 +75,7 @@ class ScaleSet(Owned):
 
     @property
     def region(self) -> str:
-        """Where it is."""
+        """Return the scale set's region."""
         return str(self.described.get("location") or "")
 
     @property
@@ -103,14 +103,14 @@ class ScaleSet(Owned):
         )
 
 
-def listed(place: Subscription) -> list[ScaleSet]:
+def list_groups(place: Subscription) -> list[ScaleSet]:
     """Every scale set of the subscription. Sources: VirtualMachineScaleSets ListAll, autoscaleSettings."""
     described = place.everything(KIND)
     bounds = _bounds(place) if described else {}
     return [ScaleSet(described=each, bounds=bounds.get(same(str(each["id"])))) for each in described]
 
 
-def known(place: Subscription, group_id: str) -> ScaleSet:
+def get_group(place: Subscription, group_id: str) -> ScaleSet:
     """The scale set of that id as it is now. Source: VirtualMachineScaleSets Get.
 
     Raises:
@@ -144,8 +144,8 @@ def all_machines(place: Subscription) -> list[Machine]:
         CloudError: a part of it could not be had.
 
     """
-    found = instances.listed(place)
-    for group in listed(place):
+    found = instances.list_machines(place)
+    for group in list_groups(place):
         if group.uniform:
             found += instances.members(place, group.described)
     return found
@@ -153,5 +153,5 @@ def all_machines(place: Subscription) -> list[Machine]:
 
 def members_of(place: Subscription, group: ScaleSet) -> list[Machine]:
     """The members of a scale set."""
-    there = instances.members(place, group.described) if group.uniform else instances.listed(place)
+    there = instances.members(place, group.described) if group.uniform else instances.list_machines(place)
     return [each for each in there if each.group == group.id]

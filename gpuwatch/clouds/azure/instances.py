@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-from gpuwatch.clouds.azure.errors import typed
+from gpuwatch.clouds.azure.errors import typed_error
 from gpuwatch.clouds.azure.places import Subscription, name_of, same, scale_set_of
 from gpuwatch.clouds.errors import CloudError, InsufficientCapacityError, NotFoundError, QuotaExceededError
 from gpuwatch.model.fleet import NodeState
@@ -45,7 +45,7 @@ class Machine:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Its properties."""
+        """Return the machine's properties as Azure gives them."""
         found: Mapping[str, Any] = self.described.get("properties") or {}
         return found
 
@@ -61,13 +61,13 @@ class Machine:
 
     @property
     def size(self) -> str:
-        """Its machine type."""
+        """Return the machine's type."""
         own = (self.properties.get("hardwareProfile") or {}).get("vmSize")
         return str(own or (self.described.get("sku") or {}).get("name") or "")
 
     @property
     def region(self) -> str:
-        """Where it is."""
+        """Return the machine's region."""
         return str(self.described.get("location") or "")
 
     @property
@@ -78,7 +78,7 @@ class Machine:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Its tags."""
+        """Return the machine's tags."""
         return {key: str(value or "") for key, value in (self.described.get("tags") or {}).items()}
 
     @property
@@ -108,7 +108,7 @@ class Machine:
     @property
     def changed_at(self) -> datetime | None:
         """When the last operation on it began to hold: a start, or any other change. Azure does not say which."""
-        return next((moment(each.get("time")) for each in self.statuses if _coded(each, _PROVISIONING)), None)
+        return next((moment(each.get("time")) for each in self.statuses if _code_behind(each, _PROVISIONING)), None)
 
     @property
     def statuses(self) -> tuple[Mapping[str, Any], ...]:
@@ -118,14 +118,14 @@ class Machine:
     @property
     def power(self) -> str:
         """Its power state in Azure's word; "" where Azure names no state."""
-        return next((_coded(each, _POWER) for each in self.statuses if _coded(each, _POWER)), "")
+        return next((_code_behind(each, _POWER) for each in self.statuses if _code_behind(each, _POWER)), "")
 
     @property
     def state(self) -> NodeState:
         """Its state; without a power state it is only known to be made, or to go."""
         if str(self.properties.get("provisioningState", "")).lower() == "deleting":
             return NodeState.TERMINATING
-        if any(_coded(each, _PROVISIONING).startswith("deleting") for each in self.statuses):
+        if any(_code_behind(each, _PROVISIONING).startswith("deleting") for each in self.statuses):
             return NodeState.TERMINATING
         if self.never_made:
             return NodeState.TERMINATED
@@ -143,7 +143,7 @@ class Machine:
         """
         if self.power or self.failure is None:
             return False
-        return isinstance(typed("", *self.failure), InsufficientCapacityError | QuotaExceededError)
+        return isinstance(typed_error("", *self.failure), InsufficientCapacityError | QuotaExceededError)
 
     @property
     def spared(self) -> bool:
@@ -165,13 +165,13 @@ class Machine:
     def failure(self) -> tuple[str, str] | None:
         """Code and message of a failed operation: of a machine that could not be made, why."""
         for each in self.statuses:
-            word = _coded(each, f"{_PROVISIONING}failed/")
+            word = _code_behind(each, f"{_PROVISIONING}failed/")
             if word:
                 return str(each.get("code", "")).rpartition("/")[2], str(each.get("message") or "")
         return None
 
 
-def listed(place: Subscription) -> list[Machine]:
+def list_machines(place: Subscription) -> list[Machine]:
     """Every virtual machine of a subscription. Sources: VirtualMachines ListAll, twice.
 
     Raises:
@@ -181,7 +181,7 @@ def listed(place: Subscription) -> list[Machine]:
     described = {same(str(each.get("id", ""))): each for each in place.everything("virtualMachines")}
     states = {same(str(each.get("id", ""))): each for each in place.everything("virtualMachines", statusOnly="true")}
     found = [
-        _joined(described[path], states[path])
+        _join_state(described[path], states[path])
         for path in described.keys() & states.keys()
         if _agree(described[path], states[path])
     ]
@@ -211,7 +211,7 @@ def one(place: Subscription, path: str, *, urgent: bool = False) -> Machine:
 def members(place: Subscription, scale_set: Mapping[str, Any]) -> list[Machine]:
     """The members of a Uniform scale set. Source: VirtualMachineScaleSetVMs List with the instance views."""
     path = str(scale_set["id"])
-    listed = place.listed(f"{path}/virtualMachines", expand="instanceView")
+    listed = place.list_all(f"{path}/virtualMachines", expand="instanceView")
     return [_machine(each, path=str(each["id"]), scale_set=scale_set) for each in listed]
 
 
@@ -223,7 +223,7 @@ def addresses(place: Subscription, scale_sets: Iterable[str]) -> dict[str, str]:
     kind = "networkInterfaces"
     interfaces = place.everything(kind, provider="Microsoft.Network", version="network")
     for path in scale_sets:
-        interfaces += place.listed(f"{path}/{kind}", version="member_network")
+        interfaces += place.list_all(f"{path}/{kind}", version="member_network")
     found: dict[str, str] = {}
     for each in interfaces:
         properties = each.get("properties") or {}
@@ -254,7 +254,7 @@ def _agree(described: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
     return len(ids - {""}) <= 1 and "instanceView" in (state.get("properties") or {})
 
 
-def _joined(described: Mapping[str, Any], state: Mapping[str, Any]) -> Machine:
+def _join_state(described: Mapping[str, Any], state: Mapping[str, Any]) -> Machine:
     view = (state.get("properties") or {}).get("instanceView")
     return Machine(path=str(described["id"]), described=described, view=view)
 
@@ -264,7 +264,7 @@ def _machine(described: Mapping[str, Any], *, path: str, scale_set: Mapping[str,
     return Machine(path=str(described.get("id") or path), described=described, view=view, scale_set=scale_set)
 
 
-def _coded(status: Mapping[str, Any], prefix: str) -> str:
+def _code_behind(status: Mapping[str, Any], prefix: str) -> str:
     """The word behind the prefix of a status' code; "" if it is another one's."""
     code = str(status.get("code") or "")
     return code[len(prefix) :].lower() if code.lower().startswith(prefix.lower()) else ""
@@ -295,7 +295,7 @@ class Sizes:
     """Looked up once for each region in a process, and again at most each hour for a size that is missing."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin without any."""
+        """Begin without a known machine type."""
         self._clock = clock
         self._known: dict[str, dict[str, Size]] = {}  # by region
         self._asked_at: dict[str, float] = {}

@@ -39,13 +39,13 @@ class Locks:
 
     def against_stop(self, path: str) -> str | None:
         """The lock that refuses a stop and a start."""
-        return self._of(path, {_READ_ONLY})
+        return self._lock_of(path, {_READ_ONLY})
 
     def against_end(self, path: str) -> str | None:
         """The lock that refuses an end."""
-        return self._of(path, {_READ_ONLY, _DELETE})
+        return self._lock_of(path, {_READ_ONLY, _DELETE})
 
-    def _of(self, path: str, levels: set[str]) -> str | None:
+    def _lock_of(self, path: str, levels: set[str]) -> str | None:
         inner = same(path)
         for scope, level, name in self._locks:
             if level in levels and (inner == scope or inner.startswith(f"{scope}/")):
@@ -101,7 +101,7 @@ class Translator:
                 yield node
 
     def node(self, place: Subscription, machine: Machine, around: Surroundings) -> Node:
-        """One machine."""
+        """Return one machine as a node."""
         size = self._sizes.size(place, machine.region, machine.size) if machine.size and machine.region else None
         group = around.groups.get(machine.group or "")
         cannot_stop = _EPHEMERAL if _ephemeral(machine) else around.locks.against_stop(machine.path)
@@ -114,7 +114,7 @@ class Translator:
             region=machine.region,
             zone=machine.zone,
             capacity_type=_capacity_type(machine),
-            launched_at=self._started(machine),
+            launched_at=self._start_time(machine),
             address=around.addresses.get(same(machine.path)),
             managed_by=self._managed_by(machine, group),
             instance_store=_local_disks(machine, size),
@@ -127,7 +127,7 @@ class Translator:
             tags=machine.tags,
             **claims(machine.tags, fleet=self.fleet, now=self._clock.now()),
         )
-        return self._sightings.seen(node)
+        return self._sightings.with_sight(node)
 
     def scale_set(self, place: Subscription, group: ScaleSet, members: Sequence[Machine]) -> NodeGroup:
         """A scale set in our words: with its GPU machines, and what is known of those that Azure had no place for."""
@@ -141,7 +141,7 @@ class Translator:
         found = self._sizes.size(place, region, size) if size else None
         return found is not None and found.gpu_count > 0
 
-    def _started(self, machine: Machine) -> datetime | None:
+    def _start_time(self, machine: Machine) -> datetime | None:
         """The time of its last start.
 
         Azure reports the time of the last change alone. As long as this process has seen the machine on, a later change
@@ -161,7 +161,7 @@ class Translator:
         """Which other system owns it: not its scale set, if that one's owner consents."""
         manager = machine.described.get("managedBy")
         if machine.group is not None:
-            if group is None or not group.enrolled(self.fleet):
+            if group is None or not group.is_enrolled(self.fleet):
                 name = machine.group.rpartition("/")[2] if group is None else group.name
                 return (group.owner if group is not None else None) or f"scale set {name}"
             manager = None  # of a Flexible member it is the scale set

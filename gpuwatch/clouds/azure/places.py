@@ -28,7 +28,7 @@ def same(path: str) -> str:
 
 
 def name_of(path: str) -> str:
-    """The last part."""
+    """Return the last part of a resource's path."""
     return path.rstrip("/").rpartition("/")[2]
 
 
@@ -68,7 +68,7 @@ class Subscription:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Return the subscription's name for messages."""
         return f"subscription {self.account}"
 
     @property
@@ -88,15 +88,15 @@ class Subscription:
         """A read of one thing."""
         return self.line.get(path, version=version, where=self.name, urgent=urgent, **query)
 
-    def listed(self, path: str, *, version: str = "compute", **query: str) -> list[dict[str, Any]]:
+    def list_all(self, path: str, *, version: str = "compute", **query: str) -> list[dict[str, Any]]:
         """A list to its last page."""
-        return self.line.listed(path, version=version, where=self.name, **query)
+        return self.line.list_all(path, version=version, where=self.name, **query)
 
     def everything(
         self, kind: str, *, provider: str = COMPUTE, version: str = "compute", **query: str
     ) -> list[dict[str, Any]]:
         """All resources of a kind in the subscription."""
-        return self.listed(f"{self.root}/providers/{provider}/{kind}", version=version, **query)
+        return self.list_all(f"{self.root}/providers/{provider}/{kind}", version=version, **query)
 
     def change(
         self,
@@ -151,17 +151,17 @@ class Subscriptions:
             Subscription(
                 (each.id or "").lower(),
                 name,
-                _looked_at(each.regions or regions),
+                _regions_to_look_at(each.regions or regions),
                 Line(credential, base, scope=scope, clock=clock, options=options),
             )
             for name, each in subscriptions.items()
         ]
 
     def __str__(self) -> str:
-        """Their names."""
+        """Return the names of all subscriptions."""
         return ", ".join(place.name for place in self.all)
 
-    def at(self, account: str | None) -> Subscription:
+    def place_at(self, account: str | None) -> Subscription:
         """The place with that name or id; None: the first.
 
         Raises:
@@ -178,9 +178,9 @@ class Subscriptions:
         number = subscription_of(path)
         if not number:
             raise NotFoundError(f"{path!r} is no id of a resource in Azure", code="ResourceNotFound")
-        return self.at(number)
+        return self.place_at(number)
 
 
-def _looked_at(regions: Sequence[str]) -> frozenset[str]:
+def _regions_to_look_at(regions: Sequence[str]) -> frozenset[str]:
     named = frozenset(region.lower() for region in regions)
     return frozenset() if ALL in named else named

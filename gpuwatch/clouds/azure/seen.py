@@ -49,7 +49,7 @@ class Paths:
                 if machine.state is NodeState.TERMINATING:
                     self._ending.add(machine.id)
 
-    def showed(self, nodes: Iterable[Node]) -> None:
+    def note_shown(self, nodes: Iterable[Node]) -> None:
         """What the cloud has said of them."""
         with self._lock:
             self._last |= {node.id: node for node in nodes}
@@ -64,16 +64,16 @@ class Paths:
         with self._lock:
             self._ending.add(node_id)
 
-    def of(self, node_ids: Iterable[str]) -> dict[str, str]:
+    def paths_of(self, node_ids: Iterable[str]) -> dict[str, str]:
         """The paths of those that have one."""
         with self._lock:
             return {node_id: self._paths[node_id] for node_id in node_ids if node_id in self._paths}
 
     def backwards(self, node_ids: Iterable[str]) -> dict[str, str]:
         """The ids by the paths that are known, as `same` writes these."""
-        return {same(path): node_id for node_id, path in self.of(node_ids).items()}
+        return {same(path): node_id for node_id, path in self.paths_of(node_ids).items()}
 
-    def gone(self, node_id: str) -> Node | None:
+    def last_of_gone(self, node_id: str) -> Node | None:
         """A machine that is nowhere, as it was last, where that proves its end; None: it proves nothing."""
         with self._lock:
             last, first = self._last.get(node_id), self._first_seen.get(node_id)
@@ -85,4 +85,4 @@ class Paths:
     def gone_by_name(self, name: str) -> Node | None:
         """The same for the machine that had this name last."""
         node_id = self._names.get(name)
-        return None if node_id is None else self.gone(node_id)
+        return None if node_id is None else self.last_of_gone(node_id)

@@ -81,7 +81,7 @@ class AzureSettings(ProviderSettings):
 
     def _options(self) -> Mapping[str, Any]:
         return {
-            "subscriptions": identified(self.subscriptions),
+            "subscriptions": with_ids(self.subscriptions),
             "templates": self.templates,
             "national_cloud": self.national_cloud,
         }
@@ -142,7 +142,7 @@ class AzureSettings(ProviderSettings):
         return f"az vm start --ids $(az vm list --query {query} -o tsv)"
 
 
-def identified(subscriptions: Mapping[str, SubscriptionSettings]) -> dict[str, SubscriptionSettings]:
+def with_ids(subscriptions: Mapping[str, SubscriptionSettings]) -> dict[str, SubscriptionSettings]:
     """The subscriptions with their ids; one without an id, or none at all, is that of the environment.
 
     Azure's own tools read the same variable. Without it, those without an id are left out.

@@ -21,8 +21,16 @@ from gpuwatch.clouds.azure.instances import Sizes
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.settings import GRAPHS
 from gpuwatch.clouds.keys import AccessKey, Credentials
-from gpuwatch.clouds.permissions import NO_MACHINE, Identity, Permission, Quota, server_time, told, untried
-from gpuwatch.clouds.places import gathered
+from gpuwatch.clouds.permissions import (
+    NO_MACHINE,
+    Identity,
+    Permission,
+    Quota,
+    permissions_by_answer,
+    server_time,
+    untried_permission,
+)
+from gpuwatch.clouds.places import gather_from
 from gpuwatch.model.fleet import Node
 from gpuwatch.runtime.clock import Clock
 
@@ -31,27 +39,27 @@ _PATH = "/providers/Microsoft.Authorization/permissions"
 
 def may_read(place: Subscription) -> Iterator[Permission]:
     """What every role needs, at the subscription."""
-    yield from _held(place, place.root, READ, place.name)
+    yield from _held_permissions(place, place.root, READ, place.name)
 
 
 def may_act(place: Subscription, path: str | None, *, terminate: bool) -> Iterator[Permission]:
     """What stops, starts, tags and ends need, asked of one of the fleet's own machines."""
     wanted = (*ACT, *(END if terminate else ()))
     if path is None:
-        yield untried(wanted, place.name, NO_MACHINE)
+        yield untried_permission(wanted, place.name, NO_MACHINE)
         return
-    yield from _held(place, path, wanted, place.name)
+    yield from _held_permissions(place, path, wanted, place.name)
 
 
 def may_change_groups(place: Subscription) -> Iterator[Permission]:
     """What members of scale sets need."""
-    yield from _held(place, place.root, GROUPS, place.name)
+    yield from _held_permissions(place, place.root, GROUPS, place.name)
 
 
 def may_launch(place: Subscription, resource_group: str) -> Iterator[Permission]:
     """What launches need, at their resource group."""
     scope = f"{place.root}/resourceGroups/{resource_group}"
-    yield from _held(place, scope, LAUNCH, f"{place.name}, resource group {resource_group}")
+    yield from _held_permissions(place, scope, LAUNCH, f"{place.name}, resource group {resource_group}")
 
 
 def identity(place: Subscription, credential: TokenCredential, scope: str) -> Identity:
@@ -67,7 +75,7 @@ def identity(place: Subscription, credential: TokenCredential, scope: str) -> Id
     return Identity(name=f"{_principal(credential, scope)} in the subscription {name}", at=at)
 
 
-def allowed(action: str, permissions: Sequence[Mapping[str, Any]]) -> bool:
+def is_allowed(action: str, permissions: Sequence[Mapping[str, Any]]) -> bool:
     """Whether roles allow an action: one of them names it, by a pattern too, and does not take it out again."""
     wanted = action.lower()
 
@@ -77,13 +85,13 @@ def allowed(action: str, permissions: Sequence[Mapping[str, Any]]) -> bool:
     return any(named(each.get("actions")) and not named(each.get("notActions")) for each in permissions)
 
 
-def _held(place: Subscription, scope: str, actions: Sequence[str], where: str) -> Iterator[Permission]:
+def _held_permissions(place: Subscription, scope: str, actions: Sequence[str], where: str) -> Iterator[Permission]:
     """Source: Permissions ListForResource, ListForResourceGroup; of the subscription the same path."""
-    return told(
+    return permissions_by_answer(
         actions,
         where,
-        lambda: place.listed(f"{scope}{_PATH}", version="permissions"),
-        lambda action, held: "" if allowed(action, held) else "AuthorizationFailed",
+        lambda: place.list_all(f"{scope}{_PATH}", version="permissions"),
+        lambda action, held: "" if is_allowed(action, held) else "AuthorizationFailed",
     )
 
 
@@ -171,7 +179,7 @@ def _quotas_of(place: Subscription, sizes: Sizes, regions: Iterable[str]) -> Ite
     for region in sorted(regions):
         families = sizes.families(place, region)
         path = f"{place.root}/providers/Microsoft.Compute/locations/{region}/usages"
-        for usage in place.listed(path):
+        for usage in place.list_all(path):
             name = str((usage.get("name") or {}).get("value", ""))
             limit = float(usage.get("limit") or 0)
             if name.lower() in {_ALL, _ALL_SPOT} or (name.lower() in families and limit > 0):
@@ -192,4 +200,4 @@ def quotas(places: Sequence[Subscription], sizes: Sizes, nodes: Iterable[Node]) 
     def ask(place: Subscription) -> Iterator[Quota]:
         return _quotas_of(place, sizes, place.regions or {region for account, region in seen if account == place.id})
 
-    return tuple(sorted(gathered(places, ask), key=lambda each: (each.region, each.name)))
+    return tuple(sorted(gather_from(places, ask), key=lambda each: (each.region, each.name)))

@@ -16,9 +16,9 @@ from gpuwatch.clouds.azure.nodes import Surroundings, Translator
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions, same
 from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.azure.settings import TemplateSettings
-from gpuwatch.clouds.disks import is_old, made_at, of_machines
+from gpuwatch.clouds.disks import is_old, of_machines, time_made
 from gpuwatch.clouds.places import everywhere
-from gpuwatch.clouds.survey import GIB, CloudUse, Surveyed, unanswered, use_of_values
+from gpuwatch.clouds.survey import GIB, CloudUse, Surveyed, unanswered_place, use_of_values
 
 _MB = 1000**2
 _PROVIDER = "azure"
@@ -27,7 +27,7 @@ _NETWORK = "Microsoft.Network"
 _DISK = "/microsoft.compute/disks/"  # another source is another subscription's image, or a snapshot
 
 
-def unused(place: Subscription, stopped: Mapping[str, str]) -> list[Leftover]:
+def list_unused(place: Subscription, stopped: Mapping[str, str]) -> list[Leftover]:
     """Of one subscription; `stopped` are the ids of stopped machines by `same` of their paths.
 
     Raises:
@@ -46,7 +46,7 @@ def disks_in_use(place: Subscription, running: Mapping[str, str]) -> list[Leftov
 
 
 def _disks(place: Subscription, disks: Sequence[Mapping[str, Any]], stopped: Mapping[str, str]) -> Iterator[Leftover]:
-    """Source: Disks List."""
+    """Return disks that no machine uses. Source: Azure Disks List."""
     for disk in disks:
         properties = disk.get("properties") or {}
         owner = disk.get("managedBy")
@@ -85,7 +85,7 @@ def _snapshots(place: Subscription, disks: Collection[str]) -> Iterator[Leftover
                 type=str((snapshot.get("sku") or {}).get("name", "")),
                 size_bytes=_size(properties),
                 name=str(snapshot.get("name", "")),
-                made=made_at(properties.get("timeCreated")),
+                made=time_made(properties.get("timeCreated")),
             )
 
 
@@ -141,12 +141,12 @@ def old_images(place: Subscription, templates: Iterable[TemplateSettings], now: 
 
     """
     images = [each for each in place.everything("images") if place.covers(str(each.get("location", "")))]
-    made = _made(place) if images else {}
+    made = _made_times(place) if images else {}
     old = [image for image in images if is_old(made.get(same(str(image["id"]))), now)]
-    written = _written(templates) if old else ""
+    written = _template_bodies(templates) if old else ""
     if not old or written is None:
         return []  # machines need not be looked at
-    used = {same(name) for name in _named(place)}
+    used = {same(name) for name in _named_images(place)}
     return [
         Leftover(
             id=str(image["id"]),
@@ -162,9 +162,9 @@ def old_images(place: Subscription, templates: Iterable[TemplateSettings], now: 
     ]
 
 
-def _made(place: Subscription) -> dict[str, str]:
+def _made_times(place: Subscription) -> dict[str, str]:
     """When each image was made, by `same` of its path."""
-    found = place.listed(
+    found = place.list_all(
         f"{place.root}/resources",
         version="resources",
         filter_=f"resourceType eq '{_KIND}'",
@@ -173,7 +173,7 @@ def _made(place: Subscription) -> dict[str, str]:
     return {same(str(each["id"])): str(each.get("createdTime", "")) for each in found}
 
 
-def _written(templates: Iterable[TemplateSettings]) -> str | None:
+def _template_bodies(templates: Iterable[TemplateSettings]) -> str | None:
     """The bodies of the settings' templates; None: one cannot be read, and nobody knows what it names."""
     try:
         return "\n".join(Path(each.body).read_text(encoding="utf-8").lower() for each in templates if each.body)
@@ -181,11 +181,11 @@ def _written(templates: Iterable[TemplateSettings]) -> str | None:
         return None
 
 
-def _named(place: Subscription) -> Iterator[str]:
+def _named_images(place: Subscription) -> Iterator[str]:
     """Images of machines, of scale sets, and of members of Uniform ones, which may be of an older model."""
     for machine in place.everything("virtualMachines"):
         yield _reference(machine.get("properties") or {})
-    for group in groups.listed(place):
+    for group in groups.list_groups(place):
         properties = group.described.get("properties") or {}
         yield _reference(properties.get("virtualMachineProfile") or {})
         for member in instances.members(place, group.described) if group.uniform else ():
@@ -263,7 +263,7 @@ def elsewhere(places: Subscriptions, translator: Translator, paths: Paths) -> li
 
     """
     own = [place for place in places.all if place.regions]  # without regions all of them are looked at
-    found = everywhere([*own, *_others(places)], lambda place: list(_looked_at(places, place, translator, paths)))
+    found = everywhere([*own, *_others(places)], lambda place: list(_look_at_regions(places, place, translator, paths)))
     return [each for part in found for each in part if not each.watched]
 
 
@@ -272,22 +272,24 @@ def every_place(places: Subscriptions, translator: Translator, paths: Paths) -> 
     try:
         others, missing = list(_others(places)), []
     except CloudError as error:
-        others, missing = [], [unanswered("other subscriptions", error)]
-    found = everywhere([*places.all, *others], lambda place: list(_looked_at(places, place, translator, paths)))
+        others, missing = [], [unanswered_place("other subscriptions", error)]
+    found = everywhere([*places.all, *others], lambda place: list(_look_at_regions(places, place, translator, paths)))
     return [*(each for part in found for each in part), *missing]
 
 
 def _others(places: Subscriptions) -> Iterator[Subscription]:
-    """Source: Subscriptions List."""
+    """Return subscriptions that the settings do not name. Source: Azure Subscriptions List."""
     first = places.all[0]
     known = {place.id for place in places.all}
-    for each in first.listed("/subscriptions", version="subscriptions"):
+    for each in first.list_all("/subscriptions", version="subscriptions"):
         number = str(each.get("subscriptionId", "")).lower()
         if number and number not in known and str(each.get("state", "")).lower() in _USABLE:
             yield first.beside(number, str(each.get("displayName") or number))
 
 
-def _looked_at(places: Subscriptions, place: Subscription, translator: Translator, paths: Paths) -> Iterator[Surveyed]:
+def _look_at_regions(
+    places: Subscriptions, place: Subscription, translator: Translator, paths: Paths
+) -> Iterator[Surveyed]:
     """One subscription by its regions; one list has all of them."""
     ours = place in places.all
     apart = Subscription(place.id, place.account, frozenset(), place.line)
@@ -295,7 +297,7 @@ def _looked_at(places: Subscriptions, place: Subscription, translator: Translato
         there = _machines(apart, translator)
         nodes = list(translator.nodes(apart, there, Surroundings()))
     except CloudError as error:
-        yield unanswered(place.name, error, watched=ours)
+        yield unanswered_place(place.name, error, watched=ours)
         return
     paths.saw(there)  # for the monitor's answers
     regions = {node.region for node in nodes} | {region for region in place.regions if ours}
@@ -309,8 +311,8 @@ def _looked_at(places: Subscriptions, place: Subscription, translator: Translato
 
 
 def _machines(place: Subscription, translator: Translator) -> list[Machine]:
-    found = instances.listed(place)
-    for group in groups.listed(place):
+    found = instances.list_machines(place)
+    for group in groups.list_groups(place):
         if group.uniform and translator.has_gpus(place, group.region, group.size):
             found += instances.members(place, group.described)
     return found

@@ -24,7 +24,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.errors import NOT_FOUND, NOT_READY, STALE, failure
-from gpuwatch.clouds.gcp.groups import Group, known, members, region_of
+from gpuwatch.clouds.gcp.groups import Group, get_group, members, region_of
 from gpuwatch.clouds.gcp.iam import (
     DELETE,
     DELETE_MEMBERS,
@@ -93,7 +93,7 @@ def being_deleted(client: Client, zone: str) -> set[str]:
     return {each["targetId"] for each in found if _of_an_instance(each) and "targetId" in each}
 
 
-def ended(client: Client, node_id: str, zone: str | None = None) -> Node | None:
+def ended_machine(client: Client, node_id: str, zone: str | None = None) -> Node | None:
     """A machine that is not there any more, by the operation that ended it; None: no operation shows its end.
 
     That Compute Engine does not show it is no proof by itself: a list, and an answer after a launch, may be late.
@@ -105,14 +105,14 @@ def ended(client: Client, node_id: str, zone: str | None = None) -> Node | None:
     """
     matching = f"targetId = {node_id}"
     if zone is None:
-        return _gone(client, _operations(client, matching))
-    return _gone(client, client.items(LIST_ZONE_OPERATIONS, query={"filter": matching}, zone=zone))
+        return _gone_machine(client, _operations(client, matching))
+    return _gone_machine(client, client.items(LIST_ZONE_OPERATIONS, query={"filter": matching}, zone=zone))
 
 
 def launch_that_ended(client: Client, name: str) -> Node | None:
     """The same of a machine that we launched under that name; raises likewise."""
     found = _operations(client, f'targetLink eq ".*/instances/{name}"')
-    return _gone(client, found)
+    return _gone_machine(client, found)
 
 
 def _operations(client: Client, matching: str) -> list[Json]:
@@ -125,7 +125,7 @@ def _operations(client: Client, matching: str) -> list[Json]:
     return sorted((each for each in found if _of_an_instance(each)), key=lambda each: str(each.get("insertTime")))
 
 
-def _gone(client: Client, operations: Iterable[Json]) -> Node | None:
+def _gone_machine(client: Client, operations: Iterable[Json]) -> Node | None:
     """By a deletion or a preemption that is done and did not fail, or by a launch that did: it was never made."""
     for each in operations:
         kind, done = each.get("operationType"), each.get("status") == _DONE and _of_an_instance(each)
@@ -176,7 +176,7 @@ class InProject(Protocol):
     client: Client
 
 
-def described(home: Home, node_id: str) -> Instance:
+def describe_instance(home: Home, node_id: str) -> Instance:
     """The machine of that number as it is now. Source: instances.get.
 
     Raises:
@@ -192,7 +192,7 @@ def described(home: Home, node_id: str) -> Instance:
 
 def stop(home: Home, node_id: str, permit: Permit) -> None:
     """Source: instances.stop. Whether local SSDs may be lost is the guard's question; here the loss must be named."""
-    instance = described(home, node_id)
+    instance = describe_instance(home, node_id)
     if instance.state in STOP_IS_DONE and not instance.suspended:
         return
     if instance.state is NodeState.PENDING:
@@ -203,7 +203,7 @@ def stop(home: Home, node_id: str, permit: Permit) -> None:
 
 def start(home: Home, node_id: str, clock: Clock) -> None:
     """Sources: instances.start; instances.resume where somebody suspended it."""
-    instance = described(home, node_id)
+    instance = describe_instance(home, node_id)
     leaving = instance.state is NodeState.STOPPING and node_id in being_deleted(home.client, home.zone)
     if instance.state in START_IS_DONE:
         return
@@ -215,7 +215,7 @@ def start(home: Home, node_id: str, clock: Clock) -> None:
 
 def terminate(home: Home, node_id: str, permit: Permit) -> None:
     """Source: instances.delete, which changes nothing where the machine is on its way out."""
-    instance = described(home, node_id)
+    instance = describe_instance(home, node_id)
     if instance.deletion_protected:
         raise ProtectedError(f"{node_id}: its deletion protection is on", code="deletionProtection")
     if instance.state is NodeState.STOPPING and node_id in being_deleted(home.client, home.zone):
@@ -230,7 +230,7 @@ def tag(home: Home, node_id: str, tags: Mapping[str, str]) -> None:
     """
     new = labels_of(tags)
     for number in range(_LABEL_TRIES):
-        instance = described(home, node_id)
+        instance = describe_instance(home, node_id)
         if {**instance.labels, **new} == instance.labels:
             return
         body = {
@@ -270,8 +270,8 @@ def terminate_member(
     Machine and group are looked at first: the group would also end a machine that its owner protects by a label, and
     it knows no minimum where its autoscaler is switched off.
     """
-    instance = described(home, node_id)
-    group = known(home.client, group_id)
+    instance = describe_instance(home, node_id)
+    group = get_group(home.client, group_id)
     member = next((each for each in members(home.client, group) if each.id == node_id), None)
     if member is not None and member.action in _LEAVING:
         return
@@ -306,7 +306,7 @@ def grow(place: InProject, group_id: str, size: int, *, key: str, fleet: str) ->
     """Raise the target size, where it is smaller at this moment. Source: instanceGroupManagers.resize."""
     del key  # asking twice changes nothing more
     client = place.client
-    group = known(client, group_id)
+    group = get_group(client, group_id)
     if group.desired >= size:
         return
     if size > group.bounds[1]:
@@ -322,7 +322,7 @@ def shrink(place: InProject, group_id: str, size: int, *, key: str, fleet: str) 
     is deleted before it has begun to work.
     """
     client = place.client
-    group = known(client, group_id)
+    group = get_group(client, group_id)
     if group.desired <= size:
         return
     if size < group.bounds[0]:
@@ -346,7 +346,7 @@ def shrink(place: InProject, group_id: str, size: int, *, key: str, fleet: str) 
 
 def protect(client: Client, group_id: str, *, fleet: str) -> None:
     """Refuse: a managed instance group has no protection of a member; without an autoscaler it never chooses one."""
-    _refuse_group(known(client, group_id), fleet=fleet)
+    _refuse_group(get_group(client, group_id), fleet=fleet)
     raise CloudError(
         "Google Cloud has no protection of a member from its group's scale-in; without an autoscaler a group of "
         "Google's never chooses a member by itself",
@@ -361,6 +361,6 @@ def request_id(*parts: str) -> str:
 
 def _refuse_group(group: Group, *, fleet: str) -> None:
     """Touch no group without its owner's consent, and none that another system drives."""
-    if not group.enrolled(fleet):
+    if not group.is_enrolled(fleet):
         whose = f"belongs to {group.owner}" if group.owner else f"does not set the label of {FLEET_TAG}={fleet}"
         raise CloudError(f"the managed instance group {group.name} {whose}: it is left alone", code="NotEnrolled")

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, ThrottledError
-from gpuwatch.clouds.errors import explained
+from gpuwatch.clouds.errors import explain_error
 from gpuwatch.clouds.gcp.credentials import Credentials, Heard, Wire
 from gpuwatch.clouds.gcp.errors import EXPIRED, failure, refusal
 from gpuwatch.clouds.gcp.iam import COMPUTE, HOSTS, Call
@@ -59,7 +59,7 @@ class Client:
         self._acts = RateLimiter(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE)
 
     def __str__(self) -> str:
-        """Its name."""
+        """Return the name of the project."""
         return self.name
 
     # Reading.
@@ -91,10 +91,10 @@ class Client:
             if not token:
                 return
             if token in tokens:
-                raise CloudUnavailableError(f"{self._asked(call)}: a page came twice", code="RepeatedPage")
+                raise CloudUnavailableError(f"{self._name_call(call)}: a page came twice", code="RepeatedPage")
             tokens.add(token)
             asked["pageToken"] = token
-        raise CloudUnavailableError(f"{self._asked(call)}: more than {_MOST_PAGES} pages", code="TooManyPages")
+        raise CloudUnavailableError(f"{self._name_call(call)}: more than {_MOST_PAGES} pages", code="TooManyPages")
 
     def items(self, call: Call, *, query: Mapping[str, str] | None = None, **path: str) -> list[Json]:
         """The things of a list that has no scopes; raises likewise."""
@@ -120,13 +120,13 @@ class Client:
         missing: dict[str, CloudError] = {}
         for page in self.pages(call, query=query):
             if not isinstance(page.get("items", {}), Mapping):
-                raise CloudUnavailableError(f"{self._asked(call)}: an answer without scopes", code="NoScopes")
+                raise CloudUnavailableError(f"{self._name_call(call)}: an answer without scopes", code="NoScopes")
             for scope, content in page.get("items", {}).items():
                 found.setdefault(scope, []).extend(content.get(call.items, ()))
                 self._note(call, scope, content.get("warning"), missing)
             self._note(call, "", page.get("warning"), missing)
             for scope in page.get("unreachables", ()):
-                missing[_scope_of(scope)] = self._unreached(call, scope, "UNREACHABLE")
+                missing[_scope_of(scope)] = self._unreached_error(call, scope, "UNREACHABLE")
         self._whole(call, [each for content in found.values() for each in content])
         if "" in missing:
             raise missing[""]
@@ -136,17 +136,17 @@ class Client:
         """A warning other than "nothing on this page" means that something is not in the answer."""
         code = (warning or {}).get("code", _NOTHING_HERE)
         if code != _NOTHING_HERE and "DEPRECATED" not in code:
-            missing[scope] = self._unreached(call, scope, code)
+            missing[scope] = self._unreached_error(call, scope, code)
 
-    def _unreached(self, call: Call, scope: str, code: str) -> CloudError:
+    def _unreached_error(self, call: Call, scope: str, code: str) -> CloudError:
         where = f" of {scope}" if scope else ""
-        return CloudUnavailableError(f"{self._asked(call)}: nothing is known{where} ({code})", code=code)
+        return CloudUnavailableError(f"{self._name_call(call)}: nothing is known{where} ({code})", code=code)
 
     def _whole(self, call: Call, found: list[Json]) -> list[Json]:
         """The same; a thing that comes twice is of a page that came twice."""
         ids = [each.get("selfLink") or each.get("instance") or each.get("id") for each in found]
         if len(set(ids)) < len(ids):
-            raise CloudUnavailableError(f"{self._asked(call)}: the same thing came twice", code="RepeatedPage")
+            raise CloudUnavailableError(f"{self._name_call(call)}: the same thing came twice", code="RepeatedPage")
         return found
 
     # Acting.
@@ -168,10 +168,10 @@ class Client:
             CloudError: it was not accepted.
 
         """
-        operation = self._json(call, self._sent(call, query, body, path, self._acts, permit))
+        operation = self._json(call, self._send_request(call, query, body, path, self._acts, permit))
         if not (operation.get("name") and operation.get("status")):
-            raise CloudUnavailableError(f"{self._asked(call)}: no usable answer (no operation)", code="NoOperation")
-        failed = failure(self._asked(call), operation)
+            raise CloudUnavailableError(f"{self._name_call(call)}: no usable answer (no operation)", code="NoOperation")
+        failed = failure(self._name_call(call), operation)
         if failed is not None:
             raise failed
         return operation
@@ -186,7 +186,7 @@ class Client:
 
     # The wire.
 
-    def _sent(
+    def _send_request(
         self,
         call: Call,
         query: Mapping[str, str] | None,
@@ -206,10 +206,10 @@ class Client:
             headers = {**self._credentials.headers(), "Accept": "application/json"}
             if sent is not None or call.method == "POST":
                 headers["Content-Type"] = "application/json"
-            with sending(self._asked(call), permit):
+            with sending(self._name_call(call), permit):
                 return self._wire.ask(call.method, url, headers, sent)
         except CloudUnavailableError as error:
-            raise type(error)(f"{self._asked(call)}: {error}", code=error.code) from None
+            raise type(error)(f"{self._name_call(call)}: {error}", code=error.code) from None
 
     def _json(self, call: Call, heard: Heard) -> Json:
         """The content of a good answer; raises the typed form of any other."""
@@ -220,13 +220,13 @@ class Client:
         if heard.status not in _GOOD:
             if heard.status == EXPIRED:
                 self._credentials.forget()
-            refused = refusal(self._asked(call), heard.status, answer)
-            error = explained(refused, heard.headers.get("date", ""), self._clock.now())
+            refused = refusal(self._name_call(call), heard.status, answer)
+            error = explain_error(refused, heard.headers.get("date", ""), self._clock.now())
             if isinstance(error, ThrottledError):
                 (self._acts if call.changes else self._reads).slow_down()
             raise error
         if not isinstance(answer, dict):
-            raise CloudUnavailableError(f"{self._asked(call)}: no usable answer (not JSON)", code="NoAnswer")
+            raise CloudUnavailableError(f"{self._name_call(call)}: no usable answer (not JSON)", code="NoAnswer")
         return answer
 
     def _read(
@@ -236,7 +236,7 @@ class Client:
         for number in range(_TRIES):
             heard = None
             try:
-                heard = self._sent(call, query, body, path, self._reads)
+                heard = self._send_request(call, query, body, path, self._reads)
                 return self._json(call, heard), heard
             except CloudError as error:
                 again = isinstance(error, CloudUnavailableError | ThrottledError) or error.code == "authError"
@@ -245,7 +245,7 @@ class Client:
                 self._clock.sleep(max(_FIRST_WAIT_SECONDS * 2**number, _asked_to_wait(heard)))
         raise AssertionError("the last try returns or raises")
 
-    def _asked(self, call: Call) -> str:
+    def _name_call(self, call: Call) -> str:
         return f"{call.name} in {self}"
 
 

@@ -9,7 +9,7 @@ from gpuwatch.clouds import FLEET_TAG, CloudError, CloudUnavailableError, Leftov
 from gpuwatch.clouds.disks import by_id
 from gpuwatch.clouds.gcp import actions, launches, standing, survey
 from gpuwatch.clouds.gcp import groups as gcp_groups
-from gpuwatch.clouds.gcp.actions import Home, ended, launch_that_ended
+from gpuwatch.clouds.gcp.actions import Home, ended_machine, launch_that_ended
 from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.credentials import Credentials as Given
 from gpuwatch.clouds.gcp.errors import NOT_FOUND, NOT_READY
@@ -22,9 +22,9 @@ from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.placed import PlacedCloud
-from gpuwatch.clouds.places import Views, anywhere, gathered
+from gpuwatch.clouds.places import Views, anywhere, gather_from
 from gpuwatch.clouds.provider import ALL
-from gpuwatch.clouds.silence import Outlook, Recall, missed
+from gpuwatch.clouds.silence import Outlook, Recall, note_silence
 from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.model.sight import Silence
@@ -72,17 +72,17 @@ class GcpCloud(PlacedCloud[Listing, Group]):
 
     def node(self, node_id: str) -> Node:
         """One machine as Compute Engine sees it now; gone only where an operation says so."""
-        listing, home = self._at(node_id)
+        listing, home = self._home_at(node_id)
         if home is not None:
             try:
-                return listing.one(actions.described(home, node_id))
+                return listing.one(actions.describe_instance(home, node_id))
             except NotFoundError:
-                gone = ended(listing.client, node_id, home.zone)
+                gone = ended_machine(listing.client, node_id, home.zone)
                 if gone is None:
                     raise
                 return gone
         for each in self._all:
-            gone = ended(each.client, node_id)
+            gone = ended_machine(each.client, node_id)
             if gone is not None:
                 return gone
         raise _unknown(node_id, self._all)
@@ -90,11 +90,11 @@ class GcpCloud(PlacedCloud[Listing, Group]):
     def leftovers(self) -> Sequence[Leftover]:
         """Disks, addresses, snapshots and images that no running machine uses, in every project and region."""
         now = self._clock.now()
-        found = gathered(self._all, lambda each: self._unused(each, frozenset(), now))
+        found = gather_from(self._all, lambda each: self._list_unused(each, frozenset(), now))
         try:  # an image may be used in another project, so all must answer
             found += survey.old_images([each.client for each in self._all], now)
         except CloudError as error:
-            missed(Silence(where="images", reason=str(error), known=False), error)
+            note_silence(Silence(where="images", reason=str(error), known=False), error)
         return by_id(found)
 
     # Places that give no answer.
@@ -119,21 +119,21 @@ class GcpCloud(PlacedCloud[Listing, Group]):
     def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Ask for a stop."""
         del key
-        self._done(node_id, lambda home: actions.stop(home, node_id, permit))
+        self._do_at_home(node_id, lambda home: actions.stop(home, node_id, permit))
 
     def start(self, node_id: str, key: str) -> None:
         """Ask for a start."""
         del key
-        if not self._done(node_id, lambda home: actions.start(home, node_id, self._clock)):
+        if not self._do_at_home(node_id, lambda home: actions.start(home, node_id, self._clock)):
             raise CloudError(f"{node_id} is gone: it cannot be started", code=NOT_READY)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Ask for the end of a machine; with a group, of its place there too."""
         if group is None:
-            self._done(node_id, lambda home: actions.terminate(home, node_id, permit))
+            self._do_at_home(node_id, lambda home: actions.terminate(home, node_id, permit))
             return
         now, fleet = self._clock.now(), self._fleet
-        self._done(
+        self._do_at_home(
             node_id,
             lambda home: actions.terminate_member(home, node_id, group, permit, key=key, fleet=fleet, now=now),
         )
@@ -160,7 +160,7 @@ class GcpCloud(PlacedCloud[Listing, Group]):
         actions.protect(self._home_of_group(group_id).client, group_id, fleet=self._fleet)
 
     def _tag(self, node_id: str, tags: Mapping[str, str]) -> None:
-        if not self._done(node_id, lambda home: actions.tag(home, node_id, tags)):
+        if not self._do_at_home(node_id, lambda home: actions.tag(home, node_id, tags)):
             raise NotFoundError(f"{node_id} is gone", code=NOT_FOUND)
 
     # Our own standing, and what people look at. Google encrypts every disk.
@@ -189,9 +189,9 @@ class GcpCloud(PlacedCloud[Listing, Group]):
     def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
         yield standing.may_launch(self._place(arguments)[0].client)
 
-    def _unused(self, place: Listing, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
+    def _list_unused(self, place: Listing, stopped: frozenset[str], now: datetime) -> Iterable[Leftover]:
         del stopped, now
-        return survey.unused(place.client, place.wanted)
+        return survey.list_unused(place.client, place.wanted)
 
     def _disks_in_use(self, place: Listing, node_ids: frozenset[str]) -> Iterable[Leftover]:
         return survey.disks_in_use(place.client, place.wanted, node_ids)
@@ -220,15 +220,15 @@ class GcpCloud(PlacedCloud[Listing, Group]):
             if not projects:
                 raise CloudError("no project is known; set cloud.gcp.projects, for example [my-project]")
             self._made = [
-                Listing(Client(project, **self._options), self._translator, self._zones, self._wanted)
+                Listing(Client(project, **self._options), self._translator, self._zones, self._is_wanted)
                 for project in projects
             ]
         return self._made
 
-    def _wanted(self, region: str) -> bool:
+    def _is_wanted(self, region: str) -> bool:
         return ALL in self._regions or region in self._regions
 
-    def _done(self, node_id: str, act: Callable[[Home], None]) -> bool:
+    def _do_at_home(self, node_id: str, act: Callable[[Home], None]) -> bool:
         """Do it where the machine is; False: the machine is gone, which an operation proves.
 
         Raises:
@@ -236,20 +236,20 @@ class GcpCloud(PlacedCloud[Listing, Group]):
             CloudError: it was not done, or nobody knows.
 
         """
-        listing, home = self._at(node_id)
+        listing, home = self._home_at(node_id)
         if home is None:
-            if any(ended(each.client, node_id) is not None for each in self._all):
+            if any(ended_machine(each.client, node_id) is not None for each in self._all):
                 return False
             raise _unknown(node_id, self._all)
         try:
             act(home)
         except NotFoundError:
-            if ended(listing.client, node_id, home.zone) is None:
+            if ended_machine(listing.client, node_id, home.zone) is None:
                 raise
             return False
         return True
 
-    def _at(self, node_id: str) -> tuple[Listing, Home | None]:
+    def _home_at(self, node_id: str) -> tuple[Listing, Home | None]:
         """The project that has it, and where; looked for in all zones where it was not seen yet."""
         if not (node_id.isascii() and node_id.isdigit()):
             raise _unknown(node_id, self._all)
@@ -274,7 +274,7 @@ class GcpCloud(PlacedCloud[Listing, Group]):
         zone = arguments.get("zone") or arguments.get("subnet", "").partition("/")[0]
         region = region or (region_of(zone) if zone else self._regions[0])
         listing = next((each for each in self._all if account in {None, "", each.client.project}), None)
-        if listing is None or not self._wanted(region) or region == ALL:
+        if listing is None or not self._is_wanted(region) or region == ALL:
             raise NotFoundError(
                 f"{region} of project {account or 'any'} is not among cloud.regions and cloud.gcp.projects"
             )
@@ -290,7 +290,7 @@ class GcpCloud(PlacedCloud[Listing, Group]):
     # Within one project.
 
     def _everywhere(self) -> Iterator[tuple[Listing, list[Node]]]:
-        return anywhere(self._all, Listing.nodes, Listing.last_nodes, Listing.silenced)
+        return anywhere(self._all, Listing.nodes, Listing.last_nodes, Listing.note_silence)
 
     def _nodes(self, place: Listing) -> list[Node]:
         return place.nodes()
@@ -298,7 +298,7 @@ class GcpCloud(PlacedCloud[Listing, Group]):
     def _ids(self, place: Listing) -> set[str]:
         return place.ids()
 
-    def _launched(self, place: Listing, key: str) -> Node | None:
+    def _find_launched(self, place: Listing, key: str) -> Node | None:
         """By the name made of the key."""
         instance = launches.existing(place.client, key)
         if instance is None:
@@ -322,10 +322,10 @@ class GcpCloud(PlacedCloud[Listing, Group]):
         return self._place_of(None, gcp_groups.project_of(group_id))
 
     def _listed_groups(self, place: Listing) -> Iterable[Group]:
-        return gcp_groups.listed(place.client, place.wanted).values()
+        return gcp_groups.list_groups(place.client, place.wanted).values()
 
     def _known_group(self, place: Listing, group_id: str) -> Group:
-        return gcp_groups.known(place.client, group_id)
+        return gcp_groups.get_group(place.client, group_id)
 
     def _has_gpus(self, place: Listing, group: Group) -> bool:
         for path in group.templates:
@@ -335,7 +335,7 @@ class GcpCloud(PlacedCloud[Listing, Group]):
                 return True
         return False
 
-    def _told(self, place: Listing, group: Group) -> NodeGroup:
+    def _group_in_our_words(self, place: Listing, group: Group) -> NodeGroup:
         members = gcp_groups.members(place.client, group)
         types = frozenset(self._templates.get(place.client, path).machine_type for path in group.templates)
         now = self._clock.now()

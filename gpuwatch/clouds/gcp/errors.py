@@ -59,10 +59,10 @@ def refusal(asked: str, status: int, answer: object) -> errors.CloudError:
     """The typed form of an answer that is no success; a server error without a known reason leaves all open."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict):
-        return unlisted(status)(f"{asked}: HTTP status {status} without Google's error", code=str(status))
+        return kind_of_status(status)(f"{asked}: HTTP status {status} without Google's error", code=str(status))
     first = next((each for each in error.get("errors") or () if isinstance(each, dict)), {})
     code = str(first.get("reason") or error.get("status") or status)
-    return _typed(asked, code, str(first.get("message") or error.get("message") or ""), status)
+    return _typed_error(asked, code, str(first.get("message") or error.get("message") or ""), status)
 
 
 def failure(asked: str, operation: Mapping[str, Any]) -> errors.CloudError | None:
@@ -71,14 +71,14 @@ def failure(asked: str, operation: Mapping[str, Any]) -> errors.CloudError | Non
     if first is None:
         return None
     status = operation.get("httpErrorStatusCode", 0)
-    return _typed(asked, str(first.get("code", "")), str(first.get("message", "")), status)
+    return _typed_error(asked, str(first.get("code", "")), str(first.get("message", "")), status)
 
 
-def unlisted(status: int) -> type[errors.CloudError]:
+def kind_of_status(status: int) -> type[errors.CloudError]:
     """What a status says where nothing else is known."""
     return _STATUSES.get(status, errors.CloudUnavailableError if status >= 500 else errors.CloudError)  # noqa: PLR2004  HTTP's
 
 
-def _typed(asked: str, code: str, message: str, status: int) -> errors.CloudError:
-    kind = errors.ProtectedError if _PROTECTED.search(message) else errors.kind_of(code, _CODES, unlisted(status))
-    return errors.typed(kind, asked, message, code)
+def _typed_error(asked: str, code: str, message: str, status: int) -> errors.CloudError:
+    kind = errors.ProtectedError if _PROTECTED.search(message) else errors.kind_of(code, _CODES, kind_of_status(status))
+    return errors.typed_error(kind, asked, message, code)

@@ -49,7 +49,7 @@ class MachineTypes:
     """Those that machines have, by name: a name means the same in every zone."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin without any."""
+        """Begin without a known machine type."""
         self._clock = clock
         self._known: dict[str, MachineType] = {}
         self._missing: dict[str, tuple[float, float]] = {}  # when to ask again, and the wait after that
@@ -110,7 +110,7 @@ def gpus_among(accelerators: Iterable[Json]) -> int:
 
 
 def region_of(zone: str) -> str:
-    """us-central1 of us-central1-a."""
+    """Return the region of a zone, such as us-central1 of us-central1-a."""
     return zone.rpartition("-")[0]
 
 
@@ -183,7 +183,7 @@ class Template:
     labels: Mapping[str, str]
 
 
-def listed(client: Client, wanted: Callable[[str], bool]) -> dict[str, Group]:
+def list_groups(client: Client, wanted: Callable[[str], bool]) -> dict[str, Group]:
     """The project's groups in the regions that are wanted, by id.
 
     Sources: instanceGroupManagers.aggregatedList, autoscalers.aggregatedList.
@@ -200,7 +200,7 @@ def listed(client: Client, wanted: Callable[[str], bool]) -> dict[str, Group]:
     return {group.id: group for group in groups}
 
 
-def known(client: Client, group_id: str) -> Group:
+def get_group(client: Client, group_id: str) -> Group:
     """One group as it is now.
 
     Raises:
@@ -246,7 +246,7 @@ def members(client: Client, group: Group) -> list[Member]:
             name=each["instance"].rpartition("/")[2],
             link=each["instance"],
             action=each.get("currentAction", ""),
-            failed=_failed(each),
+            failed=_why_failed(each),
         )
         for each in found
         if each.get("instance")
@@ -302,7 +302,7 @@ def as_node_group(
     )
 
 
-def _failed(described: Json) -> str:
+def _why_failed(described: Json) -> str:
     """Why the last try to make a machine failed. Source: lastAttempt of listManagedInstances."""
     errors = described.get("lastAttempt", {}).get("errors", {}).get("errors") or ()
     first = next(iter(errors), None)

@@ -22,12 +22,12 @@ _TERMINATES = "TERMINATE"  # onHostMaintenance of all machines with GPUs
 _AHEAD = frozenset({"PENDING", "ONGOING"})
 
 
-def announced(described: Json, now: datetime) -> tuple[CloudNotice, ...]:
-    """Its notices."""
-    return tuple(_found(described, now))
+def announced_notices(described: Json, now: datetime) -> tuple[CloudNotice, ...]:
+    """Return the notices that the cloud has given for a machine."""
+    return tuple(_find_notices(described, now))
 
 
-def _found(described: Json, now: datetime) -> Iterator[CloudNotice]:
+def _find_notices(described: Json, now: datetime) -> Iterator[CloudNotice]:
     told, wanted = described.get("resourceStatus") or {}, described.get("scheduling") or {}
     end = _time((told.get("scheduling") or {}).get("terminationTimestamp") or wanted.get("terminationTime"))
     if end is not None:
@@ -94,12 +94,12 @@ class Instance:
 
     @property
     def zone(self) -> str:
-        """Its zone."""
+        """Return the instance's zone."""
         return _last(self.described.get("zone"))
 
     @property
     def type(self) -> str:
-        """Its machine type."""
+        """Return the instance's machine type."""
         return _last(self.described.get("machineType"))
 
     @property
@@ -175,7 +175,7 @@ class Translator:
             region=region_of(instance.zone),
             zone=instance.zone,
             capacity_type=capacity,
-            launched_at=_launched_at(described),
+            launched_at=_last_start(described),
             address=next((each.get("networkIP") for each in described.get("networkInterfaces") or ()), None),
             managed_by=self._managed_by(instance, group, member=member),
             instance_store=instance.local_ssds or (facts is not None and facts.local_disks),
@@ -183,7 +183,7 @@ class Translator:
             group=None if group is None else group.id,
             cannot_terminate="its deletion protection is on" if instance.deletion_protected else None,
             still_billed=_still_billed(instance, capacity),
-            announced=announced(described, self._clock.now()),
+            announced=announced_notices(described, self._clock.now()),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )
@@ -193,7 +193,7 @@ class Translator:
         other = managed_by(instance.labels, instance.metadata)
         if other is not None or instance.group is None or not member:
             return other
-        if group is not None and group.enrolled(self.fleet):
+        if group is not None and group.is_enrolled(self.fleet):
             return None
         return (group and group.owner) or f"managed instance group {instance.group[1]}"
 
@@ -221,8 +221,8 @@ def _capacity_type(described: Json) -> CapacityType:
     return CapacityType.ON_DEMAND
 
 
-def _launched_at(described: Json) -> datetime | None:
-    """Its last start."""
+def _last_start(described: Json) -> datetime | None:
+    """Return when the instance was last started."""
     told = described.get("lastStartTimestamp") or described.get("creationTimestamp")
     try:
         return None if told is None else datetime.fromisoformat(told).astimezone(UTC)

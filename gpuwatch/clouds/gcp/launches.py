@@ -141,7 +141,7 @@ def launch(  # noqa: PLR0913  a launch has many parts
         raise CloudError(why, code=NO_GPU)
     body: dict[str, object] = {
         "name": name_of(key),
-        "description": f"gpuwatch launch {_asked(arguments)} of {key}",
+        "description": f"gpuwatch launch {_digest_of_request(arguments)} of {key}",
         "labels": {**template.labels, **labels},  # the body's labels take the place of the template's
     }
     if arguments.get("instance_type"):
@@ -151,7 +151,7 @@ def launch(  # noqa: PLR0913  a launch has many parts
         body["networkInterfaces"] = [{"subnetwork": subnet}]
     query = {
         "sourceInstanceTemplate": f"projects/{client.project}/{path}",
-        "requestId": request_id("launch", key, _asked(arguments)),
+        "requestId": request_id("launch", key, _digest_of_request(arguments)),
     }
     try:
         operation = client.change(INSERT, permit_in_force(), query=query, body=body, zone=place.zone)
@@ -169,11 +169,11 @@ def launch(  # noqa: PLR0913  a launch has many parts
 def _same(there: Instance, arguments: Mapping[str, str], key: str) -> tuple[str, str]:
     """The machine that the key launched before, if these arguments did it."""
     match = _DESCRIBED.fullmatch(there.described.get("description", ""))
-    if match is None or match["asked"] != _asked(arguments):
+    if match is None or match["asked"] != _digest_of_request(arguments):
         raise CloudError(f"the key {key} launched something else: {there.id}", code=MISMATCH)
     return there.id, there.zone
 
 
-def _asked(arguments: Mapping[str, str]) -> str:
+def _digest_of_request(arguments: Mapping[str, str]) -> str:
     """What a launch asks for, as 32 characters."""
     return hashlib.sha256(json.dumps(sorted(arguments.items())).encode()).hexdigest()[:32]

@@ -57,7 +57,7 @@ def value_of(tag: str, text: str) -> str:
         CloudError: it has no form that fits.
 
     """
-    value = (_seconds_of(text) if tag in _TIMES else None) or _escaped(tag, text)
+    value = (_seconds_of(text) if tag in _TIMES else None) or _escape_text(tag, text)
     if len(value) > MOST_CHARACTERS:
         raise CloudError(
             f"the value {text!r} of {tag} needs {len(value)} characters as a label of Google Cloud, which takes "
@@ -70,7 +70,7 @@ def value_of(tag: str, text: str) -> str:
 def text_of(tag: str, value: str) -> str:
     """A label's value as the tag's."""
     if value.startswith(_ESCAPED):
-        return _unescaped(value)
+        return _unescape_text(value)
     match = _SECONDS.fullmatch(value) if tag in _TIMES else None
     if match is None:
         return value
@@ -94,7 +94,7 @@ def _seconds_of(text: str) -> str | None:
     return value if _SECONDS.fullmatch(value) else None
 
 
-def _escaped(tag: str, text: str) -> str:
+def _escape_text(tag: str, text: str) -> str:
     """Any text in the characters of a label, and as it is where it cannot be taken for something else."""
     mistakable = text.startswith(_ESCAPED) or (tag in _TIMES and _SECONDS.fullmatch(text))
     if _PLAIN.fullmatch(text) and not mistakable:
@@ -108,7 +108,7 @@ def _character(each: str) -> str:
     return "".join(f"_{byte:02x}" for byte in each.encode(errors="replace"))
 
 
-def _unescaped(value: str) -> str:
+def _unescape_text(value: str) -> str:
     """The text behind "x--"; a value that only looks escaped is somebody's own, and stays as it is."""
     rest = value.removeprefix(_ESCAPED)
     found = list(_ESCAPES.finditer(rest))

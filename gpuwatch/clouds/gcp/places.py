@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.gcp import groups as gcp_groups
-from gpuwatch.clouds.gcp.actions import Home, being_deleted, described, ended
+from gpuwatch.clouds.gcp.actions import Home, being_deleted, describe_instance, ended_machine
 from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.groups import Group, region_of
 from gpuwatch.clouds.gcp.iam import LIST_INSTANCES
 from gpuwatch.clouds.gcp.instances import Instance, Translator
 from gpuwatch.clouds.places import Views
-from gpuwatch.clouds.silence import missed
+from gpuwatch.clouds.silence import note_silence
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.model.sight import Silence
 
@@ -27,7 +27,7 @@ class Zone:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Return the zone's name for messages."""
         return f"{self.zone} of project {self.project}"
 
     def holds(self, thing: Node | NodeGroup) -> bool:
@@ -50,14 +50,14 @@ class Memberships:
         if not any(instance.group for instance in instances):
             return {}
         if self._groups is None:
-            found = gcp_groups.listed(self._client, self._wanted)
+            found = gcp_groups.list_groups(self._client, self._wanted)
             self._groups = {group.path: group for group in found.values()}
         return self._groups
 
     def has(self, groups: Mapping[str, Group], instance: Instance) -> bool:
         """Whether its group still has it; where the group's owner does not consent, nobody asks."""
         group = groups.get(instance.group[0]) if instance.group is not None else None
-        if group is None or not group.enrolled(self._fleet):
+        if group is None or not group.is_enrolled(self._fleet):
             return True
         if group.path not in self._members:
             self._members[group.path] = frozenset(each.id for each in gcp_groups.members(self._client, group))
@@ -79,7 +79,7 @@ class Listing:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Return the zone's name for messages."""
         return self.client.name
 
     def nodes(self) -> list[Node]:
@@ -123,7 +123,7 @@ class Listing:
         """
         zones = self._known_zones
         if not zones and not self._views.recalls:
-            missed(self._told(error), error)
+            note_silence(self._silence_of(error), error)
         return [
             node for place in sorted(zones, key=lambda each: each.zone) for node in self._views.last_nodes(place, error)
         ]
@@ -132,16 +132,16 @@ class Listing:
         """Whether it is of this project."""
         return thing.account == self.client.project
 
-    def silenced(self, error: CloudError) -> None:
+    def note_silence(self, error: CloudError) -> None:
         """The whole project gave no answer."""
         self._silence = error
 
     @property
     def silent(self) -> tuple[Silence, ...]:
         """The project, where it gave no answer as a whole."""
-        return () if self._silence is None else (self._told(self._silence),)
+        return () if self._silence is None else (self._silence_of(self._silence),)
 
-    def _told(self, error: CloudError) -> Silence:
+    def _silence_of(self, error: CloudError) -> Silence:
         return Silence(where=self.name, reason=str(error), known=bool(self._known_zones))
 
     @property
@@ -158,10 +158,10 @@ class Listing:
     def one(self, instance: Instance) -> Node:
         """One machine, with its group and what is being done to it."""
         memberships = Memberships(self.client, self.wanted, self._translator.fleet)
-        return self._translated([instance], memberships)[0]
+        return self._translate_instances([instance], memberships)[0]
 
     def remember(self, instance: Instance) -> None:
-        """Where it is."""
+        """Remember in which zone a machine is."""
         self.homes[instance.id] = Home(client=self.client, zone=instance.zone, name=instance.name)
 
     def _instances(self, content: Iterable[Mapping[str, object]]) -> list[Instance]:
@@ -177,16 +177,16 @@ class Listing:
             if home is None:  # it was seen before this process began
                 continue
             try:
-                answer.append(described(home, node_id))
+                answer.append(describe_instance(home, node_id))
             except NotFoundError:
-                if ended(self.client, node_id, home.zone) is not None:
+                if ended_machine(self.client, node_id, home.zone) is not None:
                     gone.append(node_id)
         for instance in answer:
             self.remember(instance)
-        nodes = [node for node in self._translated(answer, memberships) if _shown(node)]
+        nodes = [node for node in self._translate_instances(answer, memberships) if _is_shown(node)]
         return self._views.keep(place, nodes, [*(instance.id for instance in answer), *gone])
 
-    def _translated(self, instances: list[Instance], memberships: Memberships) -> list[Node]:
+    def _translate_instances(self, instances: list[Instance], memberships: Memberships) -> list[Node]:
         groups = memberships.groups(instances)
         stopping = {instance.zone for instance in instances if instance.state is NodeState.STOPPING}
         leaving = {node_id for zone in sorted(stopping) for node_id in being_deleted(self.client, zone)}
@@ -202,6 +202,6 @@ class Listing:
         ]
 
 
-def _shown(node: Node) -> bool:
+def _is_shown(node: Node) -> bool:
     """GPU machines, and machines of the fleet of which nobody knows what they have."""
     return node.known_gpus > 0 or (node.gpu_count is None and node.enrolled)

@@ -31,7 +31,7 @@ from gpuwatch.clouds.gcp.iam import (
     Call,
 )
 from gpuwatch.clouds.keys import AccessKey, Credentials
-from gpuwatch.clouds.permissions import Identity, Permission, Quota, told, tried
+from gpuwatch.clouds.permissions import Identity, Permission, Quota, permissions_by_answer, try_permission
 
 _READS = (
     LIST_INSTANCES,
@@ -51,7 +51,7 @@ def may_read(client: Client) -> Iterator[Permission]:
     """What every role needs."""
     for call in _READS:
         query = None if call is GET_PROJECT else {"maxResults": "1"}
-        yield tried(call.name, client.name, partial(client.read, call, query=query))
+        yield try_permission(call.name, client.name, partial(client.read, call, query=query))
 
 
 def may_act(client: Client, homes: Mapping[str, Home], *, terminate: bool) -> Iterator[Permission]:
@@ -61,7 +61,7 @@ def may_act(client: Client, homes: Mapping[str, Home], *, terminate: bool) -> It
     if home is None:
         yield from _in_project(client, calls)
         return
-    yield from _tested(
+    yield from _test_calls(
         client, calls, lambda body: client.read(TEST_INSTANCE, body=body, zone=home.zone, instance=home.name)
     )
 
@@ -84,10 +84,10 @@ def identity(client: Client, given: Given) -> Identity:
 
 def _in_project(client: Client, calls: Iterable[Call]) -> Iterator[Permission]:
     """By the Resource Manager's API, which may be switched off in a project."""
-    return _tested(client, calls, lambda body: client.read(TEST_PROJECT, body=body))
+    return _test_calls(client, calls, lambda body: client.read(TEST_PROJECT, body=body))
 
 
-def _tested(
+def _test_calls(
     client: Client, calls: Iterable[Call], ask: Callable[[object], Mapping[str, object]]
 ) -> Iterator[Permission]:
     """What the answer says of each call; any error says nothing of the permission."""
@@ -102,7 +102,7 @@ def _tested(
         missing = sorted(set(needed[call]) - granted)
         return f"missing: {', '.join(missing)}" if missing else ""
 
-    return told(needed, client.name, held, refusal)
+    return permissions_by_answer(needed, client.name, held, refusal)
 
 
 _NEVER = 9999  # the year in which keys end that do not

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, Leftover, LeftoverKind
-from gpuwatch.clouds.disks import is_old, made_at
+from gpuwatch.clouds.disks import is_old, time_made
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.groups import region_of
 from gpuwatch.clouds.gcp.iam import (
@@ -30,7 +30,7 @@ _PROVIDER = "gcp"
 _STOPPED = frozenset({"TERMINATED", "STOPPED"})
 
 
-def unused(client: Client, wanted: Callable[[str], bool]) -> list[Leftover]:
+def list_unused(client: Client, wanted: Callable[[str], bool]) -> list[Leftover]:
     """Of one project: what nothing uses, and what stopped machines have, of whatever type these are.
 
     Sources: instances, disks and addresses by aggregatedList; snapshots.list.
@@ -133,7 +133,7 @@ def _snapshots(client: Client, wanted: Callable[[str], bool], disks: AbstractSet
             provider=_PROVIDER,
             size_bytes=int(snapshot.get("storageBytes", 0)) or None,
             name=snapshot.get("name", ""),
-            made=made_at(snapshot.get("creationTimestamp")),
+            made=time_made(snapshot.get("creationTimestamp")),
         )
 
 
@@ -169,7 +169,7 @@ def old_images(clients: Sequence[Client], now: datetime) -> list[Leftover]:
     found = [(client, list(_old(client.items(LIST_IMAGES), now))) for client in clients]
     if not any(images for _, images in found):
         return []  # disks and templates need not be looked at
-    used = {_image_path(link) for client in clients for link in _named(client)}
+    used = {_image_path(link) for client in clients for link in _named_images(client)}
     return [
         Leftover(
             id=str(image["id"]),
@@ -199,7 +199,7 @@ def _old(images: Sequence[Json], now: datetime) -> Iterator[Json]:
             yield image
 
 
-def _named(client: Client) -> Iterator[str]:
+def _named_images(client: Client) -> Iterator[str]:
     for content in client.scopes(LIST_DISKS).values():
         if isinstance(content, CloudError):
             raise content

@@ -19,8 +19,8 @@ from gpuwatch.clouds.groups import lower
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.tencent.errors import about_its_state
-from gpuwatch.clouds.tencent.groups import Group, known
-from gpuwatch.clouds.tencent.instances import described
+from gpuwatch.clouds.tencent.groups import Group, get_group
+from gpuwatch.clouds.tencent.instances import describe_instance
 from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.clouds.tencent.seen import History
 from gpuwatch.model.fleet import NodeState
@@ -41,10 +41,10 @@ def stop(place: Region, node_id: str, permit: Permit, history: History) -> None:
 
 
 def start(place: Region, node_id: str, history: History) -> None:
-    """Source: StartInstances."""
+    """Start a machine. Source: CVM StartInstances."""
     with _unless_already(START_IS_DONE, place, node_id, history):
         place.acting.change(permit_in_force(), "cvm", "StartInstances", InstanceIds=[node_id])
-        history.started(node_id)
+        history.note_start(node_id)
 
 
 def terminate(place: Region, node_id: str, permit: Permit, history: History) -> None:
@@ -80,14 +80,14 @@ def terminate_member(
     It ends what the group made, and also what is protected there against a scale-in; a machine that somebody attached
     is only detached. Machine and group are looked at first.
     """
-    group = known(place.acting, group_id)
+    group = get_group(place.acting, group_id)
     member = group.members.get(node_id)
     if member is not None and member.state in _GOING:
         return
     try:
-        instance = described(place.acting, node_id)
+        instance = describe_instance(place.acting, node_id)
     except NotFoundError:
-        if history.ended(node_id) is None:
+        if history.ended_machine(node_id) is None:
             raise
         return
     if instance.state in TERMINATE_IS_DONE:
@@ -116,7 +116,7 @@ def terminate_member(
 def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: ModifyDesiredCapacity."""
     del key  # there is no token: asking twice changes nothing more
-    group = known(place.acting, group_id)
+    group = get_group(place.acting, group_id)
     if group.desired >= size:
         return
     if size > group.max_size:
@@ -128,7 +128,7 @@ def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> No
 def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Take the desired size back, where no member can go for it. Source: ModifyDesiredCapacity."""
     del key  # there is no token: asking twice changes nothing more
-    group = known(place.acting, group_id)
+    group = get_group(place.acting, group_id)
     if group.desired <= size:
         return
     if size < group.min_size:
@@ -138,7 +138,7 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
         group,
         group.desired,
         size,
-        lambda: known(place.acting, group_id),
+        lambda: get_group(place.acting, group_id),
         lambda new: _set_size(place, group_id, new),
     )
 
@@ -150,8 +150,8 @@ def _set_size(place: Region, group_id: str, size: int) -> None:
 
 
 def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
-    """Source: SetInstancesProtection."""
-    _refuse_group(known(place.acting, group_id), fleet=fleet)
+    """Set a member's scale-in protection. Source: Auto Scaling SetInstancesProtection."""
+    _refuse_group(get_group(place.acting, group_id), fleet=fleet)
     place.acting.change(
         permit_in_force(),
         "as",
@@ -175,7 +175,7 @@ def _unless_already(done: frozenset[NodeState], place: Region, node_id: str, his
     try:
         yield
     except NotFoundError:
-        if NodeState.TERMINATED not in done or history.ended(node_id) is None:
+        if NodeState.TERMINATED not in done or history.ended_machine(node_id) is None:
             raise
     except CloudError as error:
         if not about_its_state(error.code) or _state(place, node_id, history) not in done:
@@ -185,9 +185,9 @@ def _unless_already(done: frozenset[NodeState], place: Region, node_id: str, his
 def _state(place: Region, node_id: str, history: History) -> NodeState:
     """The state of this moment; a machine that is ending is remembered."""
     try:
-        state = described(place.acting, node_id).state
+        state = describe_instance(place.acting, node_id).state
     except NotFoundError:
-        return NodeState.UNKNOWN if history.ended(node_id) is None else NodeState.TERMINATED
+        return NodeState.UNKNOWN if history.ended_machine(node_id) is None else NodeState.TERMINATED
     if state in TERMINATE_IS_DONE:
         history.ends(node_id)
     return state

@@ -32,7 +32,7 @@ from gpuwatch.clouds import CloudUnavailableError, ThrottledError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.rate_limit import RateLimiter
-from gpuwatch.clouds.requests_sending import watched
+from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import apart, sending
 from gpuwatch.clouds.tencent.errors import NO_ANSWER, NO_CREDENTIALS, THROTTLED, asking
 from gpuwatch.runtime.clock import Clock
@@ -64,13 +64,13 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedKey:
-    """One key."""
+    """A key pair that does not change."""
 
     id: str
     secret: str = field(repr=False)
 
     def get_credential_info(self) -> Key:
-        """The key."""
+        """Return the key pair as it is."""
         return self.id, self.secret, None
 
 
@@ -146,18 +146,18 @@ class _MachineRole(CVMRoleCredential):  # type: ignore[misc]  # the SDK ships no
     def get_role_name(self) -> str:
         """As the machine's metadata service names it."""
         if not self._name:
-            self._name = self._asked("").strip()
+            self._name = self._ask_metadata("").strip()
         return self._name
 
     def update_credential(self) -> None:
         """New credentials, some minutes before the old ones end."""
         if not self._need_refresh():
             return
-        answer = json.loads(self._asked(quote(self.get_role_name())))
+        answer = json.loads(self._ask_metadata(quote(self.get_role_name())))
         self._secret_id, self._secret_key = answer["TmpSecretId"], answer["TmpSecretKey"]
         self._token, self._expired_ts = answer["Token"], answer["ExpiredTime"]
 
-    def _asked(self, name: str) -> str:
+    def _ask_metadata(self, name: str) -> str:
         with _DIRECT.open(self._role_endpoint + name, timeout=_METADATA_SECONDS) as answer:
             text: str = answer.read().decode("utf-8")
             return text
@@ -185,11 +185,11 @@ class AssumedRole:
         with self._turn, apart():
             now = self._clock.now().timestamp()
             if self._key is None or now >= self._ends_at - _EARLY_SECONDS:
-                self._key, self._ends_at = self._assumed()
+                self._key, self._ends_at = self._assume_role()
             return self._key
 
-    def _assumed(self) -> tuple[Key, float]:
-        """Source: AssumeRole."""
+    def _assume_role(self) -> tuple[Key, float]:
+        """Return a role's key and when it ends. Source: STS AssumeRole."""
         wanted: dict[str, Any] = {
             "RoleArn": self._account.role_arn,
             "RoleSessionName": _SESSION_NAME,
@@ -241,7 +241,7 @@ class _Client(CommonClient):  # type: ignore[misc]  # the SDK ships no types
             raise TencentCloudSDKException(code, f"HTTP status {answer.status_code}")
 
     def _check_error(self, answer: Response) -> None:
-        """`Line` does."""
+        """Leave the check of errors to `Line`."""
 
 
 class Line:
@@ -267,7 +267,7 @@ class Line:
         self._clients: dict[str, _Client] = {}
         self._making = threading.Lock()
 
-    def asked(self, action: str) -> str:
+    def name_call(self, action: str) -> str:
         """The call with its place, for people."""
         return f"Tencent Cloud {action} in {self._where}"
 
@@ -296,10 +296,12 @@ class Line:
             CloudError: it was refused.
 
         """
-        with sending(self.asked(action), permit):
+        with sending(self.name_call(action), permit):
             return self.ask(service, action, **parameters)
 
-    def listed(self, service: str, action: str, items: str, item_id: str, **parameters: object) -> list[dict[str, Any]]:
+    def list_all(
+        self, service: str, action: str, items: str, item_id: str, **parameters: object
+    ) -> list[dict[str, Any]]:
         """All pages of a list: `items` is the member of an answer that holds it, `item_id` that of each id in it.
 
         Pages are numbered by Offset, so a machine that goes meanwhile moves another out of sight. A list is whole if it
@@ -315,7 +317,7 @@ class Line:
             if whole and len(ids) == len(found) and None not in ids:
                 return found
         raise CloudUnavailableError(
-            f"{self.asked(action)}: the list has lost a part, or changes faster than it can be read",
+            f"{self.name_call(action)}: the list has lost a part, or changes faster than it can be read",
             code="ListNotWhole",
         )
 
@@ -331,7 +333,7 @@ class Line:
         totals: set[int] = set()
         while True:
             page = self.ask(service, action, **parameters, Offset=len(found), Limit=PAGE_SIZE)
-            with asking(self.asked(action)):
+            with asking(self.name_call(action)):
                 new, total = [dict(each) for each in page[items]], int(page["TotalCount"])
             found += new
             totals.add(total)
@@ -341,7 +343,7 @@ class Line:
     def _once(self, service: str, action: str, parameters: Mapping[str, object]) -> Mapping[str, Any]:
         self.pace.wait()  # before the request is signed, since a signature holds for minutes only
         try:
-            with asking(self.asked(action)):
+            with asking(self.name_call(action)):
                 answer: Mapping[str, Any] = read_json(self._client(service).call(action, dict(parameters)))["Response"]
                 _ = answer["RequestId"]
                 error = answer.get("Error")
@@ -357,7 +359,7 @@ class Line:
         with self._making:
             if service not in self._clients:
                 client = _Client(service, VERSIONS[service], self._signer, self._region, self._profile(service))
-                watched(client.request.conn._session)  # noqa: SLF001  there is no other door
+                watch_session(client.request.conn._session)  # noqa: SLF001  there is no other door
                 self._clients[service] = client
             return self._clients[service]
 

@@ -62,9 +62,9 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
     def node(self, node_id: str) -> Node:
         """One machine as CVM shows it now, and terminated where it was ending and is shown no more."""
         try:
-            place, instance = self._look_for(node_id)
+            place, instance = self._find_machine(node_id)
         except NotFoundError:
-            ended = self._history.ended(node_id)
+            ended = self._history.ended_machine(node_id)
             if ended is None:
                 raise
             return ended
@@ -119,15 +119,15 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
 
     def _nodes(self, place: Region) -> list[Node]:
         """The place's GPU machines. What was there before and is not listed is asked for once more by its id."""
-        found = instances.listed(place.reading)
+        found = instances.list_instances(place.reading)
         missing = self._views.left_out(place, [instance.id for instance in found])
         found += instances.by_ids(place.reading, missing)
         alive = [each for each in found if each.state is not NodeState.TERMINATED]
         members = scaling.members(place) if alive else {}
         grouped = any(each.id in members for each in alive)
-        groups = {group.id: group for group in scaling.listed(place, members)} if grouped else {}
-        nodes = [self._history.seen(node) for node in self._translator.nodes(place, alive, members, groups)]
-        gone = [node_id for node_id in missing if self._history.ended(node_id) is not None]
+        groups = {group.id: group for group in scaling.list_groups(place, members)} if grouped else {}
+        nodes = [self._history.with_start_time(node) for node in self._translator.nodes(place, alive, members, groups)]
+        gone = [node_id for node_id in missing if self._history.ended_machine(node_id) is not None]
         return self._views.keep(place, nodes, [*(instance.id for instance in found), *gone])
 
     def _remember(self, listed: Mapping[str, Node]) -> None:
@@ -137,14 +137,14 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
         self._homes = {each: home for each, home in homes if each in listed or self._history.last(each)}
 
     def _ids(self, place: Region) -> set[str]:
-        return {each.id for each in instances.listed(place.reading)}
+        return {each.id for each in instances.list_instances(place.reading)}
 
-    def _described(self, place: Region, node_id: str) -> Instance:
-        return instances.described(place.reading, node_id)
+    def _describe_machine(self, place: Region, node_id: str) -> Instance:
+        return instances.describe_instance(place.reading, node_id)
 
-    def _launched(self, place: Region, key: str) -> Node | None:
+    def _find_launched(self, place: Region, key: str) -> Node | None:
         """By its name, which is the key."""
-        for instance in instances.listed(place.reading, Filters=[{"Name": "instance-name", "Values": [key]}]):
+        for instance in instances.list_instances(place.reading, Filters=[{"Name": "instance-name", "Values": [key]}]):
             if instance.described.get("InstanceName") == key:  # the filter also finds longer names
                 return self._node_of(place, instance)
         return None
@@ -155,8 +155,8 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
     def _node_of(self, place: Region, instance: Instance) -> Node:
         """One machine, with its group."""
         member = scaling.member(place.reading, instance.id)
-        group = None if member is None else scaling.known(place.reading, member.group_id)
-        return self._history.seen(self._translator.node(place, instance, member, group))
+        group = None if member is None else scaling.get_group(place.reading, member.group_id)
+        return self._history.with_start_time(self._translator.node(place, instance, member, group))
 
     def _no_gpu(self, arguments: Mapping[str, str]) -> str | None:
         place = self._place_for(arguments)
@@ -167,7 +167,7 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
         """The place of an id. A machine that this process has not seen is looked at: else nobody could tell its end."""
         if self._history.last(node_id) is None:
             try:
-                self._node_of(*self._look_for(node_id))
+                self._node_of(*self._find_machine(node_id))
             except NotFoundError:
                 if node_id not in self._homes:  # a launched one may not be listed yet
                     raise
@@ -176,15 +176,15 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
     # Its groups.
 
     def _listed_groups(self, place: Region) -> list[Group]:
-        return scaling.listed(place, scaling.members(place))
+        return scaling.list_groups(place, scaling.members(place))
 
     def _known_group(self, place: Region, group_id: str) -> Group:
-        return scaling.known(place.reading, group_id)
+        return scaling.get_group(place.reading, group_id)
 
     def _has_gpus(self, place: Region, group: Group) -> bool:
         return self._translator.types.has_gpus(place, group.types)
 
-    def _told(self, place: Region, group: Group) -> NodeGroup:
+    def _group_in_our_words(self, place: Region, group: Group) -> NodeGroup:
         now = self._clock.now()
         told = group.as_node_group(place, fleet=self._fleet, now=now)
-        return self._refusals.added(told, place.name, lambda: attempts(place, group.id, now))
+        return self._refusals.with_refusal(told, place.name, lambda: attempts(place, group.id, now))

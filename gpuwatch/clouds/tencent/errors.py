@@ -92,7 +92,7 @@ def _refusal(asked: str, code: str, message: str) -> errors.CloudError:
     """The typed form of Tencent Cloud's answer."""
     if code in _OF_THE_SDK:
         return errors.CloudUnavailableError(f"{asked}: no usable answer ({code})", code=code)
-    return errors.typed(errors.kind_of(code, _CODES), asked, message, code)
+    return errors.typed_error(errors.kind_of(code, _CODES), asked, message, code)
 
 
 def no_machine(code: str) -> bool:

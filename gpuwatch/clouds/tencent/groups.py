@@ -67,27 +67,27 @@ class Group(ScalingGroup):
 
 def members(place: Region) -> dict[str, Member]:
     """Every machine in a group of the place, by its id. Source: DescribeAutoScalingInstances to its last page."""
-    return _members(place.reading, place.reading.listed("as", _MEMBERS, "AutoScalingInstanceSet", "InstanceId"))
+    return _members(place.reading, place.reading.list_all("as", _MEMBERS, "AutoScalingInstanceSet", "InstanceId"))
 
 
 def member(line: Line, node_id: str) -> Member | None:
     """A machine as a member of its group; None: it is in none. Source: DescribeAutoScalingInstances."""
     by_id = [{"Name": "instance-id", "Values": [node_id]}]  # a call by ids may refuse one that is in no group
-    own = line.listed("as", _MEMBERS, "AutoScalingInstanceSet", "InstanceId", Filters=by_id)
+    own = line.list_all("as", _MEMBERS, "AutoScalingInstanceSet", "InstanceId", Filters=by_id)
     return _members(line, own).get(node_id)
 
 
-def listed(place: Region, known: Mapping[str, Member]) -> list[Group]:
+def list_groups(place: Region, known: Mapping[str, Member]) -> list[Group]:
     """Every group of the place; `known` are the members of all of them.
 
     Sources: DescribeAutoScalingGroups and DescribeLaunchConfigurations, to their last pages.
     """
     line = place.reading
-    found = line.listed("as", _DESCRIBE, "AutoScalingGroupSet", "AutoScalingGroupId")
+    found = line.list_all("as", _DESCRIBE, "AutoScalingGroupSet", "AutoScalingGroupId")
     return _groups(line, found, known)
 
 
-def known(line: Line, group_id: str) -> Group:
+def get_group(line: Line, group_id: str) -> Group:
     """The group of that id as it is now.
 
     Raises:
@@ -99,17 +99,17 @@ def known(line: Line, group_id: str) -> Group:
         answer = line.ask("as", _DESCRIBE, AutoScalingGroupIds=[group_id])
     except NotFoundError as error:
         raise NotFoundError(f"there is no Auto Scaling group {group_id}", code=error.code) from None
-    with asking(line.asked(_DESCRIBE)):
+    with asking(line.name_call(_DESCRIBE)):
         found = list(answer["AutoScalingGroupSet"])
     if not found:
         raise NotFoundError(f"there is no Auto Scaling group {group_id}", code="GroupNotFound")
     by_group = [{"Name": "auto-scaling-group-id", "Values": [group_id]}]
-    own = line.listed("as", _MEMBERS, "AutoScalingInstanceSet", "InstanceId", Filters=by_group)
+    own = line.list_all("as", _MEMBERS, "AutoScalingInstanceSet", "InstanceId", Filters=by_group)
     return _groups(line, found[:1], _members(line, own))[0]
 
 
 def _members(line: Line, described: list[dict[str, Any]]) -> dict[str, Member]:
-    with asking(line.asked(_MEMBERS)):
+    with asking(line.name_call(_MEMBERS)):
         return {
             each["InstanceId"]: Member(
                 group_id=each["AutoScalingGroupId"],
@@ -124,7 +124,7 @@ def _members(line: Line, described: list[dict[str, Any]]) -> dict[str, Member]:
 
 def _groups(line: Line, described: list[dict[str, Any]], known: Mapping[str, Member]) -> list[Group]:
     types = _types(line, sorted({each.get("LaunchConfigurationId") or "" for each in described} - {""}))
-    with asking(line.asked(_DESCRIBE)):
+    with asking(line.name_call(_DESCRIBE)):
         return [_group(each, known, types.get(each.get("LaunchConfigurationId") or "", ())) for each in described]
 
 
@@ -134,7 +134,7 @@ def _types(line: Line, configurations: list[str]) -> dict[str, tuple[str, ...]]:
     call = "DescribeLaunchConfigurations"
     for begin in range(0, len(configurations), _IDS_A_CALL):
         ids = configurations[begin : begin + _IDS_A_CALL]
-        shown = line.listed("as", call, "LaunchConfigurationSet", "LaunchConfigurationId", LaunchConfigurationIds=ids)
+        shown = line.list_all("as", call, "LaunchConfigurationSet", "LaunchConfigurationId", LaunchConfigurationIds=ids)
         for each in shown:
             several = each.get("InstanceTypes") or [each.get("InstanceType")]
             found[each["LaunchConfigurationId"]] = tuple(filter(None, several))
@@ -184,8 +184,8 @@ def attempts(place: Region, group_id: str, now: datetime) -> list[Attempt]:
     ]
     since = (now - _LOOKED_BACK).strftime(_TIME)
     line = place.reading
-    found = line.listed("as", _CALL, "ActivitySet", "ActivityId", Filters=filters, StartTime=since)
-    with asking(line.asked(_CALL)):
+    found = line.list_all("as", _CALL, "ActivitySet", "ActivityId", Filters=filters, StartTime=since)
+    with asking(line.name_call(_CALL)):
         own = [each for each in found if (each["AutoScalingGroupId"], each["ActivityType"]) == (group_id, _LAUNCHES)]
         return [attempt for each in own for attempt in _attempt(each)]
 
@@ -193,13 +193,13 @@ def attempts(place: Region, group_id: str, now: datetime) -> list[Attempt]:
 def _attempt(described: Mapping[str, Any]) -> Iterator[Attempt]:
     """The activity as a try to launch; nothing where it tried nothing, or goes on."""
     status = described["StatusCode"]
-    refused = _refused(described) if status in _FAILED else None
+    refused = _refusal_code(described) if status in _FAILED else None
     if refused is not None or status in _TRIED:
         began = time_of(described["StartTime"])
         yield Attempt(began=began, ended=time_of(described.get("EndTime") or described["StartTime"]), refused=refused)
 
 
-def _refused(described: Mapping[str, Any]) -> str | None:
+def _refusal_code(described: Mapping[str, Any]) -> str | None:
     """The first of its errors that means that there is no machine."""
     for each in described.get("DetailedStatusMessageSet") or ():
         text = each.get("Message") or ""

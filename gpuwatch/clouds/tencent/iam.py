@@ -126,7 +126,7 @@ def render(document: Mapping[str, object]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def written(*, fleet: str, regions: Sequence[str]) -> dict[str, str]:
+def write_policies(*, fleet: str, regions: Sequence[str]) -> dict[str, str]:
     """All policies as files, by their names."""
     return {f"{role}.json": render(policy(role, fleet=fleet, regions=regions)) for role in ROLES}
 

@@ -42,7 +42,7 @@ def described_types(place: Region, names: list[str]) -> Mapping[str, MachineType
 def _described_type(place: Region, name: str) -> MachineType | None:
     """One type, in whatever zone. Source: DescribeInstanceTypeConfigs; its filter takes one value."""
     answer = place.reading.ask("cvm", _TYPES, Filters=[{"Name": "instance-type", "Values": [name]}])
-    with asking(place.reading.asked(_TYPES)):
+    with asking(place.reading.name_call(_TYPES)):
         for each in answer["InstanceTypeConfigSet"]:
             if each["InstanceType"] == name:
                 count = max(float(each.get("GpuCount") or 0), float(each.get("GPU") or 0))
@@ -102,7 +102,7 @@ class Instance:
 
     @property
     def type(self) -> str:
-        """Its machine type."""
+        """Return the instance's machine type."""
         return self.described.get("InstanceType") or ""
 
     @property
@@ -112,12 +112,12 @@ class Instance:
 
     @property
     def zone(self) -> str:
-        """Where it is."""
+        """Return the instance's zone."""
         return (self.described.get("Placement") or {}).get("Zone") or ""
 
     @property
     def tags(self) -> dict[str, str]:
-        """Its tags."""
+        """Return the instance's tags."""
         return {tag["Key"]: tag.get("Value") or "" for tag in self.described.get("Tags") or () if "Key" in tag}
 
     @property
@@ -188,14 +188,14 @@ class Instance:
         return None if not isinstance(count, (int, float)) or count <= 0 else max(1, math.ceil(count))
 
 
-def listed(line: Line, **parameters: object) -> list[Instance]:
+def list_instances(line: Line, **parameters: object) -> list[Instance]:
     """Every instance that matches. Source: DescribeInstances to its last page.
 
     Raises:
         CloudError: the list could not be had whole.
 
     """
-    return [_instance(each) for each in line.listed("cvm", _DESCRIBE, "InstanceSet", "InstanceId", **parameters)]
+    return [_instance(each) for each in line.list_all("cvm", _DESCRIBE, "InstanceSet", "InstanceId", **parameters)]
 
 
 def by_ids(line: Line, ids: list[str]) -> list[Instance]:
@@ -203,11 +203,13 @@ def by_ids(line: Line, ids: list[str]) -> list[Instance]:
     return [
         each
         for begin in range(0, len(ids), _VALUES_A_FILTER)
-        for each in listed(line, Filters=[{"Name": "instance-id", "Values": ids[begin : begin + _VALUES_A_FILTER]}])
+        for each in list_instances(
+            line, Filters=[{"Name": "instance-id", "Values": ids[begin : begin + _VALUES_A_FILTER]}]
+        )
     ]
 
 
-def described(line: Line, node_id: str) -> Instance:
+def describe_instance(line: Line, node_id: str) -> Instance:
     """One instance by its id. Source: DescribeInstances.
 
     Raises:
@@ -216,7 +218,7 @@ def described(line: Line, node_id: str) -> Instance:
 
     """
     answer = line.ask("cvm", _DESCRIBE, InstanceIds=[node_id])
-    with asking(line.asked(_DESCRIBE)):
+    with asking(line.name_call(_DESCRIBE)):
         for each in answer["InstanceSet"]:
             return _instance(each)
     raise NotFoundError(f"Tencent Cloud lists no instance {node_id}", code=UNKNOWN_ID)
@@ -257,7 +259,7 @@ class Translator:
 
     def _node(self, place: Region, instance: Instance, member: Member | None, group: Group | None) -> Node:
         described, tags = instance.described, instance.tags
-        kind = self.types.known(instance.type)
+        kind = self.types.known_kind(instance.type)
         gpus = (None if kind is None else kind.gpu_count) if instance.gpus is None else instance.gpus
         name = described.get("InstanceName") or ""
         addresses = described.get("PrivateIpAddresses") or ()
@@ -289,7 +291,7 @@ class Translator:
             return managed_by(tags)
         if group is None:
             return f"Auto Scaling group {member.group_id}"
-        if not group.enrolled(self.fleet):
+        if not group.is_enrolled(self.fleet):
             return managed_by(tags) or f"Auto Scaling group {group.name}"
         if member.state not in _SERVING:
             return f"Auto Scaling group {group.name} ({member.state})"

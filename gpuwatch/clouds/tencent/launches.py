@@ -55,7 +55,7 @@ def launch(place: Region, arguments: Mapping[str, str], key: str, *, fleet: str,
         raise CloudError(why, code=NO_GPU)
     request = request_of(place, template, arguments, key, fleet=fleet)
     answer = place.acting.change(permit_in_force(), "cvm", "RunInstances", **request)
-    with asking(place.acting.asked("RunInstances")):
+    with asking(place.acting.name_call("RunInstances")):
         node_id: str = answer["InstanceIdSet"][0]
         return node_id
 
@@ -87,7 +87,7 @@ def request_of(
     if arguments.get("instance_type"):
         request["InstanceType"] = arguments["instance_type"]
     if arguments.get("subnet"):
-        request |= _placed(place, template, arguments["subnet"])
+        request |= _place_request(place, template, arguments["subnet"])
     return request
 
 
@@ -111,10 +111,10 @@ def template_of(line: Line, arguments: Mapping[str, str]) -> Template:
 
     """
     named, version = arguments["template"], arguments.get("version") or _DEFAULT
-    template_id = named if named.startswith("lt-") else _found(line, named)["LaunchTemplateId"]
+    template_id = named if named.startswith("lt-") else _find_template(line, named)["LaunchTemplateId"]
     wanted: dict[str, Any] = {"DefaultVersion": True}
     if version == _LATEST:
-        wanted = {"LaunchTemplateVersions": [_found(line, template_id)["LatestVersionNumber"]]}
+        wanted = {"LaunchTemplateVersions": [_find_template(line, template_id)["LatestVersionNumber"]]}
     elif version != _DEFAULT:
         if not version.isdecimal():
             raise CloudError(
@@ -124,7 +124,7 @@ def template_of(line: Line, arguments: Mapping[str, str]) -> Template:
         wanted = {"LaunchTemplateVersions": [int(version)]}
     call = "DescribeLaunchTemplateVersions"
     answer = line.ask("cvm", call, LaunchTemplateId=template_id, **wanted)
-    with asking(line.asked(call)):
+    with asking(line.name_call(call)):
         for each in answer["LaunchTemplateVersionSet"]:
             return Template(
                 id=template_id, version=each["LaunchTemplateVersion"], data=each["LaunchTemplateVersionData"]
@@ -132,24 +132,24 @@ def template_of(line: Line, arguments: Mapping[str, str]) -> Template:
     raise CloudError(f"the launch template {named} has no version {version}", code="NoTemplate")
 
 
-def _found(line: Line, named: str) -> Mapping[str, Any]:
+def _find_template(line: Line, named: str) -> Mapping[str, Any]:
     """A template by its id or name. Source: DescribeLaunchTemplates."""
     by_id = named.startswith("lt-")
     wanted: dict[str, Any] = (
         {"LaunchTemplateIds": [named]} if by_id else {"Filters": [{"Name": "LaunchTemplateName", "Values": [named]}]}
     )
-    found = line.listed("cvm", "DescribeLaunchTemplates", "LaunchTemplateSet", "LaunchTemplateId", **wanted)
+    found = line.list_all("cvm", "DescribeLaunchTemplates", "LaunchTemplateSet", "LaunchTemplateId", **wanted)
     exact = [each for each in found if named in (each["LaunchTemplateId"], each.get("LaunchTemplateName"))]
     if len(exact) != 1:
         raise CloudError(f"there are {len(exact)} launch templates named {named}", code="NoTemplate")
     return exact[0]
 
 
-def _placed(place: Region, template: Template, subnet: str) -> dict[str, Any]:
+def _place_request(place: Region, template: Template, subnet: str) -> dict[str, Any]:
     """Another subnet than the template's, with its network and zone. Source: DescribeSubnets of VPC."""
     call = "DescribeSubnets"
     answer = place.acting.ask("vpc", call, SubnetIds=[subnet])
-    with asking(place.acting.asked(call)):
+    with asking(place.acting.name_call(call)):
         for each in answer["SubnetSet"]:
             network = {**(template.data.get("VirtualPrivateCloud") or {}), "VpcId": each["VpcId"], "SubnetId": subnet}
             where = {**(template.data.get("Placement") or {}), "Zone": each["Zone"]}

@@ -38,7 +38,7 @@ class Region(regions.Region):
         """Another region of the same account."""
         return type(self)(self.owner, region, self.signer, **self._options)
 
-    def enabled(self) -> list[str]:
+    def enabled_regions(self) -> list[str]:
         """The regions that the account may use. Source: DescribeRegions.
 
         Raises:

@@ -37,9 +37,9 @@ class History:
         """The time of its clock."""
         return self._clock.now()
 
-    def seen(self, node: Node) -> Node:
+    def with_start_time(self, node: Node) -> Node:
         """The machine as the cloud shows it now, with the time of its last start, as far as somebody looked."""
-        node = self._sightings.seen(node)
+        node = self._sightings.with_sight(node)
         with self._turn:
             before = self._last.get(node.id)
             if before is not None and before.state in _DOWN and node.state in _UP:
@@ -55,7 +55,7 @@ class History:
                 self._last[node.id] = node
             return node
 
-    def started(self, node_id: str) -> None:
+    def note_start(self, node_id: str) -> None:
         """A start was accepted."""
         with self._turn:
             self._starts[node_id] = self._clock.now()
@@ -81,7 +81,7 @@ class History:
         with self._turn:
             return self._last.get(node_id)
 
-    def ended(self, node_id: str) -> Node | None:
+    def ended_machine(self, node_id: str) -> Node | None:
         """A machine that the cloud does not list: terminated where it was ending, and None where nobody knows."""
         with self._turn:
             node, since = self._last.get(node_id), self._ending.get(node_id)
@@ -93,7 +93,7 @@ class History:
         """The machine of that name that was ending."""
         with self._turn:
             found = [node.id for node in self._last.values() if node.name == name and node.id in self._ending]
-        return self.ended(found[0]) if found else None
+        return self.ended_machine(found[0]) if found else None
 
     def keep(self, listed: Iterable[str]) -> None:
         """Forget what is neither listed nor ended a short time ago."""

@@ -8,7 +8,15 @@ from typing import Any
 
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.keys import AccessKey, Credentials, of_lasting_key
-from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota, server_time, tried, untried
+from gpuwatch.clouds.permissions import (
+    Identity,
+    Needs,
+    Permission,
+    Quota,
+    server_time,
+    try_permission,
+    untried_permission,
+)
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.launches import request_of, template_of
 from gpuwatch.clouds.tencent.places import Region
@@ -37,13 +45,13 @@ _QUOTAS = {"PostPaidQuotaSet": "machines", "SpotPaidQuotaSet": "vCPUs"}
 def may_read(place: Region) -> Iterator[Permission]:
     """What every role needs."""
     for call, (service, parameters) in _READS.items():
-        yield _tried(place, call, service, parameters)
+        yield _try_call(place, call, service, parameters)
 
 
 def may_act(place: Region, needs: Needs) -> Permission:
     """What the role `reclaim` needs."""
     calls = [*_ACTS, *(("TerminateInstances",) if needs.terminate else ()), *(_OF_GROUPS if needs.groups else ())]
-    return untried(calls, place.name, _NO_TRY)
+    return untried_permission(calls, place.name, _NO_TRY)
 
 
 def may_launch(place: Region, arguments: Mapping[str, str], *, fleet: str) -> Permission:
@@ -52,14 +60,14 @@ def may_launch(place: Region, arguments: Mapping[str, str], *, fleet: str) -> Pe
         template = template_of(place.reading, arguments)
         request = request_of(place, template, arguments, _KEY, fleet=fleet)
     except CloudError as error:
-        return untried(("RunInstances",), place.name, str(error))
-    return _tried(place, "RunInstances", "cvm", {**request, "DryRun": True})
+        return untried_permission(("RunInstances",), place.name, str(error))
+    return _try_call(place, "RunInstances", "cvm", {**request, "DryRun": True})
 
 
 def identity(place: Region) -> Identity:
     """Source: GetCallerIdentity, and the Date of its answer."""
     answer = place.reading.ask("sts", "GetCallerIdentity")
-    with asking(place.reading.asked("GetCallerIdentity")):
+    with asking(place.reading.name_call("GetCallerIdentity")):
         name = str(answer["Arn"])
     return Identity(name=name, at=server_time(place.reading.server_time("sts")))
 
@@ -71,7 +79,7 @@ def quotas(place: Region) -> Sequence[Quota]:
     """
     call = "DescribeAccountQuota"
     answer = place.reading.ask("cvm", call)
-    with asking(place.reading.asked(call)):
+    with asking(place.reading.name_call(call)):
         sets = answer["AccountQuotaOverview"]["AccountQuota"]
         return [
             Quota(
@@ -86,8 +94,8 @@ def quotas(place: Region) -> Sequence[Quota]:
         ]
 
 
-def _tried(place: Region, call: str, service: str, parameters: Mapping[str, Any]) -> Permission:
-    return tried(call, place.name, lambda: place.reading.ask(service, call, **parameters))
+def _try_call(place: Region, call: str, service: str, parameters: Mapping[str, Any]) -> Permission:
+    return try_permission(call, place.name, lambda: place.reading.ask(service, call, **parameters))
 
 
 _LIST = "ListAccessKeys"
@@ -108,7 +116,7 @@ def credentials(place: Region) -> Credentials:
 
     def keys() -> Iterator[AccessKey]:
         answer = place.reading.ask("cam", _LIST)
-        with asking(place.reading.asked(_LIST)):
+        with asking(place.reading.name_call(_LIST)):
             for each in answer["AccessKeys"] or ():
                 made = at_beijing(each["CreateTime"])  # CAM writes them as its console shows them
                 if each["Status"] == "Active":

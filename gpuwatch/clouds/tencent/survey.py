@@ -9,7 +9,7 @@ from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.disks import is_old, of_machines
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.clouds.tencent.errors import asking
-from gpuwatch.clouds.tencent.instances import Translator, listed
+from gpuwatch.clouds.tencent.instances import Translator, list_instances
 from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.model.fleet import Node, NodeState
 
@@ -21,27 +21,27 @@ _FREE = ("UNBIND",)  # AddressStatus of an address that nothing uses
 _ELASTIC = ("EIP", "AnycastEIP", "HighQualityEIP", "AntiDDoSEIP")  # a WanIP goes with its machine
 
 
-def unused(place: Region, stopped: frozenset[str]) -> list[Leftover]:
+def list_unused(place: Region, stopped: frozenset[str]) -> list[Leftover]:
     """Of one place: what nothing is attached to, and what belongs to the stopped machines of these ids.
 
     Raises:
         CloudError: a part of it could not be had.
 
     """
-    disks = place.reading.listed("cbs", _DISKS, "DiskSet", "DiskId")
+    disks = place.reading.list_all("cbs", _DISKS, "DiskSet", "DiskId")
     return [*_disks(place, disks, stopped), *_snapshots(place, disks), *_addresses(place, stopped)]
 
 
 def disks_in_use(place: Region, running: frozenset[str]) -> list[Leftover]:
     """Disks of these machines, which are not stopped; raises likewise."""
-    disks = place.reading.listed("cbs", _DISKS, "DiskSet", "DiskId") if running else []
+    disks = place.reading.list_all("cbs", _DISKS, "DiskSet", "DiskId") if running else []
     return of_machines(_disks(place, disks, running))
 
 
 def _disks(place: Region, found: Sequence[Mapping[str, Any]], of: frozenset[str]) -> Iterator[Leftover]:
     """Those of these machines, and those of none. Source: DescribeDisks of CBS to its last page."""
     account = place.account
-    with asking(place.reading.asked(_DISKS)):
+    with asking(place.reading.name_call(_DISKS)):
         for disk in found:
             node_id = disk.get("InstanceId") or None
             unattached = disk["DiskState"] == "UNATTACHED"
@@ -62,10 +62,10 @@ def _disks(place: Region, found: Sequence[Mapping[str, Any]], of: frozenset[str]
             )
 
 
-def unencrypted(place: Region, node_ids: frozenset[str]) -> Iterator[str]:
+def unencrypted_disks(place: Region, node_ids: frozenset[str]) -> Iterator[str]:
     """Source: DescribeDisks of CBS to its last page."""
-    found = place.reading.listed("cbs", _DISKS, "DiskSet", "DiskId")
-    with asking(place.reading.asked(_DISKS)):
+    found = place.reading.list_all("cbs", _DISKS, "DiskSet", "DiskId")
+    with asking(place.reading.name_call(_DISKS)):
         for disk in found:
             if disk.get("InstanceId") in node_ids and not disk["Encrypt"]:
                 yield f"{disk['DiskId']} of {disk['InstanceId']}"
@@ -77,8 +77,8 @@ def _snapshots(place: Region, disks: Sequence[Mapping[str, Any]]) -> Iterator[Le
     Source: DescribeSnapshots of CBS to its last page.
     """
     account = place.account
-    found = place.reading.listed("cbs", _SNAPSHOTS, "SnapshotSet", "SnapshotId")
-    with asking(place.reading.asked(_SNAPSHOTS)):
+    found = place.reading.list_all("cbs", _SNAPSHOTS, "SnapshotSet", "SnapshotId")
+    with asking(place.reading.name_call(_SNAPSHOTS)):
         there = {disk["DiskId"] for disk in disks}
         for each in found:
             foreign = each.get("SnapshotType") == "SHARED_SNAPSHOT" or each["CopyFromRemote"]
@@ -104,8 +104,8 @@ def at_beijing(text: str) -> datetime:
 def _addresses(place: Region, stopped: frozenset[str]) -> Iterator[Leftover]:
     """Source: DescribeAddresses of VPC to its last page."""
     call, account = "DescribeAddresses", place.account
-    found = place.reading.listed("vpc", call, "AddressSet", "AddressId")
-    with asking(place.reading.asked(call)):
+    found = place.reading.list_all("vpc", call, "AddressSet", "AddressId")
+    with asking(place.reading.name_call(call)):
         for address in found:
             free, node_id = address["AddressStatus"] in _FREE, address.get("InstanceId") or None
             if address["AddressType"] not in _ELASTIC or not (free or node_id in stopped):
@@ -140,12 +140,12 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
 
     """
     call, account = "DescribeImages", place.account
-    found = place.reading.listed("cvm", call, "ImageSet", "ImageId", Filters=_OWN)
-    with asking(place.reading.asked(call)):
+    found = place.reading.list_all("cvm", call, "ImageSet", "ImageId", Filters=_OWN)
+    with asking(place.reading.name_call(call)):
         old = [each for each in found if each["ImageState"] == "NORMAL" and is_old(each.get("CreatedTime"), now)]
         if not old:
             return []  # templates need not be looked at
-        used = set(_named(place))
+        used = set(_named_images(place))
         return [
             Leftover(
                 id=image["ImageId"],
@@ -161,12 +161,12 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
         ]
 
 
-def _named(place: Region) -> Iterator[str | None]:
+def _named_images(place: Region) -> Iterator[str | None]:
     line = place.reading
-    for machine in line.listed("cvm", "DescribeInstances", "InstanceSet", "InstanceId"):
+    for machine in line.list_all("cvm", "DescribeInstances", "InstanceSet", "InstanceId"):
         yield machine.get("ImageId")
-    for template in line.listed("cvm", "DescribeLaunchTemplates", "LaunchTemplateSet", "LaunchTemplateId"):
-        versions = line.listed(
+    for template in line.list_all("cvm", "DescribeLaunchTemplates", "LaunchTemplateSet", "LaunchTemplateId"):
+        versions = line.list_all(
             "cvm",
             "DescribeLaunchTemplateVersions",
             "LaunchTemplateVersionSet",
@@ -175,7 +175,7 @@ def _named(place: Region) -> Iterator[str | None]:
         )
         for version in versions:
             yield version["LaunchTemplateVersionData"].get("ImageId")
-    for each in line.listed("as", "DescribeLaunchConfigurations", "LaunchConfigurationSet", "LaunchConfigurationId"):
+    for each in line.list_all("as", "DescribeLaunchConfigurations", "LaunchConfigurationSet", "LaunchConfigurationId"):
         yield each.get("ImageId")
 
 
@@ -226,7 +226,7 @@ def _values(place: Region, metric: str, batch: Sequence[str], begin: datetime, e
         EndTime=end.isoformat(timespec="seconds"),
         SpecifyStatistics=_MEAN_AND_HIGHEST,
     )
-    with asking(place.reading.asked(_CALL)):
+    with asking(place.reading.name_call(_CALL)):
         return {
             dimension["Value"]: points
             for points in answer["DataPoints"]
@@ -239,7 +239,7 @@ def machines_of(translator: Translator) -> Callable[[Region], Iterator[Node]]:
     """How to list the GPU machines of a region. Sources: DescribeInstances, DescribeInstanceTypeConfigs."""
 
     def machines(place: Region) -> Iterator[Node]:
-        instances = [each for each in listed(place.reading) if each.state is not NodeState.TERMINATED]
+        instances = [each for each in list_instances(place.reading) if each.state is not NodeState.TERMINATED]
         return translator.nodes(place, instances, {}, {})
 
     return machines

@@ -110,7 +110,7 @@ class ControllerMetrics(Collector):
             for outcome in done.settled:
                 state.count("intents_settled", (outcome.status.value,))
 
-    def billed(self, rows: Iterable[Row]) -> None:
+    def count_billed(self, rows: Iterable[Row]) -> None:
         """A round has billed this."""
         with self._lock:
             of_money.count(self._state, rows)
@@ -196,5 +196,5 @@ Prometheus 3 makes native histograms of them if the scrape says `convert_classic
 
 
 def render_md() -> str:
-    """docs/CONTROLLER_METRICS.md."""
+    """Return the text of docs/CONTROLLER_METRICS.md."""
     return _PAGE + "\n".join(table_md(families())) + "\n"

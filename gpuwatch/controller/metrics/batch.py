@@ -13,7 +13,7 @@ def _pools(state: MetricsState) -> Iterator[tuple[str, BatchRules]]:
     yield from ((name, pool.batch) for name, pool in sorted(pools.items()) if pool.batch.work)
 
 
-def _known(state: MetricsState) -> Iterator[tuple[str, BatchRules, BatchPast]]:
+def _known_batches(state: MetricsState) -> Iterator[tuple[str, BatchRules, BatchPast]]:
     """Those of which the last round knew how far they are."""
     batches = {} if state.observation is None else state.observation.batches
     yield from ((name, rules, batches[name]) for name, rules in _pools(state) if name in batches)
@@ -29,14 +29,14 @@ def _deadline(state: MetricsState) -> Iterator[Value]:
         yield (name,), rules.ends.timestamp()
 
 
-def _done(state: MetricsState) -> Iterator[Value]:
-    for name, rules, known in _known(state):
+def _done_values(state: MetricsState) -> Iterator[Value]:
+    for name, rules, known in _known_batches(state):
         yield (name,), min(known.done_seconds, rules.work)
 
 
 def _slack(state: MetricsState) -> Iterator[Value]:
     if state.observation is not None:
-        for name, rules, known in _known(state):
+        for name, rules, known in _known_batches(state):
             spare = spare_seconds(rules, known, state.observation.now)
             if spare is not None:
                 yield (name,), spare
@@ -57,7 +57,7 @@ FAMILIES = (
         _POOL,
         "How much of it is done; absent before its begin, and while the ledger cannot be asked.",
         ROUND,
-        _done,
+        _done_values,
     ),
     gauge(
         "batch_slack_seconds",

@@ -23,7 +23,7 @@ def _of_nodes(labels: Callable[[Node], tuple[str, ...]], value: Callable[[Node],
     return series
 
 
-def _summed(labels: Callable[[Node], tuple[str, ...] | None], value: Callable[[Node], float]) -> Series:
+def _sum_nodes(labels: Callable[[Node], tuple[str, ...] | None], value: Callable[[Node], float]) -> Series:
     """Sums over the nodes that have these labels."""
 
     def series(state: MetricsState) -> Iterator[Value]:
@@ -47,7 +47,7 @@ def _facts(node: Node) -> tuple[str, ...]:
     return (node.id, *known, node.owner or "", node.account or "", str(node.enrolled).lower(), node.cloud)
 
 
-def _held(node: Node) -> float | None:
+def _held_seconds(node: Node) -> float | None:
     running = node.state is NodeState.RUNNING and node.activity.state is not State.UNKNOWN
     return node.activity.held_seconds if running else None
 
@@ -78,8 +78,8 @@ def _spending(state: MetricsState) -> Iterator[Value]:
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
-def _saved(state: MetricsState) -> Iterator[Value]:
-    """By pool."""
+def _saved_values(state: MetricsState) -> Iterator[Value]:
+    """Yield what stops saved, by pool."""
     seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
     for node in () if seen is None else seen.fleet.nodes:
         off = node.state in _OFF and node.still_billed is None
@@ -90,7 +90,7 @@ def _saved(state: MetricsState) -> Iterator[Value]:
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
-def _blocked(value: Callable[[Money], float | None]) -> Series:
+def _blocked_series(value: Callable[[Money], float | None]) -> Series:
     """By pool and by what holds it back, where there is a value; only what has been without use for long enough."""
 
     def series(state: MetricsState) -> Iterator[Value]:
@@ -127,28 +127,28 @@ FAMILIES = (
         ("pool", "state"),
         "Machines by what the cloud says of them.",
         ROUND,
-        _summed(lambda node: (node.pool, node.state.value), lambda _: 1.0),
+        _sum_nodes(lambda node: (node.pool, node.state.value), lambda _: 1.0),
     ),
     gauge(
         "fleet_stopped_billed_nodes",
         ("pool",),
         "Stopped machines that their cloud still bills by the hour.",
         ROUND,
-        _summed(_billed_stops, lambda _: 1.0),
+        _sum_nodes(_billed_stops, lambda _: 1.0),
     ),
     gauge(
         "fleet_running_nodes",
         ("pool", "activity"),
         "Running machines by what their agents say of them.",
         ROUND,
-        _summed(_by_activity, lambda _: 1.0),
+        _sum_nodes(_by_activity, lambda _: 1.0),
     ),
     gauge(
         "fleet_running_gpus",
         ("pool", "activity"),
         "GPUs of running machines by the machine's activity.",
         ROUND,
-        _summed(_by_activity, lambda node: float(node.known_gpus)),
+        _sum_nodes(_by_activity, lambda node: float(node.known_gpus)),
     ),
     gauge(
         "fleet_usd_per_hour", ("pool", "activity"), "What running machines with a known price cost.", ROUND, _spending
@@ -158,7 +158,7 @@ FAMILIES = (
         ("pool",),
         "What machines that gpuwatch stopped, and nobody has started since, would cost; where their price is known.",
         ROUND,
-        _saved,
+        _saved_values,
     ),
     gauge(
         "fleet_blocked_usd_per_hour",
@@ -166,14 +166,14 @@ FAMILIES = (
         "What machines without use cost that no rule lets gpuwatch stop, by the first obstacle (docs/blocked.md); "
         "where their price is known.",
         ROUND,
-        _blocked(_blocked_usd),
+        _blocked_series(_blocked_usd),
     ),
     gauge(
         "fleet_blocked_nodes",
         ("pool", "reason"),
         "How many these machines are, also those without a known price.",
         ROUND,
-        _blocked(lambda money: float(money.nodes)),
+        _blocked_series(lambda money: float(money.nodes)),
     ),
     gauge(
         "fleet_coverage_ratio",
@@ -216,7 +216,7 @@ FAMILIES = (
         ("node",),
         "For how long that has held, on the host's own clock; none while unknown.",
         ROUND,
-        _of_nodes(lambda node: (node.id,), _held),
+        _of_nodes(lambda node: (node.id,), _held_seconds),
     ),
     gauge(
         "fleet_node_verdict_age_seconds",

@@ -16,7 +16,7 @@ from gpuwatch.money.accounting.totals import Row, by_use, totals
 from gpuwatch.policies.kubernetes import pending_pods, pod_use
 from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW
 from gpuwatch.policies.kubernetes.pod_use import PodUse
-from gpuwatch.policies.kubernetes.workload_words import named
+from gpuwatch.policies.kubernetes.workload_words import workload_of_id
 
 
 def count_billed(state: MetricsState, held: Iterable[Row]) -> None:
@@ -45,7 +45,7 @@ def _of_cluster(value: Callable[[ClusterView], float]) -> Series:
     return series
 
 
-def _joined(state: MetricsState) -> Iterator[tuple[Node, KubernetesNode]]:
+def _joined_nodes(state: MetricsState) -> Iterator[tuple[Node, KubernetesNode]]:
     """The machines that are nodes."""
     for node in () if state.observation is None else state.observation.fleet.nodes:
         if node.kubernetes is not None:
@@ -57,7 +57,7 @@ def _by_pool(value: Callable[[KubernetesNode], float]) -> Series:
 
     def series(state: MetricsState) -> Iterator[Value]:
         sums: dict[tuple[str, ...], float] = {}
-        for node, known in _joined(state):
+        for node, known in _joined_nodes(state):
             key = (known.cluster, node.pool)
             sums[key] = sums.get(key, 0.0) + value(known)
         yield from sorted(sums.items())
@@ -78,11 +78,11 @@ def _pods(state: MetricsState) -> Iterator[Value]:
     yield from sorted(counts.items())
 
 
-def _unused(value: Callable[[PodUse], float | None]) -> Series:
+def _unused_series(value: Callable[[PodUse], float | None]) -> Series:
     """One series for each pod that is reported."""
 
     def series(state: MetricsState) -> Iterator[Value]:
-        for each in () if state.observation is None else pod_use.unused(state.observation):
+        for each in () if state.observation is None else pod_use.unused_pods(state.observation):
             number = value(each)
             if number is not None:
                 workload = each.pod.workload
@@ -110,17 +110,17 @@ def _waiting(state: MetricsState) -> Iterator[Value]:
         return
     fitting: set[str] = set()
     for pool in seen.fleet.pools:
-        if pending_pods.known(seen.fleet, pool):
+        if pending_pods.is_demand_known(seen.fleet, pool):
             pods = pending_pods.waiting(seen.fleet, pool)
             fitting |= {pod.uid for pod in pods}
             yield (view.name, pool), sum(pod.gpus for pod in pods)
     yield (view.name, ""), sum(pod.gpus for pod in view.pending if pod.uid not in fitting)
 
 
-def _unjoined(state: MetricsState) -> Iterator[Value]:
+def _unjoined_values(state: MetricsState) -> Iterator[Value]:
     view = None if state.observation is None else state.observation.fleet.cluster
     if view is not None:
-        joined = {known.uid for _, known in _joined(state)}
+        joined = {known.uid for _, known in _joined_nodes(state)}
         yield (view.name,), float(sum(each.gpus is not None and each.uid not in joined for each in view.nodes))
 
 
@@ -128,22 +128,22 @@ def _cluster(each: PodUse) -> str:
     return "" if each.node.kubernetes is None else each.node.kubernetes.cluster
 
 
-def _noticed(state: MetricsState) -> Iterator[Value]:
+def _noticed_values(state: MetricsState) -> Iterator[Value]:
     """Workloads with a notice in force, by the pool that it was given for."""
     seen = state.observation
     found: Counter[tuple[str, ...]] = Counter()
     for each in () if seen is None else seen.ledger.notices:
-        name = named(each.node_id)
+        name = workload_of_id(each.node_id)
         if name is not None and each.promise is not None:
             found[name.cluster, each.promise.pool] += 1
     yield from sorted((key, float(count)) for key, count in found.items())
 
 
-def _refused(state: MetricsState) -> Iterator[Value]:
+def _refused_values(state: MetricsState) -> Iterator[Value]:
     """Workloads by each rule that refused their notice or end; several rules may refuse the same one."""
     found: Counter[tuple[str, ...]] = Counter()
     for review in () if state.last is None else state.last.reviews:
-        name = named(review.step.node_id)
+        name = workload_of_id(review.step.node_id)
         if name is not None and review.step.verb in {Verb.NOTICE, Verb.RELEASE}:
             found.update((name.cluster, review.pool, answer.rule) for answer in review.refusals)
     yield from sorted((key, float(count)) for key, count in found.items())
@@ -153,7 +153,7 @@ def count(state: MetricsState, done: Round) -> None:
     """Count the ends of pods that this round has carried out."""
     costs = {each.use.id: each.use.usd_per_hour for each in done.workloads}
     for act in done.acts:
-        step, name = act.review.step, named(act.review.step.node_id)
+        step, name = act.review.step, workload_of_id(act.review.step.node_id)
         if name is None or step.verb is not Verb.RELEASE or act.outcome.status not in _CARRIED_OUT:
             continue
         labels = (name.cluster, act.review.pool)
@@ -185,7 +185,7 @@ FAMILIES = (
         ("kube_cluster",),
         "Node objects with GPUs that are no machine of the fleet, or that do not fit machines one to one.",
         ROUND,
-        _unjoined,
+        _unjoined_values,
     ),
     gauge(
         "kube_allocatable_gpus",
@@ -246,28 +246,28 @@ FAMILIES = (
         _POD,
         "How long a pod has held GPUs without use: idle, parked or stalled for an hour and more.",
         ROUND,
-        _unused(lambda each: each.held_seconds),
+        _unused_series(lambda each: each.held_seconds),
     ),
     gauge(
         "kube_unused_pod_usd_per_hour",
         _POD,
         "What such a pod's GPUs cost.",
         ROUND,
-        _unused(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour)),
+        _unused_series(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour)),
     ),
     gauge(
         "kube_noticed_workloads",
         ("kube_cluster", "pool"),
         "Workloads with a notice in force: their pods are ended at its time unless they are used or kept.",
         ROUND,
-        _noticed,
+        _noticed_values,
     ),
     gauge(
         "kube_refused_workloads",
         ("kube_cluster", "pool", "rule"),
         "Workloads that a rule of the guard refused to notice or to end.",
         ROUND,
-        _refused,
+        _refused_values,
     ),
     counter(
         "kube_released_workloads_total",

@@ -7,7 +7,7 @@ from fractions import Fraction
 from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.metrics.state import ROUND, Metric, MetricsState, Series, Value, counter, gauge, info
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.money.accounting.totals import Row, Total, by_use, totals, whole
 from gpuwatch.money.report.progress import ComparedEnds, Pair, wasted_ms
 
@@ -39,7 +39,7 @@ def _of_budgets(value: Callable[[BudgetState], Decimal | float | None]) -> Serie
 
 def _currency(_: MetricsState) -> Iterator[Value]:
     """One series; of US dollars it is 1."""
-    yield (shown_in().code,), float(shown_in().usd)
+    yield (display_currency().code,), float(display_currency().usd)
 
 
 def _effects(state: MetricsState) -> Iterator[Value]:
@@ -86,7 +86,7 @@ def _waste(pair: Pair) -> tuple[Fraction, int]:
     return pair.first.usd_wasted + pair.last.usd_wasted, wasted_ms(pair.first) + wasted_ms(pair.last)
 
 
-def _known(total: Total, usd: Fraction) -> Fraction | None:
+def _known_sum(total: Total, usd: Fraction) -> Fraction | None:
     """None where something was billed, and no price of it is known."""
     return None if total.unpriced_ms and total.unpriced_ms == total.node_ms else usd
 
@@ -99,8 +99,8 @@ def _of_weeks(name: str, labels: tuple[str, ...], text: str) -> Metric:
 MOST_OWNERS = 100  # pools and owners with series of their own
 OTHERS = "(others)"
 _OF_A_WEEK: Mapping[str, Callable[[Total], Fraction | None]] = {
-    "waste_usd_per_week": lambda total: _known(total, total.usd_wasted),
-    "waste_billed_usd_per_week": lambda total: _known(total, total.usd),
+    "waste_usd_per_week": lambda total: _known_sum(total, total.usd_wasted),
+    "waste_billed_usd_per_week": lambda total: _known_sum(total, total.usd),
     "waste_gpu_seconds_per_week": lambda total: Fraction(wasted_ms(total), 1000),
     "waste_unpriced_node_seconds_per_week": lambda total: Fraction(total.unpriced_ms, 1000),
 }

@@ -17,7 +17,7 @@ def _by_kind(state: MetricsState) -> Iterator[tuple[tuple[str, ...], list[Loss]]
     yield from sorted(found.items())
 
 
-def _lost(state: MetricsState) -> Iterator[Value]:
+def _lost_values(state: MetricsState) -> Iterator[Value]:
     for key, each in _by_kind(state):
         yield key, float(len(each))
 
@@ -40,7 +40,7 @@ FAMILIES = (
         _LABELS,
         "Machines that were terminated within a day while a GPU of theirs was failing, where the pool replaces them.",
         ROUND,
-        _lost,
+        _lost_values,
     ),
     gauge("sick_machines_replaced", _LABELS, "Of these, those for which another has come.", ROUND, _came),
     gauge(

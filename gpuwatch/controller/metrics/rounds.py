@@ -65,7 +65,7 @@ def _steps(state: MetricsState) -> Iterator[Value]:
         yield from ((key, float(count)) for key, count in sorted(counts.items()))
 
 
-def _refused(state: MetricsState) -> Iterator[Value]:
+def _refused_values(state: MetricsState) -> Iterator[Value]:
     """What stands against the last round's steps."""
     if state.last is not None:
         counts = Counter(
@@ -94,7 +94,7 @@ def _oldest(state: MetricsState) -> Iterator[Value]:
         yield (), min(entry.intent.at for entry in seen.ledger.open_intents).timestamp()
 
 
-def _paused(state: MetricsState) -> Iterator[Value]:
+def _paused_values(state: MetricsState) -> Iterator[Value]:
     seen = state.observation
     if seen is not None:
         paused = {pause.pool or "" for pause in seen.ledger.pauses}
@@ -204,7 +204,7 @@ FAMILIES = (
         ("pool", "rule", "verb"),
         "Objections of the guard that stand, by rule.",
         ROUND,
-        _refused,
+        _refused_values,
     ),
     counter(
         "controller_refusals_total",
@@ -242,7 +242,7 @@ FAMILIES = (
         ("pool",),
         "1 while this pool is paused, 0 while not; without a pool: all are.",
         "ledger",
-        _paused,
+        _paused_values,
     ),
     gauge(
         "controller_pool_target_nodes",

@@ -24,7 +24,7 @@ def _up(state: MetricsState) -> Iterator[Value]:
         yield (), float(view.doubt is None and view.jobs_doubt is None)
 
 
-def _drained(state: MetricsState) -> Iterator[Value]:
+def _drained_values(state: MetricsState) -> Iterator[Value]:
     """Nodes of each pool that somebody has drained."""
     seen, view = state.observation, _view(state)
     if seen is None or view is None or view.doubt is not None:
@@ -38,7 +38,7 @@ def _drained(state: MetricsState) -> Iterator[Value]:
             yield (pool, who), float(found[pool, who])
 
 
-def _held(state: MetricsState) -> Iterator[Value]:
+def _held_values(state: MetricsState) -> Iterator[Value]:
     """GPUs by who holds them, and by what they do."""
     found: Counter[tuple[str, ...]] = Counter()
     for each in () if state.observation is None else job_use.uses(state.observation):
@@ -47,11 +47,11 @@ def _held(state: MetricsState) -> Iterator[Value]:
     yield from sorted((key, float(count)) for key, count in found.items())
 
 
-def _unused(value: Callable[[JobUse], float | None]) -> Series:
+def _unused_series(value: Callable[[JobUse], float | None]) -> Series:
     """One series for each job on each node."""
 
     def series(state: MetricsState) -> Iterator[Value]:
-        for each in () if state.observation is None else job_use.unused(state.observation):
+        for each in () if state.observation is None else job_use.unused_jobs(state.observation):
             number = value(each)
             if number is not None:
                 yield (each.node.pool, each.node.id, each.job.user, each.job.id), number
@@ -66,34 +66,34 @@ FAMILIES = (
         ("pool", "by"),
         "Machines with a drained node in Slurm, by who has drained it: gpuwatch or others.",
         ROUND,
-        _drained,
+        _drained_values,
     ),
     gauge(
         "slurm_allocated_gpus",
         ("pool", "user", "activity"),
         "GPUs that running jobs hold, by what the nodes' agents say of these GPUs.",
         ROUND,
-        _held,
+        _held_values,
     ),
     gauge(
         "slurm_unused_gpus",
         _JOB,
         "GPUs of a running job on one node that were idle, parked or stalled for an hour and more.",
         ROUND,
-        _unused(lambda each: float(each.unused)),
+        _unused_series(lambda each: float(each.unused)),
     ),
     gauge(
         "slurm_unused_seconds",
         _JOB,
         "How long all of these have had no use.",
         ROUND,
-        _unused(lambda each: each.held_seconds),
+        _unused_series(lambda each: each.held_seconds),
     ),
     gauge(
         "slurm_unused_usd_per_hour",
         _JOB,
         "What they cost.",
         ROUND,
-        _unused(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour)),
+        _unused_series(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour)),
     ),
 )

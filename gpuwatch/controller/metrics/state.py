@@ -8,7 +8,7 @@ from gpuwatch.controller.context import Round
 from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Observation
-from gpuwatch.money.blocked.blocked import Blocked, blocked
+from gpuwatch.money.blocked.blocked import Blocked, blocked_money
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.exposition import Labels, Sample
 from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, Family, Histogram
@@ -53,7 +53,7 @@ class MetricsState:
         if last is None or self.rules is None:
             return None
         if self._blocked is None or self._blocked[0] is not last:
-            self._blocked = last, blocked(last.observation, last.decisions, last.reviews, self.rules)
+            self._blocked = last, blocked_money(last.observation, last.decisions, last.reviews, self.rules)
         return self._blocked[1]
 
     @property
@@ -64,19 +64,19 @@ class MetricsState:
 
 def gauge(name: str, labels: tuple[str, ...], text: str, source: str, series: Series) -> Metric:
     """A family that goes up and down, and its series."""
-    return _made(_family(name, "gauge", labels, text, source), series)
+    return _make_metric(_family(name, "gauge", labels, text, source), series)
 
 
 def info(name: str, labels: tuple[str, ...], text: str, source: str, series: Series) -> Metric:
     """A family with the value 1, which says something by its labels; its name ends in `_info`."""
-    return _made(_family(name, INFO, labels, text, source), series)
+    return _make_metric(_family(name, INFO, labels, text, source), series)
 
 
 def counter(name: str, labels: tuple[str, ...], text: str, source: str, series: Series | None = None) -> Metric:
     """A family that counts since the process began: what `MetricsState.count` added, or `series`."""
     key = name.removeprefix("controller_").removesuffix("_total")
     made = series or (lambda state: sorted(state.counts.get(key, {}).items()))
-    return _made(_family(name, "counter", labels, text, source), made)
+    return _make_metric(_family(name, "counter", labels, text, source), made)
 
 
 def histogram(
@@ -93,5 +93,5 @@ def _family(name: str, kind: str, labels: tuple[str, ...], text: str, source: st
     return Family(name=f"gpuwatch_{name}", kind=kind, labels=(FLEET, *labels), help=text, source=source)
 
 
-def _made(family: Family, series: Series) -> Metric:
+def _make_metric(family: Family, series: Series) -> Metric:
     return family, lambda state: ((family.name, (state.fleet, *labels), value) for labels, value in series(state))

@@ -43,7 +43,7 @@ class Credentials:
     in_the_clear: str = ""  # the error where it would be sent without TLS
 
     def __repr__(self) -> str:
-        """Without the password."""
+        """Return a text without the password."""
         return "Credentials(…)"
 
     def header(self, base_url: str) -> dict[str, str]:

@@ -15,17 +15,17 @@ _LAUNCHES = frozenset({Verb.LAUNCH})
 _ENDS = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 
 
-def ended(cloud: Cloud, fleet: Fleet, ledger: LedgerView) -> tuple[str, ...]:
-    """Their ids."""
-    missing = [node_id for node_id in _launched(ledger, fleet) if fleet.find(node_id) is None]
+def ended_machines(cloud: Cloud, fleet: Fleet, ledger: LedgerView) -> tuple[str, ...]:
+    """Return the ids of machines that have ended."""
+    missing = [node_id for node_id in _recent_launches(ledger, fleet) if fleet.find(node_id) is None]
     return tuple(node_id for node_id in missing[:_ASKED_AT_MOST] if _has_ended(cloud, node_id))
 
 
-def _launched(ledger: LedgerView, fleet: Fleet) -> list[str]:
+def _recent_launches(ledger: LedgerView, fleet: Fleet) -> list[str]:
     """The machines of the launches that settled so short a time ago that a list may not show them."""
     found = [
         done.detail
-        for done in ledger.ended(_LAUNCHES)
+        for done in ledger.ended_actions(_LAUNCHES)
         if done.status is Status.SETTLED and abs(fleet.observed_at - done.at) <= SETTLE_TIMEOUT
     ]
     return [detail.removeprefix(capacity.SHOWN) for detail in found if detail.startswith(capacity.SHOWN)]

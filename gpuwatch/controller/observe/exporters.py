@@ -160,7 +160,7 @@ def agent_queries(settings: PromqlSettings) -> dict[str, str]:
     queries = _AGENT_QUERIES | (
         {name: f"gpuwatch:node_{name}" for name in _AGENT_RECORDED} if settings.rules else _AGENT_RECORDED
     )
-    return {name: expression.replace("$by", _by(settings)) for name, expression in queries.items()}
+    return {name: expression.replace("$by", _target_labels(settings)) for name, expression in queries.items()}
 
 
 def agent_rules(by: str) -> dict[str, str]:
@@ -193,8 +193,8 @@ def exporter_queries(dialect: Dialect, settings: PromqlSettings, at: float, matc
         queries |= {f"{part}:{sign.name}": expression for part, expression in parts.items()}
         queries[f"covered:{sign.name}"] = f"count_over_time(({whole})[{window}s:{STRETCH}s])"
     also = f", {match}" if match else ""
-    variables = {"$by": _by(settings, own=True), "$now": f"{at:.3f}", "$match": match, "$and": also}
-    return {name: _filled(expression, variables) for name, expression in queries.items()}
+    variables = {"$by": _target_labels(settings, own=True), "$now": f"{at:.3f}", "$match": match, "$and": also}
+    return {name: _fill_expression(expression, variables) for name, expression in queries.items()}
 
 
 def exporter_rules(dialect: Dialect, by: str) -> dict[str, str]:
@@ -215,7 +215,7 @@ def measure_query(settings: PromqlSettings, name: str) -> str | None:
     if measure is None:
         return None
     window = f"{math.ceil(max(60.0, 2 * settings.scrape_interval))}s"
-    by = _by(settings, own=not agent)
+    by = _target_labels(settings, own=not agent)
     return f"avg by ({by}) ({measure})".replace("$match", "").replace("$window", window)
 
 
@@ -237,7 +237,7 @@ def _parts(dialect: Dialect, metric: str, window: int) -> dict[str, str]:
     }
 
 
-def _filled(expression: str, variables: Mapping[str, str]) -> str:
+def _fill_expression(expression: str, variables: Mapping[str, str]) -> str:
     """The expression with its variables replaced."""
     for variable, text in variables.items():
         expression = expression.replace(variable, text)
@@ -255,7 +255,7 @@ def _future(sign: Sign) -> str:
     return f"count by ($by) (count_over_time({ahead}))"
 
 
-def _by(settings: PromqlSettings, *, own: bool = False) -> str:
+def _target_labels(settings: PromqlSettings, *, own: bool = False) -> str:
     """The labels of a target; in another exporter's rows also the one that names its node."""
     named = [settings.node_label or "instance"] if own else []
     return ", ".join(dict.fromkeys((*settings.target_labels, *named)))

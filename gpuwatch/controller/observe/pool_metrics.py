@@ -56,7 +56,7 @@ def pool_mean(query: MetricQuery, fleet: Fleet, at: datetime, means: Mapping[str
     )
 
 
-def evaluated(
+def evaluate_queries(
     api: PromApi, queries: Sequence[MetricQuery], at: datetime, max_age_seconds: float
 ) -> dict[MetricQuery, MetricValue]:
     """Each expression's one sample or number. A plain series has an age; what is made of several has not.
@@ -78,7 +78,7 @@ def evaluated(
     sampled = {name: f"timestamp({expression}\n)" for name, expression in plain.items()}
     ages = api.instant(sampled, at, at_a_time=_AT_A_TIME) if sampled else {}
     for name, (query, _) in asked.items():
-        made[query] = _evaluated(query, answers[name], ages.get(name), at, max_age_seconds)
+        made[query] = _evaluate_query(query, answers[name], ages.get(name), at, max_age_seconds)
     return made
 
 
@@ -87,7 +87,7 @@ def _is_plain(answer: Answer) -> bool:
     return len(answer.rows) == 1 and "__name__" in answer.rows[0][0]
 
 
-def _evaluated(
+def _evaluate_query(
     query: MetricQuery, answer: Answer, sampled: Answer | None, at: datetime, max_age_seconds: float
 ) -> MetricValue:
     """One expression's answer; `sampled` is when a plain series was sampled."""
@@ -100,14 +100,14 @@ def _evaluated(
                 query, at, f"the expression gives {len(answer.rows)} series, not one", samples=len(answer.rows)
             )
         value = answer.rows[0][1]
-        if sampled is not None and (doubt := _aged(sampled, at, max_age_seconds)) is not None:
+        if sampled is not None and (doubt := _why_too_old(sampled, at, max_age_seconds)) is not None:
             return _unknown(query, at, doubt)
     if not math.isfinite(value):
         return _unknown(query, at, f"it is {value}")
     return MetricValue(pool=query.pool, name=query.name, at=at, value=value, samples=1, expected=1)
 
 
-def _aged(sampled: Answer, at: datetime, max_age_seconds: float) -> str | None:
+def _why_too_old(sampled: Answer, at: datetime, max_age_seconds: float) -> str | None:
     """Why a plain series is not of now; None where it is."""
     if sampled.doubt is not None or len(sampled.rows) != 1:
         return f"when it was sampled is not known: {sampled.doubt or 'no answer'}"

@@ -96,7 +96,7 @@ class PromApi:
         about = {"time": f"{at.timestamp():.3f}"}
         return self._answers("query", expressions, about, partial(read_answer, at=at), at_a_time)
 
-    def ranged(self, expressions: Mapping[str, str], begin: float, end: float, step: float) -> dict[str, Answer]:
+    def query_range(self, expressions: Mapping[str, str], begin: float, end: float, step: float) -> dict[str, Answer]:
         """An answer to each expression at every step from `begin` to `end`, Unix times; likewise."""
         about = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
         return self._answers("query_range", expressions, about, partial(read_answer, at=(begin, step)))
@@ -170,7 +170,7 @@ class PromApi:
                     server_hostname=self.settings.tls_server_name,
                 ) as response,
             ):
-                doubt = self._skewed(response.headers.get("Date"))
+                doubt = self._why_skewed(response.headers.get("Date"))
                 body = await body_of(response, _LARGEST_ANSWER_BYTES)
         except TimeoutError:
             return Answer(doubt=f"Prometheus did not answer within {format_duration(seconds)}")
@@ -179,7 +179,7 @@ class PromApi:
             return Answer(doubt=words)
         return Answer(doubt=doubt) if doubt is not None else read(response.status, body)
 
-    def _skewed(self, date: str | None) -> str | None:
+    def _why_skewed(self, date: str | None) -> str | None:
         """Why the two clocks do not agree; the header has whole seconds."""
         try:
             theirs = parsedate_to_datetime(date or "")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries, exporter_queries, measure_query
-from gpuwatch.controller.observe.pool_metrics import evaluated, pool_mean
+from gpuwatch.controller.observe.pool_metrics import evaluate_queries, pool_mean
 from gpuwatch.controller.observe.prometheus_api import Answer, PromApi
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.settings import RULES_EVERY, ObserveSettings
@@ -37,7 +37,7 @@ class PromqlSource:
     agents: ScrapeSource
 
     @classmethod
-    def of(
+    def from_settings(
         cls,
         settings: ObserveSettings,
         clock: Clock,
@@ -91,7 +91,7 @@ class PromqlSource:
         known = {name: expression for name, expression in made.items() if expression is not None}
         answers = self.api.instant(who | known, at) if known else {}
         means = {name: self._means(fleet, answers, name) for name in known}
-        found = evaluated(self.api, queries, at, self.max_age_seconds)
+        found = evaluate_queries(self.api, queries, at, self.max_age_seconds)
         return tuple(
             found[query]
             if query in found
@@ -113,7 +113,7 @@ class PromqlSource:
         return self.settings.promql.node_label or ("node_id" if self._agents else "instance")
 
     def _signals(self, nodes: Sequence[Node], match: str = "") -> list[NodeReport]:
-        """Each node's signal."""
+        """Return the signal of each node."""
         settings, at = self.settings.promql, self.clock.now()
         dialect = None if self._agents else DIALECTS[settings.dialect]
         queries = (

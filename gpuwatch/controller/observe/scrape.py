@@ -18,7 +18,7 @@ import msgspec
 from gpuwatch.controller.observe.credentials import Credentials, credentials_of, failure_of, refusal_of
 from gpuwatch.controller.observe.plain_http import body_of
 from gpuwatch.controller.observe.plain_http import session as plain_session
-from gpuwatch.controller.observe.pool_metrics import evaluated, of_verdicts
+from gpuwatch.controller.observe.pool_metrics import evaluate_queries, of_verdicts
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT
@@ -93,14 +93,14 @@ class ScrapeSource:
         signal = self._ask([node], nonce)[0]
         if signal.verdict is None:
             return signal
-        doubt = _unconfirmed(signal.verdict, nonce, self.clock.uptime() - asked, self.max_look_seconds)
+        doubt = _why_unconfirmed(signal.verdict, nonce, self.clock.uptime() - asked, self.max_look_seconds)
         return signal if doubt is None else NodeReport(failure=doubt)
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """Means of the agents' reports of this round; expressions by the API of signals.promql, where there is one."""
         at = self.clock.now()
         api = None if self.settings.promql.url is None else PromApi(settings=self.settings.promql, clock=self.clock)
-        found = {} if api is None else evaluated(api, queries, at, self.max_age_seconds)
+        found = {} if api is None else evaluate_queries(api, queries, at, self.max_age_seconds)
         return tuple(found.get(query) or of_verdicts(fleet, [query], at)[0] for query in queries)
 
     def _ask(self, nodes: Sequence[Node], nonce: str | None = None, seconds: float = math.inf) -> list[NodeReport]:
@@ -216,7 +216,7 @@ def _of_one(node: Node, signal: NodeReport, sharing: int) -> NodeReport:
     return NodeReport(failure=f"{sharing} nodes share the name {node.name!r}; set agent.node_id to the instance id")
 
 
-def _unconfirmed(verdict: NodeVerdict, nonce: str, waited_seconds: float, max_look_seconds: float) -> str | None:
+def _why_unconfirmed(verdict: NodeVerdict, nonce: str, waited_seconds: float, max_look_seconds: float) -> str | None:
     """Why an answer does not confirm what was asked `waited_seconds` ago; None: it does."""
     looked = verdict.looked_seconds
     if verdict.confirm is None:

@@ -40,7 +40,7 @@ def _asked_seconds_ago(group: NodeGroup, ledger: LedgerView, now: datetime) -> f
     """How long ago the size that it has now was asked for by gpuwatch; 0: it was not, or nobody knows."""
     asked = [
         (now - done.at).total_seconds()
-        for done in ledger.ended(_GROWTHS)
+        for done in ledger.ended_actions(_GROWTHS)
         if done.status is Status.SETTLED and done.node_id == group.id and int(done.arguments["size"]) >= group.desired
     ]
     return max(0.0, min(asked, default=0.0))

@@ -17,7 +17,7 @@ class Shown:
     nodes: tuple[SlurmNode, ...] = ()
 
 
-def shown(cluster: SlurmCluster | None) -> Shown | None:
+def show_cluster(cluster: SlurmCluster | None) -> Shown | None:
     """What Slurm shows now, or why it shows nothing; None: no cluster is in the settings."""
     if cluster is None:
         return None
@@ -47,7 +47,7 @@ def with_slurm(fleet: Fleet, seen: Shown | None) -> Fleet:
     if seen is None:
         return fleet
     view, index = seen.view, _index(seen.nodes)
-    claims = {node.id: _claimed(node, index) for node in fleet.nodes}
+    claims = {node.id: _claimed_nodes(node, index) for node in fleet.nodes}
     living = [node for node in fleet.nodes if node.state is not NodeState.TERMINATED]
     claimants = Counter(each.name for node in living for each in claims.get(node.id, ()))
     pools = frozenset(view.pools)
@@ -73,7 +73,7 @@ def _index(nodes: tuple[SlurmNode, ...]) -> dict[str, dict[str, SlurmNode]]:
     return found
 
 
-def _claimed(node: Node, index: dict[str, dict[str, SlurmNode]]) -> tuple[SlurmNode, ...]:
+def _claimed_nodes(node: Node, index: dict[str, dict[str, SlurmNode]]) -> tuple[SlurmNode, ...]:
     """The nodes that may be this machine's."""
     if NODE_TAG in node.tags:
         return tuple(index.get(f"NAME={node.tags[NODE_TAG]}", {}).values())

@@ -40,17 +40,17 @@ _THEIRS = ("SLURM_", "SCONTROL_", "SQUEUE_")  # variables that change what is as
 _LONGEST_WORDS = 300  # characters of an error
 
 
-def parsed(text: str) -> tuple[SlurmNode, ...]:
+def parse_nodes(text: str) -> tuple[SlurmNode, ...]:
     """The nodes that `scontrol show node` lists.
 
     Raises:
         CloudUnavailableError: it is not such a list.
 
     """
-    return tuple(_parsed(text))
+    return tuple(_parse_nodes(text))
 
 
-def _parsed(text: str) -> Iterator[SlurmNode]:
+def _parse_nodes(text: str) -> Iterator[SlurmNode]:
     for block in filter(None, map(str.strip, _BLOCK.split(text))):
         if not block.startswith("NodeName="):
             if block.startswith("No nodes in the system"):
@@ -82,12 +82,12 @@ class Scontrol:
 
     @property
     def pools(self) -> Collection[str]:
-        """As set."""
+        """Return the partitions that the settings name as pools."""
         return self.settings.pools
 
     def nodes(self) -> tuple[SlurmNode, ...]:
         """All its nodes, by one call."""
-        return parsed(self._scontrol("show", "node"))
+        return parse_nodes(self._scontrol("show", "node"))
 
     def power(self) -> str | None:
         """The programs of slurm.conf: one of them is enough for nobody else to touch the nodes' power."""
@@ -100,12 +100,12 @@ class Scontrol:
     def jobs(self) -> Mapping[str, tuple[SlurmJob, ...]] | None:
         """As squeue lists them."""
         program = self.settings.squeue
-        return None if program is None else squeue.parsed(self._run(program, *squeue.ARGUMENTS))
+        return None if program is None else squeue.parse_jobs(self._run(program, *squeue.ARGUMENTS))
 
     def node(self, name: str) -> SlurmNode | None:
         """Asked for by its name."""
         try:
-            found = parsed(self._scontrol("show", "node", _one(name)))
+            found = parse_nodes(self._scontrol("show", "node", _one(name)))
         except NotFoundError:
             return None
         if len(found) != 1 or found[0].name != name:
@@ -114,7 +114,7 @@ class Scontrol:
 
     def drain(self, name: str, cause: str, key: str, *, permit: Permit) -> None:
         """After a look at what it is now; Slurm itself knows no condition for an update."""
-        known = self._shown(name)
+        known = self._show_node(name)
         if known.drained_by == key:
             return
         if known.drained or not known.sound:
@@ -125,13 +125,13 @@ class Scontrol:
 
     def resume(self, name: str, undoes: str, *, permit: Permit) -> None:
         """After a look at the drain that Slurm shows now."""
-        known = self._shown(name)
+        known = self._show_node(name)
         if known.drained_by != undoes or not known.sound:
             raise NotFoundError(f"Slurm shows {name} {known.state}, and not under that drain")
         permit.check()
         self._scontrol("update", f"NodeName={_one(name)}", "State=RESUME")
 
-    def _shown(self, name: str) -> SlurmNode:
+    def _show_node(self, name: str) -> SlurmNode:
         known = self.node(name)
         if known is None:
             raise NotFoundError(f"Slurm has no node {name}")

@@ -45,7 +45,7 @@ class _Answer(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Answer)
 
 
-def parsed(text: str) -> Mapping[str, tuple[SlurmJob, ...]]:
+def parse_jobs(text: str) -> Mapping[str, tuple[SlurmJob, ...]]:
     """By the name of the node; only what holds GPUs.
 
     Raises:
@@ -69,7 +69,7 @@ def _by_node(job: _Job) -> Iterator[tuple[str, SlurmJob]]:
     details = job.gres_detail or []
     if "RUNNING" not in states or not any(details):
         return
-    names = expanded(job.nodes or "")
+    names = expand_names(job.nodes or "")
     if len(names) != len(details):
         raise CloudUnavailableError(f"squeue names {len(names)} nodes of job {job.job_id}, and GPUs of {len(details)}")
     begun = job.start_time if isinstance(job.start_time, int) else job.start_time.number
@@ -118,7 +118,7 @@ def _numbers(text: str) -> list[int] | None:
     return found
 
 
-def expanded(text: str) -> list[str]:
+def expand_names(text: str) -> list[str]:
     """The names of `gpu-[01-04,7],login-1`, in order.
 
     Raises:
@@ -134,13 +134,13 @@ def expanded(text: str) -> list[str]:
         if inside is None:
             names += [before + after] if before + after else []
             continue
-        names += [f"{before}{number}{after}" for number in _padded(inside)]
+        names += [f"{before}{number}{after}" for number in _pad_numbers(inside)]
     if place != len(text) or len(names) > _MOST:
         raise CloudUnavailableError(f"squeue's list of nodes cannot be read: {text[:100]!r}")
     return names
 
 
-def _padded(text: str) -> Iterator[str]:
+def _pad_numbers(text: str) -> Iterator[str]:
     """`01-04,7` with the zeros before them."""
     for part in text.split(","):
         first, _, last = part.partition("-")

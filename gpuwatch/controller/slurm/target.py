@@ -33,7 +33,7 @@ class SlurmNodeTarget(Target):
                 slurm.resume(name, intent.arguments[UNDOES], permit=permit)
         except NotFoundError as error:
             # An earlier attempt may have been carried out: what Slurm shows then says so.
-            ended = _shown(self._parts, intent)
+            ended = _outcome_shown(self._parts, intent)
             return ended or (Status.CANCELLED, f"there is nothing to do: {error}")
         return Status.ACCEPTED, "Slurm accepted it"
 
@@ -43,10 +43,10 @@ class SlurmNodeTarget(Target):
             return not_served(entry, _NO_SLURM)
         if not entry.counts:
             return None
-        return _shown(self._parts, entry.intent) or (Status.INTERRUPTED, "Slurm does not show it")
+        return _outcome_shown(self._parts, entry.intent) or (Status.INTERRUPTED, "Slurm does not show it")
 
 
-def look_at(parts: ControllerContext, node: Node, seen: SlurmNode | None) -> Node | str:
+def machine_in_slurm(parts: ControllerContext, node: Node, seen: SlurmNode | None) -> Node | str:
     """Return the machine with its node as Slurm shows it now; or why that is no ground for a removal.
 
     `seen` is the node that the decision rests on; a stopped machine has no jobs to ask about.
@@ -62,7 +62,7 @@ def look_at(parts: ControllerContext, node: Node, seen: SlurmNode | None) -> Nod
     return f"Slurm has no node {seen.name} any more" if known is None else replace(node, slurm=known)
 
 
-def _shown(parts: ControllerContext, intent: Intent) -> Found:
+def _outcome_shown(parts: ControllerContext, intent: Intent) -> Found:
     """Say how the intent ends by what Slurm shows now; None: it is not done."""
     slurm, name = parts.slurm, intent.arguments[NODE]
     known = None if slurm is None else slurm.node(name)

@@ -14,7 +14,7 @@ from gpuwatch.controller.web import fleet_view, orders, past, schemas, timeline
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.ledger import LedgerError, PastRound
 from gpuwatch.model.orders import Acknowledgement, Approval, Pause, Snooze
-from gpuwatch.money.blocked.blocked import Blocked, blocked
+from gpuwatch.money.blocked.blocked import Blocked, blocked_money
 from gpuwatch.money.report.saved import RecentSavings
 
 PREFIX = "/api/v1"
@@ -69,10 +69,10 @@ def _node(call: Call) -> explain.NodePage:
     return explain.node_page(done, rules, ledger, node, call.state.orders(), round_id=number)
 
 
-def _blocked(call: Call) -> Blocked:
+def _answer_blocked(call: Call) -> Blocked:
     done, pool = call.state.last(), call.query.pool
     orders.refuse_unknown(call.state, pool)
-    return blocked(done.observation, done.decisions, done.reviews, call.state.rules, pool=pool)
+    return blocked_money(done.observation, done.decisions, done.reviews, call.state.rules, pool=pool)
 
 
 def _pools(call: Call) -> schemas.PoolsPage:
@@ -161,7 +161,7 @@ ENDPOINTS = (
         path="/blocked",
         summary="The money a day of machines without use that no rule lets gpuwatch save, by what holds it.",
         answer=Blocked,
-        call=_blocked,
+        call=_answer_blocked,
         query=schemas.BlockedQuery,
         cached=True,
     ),
@@ -271,7 +271,7 @@ ENDPOINTS = (
 )
 
 
-def asked(endpoint: Endpoint, call: Call) -> object:
+def answer_call(endpoint: Endpoint, call: Call) -> object:
     """What the endpoint answers.
 
     Raises:

@@ -16,10 +16,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from gpuwatch.controller.web.api import ENDPOINTS, PREFIX, Endpoint, asked
+from gpuwatch.controller.web.api import ENDPOINTS, PREFIX, Endpoint, answer_call
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.controller.web.headers import SAFE
-from gpuwatch.controller.web.openapi import described
+from gpuwatch.controller.web.openapi import describe_api
 from gpuwatch.controller.web.schemas import Problem
 from gpuwatch.controller.web.snooze_link import SNOOZE
 from gpuwatch.controller.web.snooze_page import SnoozeLinks
@@ -91,15 +91,15 @@ class Web:
         name, kind = _ASSETS[path]
         if name not in self._files:
             self._files[name] = Rendered(files("gpuwatch.controller.web").joinpath(name).read_bytes())
-        return _tagged(self._files[name], request, kind, "no-cache")
+        return _tagged_response(self._files[name], request, kind, "no-cache")
 
     def _api(self, path: str, request: Request) -> Response:
-        """An endpoint's answer."""
+        """Return the answer of an endpoint."""
         if path == f"{PREFIX}/openapi.json":
             if request.method not in _READS:
                 raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET, HEAD", allow="GET, HEAD")
-            return _answer(HTTPStatus.OK, described())
-        endpoint, named = _found(path, request.method)
+            return _answer(HTTPStatus.OK, describe_api())
+        endpoint, named = _find_endpoint(path, request.method)
         why_not = self._why_not(request)
         if endpoint.acts:
             _from_the_page(request)
@@ -116,9 +116,9 @@ class Web:
         )
         if endpoint.cached:
             name = f"{endpoint.path} {msgspec.json.encode(call.query).decode()}"
-            kept = self.state.kept(name, lambda: msgspec.json.encode(asked(endpoint, call)))
-            return _tagged(kept, request, _JSON, "no-store")
-        answer = asked(endpoint, call)
+            kept = self.state.keep_rendered(name, lambda: msgspec.json.encode(answer_call(endpoint, call)))
+            return _tagged_response(kept, request, _JSON, "no-store")
+        answer = answer_call(endpoint, call)
         if endpoint.acts:
             log.warning("%s %s by %s", request.method, path, call.who)
         return _answer(endpoint.status, answer)
@@ -132,11 +132,11 @@ class Web:
         return None
 
 
-def _found(path: str, method: str) -> tuple[Endpoint, Mapping[str, str]]:
+def _find_endpoint(path: str, method: str) -> tuple[Endpoint, Mapping[str, str]]:
     """The endpoint of a path, and the named parts."""
     allowed = []
     for endpoint in ENDPOINTS:
-        named = _named(endpoint.path, path)
+        named = _named_parts(endpoint.path, path)
         if named is None:
             continue
         if method == endpoint.method or (method == "HEAD" and endpoint.method == "GET"):
@@ -148,7 +148,7 @@ def _found(path: str, method: str) -> tuple[Endpoint, Mapping[str, str]]:
     raise RefusedError(HTTPStatus.NOT_FOUND, f"there is no such path; {PREFIX}/openapi.json has them all")
 
 
-def _named(pattern: str, path: str) -> Mapping[str, str] | None:
+def _named_parts(pattern: str, path: str) -> Mapping[str, str] | None:
     """The parts of a path that a pattern names; None where it does not match."""
     wanted, given = (PREFIX + pattern).split("/"), path.split("/")
     if len(wanted) != len(given):
@@ -181,7 +181,7 @@ def _host_of(origin: str) -> str | None:
 
 
 def _query(request: Request, endpoint: Endpoint) -> object:
-    """The parameters, checked."""
+    """Return the checked parameters of a request."""
     try:
         pairs = parse_qsl(
             request.target.partition("?")[2], keep_blank_values=True, strict_parsing=False, max_num_fields=20
@@ -207,7 +207,7 @@ def _body(request: Request, endpoint: Endpoint) -> object:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"in the body: {error}") from error
 
 
-def _tagged(kept: Rendered, request: Request, kind: str, cache: str) -> Response:
+def _tagged_response(kept: Rendered, request: Request, kind: str, cache: str) -> Response:
     """A body, or that it is what the client has."""
     headers = (*SAFE, ("Cache-Control", cache), ("ETag", kept.tag))
     if kept.tag in request.headers.get("if-none-match", ""):

@@ -18,8 +18,8 @@ _ACT_HEADER = {
 }
 
 
-def described() -> dict[str, Any]:
-    """OpenAPI 3.1."""
+def describe_api() -> dict[str, Any]:
+    """Return the API as an OpenAPI 3.1 document."""
     types = [Problem, *(each.answer for each in ENDPOINTS), *(each.body for each in ENDPOINTS if each.body)]
     found, schemas = msgspec.json.schema_components(types, ref_template=_REFERENCES)
     by_type = dict(zip(types, found, strict=True))
@@ -100,7 +100,7 @@ def _answer(text: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def render_md() -> str:
-    """docs/api.md."""
+    """Return the text of docs/api.md."""
     lines = [_PAGE, "| | | |", "| --- | --- | --- |"]
     for each in ENDPOINTS:
         query = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(each.query))

@@ -7,7 +7,7 @@ from gpuwatch.controller.node_row import required_approval
 from gpuwatch.controller.web import schemas
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.controller.web.state import State
-from gpuwatch.controller.workload_orders import Kept, SnoozeTooLongError, UnknownWorkloadError, keep, let_go
+from gpuwatch.controller.workload_orders import Kept, SnoozeTooLongError, UnknownWorkloadError, keep_workload, let_go
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import Acknowledgement, Approval, Pause, Snooze
@@ -69,7 +69,7 @@ def snooze_workload(call: Call) -> Snooze:
     state, order, now = call.state, call.body, call.state.clock.now()
     kept = Kept(who=call.who, reason=order.reason, at=now, seconds=order.seconds)
     try:
-        return keep(state.ledger, state.last().observation, state.rules, _workload(call), kept)
+        return keep_workload(state.ledger, state.last().observation, state.rules, _workload(call), kept)
     except UnknownWorkloadError as error:
         raise RefusedError(HTTPStatus.NOT_FOUND, str(error)) from error
     except SnoozeTooLongError as error:

@@ -77,7 +77,7 @@ def cost_page(call: Call) -> schemas.CostPage:
         period = f"{now.astimezone(state.zone):%Y-%m}"
     try:
         asked = {"day": period} if period.count("-") > 1 else {"month": period}
-        found = cost.spent(SpendBook(state.ledger), period_of(state.zone, now, **asked), call.query.by)
+        found = cost.cost_report(SpendBook(state.ledger), period_of(state.zone, now, **asked), call.query.by)
     except (ValueError, OverflowError) as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from None
     return msgspec.convert(cost.cost_document(found, state.energy), schemas.CostPage, from_attributes=True)

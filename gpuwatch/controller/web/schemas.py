@@ -125,7 +125,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolsPage:
-    """All pools."""
+    """The answer on all pools."""
 
     at: datetime
     pools: tuple[PoolRow, ...]
@@ -145,7 +145,7 @@ class PastPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPage:
-    """A past round."""
+    """The answer on a past round."""
 
     id: int
     at: datetime

@@ -22,8 +22,8 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.money.accounting.settings import CostSettings
-from gpuwatch.money.blocked.blocked import blocked
-from gpuwatch.money.blocked.text import observed
+from gpuwatch.money.blocked.blocked import blocked_money
+from gpuwatch.money.blocked.text import observed_line
 from gpuwatch.runtime.certificates import Ends
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.auth import files_of, make_auth
@@ -102,7 +102,7 @@ class Observers:
         self.unknown_pools.clear()
         self.unknown_pools.update(pools)
         if not rules.enforce and not self.told:
-            text = observed(blocked(done.observation, done.decisions, done.reviews, rules))
+            text = observed_line(blocked_money(done.observation, done.decisions, done.reviews, rules))
             if text is not None:
                 self.told.append(text)
                 log.info("%s", text)

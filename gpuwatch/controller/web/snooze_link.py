@@ -48,13 +48,13 @@ def secret_of(content: bytes, where: str) -> bytes:
     return secret
 
 
-def signed(secret: bytes, claim: Claim) -> str:
+def sign_claim(secret: bytes, claim: Claim) -> str:
     """The token of a claim: letters, digits, `-`, `_` and a few dots."""
     parts = [claim.node_id, claim.key, claim.whom, claim.until.astimezone(UTC).isoformat()]
     return f"{_VERSION}.{_serializer(secret).dumps(parts)}"
 
 
-def claimed(secret: bytes, token: str, now: datetime) -> Claim:
+def read_claim(secret: bytes, token: str, now: datetime) -> Claim:
     """What a token claims.
 
     Raises:
@@ -65,7 +65,7 @@ def claimed(secret: bytes, token: str, now: datetime) -> Claim:
     if version != _VERSION and version.isdecimal() and "." in text:
         raise LinkError("This link was made by another version of gpuwatch. Take the link of a newer message.")
     try:
-        claim = _read(_serializer(secret), text if version == _VERSION else "")
+        claim = _read_signed(_serializer(secret), text if version == _VERSION else "")
     except (BadData, UnicodeEncodeError):
         raise LinkError(
             "This link is not whole, was changed, or the controller's secret has been renewed since. "
@@ -78,10 +78,10 @@ def claimed(secret: bytes, token: str, now: datetime) -> Claim:
 
 def snooze_url(base: str, secret: bytes, claim: Claim) -> str:
     """The link; `base` is where people reach the controller's page."""
-    return f"{base.rstrip('/')}{SNOOZE}{signed(secret, claim)}"
+    return f"{base.rstrip('/')}{SNOOZE}{sign_claim(secret, claim)}"
 
 
-def _read(serializer: URLSafeSerializer, text: str) -> Claim:
+def _read_signed(serializer: URLSafeSerializer, text: str) -> Claim:
     """What was signed.
 
     Raises:

@@ -21,7 +21,7 @@ import msgspec
 from gpuwatch.controller.web.call import RefusedError
 from gpuwatch.controller.web.headers import FORM
 from gpuwatch.controller.web.schemas import SnoozeOrder
-from gpuwatch.controller.web.snooze_link import SNOOZE, Claim, LinkError, claimed, secret_of
+from gpuwatch.controller.web.snooze_link import SNOOZE, Claim, LinkError, read_claim, secret_of
 from gpuwatch.controller.web.state import State, UnseenError
 from gpuwatch.guard.consent import wants_approval
 from gpuwatch.ledger import LedgerError
@@ -75,9 +75,9 @@ class SnoozeLinks:
         try:
             self._let_in(request)
             token = request.target.partition("?")[0].removeprefix(SNOOZE)
-            claim = claimed(self.key.value, token, self.state.clock.now())
+            claim = read_claim(self.key.value, token, self.state.clock.now())
             if request.method != "POST":
-                found = noticed(self.state, claim)
+                found = find_noticed(self.state, claim)
                 return _page(
                     HTTPStatus.OK, found if isinstance(found, SnoozePage) else letter(self.state, claim, found)
                 )
@@ -102,7 +102,7 @@ class SnoozeLinks:
 
     def _keep(self, claim: Claim, order: SnoozeOrder) -> Response:
         """Do as asked, up to the pool's cap."""
-        state, found = self.state, noticed(self.state, claim)
+        state, found = self.state, find_noticed(self.state, claim)
         if isinstance(found, SnoozePage):
             return _page(HTTPStatus.CONFLICT, found)
         now, who = state.clock.now(), f"link:{claim.whom}"
@@ -188,7 +188,7 @@ class Noticed:
         return until if until is not None and until > now else None
 
 
-def noticed(state: State, claim: Claim) -> Noticed | SnoozePage:
+def find_noticed(state: State, claim: Claim) -> Noticed | SnoozePage:
     """The node as the last round saw it, under the orders of this moment; or why there is nothing to keep.
 
     Raises:
@@ -206,9 +206,9 @@ def noticed(state: State, claim: Claim) -> Noticed | SnoozePage:
         return _too_late(state, node, tried.intent)
     keep = next((each for each in orders.snoozes if each.node_id == node.id), None)
     if notice is None and keep is not None:  # for whose sake it was taken back: it may be put off for longer
-        notice = _given(state, claim)
+        notice = _given_notice(state, claim)
     if notice is None or notice.key != claim.key:
-        return _superseded(state, node, notice, orders.stop_of(node.id))
+        return _superseded_page(state, node, notice, orders.stop_of(node.id))
     rules, found = state.rules.pool(node.pool).idle, orders.stop_of(node.id)
     promise = notice.promise
     goes_at = notice.at + timedelta(seconds=rules.grace_period) if promise is None else promise.due(notice.at)
@@ -218,14 +218,14 @@ def noticed(state: State, claim: Claim) -> Noticed | SnoozePage:
         if found is not None and rules.terminate_after is not None:
             goes_at = max(goes_at, found.at + timedelta(seconds=rules.terminate_after))
     else:
-        goes = _GOES.get(idle.chosen(node, seen, rules)[0] or "")
+        goes = _GOES.get(idle.choose_action(node, seen, rules)[0] or "")
         unused = node.activity.held_seconds + (now - seen.now).total_seconds()
         unused = max(unused, (now - notice.at).total_seconds())  # also where its agent does not answer now
     cap_at = now + timedelta(seconds=rules.max_snooze - unused)
     return Noticed(node=node, notice=notice, goes=goes, goes_at=goes_at, cap_at=cap_at, snooze=keep)
 
 
-def _given(state: State, claim: Claim) -> Notice | None:
+def _given_notice(state: State, claim: Claim) -> Notice | None:
     """The notice of a claim, in force or not."""
     intents = (each.intent for each in state.ledger.history(claim.node_id))
     return next(
@@ -245,7 +245,7 @@ def _too_late(state: State, node: Node, intent: Intent) -> SnoozePage:
     return SnoozePage(title=f"It is too late for {node.name}", text=f"{asked} {after}")
 
 
-def _superseded(state: State, node: Node, notice: Notice | None, stopped: Stopped | None) -> SnoozePage:
+def _superseded_page(state: State, node: Node, notice: Notice | None, stopped: Stopped | None) -> SnoozePage:
     """The link's notice is no longer in force."""
     if notice is not None:
         text = "It has had another notice since. Take the link of the newer message."

@@ -21,7 +21,7 @@ from gpuwatch.controller.web import fleet_view
 from gpuwatch.controller.workload_rows import workload_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.runtime.clock import Clock
@@ -115,7 +115,7 @@ class State:
                 seen.page.append(self._page(done, seen.trouble))
         return seen.page[0]
 
-    def kept(self, name: str, make: Callable[[], bytes]) -> Rendered:
+    def keep_rendered(self, name: str, make: Callable[[], bytes]) -> Rendered:
         """What was made under that name since the last round, or is made now; one at a time, for it is work."""
         seen = self._seen
         self._seen_round(seen)
@@ -174,5 +174,5 @@ class State:
             kubernetes=cluster_row(done.observation),
             pods=pod_rows(done.observation),
             workloads=workload_rows(done, self.rules),
-            currency=shown_in().unless_usd,
+            currency=display_currency().unless_usd,
         )

@@ -83,7 +83,7 @@ def fleet(call: Call) -> Timeline:
             None
             if each is None
             else tuple([round(each.gpus.get(name, 0) / each.rounds, 2) if each.rounds else 0.0 for name in USES])
-            for each in _filled(slots, since, until, call.state.interval_seconds)
+            for each in _fill_slots(slots, since, until, call.state.interval_seconds)
         ),
         marks=tuple(
             MarkCount(at=_utc(begin), verb=verb, count=count)
@@ -102,7 +102,7 @@ def node(call: Call) -> NodeTimeline:
     found = explain.find_node(call.state.last(), call.named["node"])
     since, until = _window(call)
     uses = call.state.ledger.uses
-    looked = _filled(uses.fleet(since, until), since, until, call.state.interval_seconds)
+    looked = _fill_slots(uses.fleet(since, until), since, until, call.state.interval_seconds)
     return NodeTimeline(
         node=found.id,
         since=since,
@@ -119,7 +119,7 @@ def _window(call: Call) -> tuple[datetime, datetime]:
     return _utc(slot(until - timedelta(hours=call.query.hours)) + SLOT_SECONDS), until
 
 
-def _filled(
+def _fill_slots(
     slots: Sequence[FleetSlot], since: datetime, until: datetime, interval_seconds: float
 ) -> list[FleetSlot | None]:
     """Every slot; one without a round of its own has that before it, unless rounds ceased."""

@@ -15,7 +15,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.usage import AMOUNTS, EPOCH, GPU, USES, HourKey, Terms, Use, milliseconds
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.policies.spot.batch import BatchRules, Useful, Worked, past_of, worked
+from gpuwatch.policies.spot.batch import BatchRules, Useful, Worked, past_of, work_of_rows
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +50,12 @@ class Batches:
                 continue
             here = {node.id for node in observation.fleet.roster(pool).nodes if node.state in _THERE}
             try:
-                found[pool] = past_of(self._worked(pool, rules, observation.now), rules, here, observation.now)
+                found[pool] = past_of(self._work_of_rows(pool, rules, observation.now), rules, here, observation.now)
             except Exception:
                 log.exception("How far the work of the pool %s is cannot be read in this round.", pool)
         return found
 
-    def _worked(self, pool: str, rules: BatchRules, now: datetime) -> Worked:
+    def _work_of_rows(self, pool: str, rules: BatchRules, now: datetime) -> Worked:
         """What all rows say, of which only those are read that are not closed."""
         since, until = (_seconds(at) for at in (rules.begins, rules.ends))
         with self._spend.snapshot():
@@ -69,9 +69,9 @@ class Batches:
         self._closed[pool] = closed = _Closed(
             until=end,
             proof=(days, count + len(over), amount + sum(amounts[_USEFUL] for _, _, amounts in over)),
-            worked=closed.worked.then(worked(_useful(over), rules)),
+            worked=closed.worked.then(work_of_rows(_useful(over), rules)),
         )
-        return closed.worked.then(worked(_useful(rows[len(over) :]), rules))
+        return closed.worked.then(work_of_rows(_useful(rows[len(over) :]), rules))
 
     def _proof(self, pool: str, since: int, until: int) -> tuple[int, int, int]:
         return self._spend.proof(since, until, pool, AMOUNTS[_USEFUL])

@@ -25,7 +25,7 @@ _GPU_MS = sum((SPEND_HELD.c[name] for name in HELD[1:]), SPEND_HELD.c[HELD[0]])
 
 
 def all_holders(db: Connection) -> dict[int, Holder]:
-    """By number."""
+    """Return all holders by their number."""
     return {
         row.id: Holder(row.cluster, row.namespace, row.kind, row.name, row.owner)
         for row in db.execute(select(SPEND_HOLDERS))
@@ -47,7 +47,7 @@ def write(db: Connection, held: Held, known: dict[Holder, int]) -> None:
 def sum_up(db: Connection, begin: int, end: int) -> list[int]:
     """Replace the hours of a day by one row for each holder and terms; gives the sums of all."""
     keys = (SPEND_HELD.c.holder, SPEND_HELD.c.terms)
-    sums = db.execute(within(select(*keys, *SUMS), begin, end).group_by(*keys)).all()
+    sums = db.execute(rows_within(select(*keys, *SUMS), begin, end).group_by(*keys)).all()
     db.execute(SPEND_HELD.delete().where(SPEND_HELD.c.begin >= begin, SPEND_HELD.c.begin < end))
     rows = [(begin, row.holder, row.terms, end - begin, *map(int, row[2:])) for row in sums]
     upsert(db, SPEND_HELD, rows)
@@ -56,7 +56,7 @@ def sum_up(db: Connection, begin: int, end: int) -> list[int]:
 
 def sealed_texts(db: Connection, begin: int, end: int, terms: Mapping[int, str]) -> Iterator[bytes]:
     """A day's rows with all that they refer to, in the order of their keys, as they are hashed."""
-    rows = list(db.execute(within(select(SPEND_HELD), begin, end)))
+    rows = list(db.execute(rows_within(select(SPEND_HELD), begin, end)))
     holders = all_holders(db) if rows else {}
     for row in sorted(rows, key=lambda row: (row.holder, row.terms, row.begin, row.span)):
         holder = holders.get(row.holder)
@@ -67,7 +67,7 @@ def sealed_texts(db: Connection, begin: int, end: int, terms: Mapping[int, str])
 def each(db: Connection, since: int, until: int) -> Iterator[tuple[int, Holder, list[int]]]:
     """The rows that begin in [since, until): the number of their terms, who held, GPU-milliseconds by use."""
     holders = all_holders(db)
-    for row in db.execute(within(select(SPEND_HELD), since, until).execution_options(yield_per=5_000)):
+    for row in db.execute(rows_within(select(SPEND_HELD), since, until).execution_options(yield_per=5_000)):
         yield row.terms, holders[row.holder], list(row[4:])
 
 
@@ -76,16 +76,16 @@ def sums_by_terms(db: Connection, since: int, until: int) -> dict[int, dict[Hold
     found: dict[int, dict[Holder, list[int]]] = {}
     holders = all_holders(db)
     keys = (SPEND_HELD.c.terms, SPEND_HELD.c.holder)
-    for row in db.execute(within(select(*keys, *SUMS), since, until).group_by(*keys)):
+    for row in db.execute(rows_within(select(*keys, *SUMS), since, until).group_by(*keys)):
         found.setdefault(row.terms, {})[holders[row.holder]] = [int(each) for each in row[2:]]
     return found
 
 
-def billed(db: Connection, since: int, until: int, terms: Mapping[int, Terms]) -> list[Billed]:
+def namespaces_billed(db: Connection, since: int, until: int, terms: Mapping[int, Terms]) -> list[Billed]:
     """The time of machines by namespace: that of their GPUs, over how many they have."""
     keys = (SPEND_HELD.c.begin, SPEND_HELD.c.span, SPEND_HELD.c.terms, SPEND_HOLDERS.c.namespace)
     joined = SPEND_HELD.join(SPEND_HOLDERS, SPEND_HELD.c.holder == SPEND_HOLDERS.c.id)
-    query = within(select(*keys, func.sum(_GPU_MS).label("ms")).select_from(joined), since, until).group_by(*keys)
+    query = rows_within(select(*keys, func.sum(_GPU_MS).label("ms")).select_from(joined), since, until).group_by(*keys)
     return [
         Billed(
             begin=row.begin,
@@ -98,21 +98,21 @@ def billed(db: Connection, since: int, until: int, terms: Mapping[int, Terms]) -
     ]
 
 
-def added(held: Held, terms: Mapping[int, Terms]) -> Iterator[Spent]:
+def added_rows(held: Held, terms: Mapping[int, Terms]) -> Iterator[Spent]:
     """A round's rows with their terms, by number: for what counts money as it comes."""
     for key, amounts in held.items():
         yield Spent(terms=terms[key.terms], amounts=[0] * GPU + amounts + [0, 0], holder=key.holder)
 
 
-def within(query: Select[Any], since: int, until: int | None) -> Select[Any]:
+def rows_within(query: Select[Any], since: int, until: int | None) -> Select[Any]:
     """Rows that begin in [since, until)."""
     query = query.where(SPEND_HELD.c.begin >= since)
     return query if until is None else query.where(SPEND_HELD.c.begin < until)
 
 
-def opened(db: Connection, since: int) -> tuple[int, ...]:
+def opening_sums(db: Connection, since: int) -> tuple[int, ...]:
     """The sums of all rows since then."""
-    row: Row[Any] = db.execute(within(select(*SUMS), since, None)).one()
+    row: Row[Any] = db.execute(rows_within(select(*SUMS), since, None)).one()
     return tuple(int(each or 0) for each in row)
 
 

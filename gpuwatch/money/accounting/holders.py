@@ -20,7 +20,7 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.usage import GPU, JOULES, NOT_SEEN, UNALLOCATED, USES, Holder, HourKey, Terms, milliseconds
-from gpuwatch.money.accounting.slices import apportioned
+from gpuwatch.money.accounting.slices import apportion
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.accounting.useful_time import SILENT, UNKNOWN, Mark
 
@@ -40,7 +40,7 @@ class HeldKey:
 Held = dict[HeldKey, list[int]]
 
 
-def held(
+def held_rows(
     rows: Mapping[HourKey, Sequence[int]],
     observation: Observation,
     marks: Mapping[str, Mark],
@@ -117,11 +117,11 @@ def _add(
             columns, unseen = unseen, columns
         unseen[SILENT], columns[SILENT] = unseen[SILENT] + columns[SILENT], 0
         if any(unseen):
-            _put(found, HeldKey(key.begin, nobody, key.terms, key.span), unseen)
+            _put_amounts(found, HeldKey(key.begin, nobody, key.terms, key.span), unseen)
         if any(columns):
-            for each, parts in zip(claims, divided(columns, weights, wants), strict=True):
+            for each, parts in zip(claims, divide_amounts(columns, weights, wants), strict=True):
                 if any(parts):
-                    _put(found, HeldKey(key.begin, each.holder, key.terms, key.span), parts)
+                    _put_amounts(found, HeldKey(key.begin, each.holder, key.terms, key.span), parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,18 +168,20 @@ def _merge(wants: dict[Holder, dict[int, int]], holder: Holder, uses: Mapping[in
         parts[use] = parts.get(use, 0) + weight
 
 
-def _put(found: Held, key: HeldKey, amounts: Sequence[int]) -> None:
+def _put_amounts(found: Held, key: HeldKey, amounts: Sequence[int]) -> None:
     before = found.get(key)
     found[key] = list(amounts) if before is None else [mine + its for mine, its in zip(before, amounts, strict=True)]
 
 
-def divided(columns: Sequence[int], weights: Sequence[int], wants: Sequence[Mapping[int, int]]) -> list[list[int]]:
+def divide_amounts(
+    columns: Sequence[int], weights: Sequence[int], wants: Sequence[Mapping[int, int]]
+) -> list[list[int]]:
     """Amounts by use divided by weight: each use, and each one's part of the whole, adds up exactly.
 
     Of its part each gets the uses that it wants (use: weight) as far as they go round, and of the others in proportion
     to what is left. Some weight is above 0.
     """
-    needs = apportioned(sum(columns), dict(enumerate(weights)))
+    needs = apportion(sum(columns), dict(enumerate(weights)))
     used = [place for place, amount in enumerate(columns) if amount]
     found = [[0] * len(columns) for _ in weights]
     if len(weights) == 1:
@@ -189,12 +191,12 @@ def divided(columns: Sequence[int], weights: Sequence[int], wants: Sequence[Mapp
             found[number][used[0]] = need
         return found
     left = list(columns)
-    for number, place, amount in _wanted(columns, needs, wants):
+    for number, place, amount in _wanted_parts(columns, needs, wants):
         found[number][place] += amount
         left[place] -= amount
     for number, parts in enumerate(found):
         missing = needs[number] - sum(parts)
-        for place, amount in apportioned(missing, {place: left[place] for place in used if left[place]}).items():
+        for place, amount in apportion(missing, {place: left[place] for place in used if left[place]}).items():
             parts[place] += amount
             left[place] -= amount
     return found
@@ -213,23 +215,23 @@ def rows_by_holder(terms: Terms, amounts: Sequence[int], parts: Mapping[Holder, 
     if not any(weights.values()):
         yield Row(terms=terms, amounts=amounts)
         return
-    groups = [apportioned(amount, weights) for amount in (sum(amounts[:GPU]), *amounts[JOULES:])]
+    groups = [apportion(amount, weights) for amount in (sum(amounts[:GPU]), *amounts[JOULES:])]
     for number, (holder, gpus) in enumerate(by.items()):
         machine, *energy = (each[number] for each in groups)
-        uses = apportioned(machine, dict(enumerate(gpus)))
+        uses = apportion(machine, dict(enumerate(gpus)))
         made = [uses.get(place, 0) for place in range(GPU)]
         yield Row(terms=terms, amounts=[*made, *gpus, *energy], holder=holder)
 
 
-def _wanted(
+def _wanted_parts(
     columns: Sequence[int], needs: Mapping[int, int], wants: Sequence[Mapping[int, int]]
 ) -> Iterator[tuple[int, int, int]]:
     """The parts of each use that are wanted: as much as is wanted, or as there is."""
     asked: dict[int, dict[int, int]] = {}
     for number, need in needs.items():
-        for place, amount in apportioned(need, wants[number]).items():
+        for place, amount in apportion(need, wants[number]).items():
             if place != UNKNOWN:  # nobody wants what is not known
                 asked.setdefault(place, {})[number] = amount
     for place, parts in asked.items():
-        granted = parts if sum(parts.values()) <= columns[place] else apportioned(columns[place], parts)
+        granted = parts if sum(parts.values()) <= columns[place] else apportion(columns[place], parts)
         yield from ((number, place, amount) for number, amount in granted.items() if amount)

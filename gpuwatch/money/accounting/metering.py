@@ -23,7 +23,16 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.model.usage import GPU, HourKey, Terms, milliseconds
 from gpuwatch.money.accounting.slices import Calendar, HourSheet
-from gpuwatch.money.accounting.useful_time import SILENT, UNKNOWN, Mark, Stretch, Was, mark_of, measured, used
+from gpuwatch.money.accounting.useful_time import (
+    SILENT,
+    UNKNOWN,
+    Mark,
+    Stretch,
+    Was,
+    mark_of,
+    measured_energy,
+    used_amounts,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +88,17 @@ def meter(
         if node.state is NodeState.UNKNOWN:
             continue
         mark = mark_of(node, now, _number(node, observation, rules, number, numbered))
-        for stretch in _billed(before, node, mark, max(marks.began, marks.sealed), rules):
+        for stretch in _billed_stretches(before, node, mark, max(marks.began, marks.sealed), rules):
             _meter(sheet, node, stretch, mark, rules)
         nodes[node.id] = mark
     for node_id in marks.nodes.keys() - nodes.keys():
-        nodes |= _unlisted(sheet, node_id, marks.nodes[node_id], now, marks.sealed, rules)
+        nodes |= _unlisted_marks(sheet, node_id, marks.nodes[node_id], now, marks.sealed, rules)
     return replace(marks, nodes=nodes), sheet.rows
 
 
-def _unlisted(sheet: HourSheet, node_id: str, mark: Mark, now: int, sealed: int, rules: Metering) -> dict[str, Mark]:
+def _unlisted_marks(
+    sheet: HourSheet, node_id: str, mark: Mark, now: int, sealed: int, rules: Metering
+) -> dict[str, Mark]:
     """A node that the cloud does not list. Its mark stays while it could keep something from being billed twice."""
     if mark.was is Was.RUNNING and now > mark.until:
         until = mark.until
@@ -98,7 +109,7 @@ def _unlisted(sheet: HourSheet, node_id: str, mark: Mark, now: int, sealed: int,
     return {node_id: mark} if mark.until > sealed else {}
 
 
-def _billed(before: Mark | None, node: Node, mark: Mark, floor: int, rules: Metering) -> Iterator[Stretch]:
+def _billed_stretches(before: Mark | None, node: Node, mark: Mark, floor: int, rules: Metering) -> Iterator[Stretch]:
     """Rules 1 to 3 for one node, up to its new mark."""
     now, running = mark.until, mark.was is Was.RUNNING
     launched = None if node.launched_at is None else min(milliseconds(node.launched_at), now)
@@ -123,7 +134,7 @@ def _billed(before: Mark | None, node: Node, mark: Mark, floor: int, rules: Mete
 
 
 def _tail(before: Mark, end: int, rules: Metering) -> Iterator[Stretch]:
-    """Rule 2."""
+    """Yield what is billed after the last mark (rule 2)."""
     if 0 < end - before.until <= rules.silent_after_seconds * 1000:
         yield Stretch(begin=before.until, end=(before.until + end) // 2, valid=before, seen=False)
 
@@ -134,12 +145,12 @@ def _meter(sheet: HourSheet, node: Node, stretch: Stretch, mark: Mark, rules: Me
     if length <= 0:
         return
     if length > rules.silent_after_seconds * 1000:
-        _add(sheet, node.id, stretch, SILENT, {} if verdict is None else measured(stretch, verdict))
+        _add(sheet, node.id, stretch, SILENT, {} if verdict is None else measured_energy(stretch, verdict))
         return
     if verdict is None or not stretch.seen:
         _add(sheet, node.id, stretch, UNKNOWN)
         return
-    for (begin, end), amounts in used(stretch, verdict, mark).items():
+    for (begin, end), amounts in used_amounts(stretch, verdict, mark).items():
         sheet.add(node.id, stretch.valid.terms, begin, end, amounts)
 
 

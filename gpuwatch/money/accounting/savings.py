@@ -75,7 +75,7 @@ class Saving:
 
     @property
     def usd(self) -> Fraction:
-        """Net savings."""
+        """Return the net savings in US dollars."""
         return self.gross_usd - self.still_usd
 
 
@@ -135,7 +135,7 @@ def _ran_again(stop: int, later: Turn | None, ran: Sequence[Ran], slack: int) ->
     return None
 
 
-def saved(
+def savings_within(
     found: Offs, since: int, until: int, now: int, still_usd_per_hour: Mapping[str, Decimal] | None = None
 ) -> Saved:
     """What the stops saved in [since, until), and not after now; all in ms since 1970."""

@@ -1,4 +1,4 @@
-"""Settings of accounting."""
+"""The settings of `cost:` that accounting reads."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

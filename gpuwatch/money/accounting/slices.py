@@ -93,11 +93,11 @@ def _share(left: Mapping[int, int], length: int, whole: int) -> dict[int, int]:
     taken: dict[int, int] = {}
     for group in GROUPS:
         amounts = {place: left[place] for place in group if place in left}
-        taken |= apportioned(sum(amounts.values()) * length // whole, amounts)
+        taken |= apportion(sum(amounts.values()) * length // whole, amounts)
     return taken
 
 
-def apportioned(whole: int, shares: Mapping[int, int]) -> dict[int, int]:
+def apportion(whole: int, shares: Mapping[int, int]) -> dict[int, int]:
     """A whole number divided in proportion to shares, by largest remainders; nothing where all shares are 0."""
     total = sum(shares.values())
     if total <= 0:

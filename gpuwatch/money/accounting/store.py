@@ -23,7 +23,7 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.usage import AMOUNTS, GPU, Holder, HourKey, Terms, milliseconds
 from gpuwatch.money.accounting import held_store
-from gpuwatch.money.accounting.holders import held, rows_by_holder
+from gpuwatch.money.accounting.holders import held_rows, rows_by_holder
 from gpuwatch.money.accounting.metering import Marks, Metering, meter
 from gpuwatch.money.accounting.slices import Bucket, Calendar
 from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, terms_texts, upsert
@@ -94,11 +94,11 @@ class SpendBook:
             known = self._terms(writer.db)
             numbers = Numbers(known, first=max(known.values(), default=0) + 1)
             before = None if page is None else page.marks
-            marks, rows = meter(before, observation, rules, numbers.of, calendar, now - self._keep_ms)
+            marks, rows = meter(before, observation, rules, numbers.number_of, calendar, now - self._keep_ms)
             insert_terms(writer.db, numbers.added)
             _upsert(writer.db, rows)
             page = page or Page(marks=marks)
-            parts, clusters = held(rows, observation, marks.nodes, page.clusters)
+            parts, clusters = held_rows(rows, observation, marks.nodes, page.clusters)
             holders = self._all_holders(writer.db)
             held_store.write(writer.db, parts, holders)
             added = [sum(column) for column in zip(*rows.values(), strict=True)] or [0] * len(AMOUNTS)
@@ -115,14 +115,14 @@ class SpendBook:
         self.latest = _by_terms(rows, numbers.known)
         if parts:
             by_number = {number: terms for terms, number in numbers.known.items()}
-            self.latest += tuple(held_store.added(parts, by_number))
+            self.latest += tuple(held_store.added_rows(parts, by_number))
         return len(rows)
 
-    def billed(self, since: int, until: int) -> list[Billed]:
+    def billed_time(self, since: int, until: int) -> list[Billed]:
         """Machines' time by terms and hour or day, of rows that begin in [since, until): cheaper than `rows`."""
         keys = (SPEND.c.begin, SPEND.c.span, SPEND.c.terms)
         with self._reading() as db:
-            found = db.execute(_between(select(*keys, _NODE_MS), since, until).group_by(*keys)).all()
+            found = db.execute(_rows_between(select(*keys, _NODE_MS), since, until).group_by(*keys)).all()
             if any(row.terms not in self._met for row in found):
                 self._met = all_terms(db)
         return [
@@ -133,7 +133,7 @@ class SpendBook:
     def billed_by_namespace(self, since: int, until: int) -> list[Billed]:
         """The part of `billed` that pods of a cluster held, by their namespaces."""
         with self._reading() as db:
-            return held_store.billed(db, since, until, all_terms(db))
+            return held_store.namespaces_billed(db, since, until, all_terms(db))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -150,7 +150,7 @@ class SpendBook:
         keys = [SPEND.c.terms, *([SPEND.c.node_id] if by_node else []), *([SPEND.c.begin] if by_time else [])]
         with self._reading() as db:
             terms = all_terms(db)
-            found = db.execute(_between(select(*keys, *_SUMS), since, until).group_by(*keys)).all()
+            found = db.execute(_rows_between(select(*keys, *_SUMS), since, until).group_by(*keys)).all()
         first = len(keys)
         return [
             Spent(
@@ -164,7 +164,7 @@ class SpendBook:
 
     def rows_by_holder(self, since: int, until: int) -> list[Spent]:
         """The same sums as `rows`, by who held the GPUs in a Kubernetes cluster; those of no cluster have no holder."""
-        query = _between(select(SPEND.c.terms, *_SUMS), since, until).group_by(SPEND.c.terms)
+        query = _rows_between(select(SPEND.c.terms, *_SUMS), since, until).group_by(SPEND.c.terms)
         with self._reading() as db:
             terms, parts = all_terms(db), held_store.sums_by_terms(db, since, until)
             found = db.execute(query).all()
@@ -177,7 +177,7 @@ class SpendBook:
     def each(self, since: int, until: int, *, pool: str | None = None) -> Iterator[tuple[HourKey, Terms, list[int]]]:
         """The rows themselves, in order, a few at a time; those of one pool, if asked."""
         with self._reading() as db:
-            terms, query = all_terms(db), _between(select(SPEND), since, until)
+            terms, query = all_terms(db), _rows_between(select(SPEND), since, until)
             if pool is not None:
                 query = query.where(SPEND.c.terms.in_([number for number, each in terms.items() if each.pool == pool]))
             for row in _stream(db, query):
@@ -191,7 +191,7 @@ class SpendBook:
         with self._reading() as db:
             of_pool = [number for number, each in all_terms(db).items() if each.pool == pool]
             sums = [func.count(), func.sum(SPEND.c[use])]
-            query = _between(select(*sums), since, until)
+            query = _rows_between(select(*sums), since, until)
             rows, amount = db.execute(query.where(SPEND.c.terms.in_(of_pool))).one()
             return db.scalar(select(func.count()).select_from(SPEND_DAYS)) or 0, rows, int(amount or 0)
 
@@ -215,7 +215,9 @@ class SpendBook:
         """Whether a row lies across either end, so that its part within is not known."""
         with self._reading() as db:
             return any(
-                db.scalar(_between(select(SPEND.c.begin), at - 2 * _DAY_S, at).where(SPEND.c.begin + SPEND.c.span > at))
+                db.scalar(
+                    _rows_between(select(SPEND.c.begin), at - 2 * _DAY_S, at).where(SPEND.c.begin + SPEND.c.span > at)
+                )
                 for at in (since, until)
             )
 
@@ -225,16 +227,16 @@ class SpendBook:
             page, terms = _page(db), terms_texts(db)
             sealed = 0 if page is None else page.marks.sealed // 1000
             days = db.execute(select(SPEND_DAYS).order_by(SPEND_DAYS.c.begin)).all()
-            yield from self._unsealed(db, days, sealed)
+            yield from self._unsealed_days(db, days, sealed)
             for day in days:
                 if since < day.until and day.begin < until:
-                    rows = list(db.execute(_between(select(SPEND), day.begin, day.until)))
+                    rows = list(db.execute(_rows_between(select(SPEND), day.begin, day.until)))
                     found = _digest(rows, terms, held_store.sealed_texts(db, day.begin, day.until, terms))
                     if found != day.sha256:
                         counts = f"{len(rows)} rows, {day.row_count} when it was sealed"
                         yield f"the day that began {format_time(day.begin)} was changed since it was sealed: {counts}"
-            sums = db.execute(_between(select(*_SUMS), sealed, None)).one()
-            opened = held_store.opened(db, sealed)
+            sums = db.execute(_rows_between(select(*_SUMS), sealed, None)).one()
+            opened = held_store.opening_sums(db, sealed)
             if page is not None and (tuple(int(each or 0) for each in sums), opened) != (page.open, page.held):
                 rows_since = f"the rows since {format_time(sealed)}"
                 yield f"{rows_since} do not add up to what was metered: some were changed or are gone"
@@ -248,7 +250,7 @@ class SpendBook:
         with self._store.reading() as db:
             yield db
 
-    def _unsealed(self, db: Connection, days: Sequence[Row[Any]], sealed: int) -> Iterator[str]:
+    def _unsealed_days(self, db: Connection, days: Sequence[Row[Any]], sealed: int) -> Iterator[str]:
         """Rows before the last seal that belong to no sealed day."""
         spans = [(day.begin, day.until) for day in days]
         for begin in db.scalars(select(SPEND.c.begin).where(SPEND.c.begin < sealed).distinct().order_by(SPEND.c.begin)):
@@ -281,7 +283,7 @@ class SpendBook:
             return page
         day = Bucket(max(day.begin, page.marks.sealed // 1000), day.end)  # the time zone may have been another one
         sums, parts = _sum_up(db, day), held_store.sum_up(db, day.begin, day.end)
-        rows = list(db.execute(_between(select(SPEND), day.begin, day.end)))
+        rows = list(db.execute(_rows_between(select(SPEND), day.begin, day.end)))
         about = {"at": text(now), "begin": day.begin, "until": day.end, "row_count": len(rows)}
         terms = terms_texts(db)
         digest = _digest(rows, terms, held_store.sealed_texts(db, day.begin, day.end, terms))
@@ -297,7 +299,7 @@ class SpendBook:
 def _sum_up(db: Connection, day: Bucket) -> list[int]:
     """Replace the hours of a day by one row for each node and terms; gives the sums of all."""
     keys = (SPEND.c.node_id, SPEND.c.terms)
-    sums = db.execute(_between(select(*keys, *_SUMS), day.begin, day.end).group_by(*keys)).all()
+    sums = db.execute(_rows_between(select(*keys, *_SUMS), day.begin, day.end).group_by(*keys)).all()
     db.execute(SPEND.delete().where(SPEND.c.begin >= day.begin, SPEND.c.begin < day.end))
     span = day.end - day.begin
     made = {HourKey(day.begin, row.node_id, row.terms, span): [int(each) for each in row[2:]] for row in sums}
@@ -311,7 +313,7 @@ def _page(db: Connection) -> Page | None:
     return None if body is None else msgspec.msgpack.decode(body, type=Page)
 
 
-def _between(query: Select[Any], since: int, until: int | None) -> Select[Any]:
+def _rows_between(query: Select[Any], since: int, until: int | None) -> Select[Any]:
     """Rows that begin in [since, until)."""
     query = query.where(SPEND.c.begin >= since)
     return query if until is None else query.where(SPEND.c.begin < until)

@@ -30,7 +30,7 @@ class Numbers:
     first: int
     added: dict[int, Terms] = field(default_factory=dict)
 
-    def of(self, terms: Terms) -> int:
+    def number_of(self, terms: Terms) -> int:
         """The number of these terms; it never changes."""
         undated = replace(terms, price_as_of=None)
         found = self.known.get(undated)

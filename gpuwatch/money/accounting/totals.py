@@ -101,7 +101,7 @@ class Total:
 
     @property
     def joules(self) -> int:
-        """Measured energy."""
+        """Return the measured energy in joules."""
         return self.amounts[JOULES]
 
     @property
@@ -180,7 +180,7 @@ def whole(groups: Iterable[Total]) -> Total:
     return made
 
 
-def shown(parts: Mapping[str, Fraction], step: Fraction) -> tuple[int, dict[str, int]]:
+def round_parts(parts: Mapping[str, Fraction], step: Fraction) -> tuple[int, dict[str, int]]:
     """The sum and its parts in whole steps: the sum rounded to the nearest, and parts that add up to it.
 
     By largest remainders: no part is off by a step or more, and the sum is the same however it is divided.
@@ -239,8 +239,8 @@ def total_documents(
     kind: Callable[..., Document], totals: Mapping[str, Total], more: Callable[[str], Mapping[str, object]]
 ) -> tuple[Document, ...]:
     """Totals for JSON: exact times, and money in cents that add up to the whole's; `more` are other fields of each."""
-    _, cents = shown({name: each.usd for name, each in totals.items()}, _CENT)
-    _, wasted = shown({name: each.usd_wasted for name, each in totals.items()}, _CENT)
+    _, cents = round_parts({name: each.usd for name, each in totals.items()}, _CENT)
+    _, wasted = round_parts({name: each.usd_wasted for name, each in totals.items()}, _CENT)
     return tuple(
         kind(
             usd=None if each.unpriced else usd_of_cents(cents[name]),

@@ -16,7 +16,7 @@ from gpuwatch.model.activity import Activity, State, Tally
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, NodeVerdict
 from gpuwatch.model.health import Health
 from gpuwatch.model.usage import GPU, JOULES, MEASURED, USES, Use, milliseconds
-from gpuwatch.money.accounting.slices import apportioned
+from gpuwatch.money.accounting.slices import apportion
 
 _USE_OF = {
     State.BUSY: Use.USEFUL,
@@ -72,12 +72,12 @@ class Stretch:
     seen: bool = True  # whether the present verdict may speak of it
 
 
-def used(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[int, int], dict[int, int]]:
+def used_amounts(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[int, int], dict[int, int]]:
     """Amounts, by their place among AMOUNTS, by begin and end; they add up to the stretch and to that of each GPU."""
     length, count = stretch.end - stretch.begin, len(stretch.valid.gpus)
-    counted = _counted(stretch, verdict, length)
+    counted = _counted_tally(stretch, verdict, length)
     if counted is None:
-        return _judged(stretch, verdict, mark)
+        return _judged_amounts(stretch, verdict, mark)
     amounts = {
         **_shares(counted.node_seconds, length, 1, 0),
         **_shares(counted.gpu_seconds, length, count, GPU),
@@ -86,10 +86,10 @@ def used(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[int, 
     return {(stretch.begin, stretch.end): amounts}
 
 
-def measured(stretch: Stretch, verdict: NodeVerdict) -> dict[int, int]:
+def measured_energy(stretch: Stretch, verdict: NodeVerdict) -> dict[int, int]:
     """The energy alone: the GPUs' counters went on between the rounds."""
     length = stretch.end - stretch.begin
-    counted = _counted(stretch, verdict, length)
+    counted = _counted_tally(stretch, verdict, length)
     return {} if counted is None else _energy(counted, length * len(stretch.valid.gpus))
 
 
@@ -97,8 +97,8 @@ def _energy(counted: Tally, most: int) -> dict[int, int]:
     return {JOULES: int(counted.joules), MEASURED: min(int(counted.joules_gpu_seconds * 1000), most)}
 
 
-def _judged(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[int, int], dict[int, int]]:
-    """Rule 2."""
+def _judged_amounts(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[int, int], dict[int, int]]:
+    """Return amounts by the agent's verdicts (rule 2)."""
     throughout, length = (stretch.begin, stretch.end), stretch.end - stretch.begin
     parts: dict[tuple[int, int], dict[int, int]] = {throughout: {}}
 
@@ -114,7 +114,7 @@ def _judged(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[in
     if before is not None and _held_throughout(before, mark, verdict, stretch):
         gpus = {GPU + mark.node: length * len(stretch.valid.gpus)} if stretch.valid.gpus else {}
         return {throughout: {mark.node: length, **gpus}}
-    whole = _since(verdict.activity, verdict, stretch.end)
+    whole = _state_began(verdict.activity, verdict, stretch.end)
     note(0, None if before is None else before.node, mark.node, whole)
     alike = all(_gpu_place(gpu) == UNKNOWN for gpu in verdict.gpus)
     for position in range(len(stretch.valid.gpus)):
@@ -146,7 +146,7 @@ def _held_throughout(before: Mark, mark: Mark, verdict: NodeVerdict, stretch: St
     return True
 
 
-def _counted(stretch: Stretch, verdict: NodeVerdict, length: int) -> Tally | None:
+def _counted_tally(stretch: Stretch, verdict: NodeVerdict, length: int) -> Tally | None:
     """What the agent counted in the stretch; None where it reports no counts, or impossible ones."""
     tally = verdict.tally
     before = None if stretch.before is None else stretch.before.tally
@@ -191,7 +191,7 @@ def _shares(seconds: Mapping[str, float], length: int, count: int, first: int) -
             counted[place] = counted.get(place, 0) + int(each * 1000)
     whole, counted_ms = length * count, sum(counted.values())
     known = whole if counted_ms >= whole - _slack(length) * count else counted_ms
-    amounts = apportioned(known, counted)
+    amounts = apportion(known, counted)
     amounts[first + UNKNOWN] = amounts.get(first + UNKNOWN, 0) + whole - sum(amounts.values())
     return amounts
 
@@ -213,7 +213,7 @@ def _pieces(stretch: Stretch, was: int | None, place: int, since: int | None) ->
         yield cut, end, place
 
 
-def _since(activity: Activity, verdict: NodeVerdict, end: int) -> int | None:
+def _state_began(activity: Activity, verdict: NodeVerdict, end: int) -> int | None:
     """When a state began: by the agent's own count, which knows no jumps; an unknown one by the agent's clock."""
     if activity.state is State.UNKNOWN:
         return None if activity.since is None else milliseconds(activity.since)
@@ -226,7 +226,7 @@ def _gpu_since(gpu: GpuVerdict, place: int, verdict: NodeVerdict, end: int) -> i
     """When the state of one GPU began, or since when it is ill."""
     if place == _DOWN and gpu.health is not None and gpu.health.since is not None:
         return milliseconds(gpu.health.since)
-    return _since(gpu.activity, verdict, end)
+    return _state_began(gpu.activity, verdict, end)
 
 
 def mark_of(node: Node, now: int, terms: int) -> Mark:

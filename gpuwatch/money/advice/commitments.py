@@ -189,7 +189,7 @@ def advise(load: Sequence[float | None], terms: Terms, committed_units: int = 0)
         ValueError: no hour is known, or one is below zero.
 
     """
-    known = _known(load)
+    known = _known_values(load)
     if not known:
         raise ValueError("the load curve holds no value")
     if min(known) < 0:
@@ -204,8 +204,8 @@ def advise(load: Sequence[float | None], terms: Terms, committed_units: int = 0)
         today=today,
         advised=advised,
         if_load_stays=advised_plan(known, terms),
-        tried=_tried(load, terms, steady_plan),
-        tried_if_load_stays=_tried(load, terms, lambda past, offer: advised_plan(_known(past), offer)),
+        tried=_try(load, terms, steady_plan),
+        tried_if_load_stays=_try(load, terms, lambda past, offer: advised_plan(_known_values(past), offer)),
         reserved=_reserved_today(today, advised, terms) if committed_units else None,
         break_even_one_year=float(1 - terms.one_year),
         break_even_three_year=float(1 - terms.three_year),
@@ -237,24 +237,24 @@ def steady_plan(load: Sequence[float | None], terms: Terms) -> Plan:
 
     A week of which less than half was measured justifies nothing and is left out.
     """
-    known = _known(load)
-    weeks = [_known(load[max(0, end - _WEEK) : end]) for end in range(len(load), 0, -_WEEK)][:_WEEKS]
+    known = _known_values(load)
+    weeks = [_known_values(load[max(0, end - _WEEK) : end]) for end in range(len(load), 0, -_WEEK)][:_WEEKS]
     plans = [advised_plan(each, terms) for each in (known, *weeks) if each is known or 2 * len(each) > _WEEK]
     three = min(each.three_year_units for each in plans)
     return plan(known, terms, min(each.one_year_units + each.three_year_units for each in plans) - three, three)
 
 
-def _known(load: Sequence[float | None]) -> list[float]:
+def _known_values(load: Sequence[float | None]) -> list[float]:
     return [units for units in load if units is not None]
 
 
-def _tried(load: Sequence[float | None], terms: Terms, rule: Callable[[Sequence[float | None], Terms], Plan]) -> Tried:
+def _try(load: Sequence[float | None], terms: Terms, rule: Callable[[Sequence[float | None], Terms], Plan]) -> Tried:
     """A rule at each week's end of the past, charged for what came after; nothing there is known ahead of time."""
     paid, instead, ratios = Decimal(0), Decimal(0), []
     ends = range(HOURS_OF_FOUR_WEEKS, len(load) - HOURS_OF_FOUR_WEEKS + 1, _WEEK)
     for now in ends[:: max(1, ceil(len(ends) / _MOST_MOMENTS))]:
-        before, after = load[:now], _known(load[now:])
-        if not _known(before) or not any(after):
+        before, after = load[:now], _known_values(load[now:])
+        if not _known_values(before) or not any(after):
             continue
         made = rule(before, terms)
         cost = plan(after, terms, made.one_year_units, made.three_year_units).usd_per_year
@@ -290,7 +290,7 @@ def cheapest(load: Sequence[float], terms: Terms, price: Decimal) -> int:
     low, high = 0, ceil(max(load))
     while low < high:
         middle = (low + high) // 2
-        if _unreserved(load, terms, middle) - _unreserved(load, terms, middle + 1) > price:
+        if _unreserved_usd(load, terms, middle) - _unreserved_usd(load, terms, middle + 1) > price:
             low = middle + 1
         else:
             high = middle
@@ -301,11 +301,11 @@ def plan(load: Sequence[float], terms: Terms, one_year_units: int, three_year_un
     """What a year costs with so many units reserved; three years' are used first, spot and on demand last."""
     firm, tolerant = _beyond(load, terms, one_year_units + three_year_units)
     spot = tolerant * terms.spot_share
-    three_used = _used(load, three_year_units)
-    one_used = _used(load, one_year_units + three_year_units) - three_used
+    three_used = _mean_use(load, three_year_units)
+    one_used = _mean_use(load, one_year_units + three_year_units) - three_used
     parts = (
-        _reserved("reserved for 3 years", three_year_units, three_used, terms.three_year_price),
-        _reserved("reserved for 1 year", one_year_units, one_used, terms.one_year_price),
+        _reserved_part("reserved for 3 years", three_year_units, three_used, terms.three_year_price),
+        _reserved_part("reserved for 1 year", one_year_units, one_used, terms.one_year_price),
         _as_used("spot", spot, terms.spot_price),
         _as_used("on demand", firm + tolerant - spot, terms.price_per_hour),
     )
@@ -316,7 +316,7 @@ def _today(load: Sequence[float], terms: Terms, committed_units: int) -> Plan:
     return plan(load, replace(terms, tolerant=Decimal(0)), committed_units, 0)
 
 
-def _used(load: Sequence[float], units: int) -> float:
+def _mean_use(load: Sequence[float], units: int) -> float:
     """The mean of what of the load so many units carry."""
     return fsum(min(each, units) for each in load) / len(load)
 
@@ -332,13 +332,13 @@ def _beyond(load: Sequence[float], terms: Terms, units: int) -> tuple[Decimal, D
     return Decimal(firm), max(Decimal(0), Decimal(whole) - Decimal(firm))
 
 
-def _unreserved(load: Sequence[float], terms: Terms, units: int) -> Decimal:
+def _unreserved_usd(load: Sequence[float], terms: Terms, units: int) -> Decimal:
     """What an hour costs besides so many reserved units."""
     firm, tolerant = _beyond(load, terms, units)
     return firm * terms.price_per_hour + tolerant * terms.tolerant_price
 
 
-def _reserved(name: str, units: int, used: float, price: Decimal) -> Part:
+def _reserved_part(name: str, units: int, used: float, price: Decimal) -> Part:
     hours = Decimal(units * HOURS_A_YEAR)
     return Part(
         name=name,

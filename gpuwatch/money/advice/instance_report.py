@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import Offer, cents_of, dated, format_usd, money_head
+from gpuwatch.model.money import Offer, cents_of, day_with_age, format_usd, money_head
 from gpuwatch.model.readable import count_text
-from gpuwatch.model.slips import meant
+from gpuwatch.model.slips import meant_name
 from gpuwatch.money.advice import instances, model_memory
 from gpuwatch.money.advice.instances import Factor, Ranked
 from gpuwatch.money.advice.model_memory import Part, Recompute, Workload
@@ -64,7 +64,7 @@ def choose(  # noqa: PLR0913  one for each option
     for option, given, known in options:
         for each in given:
             if each not in known:
-                raise ValueError(f"{option} {each!r}: the price table has no offers there. {meant(each, known)}")
+                raise ValueError(f"{option} {each!r}: the price table has no offers there. {meant_name(each, known)}")
     offers = [
         offer
         for offer in catalogue.offers()
@@ -78,7 +78,7 @@ def choose(  # noqa: PLR0913  one for each option
     ways = _WAYS if recompute is None else (recompute,)
     found = tuple(instances.candidates(load, offers, usd or _usd_per_hour, most_machines=most_machines, recompute=ways))
     chosen = instances.WEIGHTS if weights is None else weights
-    ranked = instances.ranked(load, found, chosen)
+    ranked = instances.rank_candidates(load, found, chosen)
     way = ranked[0].candidate.recompute if ranked else ways[-1]
     return Choice(
         load=load,
@@ -217,7 +217,7 @@ _TASKS = {"train": "to train", "lora": "to train adapters (LoRA) for", "serve": 
 
 
 def as_text(choice: Choice, limit: int, today: date) -> str:
-    """For people."""
+    """Return the choice as text for people."""
     return "\n".join(_lines(choice, limit, today))
 
 
@@ -240,7 +240,7 @@ def _lines(choice: Choice, limit: int, today: date) -> Iterator[str]:
         yield f"None of {choice.looked_at} offers holds it with up to {choice.most_machines} machines."
         return
     training = () if choice.run is None else ("training", money_head())
-    heads = ("score", "machines", "GPUs", "each GPU holds", f"{shown_in().code}/h", *training, *choice.weights)
+    heads = ("score", "machines", "GPUs", "each GPU holds", f"{display_currency().code}/h", *training, *choice.weights)
     rows = [heads, *(_row(each, choice) for each in choice.ranked[:limit])]
     factors = range(len(heads) - len(choice.weights), len(heads))
     yield from align_rows(rows, left={1, 2}, spare={column: rank for rank, column in enumerate(factors, start=1)})
@@ -255,7 +255,7 @@ def _lines(choice: Choice, limit: int, today: date) -> Iterator[str]:
         yield f"{len(choice.ranked) - limit} more hold it; --limit shows them."
     yield "Of each GPU 1 GiB and 8 % are kept back."
     yield from _about_prices(shown, today)
-    yield from filter(None, [shown_in().note])
+    yield from filter(None, [display_currency().note])
     yield "docs/advice.md defines the score."
 
 
@@ -320,4 +320,4 @@ def _gib(bytes_: int) -> str:
 def _about_prices(shown: Sequence[Ranked], today: date) -> Iterator[str]:
     """The day, the age and the source of every list price that is shown."""
     for as_of, source in sorted({(each.candidate.offer.as_of, each.candidate.offer.source) for each in shown}):
-        yield f"List prices of {dated(as_of, today)}: {source}."
+        yield f"List prices of {day_with_age(as_of, today)}: {source}."

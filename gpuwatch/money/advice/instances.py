@@ -114,7 +114,9 @@ def candidates(
         )
 
 
-def ranked(load: Workload, found: Sequence[Candidate], weights: Mapping[Factor, float] = WEIGHTS) -> tuple[Ranked, ...]:
+def rank_candidates(
+    load: Workload, found: Sequence[Candidate], weights: Mapping[Factor, float] = WEIGHTS
+) -> tuple[Ranked, ...]:
     """The candidates, best first.
 
     Raises:

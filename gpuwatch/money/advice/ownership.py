@@ -157,7 +157,7 @@ def advise(terms: Terms, load: Sequence[float | None] | None = None) -> Advice:
 
 
 def _advise_load(terms: Terms, load: Sequence[float | None]) -> LoadAdvice:
-    known = _known(load)
+    known = _known_amount(load)
     if not known:
         raise ValueError("the load curve holds no value")
     if min(known) < 0:
@@ -175,7 +175,7 @@ def _advise_load(terms: Terms, load: Sequence[float | None]) -> LoadAdvice:
     )
 
 
-def _known(load: Sequence[float | None]) -> list[float]:
+def _known_amount(load: Sequence[float | None]) -> list[float]:
     return [machines for machines in load if machines is not None]
 
 
@@ -224,7 +224,7 @@ def _about_terms(terms: Terms) -> Iterator[str]:
 
 
 def _about_load(load: Sequence[float | None]) -> Iterator[str]:
-    known = _known(load)
+    known = _known_amount(load)
     if len(load) < _HOURS_OF_FOUR_WEEKS:
         yield f"only {len(load)} hours were measured; four weeks (672 h) are the least to buy on"
     if len(known) < len(load):

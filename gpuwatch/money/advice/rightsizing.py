@@ -80,7 +80,7 @@ class Sizing:
     usd_per_month: Decimal | None = None
 
 
-def seen(rounds: Iterable[tuple[datetime, Fleet]]) -> dict[str, NodePast]:
+def see_rounds(rounds: Iterable[tuple[datetime, Fleet]]) -> dict[str, NodePast]:
     """What rounds, in the order of time, show of every node that ran in the newest of them."""
     pasts: dict[str, NodePast] = {}
     running: set[str] = set()
@@ -88,11 +88,11 @@ def seen(rounds: Iterable[tuple[datetime, Fleet]]) -> dict[str, NodePast]:
         running = {node.id for node in fleet.nodes if node.state is NodeState.RUNNING}
         for node in fleet.nodes:
             if node.state is NodeState.RUNNING:
-                _see(pasts, node, at)
+                _see_node(pasts, node, at)
     return {name: past for name, past in pasts.items() if name in running}
 
 
-def _see(pasts: dict[str, NodePast], node: Node, at: datetime) -> None:
+def _see_node(pasts: dict[str, NodePast], node: Node, at: datetime) -> None:
     past = pasts.setdefault(node.id, NodePast(node=node, first=at, last=at))
     if timedelta() < at - past.last <= _HOLE:
         past.watched += at - past.last
@@ -146,7 +146,7 @@ def _of_node(past: NodePast, over: timedelta, offers: Sequence[Offer], usd: Mapp
         return
     mine = next((offer for offer in offers if offer.instance_type == past.node.instance_type), None)
     if unused:
-        yield _unused(past, unused, mine, offers, usd)
+        yield _size_of_unused(past, unused, mine, offers, usd)
     if past.watched < over * _LEAST_SHARE_SEEN:
         if not unused:
             seen_for = format_duration(past.watched.total_seconds())
@@ -181,7 +181,7 @@ def _sizing(  # one node's advice
     )
 
 
-def _unused(
+def _size_of_unused(
     past: NodePast, unused: set[str], mine: Offer | None, offers: Sequence[Offer], usd: Mapping[str, Decimal]
 ) -> Sizing:
     """Some GPUs work, others have not for long."""

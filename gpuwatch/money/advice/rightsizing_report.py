@@ -51,7 +51,7 @@ def make_report(
             )
         chosen = [kept[number * len(kept) // _MOST_ROUNDS] for number in range(_MOST_ROUNDS)] if _many(kept) else kept
         chosen = [*chosen[:-1], kept[-1]]
-        pasts = rightsizing.seen(_fleets(ledger, chosen))
+        pasts = rightsizing.see_rounds(_fleets(ledger, chosen))
         newest = ledger.round(kept[-1][0]).observation
     finally:
         ledger.close()
@@ -83,7 +83,7 @@ def _fleets(ledger: Ledger, rounds: Sequence[tuple[int, datetime]]) -> Iterator[
 
 
 def as_text(found: RightsizingReport) -> str:
-    """For people."""
+    """Return what was found as text for people."""
     return "\n".join(map(legible, _lines(found)))
 
 

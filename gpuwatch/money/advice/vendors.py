@@ -76,7 +76,7 @@ def _rows(text: str, name: str) -> list[tuple[int, list[str]]]:
         raise ValueError(f"{name} cannot be read as CSV: {error}") from error
 
 
-def read(text: str, name: str) -> Sheet:
+def read_sheet(text: str, name: str) -> Sheet:
     """A CSV table: criteria as columns, the rows `weight`, `best`, `worst` (optional), then one row a vendor.
 
     Raises:
@@ -109,7 +109,7 @@ def read(text: str, name: str) -> Sheet:
         near = next((who for who in table if nearest(who, (WEIGHT,))), None)
         found = "" if near is None else f"; the row {near!r} may be meant"
         raise ValueError(f"{name}: no row is named {WEIGHT}{found}; write a weight for each title, such as weight,5,3")
-    _weighed(name, titles, weights)
+    _check_weights(name, titles, weights)
     if not table:
         raise ValueError(f"{name}: expected a row for each vendor, such as aws,99.99,12,4")
     criteria = tuple(
@@ -123,7 +123,7 @@ def read(text: str, name: str) -> Sheet:
     return Sheet(criteria=criteria, values={who: dict(zip(titles, row, strict=True)) for who, row in table.items()})
 
 
-def _weighed(name: str, titles: Sequence[str], weights: Sequence[float | None]) -> None:
+def _check_weights(name: str, titles: Sequence[str], weights: Sequence[float | None]) -> None:
     """Refuse weights that say nothing."""
     for title, weight in zip(titles, weights, strict=True):
         if weight is None or weight < 0:
@@ -173,7 +173,7 @@ def unknown_columns(sheet: Sheet, name: str) -> None:
             )
 
 
-def filled(sheet: Sheet, measured: Mapping[str, Mapping[str, float]]) -> Sheet:
+def fill_measured(sheet: Sheet, measured: Mapping[str, Mapping[str, float]]) -> Sheet:
     """With what was measured (by criterion and vendor) where the table has the column and leaves it empty."""
     values = {
         vendor: {
@@ -184,8 +184,8 @@ def filled(sheet: Sheet, measured: Mapping[str, Mapping[str, float]]) -> Sheet:
     return Sheet(criteria=sheet.criteria, values=values)
 
 
-def ranked(sheet: Sheet) -> tuple[Place, ...]:
-    """Best first."""
+def rank_vendors(sheet: Sheet) -> tuple[Place, ...]:
+    """Return the vendors, the best first."""
     lowest = {
         each.name: min((v for row in sheet.values.values() if (v := row[each.name]) is not None), default=None)
         for each in sheet.criteria
@@ -202,7 +202,7 @@ def ranked(sheet: Sheet) -> tuple[Place, ...]:
 
 def turns(sheet: Sheet) -> Iterator[VendorTurn]:
     """Rule 4: the criterion, what was done to its weight, and who is first then, where that is somebody else."""
-    first = ranked(sheet)[0].vendor
+    first = rank_vendors(sheet)[0].vendor
     for each in sheet.criteria:
         for word, factor in (("twice the weight", 2.0), ("no weight", 0.0)):
             other = tuple(
@@ -211,7 +211,7 @@ def turns(sheet: Sheet) -> Iterator[VendorTurn]:
             )
             if not any(c.weight for c in other):
                 continue
-            winner = ranked(Sheet(criteria=other, values=sheet.values))[0].vendor
+            winner = rank_vendors(Sheet(criteria=other, values=sheet.values))[0].vendor
             if winner != first:
                 yield VendorTurn(criterion=each.name, weight=word, first=winner)
 
@@ -237,7 +237,7 @@ class VendorsDocument:
 
 
 def vendors_document(sheet: Sheet, measured: Sequence[str]) -> VendorsDocument:
-    """Everything."""
+    """Return the sheet and its places as a JSON document."""
     total = sum(each.weight for each in sheet.criteria)
     return VendorsDocument(
         vendors=[
@@ -247,7 +247,7 @@ def vendors_document(sheet: Sheet, measured: Sequence[str]) -> VendorsDocument:
                 values=dict(place.values),
                 points={name: round(points, 4) for name, points in place.points.items()},
             )
-            for place in ranked(sheet)
+            for place in rank_vendors(sheet)
         ],
         weights={each.name: round(each.weight / total, 4) for each in sheet.criteria},
         measured=list(measured),
@@ -259,7 +259,7 @@ def as_text(sheet: Sheet, sources: Mapping[str, str]) -> str:
     """A table with points, then what is not known, and how firm the first place is."""
     total = sum(each.weight for each in sheet.criteria)
     heads = ("score", "vendor", *(f"{each.name} {each.weight / total:.0%}" for each in sheet.criteria))
-    places = ranked(sheet)
+    places = rank_vendors(sheet)
     rows = [heads, *(_row(place) for place in places)]
     lines = align_rows(rows, left={1}, spare={column: column for column in range(2, len(heads))})
     lines += ["", "Each cell: the points from 0 to 1, and the value they are made of."]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.money import cents_of, format_cents, usd_to_the_cent
 from gpuwatch.money.bill.parse import EGRESS, KINDS
 from gpuwatch.money.bill.reconcile import Bill
@@ -53,7 +53,7 @@ def as_lines(bills: Sequence[tuple[str | None, Bill]]) -> list[str]:
         rows.append(("all", [sum(column) for column in zip(*(cents for _, cents in rows), strict=True)]))
     heads = ("cloud", _MACHINES, *kinds, _TOGETHER)
     cells = [(name, *map(format_cents, cents), format_cents(sum(cents))) for name, cents in rows]
-    return ["", *align_rows([heads, *cells], left={0}), *filter(None, [shown_in().note])]
+    return ["", *align_rows([heads, *cells], left={0}), *filter(None, [display_currency().note])]
 
 
 def machine_time(bill: Bill) -> Fraction:

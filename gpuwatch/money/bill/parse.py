@@ -97,7 +97,7 @@ class Charge:
     kind: str = OTHER  # of what is for no machine's time, one of KINDS
 
 
-def mapped(mappings: Sequence[str], egress: Sequence[str] = ()) -> Columns:
+def map_columns(mappings: Sequence[str], egress: Sequence[str] = ()) -> Columns:
     """The generic columns with other names, as `node=Instance`; `egress` are patterns of the items that are egress.
 
     Raises:

@@ -63,7 +63,7 @@ class Reconciliation:
     metered_usd: Fraction
 
 
-def gathered(lines: Iterable[Charge], known: frozenset[str], rates: Mapping[str, Decimal]) -> Bill:
+def gather_charges(lines: Iterable[Charge], known: frozenset[str], rates: Mapping[str, Decimal]) -> Bill:
     """The bill of these charges; `known` are the nodes that the ledger has metered at any time.
 
     Raises:
@@ -92,7 +92,9 @@ def gathered(lines: Iterable[Charge], known: frozenset[str], rates: Mapping[str,
     return bill
 
 
-def reconciled(bill: Bill, metered: Mapping[Line, Total], known: frozenset[str], began: date | None) -> Reconciliation:
+def reconcile_bill(
+    bill: Bill, metered: Mapping[Line, Total], known: frozenset[str], began: date | None
+) -> Reconciliation:
     """Both sides by line. `metered` is of the days of the bill; `began` is the day on which metering did."""
     found: list[Difference] = []
     for resource, day in bill.lines.keys() | metered.keys():
@@ -119,7 +121,7 @@ def reconciled(bill: Bill, metered: Mapping[Line, Total], known: frozenset[str],
 def _why(
     resource: str, day: date, billed: Billed | None, total: Total | None, *, known: frozenset[str], began: date | None
 ) -> str:
-    """The likeliest reason."""
+    """Return the likeliest reason of a difference."""
     if billed is None:
         return "only metered: the bill may be late, or of another account or period"
     if total is None:

@@ -20,7 +20,7 @@ from gpuwatch.money.accounting.totals import NOT_KNOWN, Total, cloud_name
 from gpuwatch.money.bill import by_cloud
 from gpuwatch.money.bill.by_cloud import CloudBill
 from gpuwatch.money.bill.parse import OTHER, BillError, Columns, charges
-from gpuwatch.money.bill.reconcile import Bill, Difference, Line, Reconciliation, gathered, reconciled
+from gpuwatch.money.bill.reconcile import Bill, Difference, Line, Reconciliation, gather_charges, reconcile_bill
 from gpuwatch.runtime.bounded_text import lines_of
 from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.runtime.table import align_rows
@@ -38,7 +38,7 @@ class Compared:
     cloud: str | None = None  # whose bill it is; None: nobody named it
 
 
-def compared(
+def compare_bill(
     spend: SpendBook,
     path: Path,
     zone: ZoneInfo,
@@ -56,10 +56,10 @@ def compared(
     """
     known = spend.nodes()
     calendar = Calendar(zone)
-    with _opened(path) as lines:
+    with _open_lines(path) as lines:
         reader = csv.DictReader(lines)
         lines_of = charges(reader.fieldnames or (), reader, lambda at: at.astimezone(zone).date(), own)
-        bill = gathered(lines_of, known, rates)
+        bill = gather_charges(lines_of, known, rates)
     if not bill.lines:
         raise BillError(f"{path} holds no line of a machine's time; is it the right export?")
     days = [day for _, day in bill.lines]
@@ -76,7 +76,7 @@ def compared(
     began = spend.began()
     begun = None if began is None else calendar.local(began).date()
     return Compared(
-        first=first, last=last, zone=zone, bill=bill, found=reconciled(bill, metered, known, begun), cloud=cloud
+        first=first, last=last, zone=zone, bill=bill, found=reconcile_bill(bill, metered, known, begun), cloud=cloud
     )
 
 
@@ -212,7 +212,7 @@ def _dearest(item: tuple[str, Fraction]) -> tuple[Fraction, str]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Iterator[str]]:
+def _open_lines(path: Path) -> Iterator[Iterator[str]]:
     """Lines of a text file, packed by gzip or not.
 
     Raises:

@@ -105,7 +105,7 @@ class Blocked:
     groups_in_doubt: tuple[Group, ...]
 
 
-def blocked(
+def blocked_money(
     observation: Observation,
     decisions: Sequence[Decision],
     reviews: Sequence[Review],
@@ -147,20 +147,21 @@ def _money(found: Iterable[Held]) -> Money:
 
 def _groups(found: Iterable[Held]) -> tuple[Group, ...]:
     """By the first obstacle, the dearest first."""
-    parts = _by(found, lambda each: each.obstacles[0])
+    parts = _group_by(found, lambda each: each.obstacles[0])
     return tuple(sorted((_group(*each) for each in parts.items()), key=lambda each: _dearest(each.money, each.reason)))
 
 
 def _group(reason: Obstacle, machines: list[Held]) -> Group:
     pools = [
-        PoolMoney(pool=pool, money=_money(part)) for pool, part in _by(machines, lambda each: each.node.pool).items()
+        PoolMoney(pool=pool, money=_money(part))
+        for pool, part in _group_by(machines, lambda each: each.node.pool).items()
     ]
     pools.sort(key=lambda each: _dearest(each.money, each.pool))
-    others = _by(machines, lambda each: each.obstacles[1:])
+    others = _group_by(machines, lambda each: each.obstacles[1:])
     alone = Together(also=(), money=_money(others.pop((), [])))
     frees = [Together(also=also, money=_money(part)) for also, part in others.items()]
     frees.sort(key=lambda each: _dearest(each.money, "".join(each.also)))
-    doubts = _by((each for each in machines if each.doubt is not None), lambda each: each.doubt or "")
+    doubts = _group_by((each for each in machines if each.doubt is not None), lambda each: each.doubt or "")
     often = sorted(doubts, key=lambda each: (-len(doubts[each]), each))
     advice = ADVICE[reason]
     return Group(
@@ -194,7 +195,7 @@ def _dearest(money: Money, name: str) -> tuple[Decimal, int, str]:
     return -money.usd_per_day, -money.nodes, name
 
 
-def _by(found: Iterable[Held], key: Callable[[Held], _Key]) -> dict[_Key, list[Held]]:
+def _group_by(found: Iterable[Held], key: Callable[[Held], _Key]) -> dict[_Key, list[Held]]:
     parts: dict[_Key, list[Held]] = {}
     for each in found:
         parts.setdefault(key(each), []).append(each)

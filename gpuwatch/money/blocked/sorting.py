@@ -22,7 +22,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Reason, Review, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies import idle
-from gpuwatch.policies.kubernetes.obstacles import consents, joined
+from gpuwatch.policies.kubernetes.obstacles import consents, is_joined
 from gpuwatch.policies.sizes import NODES, Sizes
 
 _NOT_USED = {
@@ -111,11 +111,11 @@ def held_back(
     for pool, machines in found.items():
         _keep_floor(observation, pool, machines, rules)
         _keep_group_sizes(observation, machines)
-        yield from map(_held, machines)
+        yield from map(_held_by, machines)
 
 
 def _busy(node: Node) -> bool:
-    """Rule 1."""
+    """Return whether the node is in use (rule 1)."""
     gpus = () if node.verdict is None else node.verdict.gpus
     return node.activity.state is State.BUSY or any(gpu.activity.state is State.BUSY for gpu in gpus)
 
@@ -123,7 +123,7 @@ def _busy(node: Node) -> bool:
 def _verb(node: Node, observation: Observation, rules: Rulebook) -> Verb:
     """How the pool would remove the machine; where it would not, how it removes idle ones."""
     settings = rules.pool(node.pool).idle
-    choice, _ = idle.chosen(node, observation, settings)
+    choice, _ = idle.choose_action(node, observation, settings)
     if choice not in {"stop", "terminate"}:
         choice = settings.action
     return Verb.TERMINATE if choice == "terminate" else Verb.STOP
@@ -164,7 +164,7 @@ def _under_way(each: _Found, review: Review | None) -> bool:
 
 
 def _obstacles(each: _Found, review: Review | None) -> Iterator[Obstacle]:
-    """Rule 4."""
+    """Yield the obstacles that a review names (rule 4)."""
     case, step = each.case, each.step
     yield from _of_owners(case)
     known = case.unknown_pool is None
@@ -201,7 +201,7 @@ def _of_owners(case: Case) -> Iterator[Obstacle]:
             yield obstacle
     if not node.enrolled:
         yield Obstacle.NOT_ENROLLED
-    if node.managed_by is not None and not joined(node, case.pool_rules.kubernetes):
+    if node.managed_by is not None and not is_joined(node, case.pool_rules.kubernetes):
         by_group = group is not None and not group.enrolled and node.managed_by.endswith(group.name)
         yield Obstacle.GROUP_WITHOUT_CONSENT if by_group else Obstacle.OTHER_SYSTEM
     elif group is not None and not consents(node, group, case.pool_rules.kubernetes):
@@ -279,14 +279,14 @@ def _last(machines: list[_Found], spare: int, kept: Callable[[_Found], bool], si
 
 
 def _in_doubt(case: Case, doubted: Obstacle) -> Held:
-    """Rule 2."""
+    """Return what doubt holds back (rule 2)."""
     owners = sorted({each for each in _of_owners(case) if each in _OF_OWNERS}, key=RANK.__getitem__)
     doubt = case.machine.activity.doubt
     return Held(node=case.machine, usd_per_hour=_usd(case), obstacles=(doubted, *owners), doubt=doubt)
 
 
-def _held(each: _Found) -> Held:
-    """Rule 5."""
+def _held_by(each: _Found) -> Held:
+    """Return what a node's obstacles hold back (rule 5)."""
     found = tuple(sorted(each.obstacles, key=RANK.__getitem__))
     waits = not each.under_way and _waits(each)
     return Held(node=each.node, usd_per_hour=_usd(each.case), obstacles=found, waits=waits)
@@ -297,7 +297,7 @@ def _waits(each: _Found) -> bool:
     step, case = each.step, each.case
     if step is not None and (step.reason.code == "waiting" or step.verb in _WAITED or step.reason.code in _WAIT_OVER):
         return step.reason.code == "waiting"
-    _, wait = idle.chosen(each.node, case.observation, case.pool_rules.idle)
+    _, wait = idle.choose_action(each.node, case.observation, case.pool_rules.idle)
     return wait is not None and each.node.activity.held_seconds < wait
 
 

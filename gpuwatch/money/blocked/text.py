@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from gpuwatch.guard.obstacles import IN_DOUBT, Obstacle
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.money import format_usd
 from gpuwatch.money.blocked.blocked import Blocked, Group, Money
 from gpuwatch.money.blocked.obstacles import ADVICE
@@ -104,7 +104,7 @@ def nodes_text(group: Group) -> str:
 
 def _groups(groups: Sequence[Group], width: int, told: Collection[Obstacle]) -> Iterator[str]:
     """A line for each, and beneath it what to do about it, unless another group has said so."""
-    rows = [(f"{shown_in().head}/DAY", "NODES", "GPUS", HELD_BY), *(_row(group) for group in groups)]
+    rows = [(f"{display_currency().head}/DAY", "NODES", "GPUS", HELD_BY), *(_row(group) for group in groups)]
     head, *lines = align_rows(rows, left={3})
     yield head
     for line, group in zip(lines, groups, strict=True):
@@ -118,7 +118,7 @@ def _groups(groups: Sequence[Group], width: int, told: Collection[Obstacle]) -> 
 
 def _row(group: Group) -> tuple[str, str, str, str]:
     return (
-        usd_text(group.money).removeprefix(shown_in().sign),
+        usd_text(group.money).removeprefix(display_currency().sign),
         f"{group.money.nodes:,}",
         f"{group.money.gpus:,}",
         group.name,
@@ -136,7 +136,7 @@ def _details(group: Group, *, told: bool) -> Iterator[tuple[str, str]]:
     yield "nodes", nodes_text(group)
 
 
-def observed(found: Blocked) -> str | None:
+def observed_line(found: Blocked) -> str | None:
     """One line for the log of a controller that only observes; None: nothing to say."""
     groups = [*found.groups, *found.groups_soon]
     held = [group for group in groups if group.reason not in {Obstacle.OBSERVE, Obstacle.PAUSED}]

@@ -59,7 +59,7 @@ class Month:
 
     @property
     def name(self) -> str:
-        """Such as 2026-03."""
+        """Return the month's name, such as 2026-03."""
         return f"{self.now.astimezone(self.zone):%Y-%m}"
 
 
@@ -76,18 +76,18 @@ class Past:
     unnamed_ms: int = 0
 
 
-def counted(budget: Budget, rows: Iterable[Billed]) -> list[Billed]:
+def rows_in_scope(budget: Budget, rows: Iterable[Billed]) -> list[Billed]:
     """The rows in a budget's scope."""
     scope = budget.scope
-    return [row for row in rows if _takes(scope, row.terms, row.namespace)]
+    return [row for row in rows if _is_in_scope(scope, row.terms, row.namespace)]
 
 
-def _takes(scope: Scope, terms: Terms, namespace: str | None) -> bool:
+def _is_in_scope(scope: Scope, terms: Terms, namespace: str | None) -> bool:
     tags = dict(terms.tags) if scope.tag else {}
     return scope.takes(terms.pool, terms.owner, terms.account, tags, terms.cloud, namespace)
 
 
-def unnamed(budget: Budget, rows: Iterable[Billed], month: Month) -> int:
+def unnamed_time(budget: Budget, rows: Iterable[Billed], month: Month) -> int:
     """This month's time (ms) in a cloud's scope but for the cloud, which had no name in the ledger then."""
     begin, scope = int(month.begin.timestamp()), replace(budget.scope, cloud=None)
     if budget.cloud is None:
@@ -95,7 +95,7 @@ def unnamed(budget: Budget, rows: Iterable[Billed], month: Month) -> int:
     return sum(
         round(row.node_ms)
         for row in rows
-        if row.begin >= begin and not row.terms.cloud and _takes(scope, row.terms, row.namespace)
+        if row.begin >= begin and not row.terms.cloud and _is_in_scope(scope, row.terms, row.namespace)
     )
 
 
@@ -105,7 +105,7 @@ def past(rows: Iterable[Billed], month: Month, ahead: MonthEnd | None, unnamed_m
     return Past(usd=usd, unpriced_ms=unpriced_ms, ahead=ahead, unnamed_ms=unnamed_ms)
 
 
-def priced(observation: Observation) -> Priced:
+def price_running(observation: Observation) -> Priced:
     """What runs now, and what ran when its cloud last showed it, each with its price where that is known."""
     running = [node for node in observation.fleet.nodes if NodeState.RUNNING in {node.state, node.last_shown}]
     return [(node, observation.price(node)) for node in running]
@@ -147,7 +147,7 @@ def _part(scope: Scope, node: Node) -> Decimal:
     return Decimal(str(gpus)) / Decimal(str(shared)) if shared else Decimal(0)
 
 
-def crossed(state: BudgetState, budget: Budget, before: BudgetState | None, now: datetime) -> BudgetState:
+def with_crossings(state: BudgetState, budget: Budget, before: BudgetState | None, now: datetime) -> BudgetState:
     """The state with the thresholds it has reached; those of this month that were known before stay as they were.
 
     With another sum, all its thresholds are open again: what was reached of the old one says nothing of it.
@@ -224,7 +224,7 @@ def _with_forecast(made: BudgetState, ahead: MonthEnd | None) -> BudgetState:
 
 
 def _with_effects(made: BudgetState, budget: Budget) -> BudgetState:
-    """Rule 4."""
+    """Return the state with the budget's effects (rule 4)."""
     spent, limit = made.spent_usd or Decimal(0), made.usd_per_month
     sure = made.forecast_usd is not None and made.probability_over is not None
     reached: dict[str, bool] = {"actual": spent >= limit}

@@ -1,4 +1,4 @@
-"""Settings of budgets."""
+"""The settings of `budgets:` in the configuration."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping

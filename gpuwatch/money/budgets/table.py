@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.currency import Currency, shown_in
+from gpuwatch.model.currency import Currency, display_currency
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import format_usd
 from gpuwatch.runtime.printable import legible
@@ -32,9 +32,9 @@ def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
     lines = [f"Budgets of {states[0].month}, as of the round of {format_time(at)}.", ""]
     lines += align_rows([_HEADS, *(_row(each) for each in states)], spare=_SPARE)
     for each in states:
-        lines += ["", f"{each.name}: {each.scope}", *(f"    {line}" for line in _about(each, at))]
-    if shown_in().note is not None:
-        lines += ["", shown_in().note or ""]
+        lines += ["", f"{each.name}: {each.scope}", *(f"    {line}" for line in _budget_lines(each, at))]
+    if display_currency().note is not None:
+        lines += ["", display_currency().note or ""]
     age = (now - at).total_seconds()
     if age > _OLD_SECONDS:
         lines += ["", f"Warning: that round is {format_duration(age)} old; what was billed since is not known."]
@@ -65,10 +65,10 @@ def _forecast(each: BudgetState, least: str) -> str:
     return format_usd(each.forecast_usd) + least
 
 
-def _about(each: BudgetState, at: datetime) -> list[str]:
+def _budget_lines(each: BudgetState, at: datetime) -> list[str]:
     if each.doubt is not None:
         return [f"Not known: {each.doubt}."]
-    lines = list(_crossed(each))
+    lines = list(_crossed_lines(each))
     if each.reaches_at is not None:
         lines.append(
             f"at the forecast's pace all is spent in {format_duration((each.reaches_at - at).total_seconds())}"
@@ -83,7 +83,7 @@ def _about(each: BudgetState, at: datetime) -> list[str]:
     return [*lines, *by, *each.notes]
 
 
-def _crossed(each: BudgetState) -> Iterator[str]:
+def _crossed_lines(each: BudgetState) -> Iterator[str]:
     """The highest threshold that is spent, and the highest that is forecast."""
     for on, word in (("actual", "spent"), ("forecast", "forecast")):
         found = max((one for one in each.crossings if one.on == on), key=lambda one: one.ratio, default=None)

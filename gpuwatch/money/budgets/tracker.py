@@ -24,14 +24,14 @@ from gpuwatch.money.budgets.budget import (
     HISTORY_DAYS,
     Month,
     Past,
-    counted,
-    crossed,
     forecast,
     past,
-    priced,
+    price_running,
+    rows_in_scope,
     state,
     unknown,
-    unnamed,
+    unnamed_time,
+    with_crossings,
 )
 from gpuwatch.money.budgets.settings import Budget
 
@@ -86,17 +86,17 @@ class Budgeting:
         now = observation.now
         pause = self._asked is None or not timedelta(0) <= now - self._asked <= _PAUSE
         if pause:
-            self._before = {each.name: each for each in self._recorded()}
+            self._before = {each.name: each for each in self._recorded_states()}
         if pause or self._paused or self._until != (month.edge, month.name):
             self._look_back(month, again=pause or self._paused)
         self._asked, self._paused = now, pause
         month = replace(month, began=self._began)
         self._forecast(month)
-        rows = self._billed(int(month.edge.timestamp()), _LATEST)
-        running, made = priced(observation), []
+        rows = self._billed_rows(int(month.edge.timestamp()), _LATEST)
+        running, made = price_running(observation), []
         for name, budget in self.budgets.items():
-            found = state(name, budget, month, self._past[name], counted(budget, rows), running)
-            found = crossed(found, budget, self._before.get(name), now)
+            found = state(name, budget, month, self._past[name], rows_in_scope(budget, rows), running)
+            found = with_crossings(found, budget, self._before.get(name), now)
             if self.logs_crossings:
                 self._log_crossings(found)
             self._before[name] = found
@@ -110,25 +110,25 @@ class Budgeting:
         if again or self._old[0] != late:
             began = self._spend.began()
             self._began = None if began is None else datetime.fromtimestamp(began / 1000, UTC)
-            self._old = late, self._billed(edge - _FIRST_DAYS * DAY_SECONDS, late)
-        self._rows = [*self._old[1], *self._billed(late, edge)]
+            self._old = late, self._billed_rows(edge - _FIRST_DAYS * DAY_SECONDS, late)
+        self._rows = [*self._old[1], *self._billed_rows(late, edge)]
         if again or self._until is None or self._until[1] != month.name:
             self._past = {}
         self._past = {
             name: past(
-                counted(budget, self._rows),
+                rows_in_scope(budget, self._rows),
                 month,
                 self._past[name].ahead if name in self._past else None,
-                unnamed(budget, self._rows, month),
+                unnamed_time(budget, self._rows, month),
             )
             for name, budget in self.budgets.items()
         }
         self._due = list(self.budgets)
         self._until = (month.edge, month.name)
 
-    def _billed(self, since: int, until: int) -> list[Billed]:
+    def _billed_rows(self, since: int, until: int) -> list[Billed]:
         """Rows of machines, and where a budget is of a namespace those of namespaces."""
-        rows = self._spend.billed(since, until)
+        rows = self._spend.billed_time(since, until)
         if any(budget.namespace is not None for budget in self.budgets.values()):
             rows += self._spend.billed_by_namespace(since, until)
         return rows
@@ -138,11 +138,11 @@ class Budgeting:
         none = [name for name in self._due if self._past[name].ahead is None]
         for name in none or self._due[:1]:
             budget = self.budgets[name]
-            made = forecast(budget, counted(budget, self._rows), month)
+            made = forecast(budget, rows_in_scope(budget, self._rows), month)
             self._past[name] = replace(self._past[name], ahead=made)
             self._due.remove(name)
 
-    def _recorded(self) -> Iterable[BudgetState]:
+    def _recorded_states(self) -> Iterable[BudgetState]:
         """What the newest round on record knew, so that a restart logs nothing twice."""
         newest = self.ledger.rounds(limit=1)
         return self.ledger.observation(newest[0].id).budgets if newest and newest[0].whole else ()

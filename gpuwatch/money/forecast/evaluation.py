@@ -78,25 +78,25 @@ def past(series: Series, begin: int) -> Past:
     """What is known as of a step."""
     moment = series.time(begin)
     month = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    rhythm, recent = Rhythm.of(series.step_seconds), series.values[max(0, begin - LONGEST) : begin]
-    return Past.of(
+    rhythm, recent = Rhythm.at_step(series.step_seconds), series.values[max(0, begin - LONGEST) : begin]
+    return Past.from_values(
         since_shift(recent, rhythm) if _any(recent) else series.values[:begin],
         rhythm,
         round((moment - month).total_seconds() / series.step_seconds),
     )
 
 
-def bounded(means: Sequence[float], *, never_negative: bool) -> list[float]:
+def bound_means(means: Sequence[float], *, never_negative: bool) -> list[float]:
     """A forecast that does not leave what is possible."""
     return [max(0.0, mean) for mean in means] if never_negative else list(means)
 
 
-def tried(series: Series, steps: int, methods: Mapping[str, Method], advance: Advance = no_advance) -> Trial:
+def try_methods(series: Series, steps: int, methods: Mapping[str, Method], advance: Advance = no_advance) -> Trial:
     """Every method from at most 60 origins, each with all of its past and a full horizon of what came after.
 
     Where the history does not hold two horizons, a shorter one is tried.
     """
-    rhythm = Rhythm.of(series.step_seconds)
+    rhythm = Rhythm.at_step(series.step_seconds)
     size = len(series.values)
     first = rhythm.season + 3 + next(at for at, value in enumerate(series.values) if value is not None)
     held = max(1, min(steps, (size - first) // 2))
@@ -115,7 +115,7 @@ def tried(series: Series, steps: int, methods: Mapping[str, Method], advance: Ad
         advance(done, len(origins))
         now = past(series, origin)
         for name, method in methods.items():
-            means = bounded(method(now, held), never_negative=never_negative)
+            means = bound_means(method(now, held), never_negative=never_negative)
             errors[name].append(
                 tuple(None if value is None else value - mean for value, mean in zip(actual, means, strict=True))
             )
@@ -131,7 +131,7 @@ def tried(series: Series, steps: int, methods: Mapping[str, Method], advance: Ad
 
 def moving(series: Series, begin: int) -> float:
     """How much the series moved before a step: the unit of errors."""
-    recent = 2 * window(Rhythm.of(series.step_seconds))
+    recent = 2 * window(Rhythm.at_step(series.step_seconds))
     return movement(series.values[max(0, begin - LONGEST) : begin], recent)
 
 
@@ -142,7 +142,7 @@ def scores(trial: Trial, standing: str) -> tuple[Score, ...]:
     return tuple(_score(trial, name, losses[name]) for name in ordered)
 
 
-def chosen(trial: Trial, standing: str) -> Errors:
+def errors_of_choice(trial: Trial, standing: str) -> Errors:
     """The errors of the choice: at each origin those of the method with the smallest loss at the other origins.
 
     Origins count if their horizons do not overlap its own. Without any the standing method is taken.

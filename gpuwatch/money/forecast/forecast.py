@@ -15,15 +15,15 @@ from gpuwatch.money.forecast.evaluation import (
     Errors,
     Score,
     Trial,
-    bounded,
-    chosen,
+    bound_means,
     coverage,
+    errors_of_choice,
     longer,
     moving,
     past,
     radius,
     scores,
-    tried,
+    try_methods,
 )
 from gpuwatch.money.forecast.methods import BLEND, CANDIDATES, METHODS, SEVEN_DAY_MEAN, Method
 from gpuwatch.money.forecast.series import DAY_SECONDS, MONTH_SECONDS, Rhythm, Series
@@ -89,19 +89,19 @@ def forecast(
         raise ValueError("no value is known, so nothing can be forecast")
     if steps < 1:
         raise ValueError(f"{steps} steps are no horizon; ask for one or more")
-    rhythm = Rhythm.of(series.step_seconds)
+    rhythm = Rhythm.at_step(series.step_seconds)
     needed = 2 * max(rhythm.season, 2) + 2
     if len(series.known) < needed:
         return _simple(series, steps, needed)
     candidates = methods or CANDIDATES
-    trial = tried(series, steps, candidates, advance)
+    trial = try_methods(series, steps, candidates, advance)
     standing = BLEND if BLEND in candidates else next(iter(candidates))
     best, *others = scores(trial, standing)
-    name, errors = best.method, chosen(trial, standing)
+    name, errors = best.method, errors_of_choice(trial, standing)
     score = replace(best, coverage=coverage(trial, errors))
     size = len(series.values)
     floor = 0.0 if min(series.known) >= 0 else -math.inf
-    means = bounded(candidates[name](past(series, size), steps), never_negative=floor == 0)
+    means = bound_means(candidates[name](past(series, size), steps), never_negative=floor == 0)
     moved = moving(series, size)
     reaches = [_reach(trial, errors, at, moved) for at in range(steps)]
     scale = steps / trial.steps

@@ -21,7 +21,7 @@ _APART = 4  # ranges by which a level has shifted; at one or two, bursts were ta
 _SPEEDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-def known(values: Values) -> list[float]:
+def known_values(values: Values) -> list[float]:
     """The values that are known."""
     return [value for value in values if value is not None]
 
@@ -38,7 +38,7 @@ class Past:
     level: float  # of the plain values, smoothed
 
     @classmethod
-    def of(cls, values: Values, rhythm: Rhythm, month_steps: int = 0) -> "Past":
+    def from_values(cls, values: Values, rhythm: Rhythm, month_steps: int = 0) -> "Past":
         """Of values of which at least one is known."""
         plain, season = _seasons(values, rhythm)
         level = _level(plain, window(rhythm))
@@ -52,7 +52,7 @@ def window(rhythm: Rhythm) -> int:
 
 def _lately(values: Values, last: int) -> list[float]:
     """The known values of the last so many steps; where they are all holes, all that are known."""
-    return known(values[-last:] if last else ()) or known(values)
+    return known_values(values[-last:] if last else ()) or known_values(values)
 
 
 def _mean(values: Values, last: int) -> float:
@@ -67,7 +67,7 @@ def since_shift(values: Values, rhythm: Rhythm) -> Values:
     A calm of less than a week that was there a week earlier, too, is a weekend.
     """
     size, season = len(values), window(rhythm)
-    last = known(values[-season:])
+    last = known_values(values[-season:])
     if 2 * len(last) <= season:
         return values
     reach = _APART * (max(last) - min(last))
@@ -77,17 +77,17 @@ def since_shift(values: Values, rhythm: Rhythm) -> Values:
         return value is None or least <= value <= most
 
     begin = next((at + 1 for at in range(size - season - 1, -1, -1) if not near(values[at])), 0)
-    before = known(values[max(0, begin - season) : begin])
+    before = known_values(values[max(0, begin - season) : begin])
     if not before or near(median(before)):
         return values
-    earlier = known(values[max(0, size - season - rhythm.week) : max(0, size - rhythm.week)])
+    earlier = known_values(values[max(0, size - season - rhythm.week) : max(0, size - rhythm.week)])
     calm_then = bool(earlier) and near(median(earlier))
     return values if rhythm.week > season and begin > size - rhythm.week and calm_then else values[begin:]
 
 
 def _level(values: Values, begin: int) -> float:
     """The smoothed level, at the speed of smoothing that would have forecast the next value best all along."""
-    measured = known(values)
+    measured = known_values(values)
     first = fmean(measured[:begin])
     found: list[tuple[float, float]] = []
     for speed in _SPEEDS:
@@ -107,8 +107,8 @@ def _fading(past: Past, steps: int) -> list[float]:
     A burst lifts the mean of four weeks for four weeks; their median it leaves where it was.
     """
     memory = past.rhythm.memory
-    recent = past.plain[-memory:] if known(past.plain[-memory:]) else past.plain
-    measured = known(recent)
+    recent = past.plain[-memory:] if known_values(past.plain[-memory:]) else past.plain
+    measured = known_values(recent)
     mean, usual = fmean(measured), median(measured)
     spread = sum((value - mean) ** 2 for value in measured)
     pairs = [(a, b) for a, b in pairwise(recent) if a is not None and b is not None]
@@ -150,7 +150,9 @@ def profile(values: Values, period: int) -> list[float]:
     count = min(len(values) // period, _CYCLES)
     whole = [values[len(values) - number * period :][:period] for number in range(count, 0, -1)]
     measured = [
-        (number, fmean(known(cycle)), cycle) for number, cycle in enumerate(whole) if 2 * len(known(cycle)) > period
+        (number, fmean(known_values(cycle)), cycle)
+        for number, cycle in enumerate(whole)
+        if 2 * len(known_values(cycle)) > period
     ]
     # Growth from cycle to cycle is growth within each, and no season.
     slope = _slope([(float(number), mean) for number, mean, _ in measured]) / period
@@ -158,7 +160,7 @@ def profile(values: Values, period: int) -> list[float]:
         [None if value is None else value - mean - slope * (at - (period - 1) / 2) for at, value in enumerate(cycle)]
         for _, mean, cycle in measured
     ]
-    columns = [known([cycle[place] for cycle in cycles]) for place in range(period)]
+    columns = [known_values([cycle[place] for cycle in cycles]) for place in range(period)]
     if any(len(column) < 2 for column in columns):  # noqa: PLR2004  one cycle does not distinguish a season from chance
         return [0.0] * period
     shape = [fmean(column) for column in columns]
@@ -179,19 +181,19 @@ def _seasons(values: Values, rhythm: Rhythm) -> tuple[list[float | None], Callab
     if season == 1:
         return plain, lambda _: 0.0
     shape = profile(plain, season)
-    plain = _without(plain, shape, 1)
+    plain = _without_shape(plain, shape, 1)
     week = [0.0]
     if rhythm.week == 7 * season:
         days = [
-            known(plain[end - season : end])
+            known_values(plain[end - season : end])
             for end in range(len(plain) - len(plain) // season * season + season, len(plain) + 1, season)
         ]
         week = profile([fmean(day) if day else None for day in days], 7)
-        plain = _without(plain, week, season)
+        plain = _without_shape(plain, week, season)
     return plain, lambda ahead: shape[ahead % season] + week[ahead // season % len(week)]
 
 
-def _without(values: Sequence[float | None], shape: Sequence[float], block: int) -> list[float | None]:
+def _without_shape(values: Sequence[float | None], shape: Sequence[float], block: int) -> list[float | None]:
     """Less a shape that ends where the values end; each place of it is `block` steps long."""
     size = len(values)
     return [
@@ -199,13 +201,13 @@ def _without(values: Sequence[float | None], shape: Sequence[float], block: int)
     ]
 
 
-def _repeated(values: Values, period: int, steps: int) -> list[float]:
+def _repeat_season(values: Values, period: int, steps: int) -> list[float]:
     """The last known value of the same place in the period; where no value is known, the mean."""
     places: list[float | None] = []
     for place in range(period):
         same = range(len(values) - period + place, -1, -period)
         places.append(next((values[at] for at in same if values[at] is not None), None))
-    usual = fmean(known(values))
+    usual = fmean(known_values(values))
     filled = [usual if place is None else place for place in places]
     return [filled[ahead % period] for ahead in range(steps)]
 
@@ -227,9 +229,9 @@ METHODS: Mapping[str, Method] = {
     BLEND: _seasonal(_blend),
     SEVEN_DAY_MEAN: _flat(lambda past: _mean(past.values, past.rhythm.week)),
     "run rate": _flat(lambda past: _mean(past.values, past.month_steps or past.rhythm.week)),
-    "naive": _flat(lambda past: known(past.values)[-1]),
-    "seasonal naive (day)": lambda past, steps: _repeated(past.values, past.rhythm.season, steps),
-    "seasonal naive (week)": lambda past, steps: _repeated(past.values, past.rhythm.week, steps),
+    "naive": _flat(lambda past: known_values(past.values)[-1]),
+    "seasonal naive (day)": lambda past, steps: _repeat_season(past.values, past.rhythm.season, steps),
+    "seasonal naive (week)": lambda past, steps: _repeat_season(past.values, past.rhythm.week, steps),
     "median": _flat(lambda past: median(_lately(past.values, window(past.rhythm)))),
     "smoothing": _seasonal(lambda past, steps: [past.level] * steps),
     "theta": _seasonal(_theta),

@@ -82,7 +82,7 @@ def month_end(series: Series, now: datetime, budget: Decimal | None = None) -> M
         expected=_cents(expected),
         lower=None if lower is None else _cents(lower),
         upper=None if reach is None else _cents(expected + reach),
-        probability_over=None if budget is None else _over(series, budget, actual, expected, errors, rest),
+        probability_over=None if budget is None else _chance_over(series, budget, actual, expected, errors, rest),
         method=coming.method if rest else "measured",
         warnings=warnings,
     )
@@ -175,7 +175,7 @@ def _sum(means: Sequence[float], begin: float, end: float) -> float:
     return sum(mean * max(0.0, min(end, at + 1) - max(begin, at)) for at, mean in enumerate(means))
 
 
-def _over(
+def _chance_over(
     series: Series, budget: Decimal, actual: float, expected: float, errors: Sequence[float], rest: float
 ) -> float | None:
     limit = float(budget)

@@ -22,7 +22,7 @@ _FULL = 0.5  # of the samples that a step should have; with fewer, its mean says
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One measurement."""
+    """One measurement at one time."""
 
     time: datetime
     value: float
@@ -38,7 +38,7 @@ class Rhythm:
     year: int = 1  # steps of a year, where months are counted; a season of it needs two of them
 
     @classmethod
-    def of(cls, step_seconds: float) -> "Rhythm":
+    def at_step(cls, step_seconds: float) -> "Rhythm":
         """The rhythm at a step; a step that does not divide a day or a week has no season."""
         week = max(1, round(WEEK_SECONDS / step_seconds))
         if step_seconds == MONTH_SECONDS:
@@ -128,7 +128,7 @@ def resample(samples: Sequence[Sample], step_seconds: float) -> Series:
         if len(values) > 1 and (first - start).total_seconds() > 1.5 * between:
             values.pop(0)
             skipped = 1
-    notes += _doubled(ordered)
+    notes += _doubled_times(ordered)
     return Series(
         start=(start + timedelta(seconds=skipped * step_seconds)).astimezone(UTC),
         step_seconds=step_seconds,
@@ -150,7 +150,7 @@ def _by_month(ordered: Sequence[Sample], between: float | None) -> Series:
     apart = between if between is not None and between < _SHORTEST_MONTH else None
     needed = 1.0 if apart is None else _FULL * MONTH_SECONDS / apart
     values = [sum(bucket) / len(bucket) if bucket and len(bucket) >= needed else None for bucket in buckets]
-    notes, skipped = _doubled(ordered), 0
+    notes, skipped = _doubled_times(ordered), 0
     if apart is not None:
         if count > 1 and (_months_later(start, count) - last).total_seconds() > 1.5 * apart:
             values.pop()
@@ -174,7 +174,7 @@ def _months_later(start: datetime, months: int) -> datetime:
     return start.replace(year=start.year + month // _YEAR, month=month % _YEAR + 1)
 
 
-def _doubled(ordered: Sequence[Sample]) -> list[str]:
+def _doubled_times(ordered: Sequence[Sample]) -> list[str]:
     doubled = len(ordered) - len({sample.time for sample in ordered})
     return [f"{doubled} of {len(ordered)} samples repeat a time; their mean is taken"] if doubled else []
 

@@ -21,7 +21,7 @@ def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | No
         ValueError: nothing is metered, no step is over, or no machine of that pool is metered.
 
     """
-    began, rows = spend.began(), spend.billed(0, 2**40)
+    began, rows = spend.began(), spend.billed_time(0, 2**40)
     if began is None or not rows:
         raise ValueError("nothing is metered yet; let `gpuwatch controller` run, or give --csv")
     pools = sorted({row.terms.pool for row in rows})

@@ -147,7 +147,7 @@ def list_price(instance_type: str) -> Price | None:
     return Price(usd_per_hour=found.price_per_hour, as_of=found.as_of, source=found.source)
 
 
-def described(
+def describe_type(
     kind: MachineType, region: str, capacity_type: CapacityType, price: Decimal | None, origin: Origin | None = None
 ) -> Offer:
     """A machine type with a price of that origin; None: that of the cloud's machine types."""
@@ -171,7 +171,7 @@ def described(
 
 @cache
 def _offers() -> tuple[Offer, ...]:
-    return tuple(_made())
+    return tuple(_make_offers())
 
 
 @cache
@@ -183,7 +183,7 @@ def _index() -> Mapping[tuple[str, str, str, CapacityType], Offer]:
     }
 
 
-def _made() -> Iterator[Offer]:
+def _make_offers() -> Iterator[Offer]:
     """Every price of the table, then the types without any."""
     priced = set()
     for row in _rows("prices.tsv"):
@@ -193,10 +193,10 @@ def _made() -> Iterator[Offer]:
         origin = Origin(as_of=date.fromisoformat(row["as_of"]), currency=currency, source=SOURCES[row["source"]])
         for column, capacity in (("on_demand", CapacityType.ON_DEMAND), ("spot", CapacityType.SPOT)):
             if row[column]:
-                yield described(kind, row["region"], capacity, Decimal(row[column]), origin)
+                yield describe_type(kind, row["region"], capacity, Decimal(row[column]), origin)
     for key, kind in machine_types().items():
         if key not in priced:
-            yield described(kind, "", CapacityType.ON_DEMAND, None)
+            yield describe_type(kind, "", CapacityType.ON_DEMAND, None)
 
 
 def _rows(name: str) -> list[dict[str, str]]:

@@ -54,7 +54,7 @@ class Found:
     quote: Quote
 
     @classmethod
-    def of(
+    def for_place(
         cls, wanted: tuple[str, str, CapacityType], price: Decimal, *, currency: str = "USD", as_of: date, source: str
     ) -> Self:
         """A price of a place, machine type and kind of capacity."""
@@ -73,7 +73,7 @@ def _key(place: str, instance_type: str, capacity_type: CapacityType) -> str:
 
 
 class Fetcher(Protocol):
-    """One cloud's prices."""
+    """Something that fetches one cloud's prices."""
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """The prices of each machine type in its region, one after the other; empty where it has no price.
@@ -125,7 +125,7 @@ class Live:
             return None
         self.want(provider, hire.region, hire.instance_type)
         if self._background:
-            self._look()
+            self._begin_refresh()
         places = [hire.zone, hire.region] if hire.capacity_type is CapacityType.SPOT else [hire.region]
         found = (self._quotes[provider].get(_key(each, hire.instance_type, hire.capacity_type)) for each in places)
         return next((quote for quote in found if quote is not None), None)
@@ -153,7 +153,7 @@ class Live:
         finally:
             self._refreshing.release()
 
-    def _look(self) -> None:
+    def _begin_refresh(self) -> None:
         """Begin a refresh where something is due; at most once a minute, and never two at a time."""
         if self._clock.monotonic() < self._look_at or self._refreshing.locked():
             return

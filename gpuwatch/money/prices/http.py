@@ -52,7 +52,7 @@ class Asker:
 
         """
         try:
-            with self.opened(url, headers, body) as answer:
+            with self.open_answer(url, headers, body) as answer:
                 text: bytes = answer.read(_LARGEST_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
             raise FetchError(f"{self.name} gave no usable answer: {error}") from error
@@ -60,7 +60,7 @@ class Asker:
             raise FetchError(f"{self.name} gave no usable answer: it is larger than {_LARGEST_ANSWER_BYTES} bytes")
         return text
 
-    def opened(
+    def open_answer(
         self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> http.client.HTTPResponse:
         """The answer before its body is read; a busy server is asked again, as late as it says.

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Offer, Price, PriceKey, column_usd, dated
-from gpuwatch.model.slips import meant
+from gpuwatch.model.money import Offer, Price, PriceKey, column_usd, day_with_age
+from gpuwatch.model.slips import meant_name
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Found
 from gpuwatch.money.prices.price_book import Book, NoPrice
@@ -39,7 +39,7 @@ class Row:
         return self.paid.usd_per_hour / self.offer.gpu_count if isinstance(self.paid, Price) else None
 
 
-def merged(found: Mapping[str, Iterable[Found]]) -> tuple[Offer, ...]:
+def merge_offers(found: Mapping[str, Iterable[Found]]) -> tuple[Offer, ...]:
     """The built-in table with what was fetched of each cloud, where that is newer or not in the table."""
     offers = {_key(each): each for each in catalogue.offers()}
     for provider, fetched in found.items():
@@ -48,7 +48,7 @@ def merged(found: Mapping[str, Iterable[Found]]) -> tuple[Offer, ...]:
             if machine is None:
                 continue
             offer = replace(
-                catalogue.described(machine, each.place, each.capacity_type, each.quote.per_hour),
+                catalogue.describe_type(machine, each.place, each.capacity_type, each.quote.per_hour),
                 currency=each.quote.currency,
                 as_of=each.quote.as_of,
                 source=each.quote.source,
@@ -63,12 +63,12 @@ def rows(offers: Sequence[Offer], books: Mapping[str, Book], now: datetime) -> l
     """Each offer with what is paid, the cheapest GPU of a cloud and region first."""
     made = []
     for each in offers:
-        paid = paid_for(each, books, now)
+        paid = price_paid(each, books, now)
         made.append(Row(offer=each, paid=paid, ratio=_ratio(each, offers), age_days=(now.date() - each.as_of).days))
     return sorted(made, key=_order)
 
 
-def paid_for(offer: Offer, books: Mapping[str, Book], now: datetime) -> Price | NoPrice:
+def price_paid(offer: Offer, books: Mapping[str, Book], now: datetime) -> Price | NoPrice:
     """What is to be paid for an offer by the settings."""
     if not offer.region:
         return NoPrice(why="no price of it is known offline")
@@ -78,7 +78,7 @@ def paid_for(offer: Offer, books: Mapping[str, Book], now: datetime) -> Price | 
     return books[offer.provider].find(hire, now)
 
 
-def asked_for(offer: Offer, *, provider: str | None, region: str | None, gpu: str | None) -> bool:
+def is_asked_for(offer: Offer, *, provider: str | None, region: str | None, gpu: str | None) -> bool:
     """Whether an offer is of that cloud, region (or a zone of it) and GPU model, where they are given."""
     return (
         provider in (None, offer.provider)
@@ -93,10 +93,10 @@ def unknown(offers: Sequence[Offer], *, provider: str | None, region: str | None
     of = "" if provider is None else f" of {provider}"
     regions = {name for each in here for name in (each.region, _region(each)) if name}
     if region is not None and region not in regions:
-        return f"--region: no price{of} in {region!r} is known. {meant(region, regions)} {_MORE}"
+        return f"--region: no price{of} in {region!r} is known. {meant_name(region, regions)} {_MORE}"
     models = {each.gpu_model for each in here}
     if gpu is not None and gpu.lower() not in {each.lower() for each in models}:
-        return f"--gpu: no machine{of} with a GPU {gpu!r} is known. {meant(gpu, models)}"
+        return f"--gpu: no machine{of} with a GPU {gpu!r} is known. {meant_name(gpu, models)}"
     return None
 
 
@@ -152,7 +152,7 @@ def as_text(shown: Sequence[Row], old_days: float = OLD_DAYS) -> str:
     """A table, then the age and the source of what is in it; warned of is what is older than `old_days`."""
     if not shown:
         return "No machine is like that; `gpuwatch prices` without options lists all."
-    code = shown_in().code
+    code = display_currency().code
     paid = (f"{code}/HOUR", f"{code}/GPU-HOUR")
     heads = ("CLOUD", "REGION", "TYPE", "GPUS", "VCPUS", "MEMORY", "CAPACITY", "PER HOUR", *paid)
     rows = [heads, *(_cells(row) for row in shown)]
@@ -167,7 +167,7 @@ def as_text(shown: Sequence[Row], old_days: float = OLD_DAYS) -> str:
     lines += [f"In USD: {how}." for how in {_how(row): None for row in shown} if how]
     unknown = {row.paid.why: None for row in shown if isinstance(row.paid, NoPrice)}
     lines += [f"?: {why}." for why in unknown]
-    lines += filter(None, [shown_in().note])
+    lines += filter(None, [display_currency().note])
     lines += [f"Warning: {each}" for each in warnings(shown, old_days)]
     return "\n".join(map(legible, lines))
 
@@ -179,8 +179,8 @@ def old_table(providers: Iterable[str], prices: PriceSettings, today: date) -> l
         as_of = None if provider in prices.live.providers else catalogue.oldest(provider)
         if as_of is not None and (today - as_of).total_seconds() > prices.warn_older_than:
             found.append(
-                f"the built-in prices of {provider} are of {dated(as_of, today)}; prices.live.{provider} asks for "
-                "today's, prices.file has your own (prices.warn_older_than)"
+                f"the built-in prices of {provider} are of {day_with_age(as_of, today)}; prices.live.{provider} asks "
+                "for today's, prices.file has your own (prices.warn_older_than)"
             )
     return found
 

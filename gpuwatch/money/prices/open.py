@@ -60,7 +60,7 @@ def open_own(settings: PriceSettings) -> Callable[[], OwnPrices]:
         return OwnPrices
     path = Path(settings.file)
     try:
-        reread = ReloadingFile([path], partial(overrides_file.read, path, settings.currency))
+        reread = ReloadingFile([path], partial(overrides_file.read_prices, path, settings.currency))
     except OSError as error:
         raise overrides_file.PricesError(
             f"{path}: cannot be read: {error.strerror}\n    expected: a readable file in prices.file"

@@ -37,7 +37,7 @@ class PricesError(ValueError):
     """The file of own prices cannot be used; the text has two lines for each mistake."""
 
 
-def read(path: Path, currency: str) -> OwnPrices:
+def read_prices(path: Path, currency: str) -> OwnPrices:
     """The entries of a file; `currency` is that of a price that names none.
 
     Raises:
@@ -62,12 +62,12 @@ class _Problems:
     """What is wrong with a file."""
 
     def __init__(self, file: str) -> None:
-        """Start without mistakes."""
+        """Begin without a mistake in that file."""
         self._file = file
         self._mistakes: list[str] = []
 
     def add(self, line: int, key: str, wrong: str, right: str) -> None:
-        """Add a mistake."""
+        """Add a mistake of the file."""
         named = f"{key}: " if key else ""
         self._mistakes.append(f"{self._file}:{line}: {named}{wrong}\n    expected: {right}")
 

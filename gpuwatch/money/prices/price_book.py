@@ -70,24 +70,24 @@ class Book:
             _LOG.warning("No price for %s: %s", hire.key, found.why)
         return None
 
-    def named(self, now: datetime) -> frozenset[str]:
+    def named_machines(self, now: datetime) -> frozenset[str]:
         """The ids and names of the machines that may have a price of their own."""
-        self._look(now)
+        self._read_own_prices(now)
         return self._own.named
 
     def find(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
         """The price, or why it is not known."""
-        self._look(now)
+        self._read_own_prices(now)
         if hire.region is None:
             hire = replace(hire, region=self._region)
         mine = self._own.node_price(hire, now)
         if mine is not None:
-            return self._owned(mine)
+            return self._own_price(mine)
         if hire.key not in self._found:
             self._found[hire.key] = self._common(hire, now)
         return self._found[hire.key]
 
-    def _look(self, now: datetime) -> None:
+    def _read_own_prices(self, now: datetime) -> None:
         """Read the user's own prices, once for each moment."""
         if now != self._now:
             self._now, self._own, self._found = now, self._reread(), {}
@@ -96,24 +96,24 @@ class Book:
         """The price of any such machine."""
         row = self._own.price(self._provider, hire, now)
         if row is not None:
-            return self._owned(row)
+            return self._own_price(row)
         discounts = self._own.discounts(self._provider, hire, now)
-        found = self._listed(hire)
+        found = self._list_price(hire)
         if isinstance(found, NoPrice) and hire.capacity_type in _IN_PLACE_OF:
             own = any(each.capacity_type is hire.capacity_type for each in discounts)
             found = self._in_place_of(hire, now, exact=own)
-        return found if isinstance(found, NoPrice) else self._discounted(found, discounts)
+        return found if isinstance(found, NoPrice) else self._discount_price(found, discounts)
 
     def _in_place_of(self, hire: PriceKey, now: datetime, *, exact: bool) -> Price | NoPrice:
         """The price on demand of a machine that is not had on demand; exact where a discount gives the difference."""
         same = replace(hire, capacity_type=CapacityType.ON_DEMAND)
         row = self._own.price(self._provider, same, now)
-        found = self._owned(row) if row is not None else self._listed(same)
+        found = self._own_price(row) if row is not None else self._list_price(same)
         if isinstance(found, NoPrice) or exact:
             return found
         return replace(found, source=f"{found.source}; {_IN_PLACE_OF[hire.capacity_type]}", exact=False)
 
-    def _listed(self, hire: PriceKey) -> Price | NoPrice:
+    def _list_price(self, hire: PriceKey) -> Price | NoPrice:
         """What the cloud asks for, from the newest of fetched prices and table."""
         if hire.region is None:
             return NoPrice(why="its region is not known; set cloud.regions")
@@ -127,7 +127,7 @@ class Book:
             return NoPrice(why="no list price of it is known there; name it in prices.file, or set prices.live")
         return self._in_usd(fetched.per_hour, fetched.currency, fetched.as_of, fetched.source)
 
-    def _owned(self, row: OwnRow) -> Price | NoPrice:
+    def _own_price(self, row: OwnRow) -> Price | NoPrice:
         """The price of an entry of the file."""
         as_of = self._own.written if row.begins is None else row.begins.date()
         assert row.price is not None  # noqa: S101  only prices are looked up by node and type
@@ -149,7 +149,7 @@ class Book:
             rate=rate,
         )
 
-    def _discounted(self, price: Price, rows: tuple[OwnRow, ...]) -> Price:
+    def _discount_price(self, price: Price, rows: tuple[OwnRow, ...]) -> Price:
         """After the discounts, one upon the other."""
         for row in rows:
             factor = (100 - (row.percent_off or 0)) / Decimal(100)
@@ -167,27 +167,27 @@ class Books:
     """A book for each cloud by its name, in their order. What names no cloud is priced where only one has a price."""
 
     def __init__(self, books: Mapping[str, Book]) -> None:
-        """At least one."""
+        """Take at least one book."""
         self._books = dict(books)
 
     def price(self, hire: PriceKey, now: datetime) -> Price | None:
         """What an hour of it costs now; None is not known, and the log says once why."""
-        book = self._of(hire, now)
+        book = self._book_of(hire, now)
         return None if book is None else book.price(hire, now)
 
     def find(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
         """The price, or why it is not known."""
-        book = self._of(hire, now)
+        book = self._book_of(hire, now)
         if book is not None:
             return book.find(hire, now)
         there = ", ".join(self._books)
         return NoPrice(why=f"its cloud {hire.cloud!r} is none of {there}" if hire.cloud else f"it may be in {there}")
 
-    def named(self, now: datetime) -> frozenset[str]:
+    def named_machines(self, now: datetime) -> frozenset[str]:
         """The ids and names of the machines that may have a price of their own."""
-        return frozenset().union(*(book.named(now) for book in self._books.values()))
+        return frozenset().union(*(book.named_machines(now) for book in self._books.values()))
 
-    def _of(self, hire: PriceKey, now: datetime) -> Book | None:
+    def _book_of(self, hire: PriceKey, now: datetime) -> Book | None:
         """The book of its cloud."""
         if hire.cloud or len(self._books) == 1:
             return self._books.get(hire.cloud) or (next(iter(self._books.values())) if not hire.cloud else None)

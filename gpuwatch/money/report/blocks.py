@@ -53,7 +53,7 @@ class Bars:
 
     @property
     def most(self) -> int:
-        """The longest one."""
+        """Return the value of the longest bar."""
         return max((bar.useful + bar.wasted for bar in self.bars), default=0)
 
     def percent(self, cents: int) -> float:
@@ -72,7 +72,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Several figures."""
+    """Several figures in one row."""
 
     kind: ClassVar = "figures"
     figures: tuple[Figure, ...]
@@ -97,5 +97,5 @@ def usd(total: Total, cents: int) -> str:
 
 
 def percent(ratio: float) -> str:
-    """With one decimal."""
+    """Return a ratio as percent with one decimal."""
     return f"{ratio:.1%}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
 
-from gpuwatch.model.currency import Currency, shown_in
+from gpuwatch.model.currency import Currency, display_currency
 from gpuwatch.model.money import format_usd
 from gpuwatch.model.usage import HOUR_MS, USES
 from gpuwatch.money.accounting.settings import EnergySettings
@@ -19,7 +19,7 @@ from gpuwatch.money.accounting.totals import (
     TotalDocument,
     energy,
     grouping,
-    shown,
+    round_parts,
     total_document,
     total_documents,
     totals,
@@ -60,7 +60,7 @@ class Report:
     prices: tuple[date, date] | None = None  # the oldest and the newest; None: no price has a day
 
 
-def spent(spend: SpendBook, period: Period, by: str) -> Report:
+def cost_report(spend: SpendBook, period: Period, by: str) -> Report:
     """What the ledger says of a period.
 
     Raises:
@@ -130,7 +130,7 @@ def cost_document(report: Report, factors: EnergySettings) -> CostDocument:
         metered_since=None if report.began is None else _time(report.began),
         cut=report.cut,
         by=report.by,
-        currency=shown_in().unless_usd,
+        currency=display_currency().unless_usd,
         groups=total_documents(
             CostGroup,
             report.groups,
@@ -160,7 +160,7 @@ def as_text(report: Report, factors: EnergySettings) -> str:
     if report.cut:
         lines.append("A row lies across the begin or the end of this period: it counts to the one in which it begins.")
     lines += _energy_lines(energy(report.whole, factors))
-    return "\n".join([*lines, *filter(None, [shown_in().note])])
+    return "\n".join([*lines, *filter(None, [display_currency().note])])
 
 
 def notes(total: Total) -> list[str]:
@@ -194,9 +194,9 @@ def _table(report: Report) -> list[str]:
     for use in USES:
         columns[use.value] = {name: Fraction(each.gpu_ms_by_use[use]) for name, each in report.groups.items()}
     digits = 1 if report.whole.gpu_ms >= _MANY_MS else 2
-    hours = {head: shown(column, Fraction(HOUR_MS, 10**digits)) for head, column in columns.items()}
-    cost = shown({name: each.usd for name, each in report.groups.items()}, shown_in().cent)
-    wasted = shown({name: each.usd_wasted for name, each in report.groups.items()}, shown_in().cent)
+    hours = {head: round_parts(column, Fraction(HOUR_MS, 10**digits)) for head, column in columns.items()}
+    cost = round_parts({name: each.usd for name, each in report.groups.items()}, display_currency().cent)
+    wasted = round_parts({name: each.usd_wasted for name, each in report.groups.items()}, display_currency().cent)
     rows = [[report.by, *columns, "no use", "cost", "wasted", "of cost"]]
     for name, each in sorted(report.groups.items(), key=lambda item: (-item[1].usd, -item[1].gpu_ms, item[0])):
         cells = [f"{parts[name] / 10**digits:,.{digits}f}" for _, parts in hours.values()]

@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.currency import Currency, shown_in
+from gpuwatch.model.currency import Currency, display_currency
 from gpuwatch.model.money import usd_to_the_cent
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saved, Saving
@@ -20,7 +20,7 @@ from gpuwatch.money.accounting.totals import (
     Energy,
     Named,
     TotalDocument,
-    shown,
+    round_parts,
     total_document,
     total_documents,
 )
@@ -47,7 +47,7 @@ class _Days:
 
 @dataclass(frozen=True, kw_only=True)
 class _Moment:
-    """When it began."""
+    """A moment at which something began."""
 
     __slots__ = ()
     at: datetime
@@ -206,7 +206,7 @@ def report_document(report: Report) -> ReportDocument:
         timezone=period.zone.key,
         made_at=facts.now,
         over=report.over,
-        currency=shown_in().unless_usd,
+        currency=display_currency().unless_usd,
         total=total_document(TotalDocument, report.whole),
         before=None if report.before is None else total_document(EarlierTotal, report.before, **earlier),
         by={
@@ -215,7 +215,7 @@ def report_document(report: Report) -> ReportDocument:
         },
         unit=report.unit,
         steps=total_documents(StepTotal, steps, lambda begin: {"at": _seconds(int(begin))}),
-        saved=_saved(facts.saved),
+        saved=_saved_document(facts.saved),
         actions=facts.actions,
         machines=None if seen is None else seen.machines,
         jobs=() if seen is None else seen.jobs,
@@ -235,7 +235,7 @@ def report_document(report: Report) -> ReportDocument:
     )
 
 
-def _saved(saved: Saved) -> SavedDocument:
+def _saved_document(saved: Saved) -> SavedDocument:
     return _saving(
         SavedDocument,
         saved.whole,
@@ -250,7 +250,7 @@ def _saved(saved: Saved) -> SavedDocument:
 
 def _savings(parts: Mapping[str, Saving]) -> tuple[GroupSaving, ...]:
     """In cents that add up to the whole's."""
-    _, cents = shown({name: each.usd for name, each in parts.items()}, _CENT)
+    _, cents = round_parts({name: each.usd for name, each in parts.items()}, _CENT)
     return tuple(_saving(GroupSaving, each, cents[name] * _CENT, name=name) for name, each in parts.items())
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.health import Health
@@ -50,11 +50,11 @@ def idle(report: Report) -> Iterator[Part]:
         return
     found = seen.machines.idle
     unpriced = sum(each.usd_per_hour is None for each in found)
-    words = f"At {at} {_machines(len(found))} ran without use, at {format_usd(_known(found))} an hour"
+    words = f"At {at} {_machines(len(found))} ran without use, at {format_usd(_known_usd(found))} an hour"
     yield Words((f"{words}{f', {unpriced} without a known price' if unpriced else ''}.",))
     rows = [
         (
-            called(report, each.node_id),
+            machine_name(report, each.node_id),
             each.pool,
             each.owner or "-",
             f"{each.state.value} {format_duration(each.held_seconds)}",
@@ -63,9 +63,9 @@ def idle(report: Report) -> Iterator[Part]:
         )
         for each in found[:_MOST]
     ]
-    heads = ("machine", "pool", "owner", "since", f"{shown_in().code}/h", "next, and why")
+    heads = ("machine", "pool", "owner", "since", f"{display_currency().code}/h", "next, and why")
     yield Table(
-        caption=_of("The longest first", len(found)),
+        caption=_caption("The longest first", len(found)),
         heads=heads,
         rows=tuple(rows),
         left=frozenset({0, 1, 2, 3, 5}),
@@ -87,10 +87,10 @@ def unused_gpus(report: Report) -> Iterator[Part]:
     for each in seen.jobs:
         by_user.setdefault(each.user, []).append(each)
     gpus = {user: sum(each.unused_gpus for each in jobs) for user, jobs in by_user.items()}
-    users = sorted(by_user, key=lambda user: (-_known(by_user[user]), -gpus[user], user))
+    users = sorted(by_user, key=lambda user: (-_known_usd(by_user[user]), -gpus[user], user))
     yield Table(
-        caption=_of("By user", len(users)),
-        heads=("user", "unused GPUs", "jobs", f"{shown_in().code}/h"),
+        caption=_caption("By user", len(users)),
+        heads=("user", "unused GPUs", "jobs", f"{display_currency().code}/h"),
         rows=tuple(
             (
                 user or "-",
@@ -103,13 +103,13 @@ def unused_gpus(report: Report) -> Iterator[Part]:
         left=frozenset({0}),
     )
     yield Table(
-        caption=_of("By job", len(seen.jobs)),
-        heads=("job", "user", "machine", "GPUs", "unused", "for", f"{shown_in().code}/h"),
+        caption=_caption("By job", len(seen.jobs)),
+        heads=("job", "user", "machine", "GPUs", "unused", "for", f"{display_currency().code}/h"),
         rows=tuple(
             (
                 each.job,
                 each.user or "-",
-                called(report, each.node_id),
+                machine_name(report, each.node_id),
                 f"{each.gpus:,}",
                 f"{each.unused_gpus:,}",
                 format_duration(each.held_seconds),
@@ -121,24 +121,24 @@ def unused_gpus(report: Report) -> Iterator[Part]:
     )
 
 
-def _known(parts: Sequence[UnusedJob | Idle]) -> Decimal:
+def _known_usd(parts: Sequence[UnusedJob | Idle]) -> Decimal:
     """The sum of the prices that are known."""
     return sum((each.usd_per_hour for each in parts if each.usd_per_hour is not None), Decimal(0))
 
 
 def _usd(jobs: Sequence[UnusedJob]) -> str:
     """The sum; `+?` where a price is not known."""
-    return f"{format_usd(_known(jobs))}{'+?' if any(each.usd_per_hour is None for each in jobs) else ''}"
+    return f"{format_usd(_known_usd(jobs))}{'+?' if any(each.usd_per_hour is None for each in jobs) else ''}"
 
 
-def stopped(report: Report) -> Iterator[Part]:
-    """Stopped machines."""
+def stopped_parts(report: Report) -> Iterator[Part]:
+    """Yield the part on stopped machines."""
     seen, zone = report.facts.inventory, report.facts.period.zone
     if seen is None or not seen.machines.stopped:
         return
     rows = [
         (
-            called(report, each.node_id),
+            machine_name(report, each.node_id),
             each.pool,
             each.owner or "-",
             "gpuwatch" if each.by_gpuwatch else "somebody else",
@@ -148,7 +148,7 @@ def stopped(report: Report) -> Iterator[Part]:
     ]
     heads = ("machine", "pool", "owner", "stopped by", "since")
     yield Table(
-        caption=_of("Stopped by, and since when", len(seen.machines.stopped)),
+        caption=_caption("Stopped by, and since when", len(seen.machines.stopped)),
         heads=heads,
         rows=tuple(rows),
         left=frozenset(range(5)),
@@ -176,11 +176,18 @@ def actions(report: Report) -> Iterator[Part]:
         yield Words((f"{', '.join(parts).capitalize()}.",))
     if done.newest:
         rows = [
-            (_local(each.at, zone), _action(each), called(report, each.node_id), each.pool, each.owner or "-", each.why)
+            (
+                _local(each.at, zone),
+                _action(each),
+                machine_name(report, each.node_id),
+                each.pool,
+                each.owner or "-",
+                each.why,
+            )
             for each in done.newest[:_MOST]
         ]
         heads = ("ended at", "what", "machine", "pool", "owner", "why")
-        caption = _of("The newest actions", sum(each.count for each in done.counts), len(rows))
+        caption = _caption("The newest actions", sum(each.count for each in done.counts), len(rows))
         yield Table(
             caption=caption, heads=heads, rows=tuple(rows), left=frozenset(range(6)), beneath=True, extra=frozenset({3})
         )
@@ -193,7 +200,7 @@ def actions(report: Report) -> Iterator[Part]:
         yield Table(caption="What people ordered", heads=order_heads, rows=orders, left=frozenset(range(4)))
 
 
-def _replaced(report: Report) -> Iterator[Part]:
+def _replacement_parts(report: Report) -> Iterator[Part]:
     """Sick machines that were terminated, and how long until others came, by cloud and type."""
     kinds: dict[tuple[str, str], list[Loss]] = {}
     for each in report.facts.actions.sick_machines:
@@ -210,13 +217,13 @@ def _replaced(report: Report) -> Iterator[Part]:
 
 
 def _hours(seconds: list[float]) -> str:
-    """Their mean."""
+    """Return the mean in hours."""
     return f"{sum(seconds) / len(seconds) / 3600:.1f}" if seconds else "-"
 
 
 def health(report: Report) -> Iterator[Part]:
     """GPUs that are not healthy, and sick machines that went."""
-    yield from _replaced(report)
+    yield from _replacement_parts(report)
     seen = report.facts.inventory
     if seen is None or not seen.health.gpus:
         return
@@ -225,12 +232,18 @@ def health(report: Report) -> Iterator[Part]:
     yield Words((f"GPUs at {_local(seen.at, report.facts.period.zone)}: {', '.join(counts)}.",))
     if sick:
         rows = [
-            (called(report, each.node_id), each.gpu, each.health.value, each.remedy.value.replace("_", " "), each.why)
+            (
+                machine_name(report, each.node_id),
+                each.gpu,
+                each.health.value,
+                each.remedy.value.replace("_", " "),
+                each.why,
+            )
             for each in sick[:_MOST]
         ]
         heads = ("machine", "GPU", "health", "do", "what is wrong")
         yield Table(
-            caption=_of("Not well, the worst first", len(sick)),
+            caption=_caption("Not well, the worst first", len(sick)),
             heads=heads,
             rows=tuple(rows),
             left=frozenset(range(5)),
@@ -238,7 +251,7 @@ def health(report: Report) -> Iterator[Part]:
         )
 
 
-def called(report: Report, node_id: str) -> str:
+def machine_name(report: Report, node_id: str) -> str:
     """The name of a machine from its id, where the newest round saw it, and its cloud where that has a name."""
     seen = report.facts.inventory
     name, cloud = ("", "") if seen is None else (seen.names.get(node_id, ""), seen.clouds.get(node_id, ""))
@@ -255,7 +268,7 @@ def _machines(count: int) -> str:
     return f"{count:,} machine{'s' if count != 1 else ''}"
 
 
-def _of(words: str, count: int, shown: int | None = None) -> str:
+def _caption(words: str, count: int, shown: int | None = None) -> str:
     """A caption that says when not all are shown."""
     listed = min(count, _MOST) if shown is None else shown
     return words if listed >= count else f"{words}: {listed} of {count:,}"

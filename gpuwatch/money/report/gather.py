@@ -14,13 +14,13 @@ from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row
-from gpuwatch.money.blocked.blocked import Blocked, blocked
+from gpuwatch.money.blocked.blocked import Blocked, blocked_money
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.period import Period
-from gpuwatch.money.report.progress import ComparedEnds, Event, Progress, compared, ends_of, progress
-from gpuwatch.money.report.report import LEAD_DAYS, Facts, Report, Rounds, reported
-from gpuwatch.money.report.saved import saved_in, stops_of
+from gpuwatch.money.report.progress import ComparedEnds, Event, Progress, compare_ends, ends_of, progress
+from gpuwatch.money.report.report import LEAD_DAYS, Facts, Report, Rounds, make_report
+from gpuwatch.money.report.saved import savings_in, stops_of
 from gpuwatch.policies import PoolRules
 
 _DAY = timedelta(days=1)
@@ -30,7 +30,7 @@ _NEWEST = 20  # actions that are listed in full
 _OF_STOPPED = frozenset({LeftoverKind.STOPPED_VOLUME, LeftoverKind.STOPPED_ADDRESS})
 
 
-def gathered(
+def gather_report(
     ledger: Ledger,
     period: Period,
     now: datetime,
@@ -55,7 +55,7 @@ def gathered(
     last = _last_round(ledger, since, ends)
     newest = _last_round(ledger, since, now) if now - until < _DAY else last
     rounds = history.rounds(begins, ends, silent) if began is not None and begins < ends else Rounds()
-    return reported(
+    return make_report(
         Facts(
             period=period,
             now=now,
@@ -68,10 +68,10 @@ def gathered(
             tags=settings.tags,
             factors=settings.energy,
             rounds=rounds,
-            saved=_saved(history, period, now, interval_seconds, left, last),
+            saved=_saved_money(history, period, now, interval_seconds, left, last),
             actions=history.actions(since, until, _NEWEST),
             inventory=None if newest is None else inventory(newest.observation, newest.decisions, newest.reviews),
-            blocked=_blocked(newest),
+            blocked=_blocked_money(newest),
             budgets=() if last is None else last.observation.budgets,
             progress=None if began is None else since_began(ledger, period, now, began),
             storage=None if left is None else tuple(unused.by_kind(left)),
@@ -108,7 +108,7 @@ def ends_compared(ledger: Ledger, zone: ZoneInfo, now: datetime) -> ComparedEnds
         spend.rows(calendar.midnight(first), calendar.midnight(first + ends.length))
         for first in (ends.first, ends.last)
     )
-    return compared(ends, early, late)
+    return compare_ends(ends, early, late)
 
 
 def _rule_changes(ledger: Ledger, began: datetime, end: int) -> Iterator[Event]:
@@ -124,14 +124,14 @@ def _rule_changes(ledger: Ledger, began: datetime, end: int) -> Iterator[Event]:
         known = rules or known
 
 
-def _blocked(newest: PastRound | None) -> Blocked | None:
+def _blocked_money(newest: PastRound | None) -> Blocked | None:
     """What held money back in a round; None: it is not kept, or without its rules."""
     if newest is None or newest.rulebook is None:
         return None
-    return blocked(newest.observation, newest.decisions, newest.reviews, newest.rulebook)
+    return blocked_money(newest.observation, newest.decisions, newest.reviews, newest.rulebook)
 
 
-def _saved(
+def _saved_money(
     history: ActionHistory,
     period: Period,
     now: datetime,
@@ -142,7 +142,7 @@ def _saved(
     """What stops saved, less what the stopped machines still cost."""
     stood = frozenset(stop.key for stop in last.observation.ledger.stopped) if last is not None else frozenset()
     found = stops_of(history, _utc(period.since), now, interval_seconds, stood)
-    return saved_in(found, period, now, None if left is None else _by_the_hour(left))
+    return savings_in(found, period, now, None if left is None else _by_the_hour(left))
 
 
 def _by_the_hour(left: Sequence[Leftover]) -> dict[str, Decimal]:
@@ -177,7 +177,7 @@ def _unseen(
     while day < last:
         if day not in metered:
             begin, end = (_utc(calendar.midnight(each)) for each in (day, day + _DAY))
-            if not history.looked(begin, end):
+            if not history.has_rounds(begin, end):
                 found.add(day)
         day += _DAY
     return frozenset(found)

@@ -143,7 +143,7 @@ class ActionHistory:
         turns = [turn for turn in self.turns(since, until) if turn.at >= begin]
         return [*found, *(Event(at=_EPOCH + timedelta(milliseconds=turn.at), verb=turn.verb) for turn in turns)]
 
-    def stopped(self) -> frozenset[str]:
+    def stops_in_force(self) -> frozenset[str]:
         """The keys of stops that hold until now."""
         with self._store.reading() as db:
             return frozenset(db.scalars(select(STOPPED.c.key)))
@@ -174,7 +174,7 @@ class ActionHistory:
         gaps = [(begin, end) for begin, end in ends if end - begin > longest]
         return Rounds(count=len(times), gaps=tuple(sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))))
 
-    def looked(self, since: datetime, until: datetime) -> bool:
+    def has_rounds(self, since: datetime, until: datetime) -> bool:
         """Whether there was any round in [since, until)."""
         query = select(ROUNDS.c.id).where(ROUNDS.c.at >= text(since), ROUNDS.c.at < text(until)).limit(1)
         with self._store.reading() as db:
@@ -185,7 +185,7 @@ class ActionHistory:
         with self._store.reading() as db:
             return str(db.scalar(select(META.c.value).where(META.c.name == "ledger_id")))
 
-    def delivered(self, name: str) -> str | None:
+    def last_delivered(self, name: str) -> str | None:
         """The last day with a report delivered to that destination, as YYYY-MM-DD; None: no day."""
         with self._store.reading() as db:
             return db.scalar(select(META.c.value).where(META.c.name == _meta(name)))

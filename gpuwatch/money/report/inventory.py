@@ -10,7 +10,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Decision, Observation, Review, Verb, reason_with_refusals
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.health import Health, Remedy
-from gpuwatch.policies.job_use import unused
+from gpuwatch.policies.job_use import unused_jobs
 
 _OF_NO_USE = (State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED)
 _OFF = frozenset({NodeState.STOPPED, NodeState.STOPPING})
@@ -116,15 +116,17 @@ def inventory(observation: Observation, decisions: Sequence[Decision], reviews: 
     return Inventory(
         machines=Machines(
             at=observation.now,
-            states=_counted(node.state.value for node in nodes),
-            uses=_counted(node.activity.state.value for node in running),
+            states=_count_words(node.state.value for node in nodes),
+            uses=_count_words(node.activity.state.value for node in running),
             idle=tuple(
                 sorted(
                     _idle(observation, running, decisions, reviews), key=lambda each: (-each.held_seconds, each.node_id)
                 )
             ),
             stopped=tuple(
-                sorted(_stopped(observation), key=lambda each: (each.since is None, str(each.since), each.node_id))
+                sorted(
+                    _stopped_machines(observation), key=lambda each: (each.since is None, str(each.since), each.node_id)
+                )
             ),
         ),
         health=_health(observation, running),
@@ -139,7 +141,7 @@ def inventory(observation: Observation, decisions: Sequence[Decision], reviews: 
                 held_seconds=each.held_seconds,
                 usd_per_hour=each.usd_per_hour,
             )
-            for each in unused(observation)
+            for each in unused_jobs(observation)
         ),
         names={node.id: node.name for node in nodes},
         clouds={node.id: node.cloud for node in nodes if node.cloud},
@@ -168,7 +170,7 @@ def _idle(
             )
 
 
-def _stopped(observation: Observation) -> Iterator[Stopped]:
+def _stopped_machines(observation: Observation) -> Iterator[Stopped]:
     """Each with the stop of ours that holds, if there is one."""
     for node in observation.fleet.nodes:
         if node.state in _OFF:
@@ -200,10 +202,10 @@ def _health(observation: Observation, running: Iterable[Node]) -> FleetHealth:
     ]
     return FleetHealth(
         at=observation.now,
-        gpus=_counted((Health.UNKNOWN if gpu.health is None else gpu.health.state).value for _, gpu in gpus),
+        gpus=_count_words((Health.UNKNOWN if gpu.health is None else gpu.health.state).value for _, gpu in gpus),
         not_well=tuple(sorted(sick, key=lambda each: (_WORST_FIRST.index(each.health), each.node_id, each.gpu))),
     )
 
 
-def _counted(words: Iterable[str]) -> dict[str, int]:
+def _count_words(words: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(words).items()))

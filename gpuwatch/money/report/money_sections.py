@@ -7,11 +7,11 @@ from fractions import Fraction
 
 from gpuwatch.clouds import LeftoverKind
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.currency import shown_in
-from gpuwatch.model.money import cents_of, dated, format_cents, format_usd
+from gpuwatch.model.currency import display_currency
+from gpuwatch.model.money import cents_of, day_with_age, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saving
-from gpuwatch.money.accounting.totals import Total, shown
+from gpuwatch.money.accounting.totals import Total, round_parts
 from gpuwatch.money.blocked.blocked import Group
 from gpuwatch.money.blocked.text import frees_text, sums, usd_text
 from gpuwatch.money.budgets.table import TOO_EARLY
@@ -41,7 +41,7 @@ _WORDS: dict[str, str] = {
 _GIB = 1024**3
 
 
-def saved(report: Report) -> Iterator[Part]:
+def saved_parts(report: Report) -> Iterator[Part]:
     """What stops saved, by pool and owner, and how that is computed."""
     savings, whole = report.facts.saved, report.facts.saved.whole
     if savings.stops:
@@ -66,7 +66,7 @@ def saved(report: Report) -> Iterator[Part]:
 
 def _parts(by: str, parts: Mapping[str, Saving], whole: Saving) -> Table:
     """The largest first, the others in one row; all rows add up to the last."""
-    _, cents = shown({name: each.usd for name, each in parts.items()}, shown_in().cent)
+    _, cents = round_parts({name: each.usd for name, each in parts.items()}, display_currency().cent)
     names = sorted(parts, key=lambda name: (-cents[name], -parts[name].ms, name))
     rows = [(name, f"{parts[name].ms / HOUR_MS:,.1f}", format_cents(cents[name])) for name in names[:_MOST]]
     if rest := names[_MOST:]:
@@ -96,12 +96,12 @@ def budgets(report: Report) -> Iterator[Part]:
     ]
     heads = ("budget", "scope", "a month", "spent", "of it", "forecast", "over with")
     yield Table(caption=f"Budgets of {states[0].month}", heads=heads, rows=tuple(rows), left=frozenset({0, 1}))
-    words = tuple(word for state in states for word in _of(state))
+    words = tuple(word for state in states for word in _budget_words(state))
     if words:
         yield Words(words)
 
 
-def _of(state: BudgetState) -> Iterator[str]:
+def _budget_words(state: BudgetState) -> Iterator[str]:
     """What there is to say of one budget."""
     if state.doubt is not None:
         yield f"{state.name}: {state.doubt}."
@@ -157,7 +157,7 @@ def energy(report: Report) -> Iterator[Part]:
     yield Words(tuple(words))
 
 
-def blocked(report: Report) -> Iterator[Part]:
+def blocked_parts(report: Report) -> Iterator[Part]:
     """What machines without use cost a day, by what holds it, with what would free it; nothing where none is held."""
     found = report.facts.blocked
     if found is None or not found.blocked.nodes:
@@ -165,15 +165,15 @@ def blocked(report: Report) -> Iterator[Part]:
     yield Words(tuple(sums(found)))
     yield Table(
         caption="By what holds it",
-        heads=("held by", f"{shown_in().code}/day", "machines", "GPUs", "what would free it"),
-        rows=tuple(_held(group) for group in found.groups),
+        heads=("held by", f"{display_currency().code}/day", "machines", "GPUs", "what would free it"),
+        rows=tuple(_held_parts(group) for group in found.groups),
         left=frozenset({0, 4}),
         beneath=True,
         extra=frozenset({3}),
     )
 
 
-def _held(group: Group) -> tuple[str, ...]:
+def _held_parts(group: Group) -> tuple[str, ...]:
     freed = "" if group.alone.nodes == group.money.nodes else f" Frees {frees_text(group)}."
     act = f"{group.act[0].upper()}{group.act[1:]}. Risk: {group.risk}.{freed}"
     return group.name, usd_text(group.money), f"{group.money.nodes:,}", f"{group.money.gpus:,}", act
@@ -187,7 +187,7 @@ def storage(report: Report) -> Iterator[Part]:
     if not sums:
         yield Words(("No disk and nothing left over was found.",))
         return
-    total, cents = shown({each.kind: Fraction(each.usd_per_month) for each in sums}, shown_in().cent)
+    total, cents = round_parts({each.kind: Fraction(each.usd_per_month) for each in sums}, display_currency().cent)
     rows = [
         (_WORDS[each.kind], f"{each.count:,}", _gib(each.size_bytes), _monthly(each, cents[each.kind])) for each in sums
     ]
@@ -317,7 +317,7 @@ def prices(report: Report) -> Iterator[Part]:
 
 def price_words(days: PriceDays, today: date) -> str:
     """The days and the sources of the prices, as a sentence."""
-    span = dated(days.oldest, today)
+    span = day_with_age(days.oldest, today)
     if days.newest != days.oldest:
         span = f"{days.oldest} to {days.newest}, the oldest {days.age_days} days old"
     more = len(days.sources) - _MOST_SOURCES

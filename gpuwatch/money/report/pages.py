@@ -29,31 +29,31 @@ _WIDEST = 40  # of a column; longer words are cut
 
 def as_text(report: Report) -> str:
     """All sections, within about 120 columns."""
-    lines = [title(report), "", *_wrapped(headline(report)), "", *_part(figures(report))]
+    lines = [title(report), "", *_wrap_sentence(headline(report)), "", *_part(figures(report))]
     for section in sections(report):
         lines += ["", section.title, "-" * len(section.title)]
         for number, part in enumerate(section.parts):
             lines += [*([""] if number else []), *_part(part)]
-    return "\n".join([*lines, "", *_wrapped(f"{WASTE}.")])
+    return "\n".join([*lines, "", *_wrap_sentence(f"{WASTE}.")])
 
 
 def _part(part: Part) -> Iterator[str]:
     match part:
         case Words(sentences):
             for sentence in sentences:
-                yield from _wrapped(sentence)
+                yield from _wrap_sentence(sentence)
         case Figures(items):
             yield from align_rows([(each.name, each.value, each.note) for each in items], left={0, 2})
         case Bars(caption, bars):
             yield f"{caption} (# wasted, = useful)"
-            rows = [(bar.label, f"{_drawn(bar, part.most):<{_BAR}}", bar.written) for bar in bars]
+            rows = [(bar.label, f"{_draw_bar(bar, part.most):<{_BAR}}", bar.written) for bar in bars]
             yield from align_rows(rows, left={0, 1, 2})
         case Table():
             yield part.caption
             yield from _table(part)
 
 
-def _drawn(bar: Bar, most: int) -> str:
+def _draw_bar(bar: Bar, most: int) -> str:
     if most <= 0:
         return ""
     whole = round(_BAR * (bar.useful + bar.wasted) / most)
@@ -71,7 +71,7 @@ def _table(table: Table) -> Iterator[str]:
             yield from textwrap.wrap(legible(rows[number][-1]), _WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _wrapped(sentence: str) -> list[str]:
+def _wrap_sentence(sentence: str) -> list[str]:
     return textwrap.wrap(legible(sentence), _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 

@@ -34,7 +34,7 @@ class Period:
 
     @property
     def days(self) -> int:
-        """Number of days."""
+        """Return the number of days in the period."""
         return (self.after - self.first).days
 
     @property

@@ -145,7 +145,7 @@ def ends_of(began: datetime, end: date, calendar: Calendar) -> Ends | None:
     return Ends(count=count, first=start, last=end - timedelta(days=count * DAYS)) if count >= 1 else None
 
 
-def compared(ends: Ends, early: Iterable[Row], late: Iterable[Row]) -> ComparedEnds:
+def compare_ends(ends: Ends, early: Iterable[Row], late: Iterable[Row]) -> ComparedEnds:
     """The same figures as `progress`, of rows of the ends alone."""
     return ComparedEnds(ends=ends, pairs=_pairs(early, late, lambda terms: (terms.pool, terms.owner or "")))
 

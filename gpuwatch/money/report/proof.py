@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import add
 
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.money import format_cents, format_price
 from gpuwatch.model.usage import GPU, HOUR_MS, JOULES, Holder, HourKey, Terms
 from gpuwatch.money.accounting.holders import rows_by_holder
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.accounting.totals import BY_HOLDER, Row, Total, grouping, shown
+from gpuwatch.money.accounting.totals import BY_HOLDER, Row, Total, grouping, round_parts
 from gpuwatch.money.report.cost import Report
 
 _MACHINES = ""  # the one group of all rows, before they are divided by holder
@@ -26,7 +26,7 @@ class Proof:
     wrong: list[str] = field(default_factory=list)
 
 
-def proved(spend: SpendBook, report: Report) -> Proof:
+def prove_report(spend: SpendBook, report: Report) -> Proof:
     """Walk all rows of the report's period; memory stays bounded by the groups and the terms."""
     made, group = Proof(), grouping(report.by, Calendar(report.period.zone))
     for key, terms, amounts in spend.each(report.period.since, report.period.until):
@@ -82,9 +82,9 @@ def as_text(proof: Proof) -> str:
 
 
 def _group(proof: Proof, name: str, by_terms: dict[int, list[int]]) -> Iterator[str]:
-    """One group's lines."""
+    """Yield the lines of one group."""
     money = {str(number): _one(proof.terms[number], amounts).usd for number, amounts in by_terms.items()}
-    total, parts = shown(money, shown_in().cent)
+    total, parts = round_parts(money, display_currency().cent)
     yield f"{name}: {format_cents(total)}"
     for number, amounts in sorted(by_terms.items()):
         terms = proof.terms[number]
@@ -95,7 +95,7 @@ def _group(proof: Proof, name: str, by_terms: dict[int, list[int]]) -> Iterator[
             yield f"  {hours} x an unknown price: {what}, {whose}"
             continue
         price = f"${terms.usd_per_hour.normalize():f}"
-        if shown_in().code != "USD":
+        if display_currency().code != "USD":
             price += f" ({format_price(terms.usd_per_hour)})"
         source = f"{terms.price_source}, as of {terms.price_as_of}"
         yield f"  {hours} x {price} = {format_cents(parts[str(number)])}: {what}, {whose}; {source}"

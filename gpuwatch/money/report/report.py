@@ -10,13 +10,24 @@ from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.usage import GPU, Terms, Use
 from gpuwatch.money.accounting.savings import Saved
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
-from gpuwatch.money.accounting.totals import BY_HOLDER, TAG, Energy, Row, Total, energy, grouping, shown, totals, whole
+from gpuwatch.money.accounting.totals import (
+    BY_HOLDER,
+    TAG,
+    Energy,
+    Row,
+    Total,
+    energy,
+    grouping,
+    round_parts,
+    totals,
+    whole,
+)
 from gpuwatch.money.blocked.blocked import Blocked
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
@@ -182,19 +193,19 @@ class Report:
         return self.facts.now.timestamp() >= self.facts.period.until
 
 
-def reported(facts: Facts) -> Report:
-    """The report."""
+def make_report(facts: Facts) -> Report:
+    """Return the report of these facts."""
     period, before = facts.period, facts.period.before
     calendar = Calendar(period.zone)
     parts = _by_labels(facts.nodes)
     tags = [f"{TAG}{name}" for name in facts.tags if any(name in dict(row.terms.tags) for row, _ in parts)]
-    slices = {by: lines(merged(parts, grouping(by, calendar))) for by in (*SLICES, *tags)}
+    slices = {by: lines(merge_totals(parts, grouping(by, calendar))) for by in (*SLICES, *tags)}
     if any(row.holder is not None for row in facts.held):
         slices |= {by: lines(totals(facts.held, grouping(by, calendar))) for by in BY_HOLDER}
     times = _by_time(facts.times)
     total = whole(each for _, each in parts)
-    whole_cents, _ = shown({"": total.usd}, shown_in().cent)
-    wasted_cents, _ = shown({"": total.usd_wasted}, shown_in().cent)
+    whole_cents, _ = round_parts({"": total.usd}, display_currency().cent)
+    wasted_cents, _ = round_parts({"": total.usd_wasted}, display_currency().cent)
     earlier = [each for begin, each in times.items() if before.since <= begin < before.until]
     within = {begin: each for begin, each in times.items() if period.since <= begin < period.until}
     month, year, trouble = _forecasts(facts, times, calendar)
@@ -222,7 +233,7 @@ def _unit(days: int) -> str:
     return "hour" if days == 1 else "day" if days <= _MOST_DAYS else "month"
 
 
-def merged(parts: Iterable[tuple[Row, Total]], group: Callable[[Row], str]) -> dict[str, Total]:
+def merge_totals(parts: Iterable[tuple[Row, Total]], group: Callable[[Row], str]) -> dict[str, Total]:
     """The totals of groups, out of those of their parts."""
     found: dict[str, list[Total]] = {}
     for row, total in parts:
@@ -232,8 +243,8 @@ def merged(parts: Iterable[tuple[Row, Total]], group: Callable[[Row], str]) -> d
 
 def lines(groups: Mapping[str, Total]) -> tuple[Line, ...]:
     """With their cents, what wasted the most first."""
-    _, cents = shown({name: each.usd for name, each in groups.items()}, shown_in().cent)
-    _, wasted = shown({name: each.usd_wasted for name, each in groups.items()}, shown_in().cent)
+    _, cents = round_parts({name: each.usd for name, each in groups.items()}, display_currency().cent)
+    _, wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, display_currency().cent)
     made = [Line(name=name, total=each, cents=cents[name], wasted_cents=wasted[name]) for name, each in groups.items()]
     return tuple(sorted(made, key=_worst_first))
 

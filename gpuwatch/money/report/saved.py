@@ -10,7 +10,7 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.money import usd_to_the_cent
 from gpuwatch.model.usage import HOUR_MS, milliseconds
-from gpuwatch.money.accounting.savings import Offs, Saved, offs, saved
+from gpuwatch.money.accounting.savings import Offs, Saved, offs, savings_within
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.period import Period, period_of
 
@@ -58,12 +58,12 @@ def stops_of(
     turns = history.turns(since, now)
     stops = {turn.node_id: turn.at for turn in reversed(turns) if turn.verb is Verb.STOP}
     ran = history.ran(stops.keys(), min(stops.values()) // 1000, milliseconds(now) // 1000) if stops else {}
-    return offs(turns, ran, history.stopped() | standing, int(interval_seconds * 500))
+    return offs(turns, ran, history.stops_in_force() | standing, int(interval_seconds * 500))
 
 
-def saved_in(found: Offs, period: Period, now: datetime, still_usd: Mapping[str, Decimal] | None = None) -> Saved:
+def savings_in(found: Offs, period: Period, now: datetime, still_usd: Mapping[str, Decimal] | None = None) -> Saved:
     """What these stops saved in a period; `still_usd` is what each stopped machine costs an hour."""
-    return saved(found, period.since * 1000, period.until * 1000, milliseconds(now), still_usd)
+    return savings_within(found, period.since * 1000, period.until * 1000, milliseconds(now), still_usd)
 
 
 def recent_savings(
@@ -83,8 +83,8 @@ def recent_savings(
         at=now,
         timezone=zone.key,
         metered_since=None if began is None else datetime.fromtimestamp(began // 1000, UTC),
-        today=_savings(saved_in(found, today, now), today),
-        month=_savings(saved_in(found, month, now), month),
+        today=_savings(savings_in(found, today, now), today),
+        month=_savings(savings_in(found, month, now), month),
     )
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from gpuwatch.model.currency import shown_in
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import cents_of, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS, Use
-from gpuwatch.money.accounting.totals import TAG, Total, shown, whole
+from gpuwatch.money.accounting.totals import TAG, Total, round_parts, whole
 from gpuwatch.money.report import fleet_sections, money_sections
 from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, percent, usd
 from gpuwatch.money.report.report import Line, Report, Step
@@ -38,7 +38,7 @@ def headline(report: Report) -> str:
         sentence += f"; {usd(report.whole, report.wasted_cents)} of it ({percent(of_cost)}) was wasted"
     elif waste is not None:
         sentence += f"; {percent(waste)} of the GPU-hours were wasted"
-    return " ".join(filter(None, (f"{sentence}.", _saved_words(report), shown_in().note)))
+    return " ".join(filter(None, (f"{sentence}.", _saved_words(report), display_currency().note)))
 
 
 def _saved_words(report: Report) -> str:
@@ -156,10 +156,12 @@ def _waste(report: Report) -> Iterator[Part]:
 
 def _slice(caption: str, by: str, found: Sequence[Line], report: Report) -> Table:
     """The worst of them, and the others in one row: in each column the rows add up to the last one."""
-    hours = [shown({line.name: Fraction(ms(line.total)) for line in found}, _TENTH_HOUR) for ms in _COLUMNS.values()]
+    hours = [
+        round_parts({line.name: Fraction(ms(line.total)) for line in found}, _TENTH_HOUR) for ms in _COLUMNS.values()
+    ]
     rows = []
     for line in found[:_MOST_LINES]:
-        name = fleet_sections.called(report, line.name) if by == "machine" else line.name
+        name = fleet_sections.machine_name(report, line.name) if by == "machine" else line.name
         tenths = [parts[line.name] for _, parts in hours]
         rows.append((name, *_cells(tenths, line.total, line.cents, line.wasted_cents)))
     rest = found[_MOST_LINES:]
@@ -191,9 +193,9 @@ _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     ("Waste, by pool and owner", _waste),
     ("Idle machines", fleet_sections.idle),
     ("GPUs that Slurm jobs hold and do not use", fleet_sections.unused_gpus),
-    ("What holds savings back", money_sections.blocked),
-    ("Stopped machines", fleet_sections.stopped),
-    ("Saved", money_sections.saved),
+    ("What holds savings back", money_sections.blocked_parts),
+    ("Stopped machines", fleet_sections.stopped_parts),
+    ("Saved", money_sections.saved_parts),
     ("Since metering began", money_sections.progress),
     ("What gpuwatch did", fleet_sections.actions),
     ("Health", fleet_sections.health),

@@ -44,7 +44,7 @@ class AlertmanagerSettings(WebTransport):
     ] = ()
 
     def addresses(self) -> Sequence[str]:
-        """All of them."""
+        """Return the URLs of all Alertmanagers."""
         return self.urls
 
     def send(self, delivery: Delivery) -> str:

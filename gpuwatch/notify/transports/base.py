@@ -37,7 +37,7 @@ class Content(Protocol):
 
     @property
     def title(self) -> str:
-        """One line."""
+        """Return what it is about in one line."""
         ...
 
     def text(self) -> str:
@@ -93,7 +93,7 @@ class Transport(ABC):
         del path, owners
         yield from ()
 
-    def unencrypted(self) -> str | None:
+    def unencrypted_setting(self) -> str | None:
         """The setting because of which others could read messages on their way; None: they cannot."""
         return None
 

@@ -29,7 +29,7 @@ class FileSettings(Transport):
     ] = None
 
     def contradictions(self, path: tuple[str, ...], *, owners: bool) -> Iterator[Contradiction]:
-        """An unknown format."""
+        """Yield a contradiction if the format is unknown."""
         del owners
         if self.path is not None and self.path.rpartition(".")[2] not in FORMATS:
             yield Contradiction(

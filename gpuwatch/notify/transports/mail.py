@@ -73,7 +73,7 @@ class MailSettings(Transport):
                 right="starttls or tls",
             )
 
-    def unencrypted(self) -> str | None:
+    def unencrypted_setting(self) -> str | None:
         """`security`, where nothing is encrypted."""
         return "security" if self.security == "none" and self.host not in LOOPBACK else None
 

@@ -41,7 +41,7 @@ class Transports:
 
     @property
     def transport(self) -> Transport:
-        """The chosen one."""
+        """Return the one transport that is chosen."""
         (name,) = self.chosen
         return self.by_name[name]
 

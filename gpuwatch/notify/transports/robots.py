@@ -36,7 +36,7 @@ class RobotTransport(SecretUrlTransport):
     reasons: ClassVar[tuple[str, ...]] = ("errmsg",)
 
     @abstractmethod
-    def signed(self, url: str, text: str, now: datetime) -> tuple[str, dict[str, Any]]:
+    def sign_message(self, url: str, text: str, now: datetime) -> tuple[str, dict[str, Any]]:
         """The URL and the document that carry this text; a signature holds for an hour."""
 
     def send(self, delivery: Delivery) -> str:
@@ -53,7 +53,7 @@ class RobotTransport(SecretUrlTransport):
         return self.service if len(parts) == 1 else f"{self.service}, in {len(parts)} parts"
 
     def _post(self, url: str, text: str, now: datetime) -> None:
-        address, document = self.signed(url, text, now)
+        address, document = self.sign_message(url, text, now)
         answer = post(address, document, {})
         try:
             said = json.loads(answer)
@@ -93,7 +93,7 @@ class DingTalkSettings(SignedRobotTransport):
     service: ClassVar[str] = "DingTalk"
     longest: ClassVar[int] = 9_000  # of 20,000, where each may take two in JSON
 
-    def signed(self, url: str, text: str, now: datetime) -> tuple[str, dict[str, Any]]:
+    def sign_message(self, url: str, text: str, now: datetime) -> tuple[str, dict[str, Any]]:
         """The signature covers the time in milliseconds and stands in the URL."""
         if self.secret_file is not None:
             key, stamp = secret(self.secret_file), round(now.timestamp() * 1000)
@@ -109,7 +109,7 @@ class WeComSettings(RobotTransport):
     service: ClassVar[str] = "WeCom"
     longest: ClassVar[int] = 2048
 
-    def signed(self, url: str, text: str, now: datetime) -> tuple[str, dict[str, Any]]:
+    def sign_message(self, url: str, text: str, now: datetime) -> tuple[str, dict[str, Any]]:
         """WeCom has no signatures."""
         del now
         return url, {"msgtype": "text", "text": {"content": text}}
@@ -124,7 +124,7 @@ class FeishuSettings(SignedRobotTransport):
     codes: ClassVar[tuple[str, ...]] = ("code", "StatusCode")
     reasons: ClassVar[tuple[str, ...]] = ("msg", "StatusMessage")
 
-    def signed(self, url: str, text: str, now: datetime) -> tuple[str, dict[str, Any]]:
+    def sign_message(self, url: str, text: str, now: datetime) -> tuple[str, dict[str, Any]]:
         """The signature covers the time in seconds and stands in the document."""
         document: dict[str, Any] = {"msg_type": "text", "content": {"text": _MENTION.sub("< ", text)}}
         if self.secret_file is not None:

@@ -63,7 +63,7 @@ class WebTransport(Transport):
                 right="an https:// URL",
             )
 
-    def unencrypted(self) -> str | None:
+    def unencrypted_setting(self) -> str | None:
         """The URLs' setting, where one of them is plain HTTP to another machine."""
         return self.target if any(map(is_plain_http, self.addresses())) else None
 
@@ -91,7 +91,7 @@ class WebhookSettings(WebTransport):
     ] = None
 
     def addresses(self) -> Sequence[str]:
-        """The one URL."""
+        """Return the URL as the only address."""
         return () if self.url is None else (self.url,)
 
     def send(self, delivery: Delivery) -> str:

@@ -47,7 +47,7 @@ def demand_of(
         count = capacity.now(observation, pool, sizes)
         limits += [(name, target * count) for name, target in totals]
     above = {_above(observation.measure(pool, name), limit) for name, limit in limits}
-    if pending_pods.known(observation.fleet, pool):
+    if pending_pods.is_demand_known(observation.fleet, pool):
         above.add(bool(pending_pods.waiting(observation.fleet, pool)))
     return True if True in above else None if None in above or not above else False
 
@@ -61,7 +61,7 @@ def hints_of(observation: Observation, pool: str, rules: IdleRules) -> dict[str,
         for name, each in found.items()
         if each is not None and each.doubt is None and each.value is not None and math.isfinite(each.value)
     }
-    if pending_pods.known(observation.fleet, pool):
+    if pending_pods.is_demand_known(observation.fleet, pool):
         gpus = sum(pod.gpus for pod in pending_pods.waiting(observation.fleet, pool))
         hints.setdefault(facts.PENDING_GPUS, facts.count(gpus))
     free = free_gpus(observation.fleet, pool)
@@ -72,7 +72,7 @@ def free_gpus(fleet: Fleet, pool: str) -> float | None:
     """How many GPUs rule 4 counts; None: no scheduler shows them."""
     nodes = fleet.roster(pool).nodes
     found: list[tuple[float, float]] = []  # of each node: all, and held
-    if pending_pods.known(fleet, pool):
+    if pending_pods.is_demand_known(fleet, pool):
         kube = [node.kubernetes for node in nodes if node.kubernetes is not None]
         found += [(each.gpus, each.requested_gpus) for each in kube if each.gpus is not None]
     elif fleet.slurm is not None and fleet.slurm.sees_jobs and pool in fleet.slurm.pools:

@@ -37,14 +37,14 @@ def words(hazard: Hazard, asked: Asked, restart: float) -> str:
     """The factors that matter most, as clauses; empty where none does."""
     found = sorted(factors(hazard, asked).items(), key=lambda each: -abs(math.log(each[1])))
     told = [
-        f"{factor:.2g} times as often because {_told(name, asked.facts[name], restart)}"
+        f"{factor:.2g} times as often because {_fact_words(name, asked.facts[name], restart)}"
         for name, factor in found[:_MOST_TOLD]
         if not 1 / _TOLD < factor < _TOLD
     ]
     return f"it returns {', '.join(told)}" if told else ""
 
 
-def _told(name: str, at: float, restart: float) -> str:
+def _fact_words(name: str, at: float, restart: float) -> str:
     """One fact in words, near enough."""
     number = round(2 ** (at / _PER_DOUBLING) - 1)
     time = format_duration(float(f"{restart * _LEAST * 2 ** (at - 1):.2g}"))

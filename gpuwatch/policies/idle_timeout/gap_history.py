@@ -61,13 +61,13 @@ class Gap:
         """The bin that it is in by then."""
         return bin_of(max(0.0, at - self.since) / self.restart)
 
-    def charged(self, at: float) -> float:
+    def charged_seconds(self, at: float) -> float:
         """The idle seconds that count."""
         return at - self.since - self.excused
 
-    def lost(self, at: float, *, needed: bool) -> float:
+    def regret(self, at: float, *, needed: bool) -> float:
         """What it cost, if it ends now, less 1.05 times what break-even pays."""
-        seconds, restart = self.charged(at), self.restart
+        seconds, restart = self.charged_seconds(at), self.restart
         stop = None if self.reclaimed is None else self.reclaimed - self.excused
         paid = seconds if stop is None else stop + restart * needed
         both = seconds > restart or (stop is not None and stop >= restart)
@@ -113,7 +113,9 @@ def went_idle(history: GapHistory, node_id: str, at: float, restart: float) -> G
     return replace(history, open={**history.open, node_id: gap}, idled=(*history.idled, at)[-_MOVES:])
 
 
-def aged(history: GapHistory, at: float, names: Iterable[str] | None = None, news: Facts | None = None) -> GapHistory:
+def after_time(
+    history: GapHistory, at: float, names: Iterable[str] | None = None, news: Facts | None = None
+) -> GapHistory:
     """Time passed: open gaps teach the bins that they left behind, and are decided about in the one they reached.
 
     With `names`, these open gaps alone, in the order in which they were opened; the others wait for sight. `news` is
@@ -132,11 +134,11 @@ def aged(history: GapHistory, at: float, names: Iterable[str] | None = None, new
     history = replace(history, hazard=hazard)
     begun = sorted([gap.since for gap in gaps.values()])
     for name, reached in due.items():
-        gaps[name] = _decided(history, name, at, reached, _before(history.open, name, begun), news or {})
+        gaps[name] = _decide_gap(history, name, at, reached, _gaps_before(history.open, name, begun), news or {})
     return replace(history, open=gaps)
 
 
-def _before(gaps: Mapping[str, Gap], name: str, begun: Sequence[float]) -> int:
+def _gaps_before(gaps: Mapping[str, Gap], name: str, begun: Sequence[float]) -> int:
     """How many gaps began later, of those that began with it the ones named first; `begun` is sorted."""
     since = gaps[name].since
     first, past = bisect_left(begun, since), bisect_right(begun, since)
@@ -144,7 +146,7 @@ def _before(gaps: Mapping[str, Gap], name: str, begun: Sequence[float]) -> int:
     return len(begun) - past + same
 
 
-def _decided(history: GapHistory, name: str, at: float, reached: int, before: int, news: Facts) -> Gap:
+def _decide_gap(history: GapHistory, name: str, at: float, reached: int, before: int, news: Facts) -> Gap:
     """A gap with the decision of the bin that it has reached; past all bins nothing is left to learn or to wish."""
     gap = history.open[name]
     if reached == BINS:
@@ -177,7 +179,7 @@ def _facts(history: GapHistory, name: str, gap: Gap, at: float, before: int) -> 
     return found
 
 
-def looked_at(history: GapHistory, at: float) -> GapHistory:
+def after_look(history: GapHistory, at: float) -> GapHistory:
     """The pool was seen: a day counts once it is over; of days that nobody saw, or that a clock skipped, one does."""
     since = history.day_since
     if since is None or at < since:
@@ -188,7 +190,7 @@ def looked_at(history: GapHistory, at: float) -> GapHistory:
     return replace(history, pauses=pauses, day_since=at if at >= since + 2 * _DAY else since + _DAY)
 
 
-def known(history: GapHistory) -> bool:
+def is_pool_known(history: GapHistory) -> bool:
     """Whether the pool has shown how it pauses."""
     return history.pauses.ended >= ENOUGH_PAUSES and history.pauses.days >= ENOUGH_DAYS
 
@@ -201,7 +203,7 @@ def fresh_words(pauses: Pauses | None) -> str:
     return f" (until its pool is known: {seen})"
 
 
-def kept(history: GapHistory, at: float, nodes: Collection[str] | None = None) -> GapHistory:
+def keep_nodes(history: GapHistory, at: float, nodes: Collection[str] | None = None) -> GapHistory:
     """Something else keeps these nodes, or all: no time past break-even's wait, or a promise, is a wait's choice."""
     found = {
         name: replace(gap, excused=excused)
@@ -213,7 +215,7 @@ def kept(history: GapHistory, at: float, nodes: Collection[str] | None = None) -
     return replace(history, open={**history.open, **found}) if found else history
 
 
-def reclaimed(history: GapHistory, node_id: str, at: float) -> GapHistory:
+def reclaim_node(history: GapHistory, node_id: str, at: float) -> GapHistory:
     """The node was stopped to save its rent; its gap stays open until it is needed again."""
     gap = history.open.get(node_id)
     if gap is None or gap.reclaimed is not None:
@@ -221,7 +223,7 @@ def reclaimed(history: GapHistory, node_id: str, at: float) -> GapHistory:
     return replace(history, open={**history.open, node_id: replace(gap, reclaimed=max(0.0, at - gap.since))})
 
 
-def needed(history: GapHistory, node_id: str, at: float) -> GapHistory:
+def need_node(history: GapHistory, node_id: str, at: float) -> GapHistory:
     """The node works again, or was started again."""
     gap = history.open.get(node_id)
     if gap is None:
@@ -229,28 +231,28 @@ def needed(history: GapHistory, node_id: str, at: float) -> GapHistory:
     seconds = at - gap.since
     hazard = taught(history.hazard, gap.asked, gap.bin, gap.bin_at(at), ended=True)
     habits = dict(history.habits)
-    habits[node_id] = _learned(habits.pop(node_id, None), seconds, gap.restart, at)
+    habits[node_id] = _learn_gap(habits.pop(node_id, None), seconds, gap.restart, at)
     if len(habits) > _MOST_NODES:
         del habits[next(iter(habits))]
     moves = (*history.returned, at)[-_MOVES:]
     pauses = replace(history.pauses, ended=min(ENOUGH_PAUSES, history.pauses.ended + 1))
     history = replace(history, hazard=hazard, habits=habits, returned=moves, pauses=pauses)
-    return _closed(history, node_id, at, needed=True)
+    return _close_gap(history, node_id, at, needed=True)
 
 
-def gone(history: GapHistory, node_id: str, at: float) -> GapHistory:
+def forget_node(history: GapHistory, node_id: str, at: float) -> GapHistory:
     """The node is no more, or out of sight for good: what became of its gap is not known."""
-    return _closed(history, node_id, at, needed=False) if node_id in history.open else history
+    return _close_gap(history, node_id, at, needed=False) if node_id in history.open else history
 
 
-def _closed(history: GapHistory, node_id: str, at: float, *, needed: bool) -> GapHistory:
+def _close_gap(history: GapHistory, node_id: str, at: float, *, needed: bool) -> GapHistory:
     """Without the gap, and with what it lost."""
-    lost = history.open[node_id].lost(at, needed=needed)
+    lost = history.open[node_id].regret(at, needed=needed)
     left = {name: each for name, each in history.open.items() if name != node_id}
     return replace(history, open=left, saved=history.saved - lost)
 
 
-def _learned(habit: Habit | None, seconds: float, restart: float, at: float) -> Habit:
+def _learn_gap(habit: Habit | None, seconds: float, restart: float, at: float) -> Habit:
     """A node's habit with one more gap."""
     length, outlasts = math.log(max(1.0, seconds)), float(seconds > restart)
     if habit is None:

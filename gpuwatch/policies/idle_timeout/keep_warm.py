@@ -23,7 +23,7 @@ from gpuwatch.policies.idle_timeout.break_even import LONGEST
 from gpuwatch.policies.idle_timeout.node_wait import learns, restart_of
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.sizes import NODES, Sizes
-from gpuwatch.policies.step_cache import counted
+from gpuwatch.policies.step_cache import count_steps
 
 _ENDS = frozenset({Verb.NOTICE, Verb.STOP, Verb.TERMINATE})
 
@@ -44,18 +44,20 @@ def keep_warm(
     ]
     if not ending:
         return proposal
-    held = {step.node_id: step for step in _queued(observation, proposal.pool, rules, ending)}
+    held = {step.node_id: step for step in _keep_for_queue(observation, proposal.pool, rules, ending)}
     left = [(step, node) for step, node in ending if step.node_id not in held]
-    held |= {step.node_id: step for step in _scheduled(observation, proposal.pool, rules, windows, left, sizes)}
+    held |= {step.node_id: step for step in _keep_for_schedule(observation, proposal.pool, rules, windows, left, sizes)}
     if not held:
         return proposal
     others = [step for step in changes if step.node_id not in held]
-    steps = Steps.of([held.get(step.node_id, step) for step in proposal.steps], others)
-    return replace(proposal, steps=steps, reason=counted(others, len(steps)))
+    steps = Steps.one_per_target([held.get(step.node_id, step) for step in proposal.steps], others)
+    return replace(proposal, steps=steps, reason=count_steps(others, len(steps)))
 
 
-def _queued(observation: Observation, pool: str, rules: IdleRules, ending: list[tuple[Step, Node]]) -> Iterator[Step]:
-    """Rule 2."""
+def _keep_for_queue(
+    observation: Observation, pool: str, rules: IdleRules, ending: list[tuple[Step, Node]]
+) -> Iterator[Step]:
+    """Yield holds of nodes that waiting work needs (rule 2)."""
     queued = observation.queued.get(pool)
     if queued is None:
         return
@@ -65,10 +67,10 @@ def _queued(observation: Observation, pool: str, rules: IdleRules, ending: list[
         if restart is None or node.activity.state is not State.IDLE or learns(node, observation, rules):
             continue
         if queued < restart.seconds and node.activity.held_seconds < LONGEST * restart.seconds:
-            yield _hold(step, "queued", sentence, "No work that waits, or work that waits for longer.")
+            yield _hold_step(step, "queued", sentence, "No work that waits, or work that waits for longer.")
 
 
-def _scheduled(
+def _keep_for_schedule(
     observation: Observation,
     pool: str,
     rules: IdleRules,
@@ -76,7 +78,7 @@ def _scheduled(
     ending: list[tuple[Step, Node]],
     sizes: Sizes,
 ) -> Iterator[Step]:
-    """Rule 1."""
+    """Yield holds of nodes that a window needs soon (rule 1)."""
     prices = {observation.price(node) for _, node in ending} if windows else set()
     costs = [cost.seconds for price in prices if (cost := restart_of(observation, pool, rules, price)) is not None]
     if not costs:
@@ -96,10 +98,10 @@ def _scheduled(
         sentence = (
             f"the window {name} opens in {left} and asks for {floor} {sizes.unit}: it would be started again at once"
         )
-        yield _hold(step, "window_ahead", sentence, f"A lower min_{sizes.key} of that window.")
+        yield _hold_step(step, "window_ahead", sentence, f"A lower min_{sizes.key} of that window.")
 
 
-def _hold(step: Step, code: str, why: str, change: str) -> Step:
+def _hold_step(step: Step, code: str, why: str, change: str) -> Step:
     """The step turned into a hold."""
     reason = replace(step.reason, code=code, sentence=f"{step.reason.sentence.removesuffix('.')}; {why}.")
     return replace(step, verb=Verb.HOLD, reason=reason, change=change)

@@ -44,7 +44,7 @@ def waits(
     for since, name in sorted(held):
         gap, age = gaps[name], at - since
         wish = LONGEST * gap.restart if queued else gap.restart if gap.wish is None else gap.wish
-        soon, seldom = _QUEUED if queued else _with(_SOON, gap.why), _with(_SELDOM, gap.why)
+        soon, seldom = _QUEUED if queued else _with_reason(_SOON, gap.why), _with_reason(_SELDOM, gap.why)
         if age + _NOW_SECONDS < min(wish, gap.restart):
             found[name] = Wait(seconds=min(wish, gap.restart), why=soon)
             continue
@@ -56,16 +56,16 @@ def waits(
                 found[name] = Wait(seconds=age, why=seldom)
                 spare -= gap.restart
             continue
-        before = max(0.0, gap.promised - gap.charged(at))
+        before = max(0.0, gap.promised - gap.charged_seconds(at))
         following = EDGES[min(BINS, gap.bin + 1)] * gap.restart
         longer = min(min(wish, following) - age, spare + before)
         worth = longer >= _WORTH * gap.restart
         found[name] = Wait(seconds=age + longer, why=soon) if worth else Wait(seconds=age, why=seldom)
-        promised = gap.charged(at) + longer if worth else 0.0
+        promised = gap.charged_seconds(at) + longer if worth else 0.0
         spare -= longer - before if worth else -before
         gaps[name] = replace(gap, promised=promised)
     return found, replace(history, open=gaps)
 
 
-def _with(words: str, why: str) -> str:
+def _with_reason(words: str, why: str) -> str:
     return f"{words}: {why}" if why else words

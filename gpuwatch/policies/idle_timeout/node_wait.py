@@ -44,7 +44,7 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
         return rules.timeout
     attended = rules.timeout == "learned" and node.activity.state is State.IDLE and not _empty(node)
     least = ATTENDED_WAIT_SECONDS if attended else MINIMUM_WAIT_SECONDS
-    if (found := _learned(node, observation, rules)) is not None:
+    if (found := _learned_wait(node, observation, rules)) is not None:
         ahead = max(grace_seconds(node, observation, rules), observation.interval_seconds)
         return max(least, found.seconds - ahead)
     cost = restart_of(observation, node.pool, rules, observation.price(node))
@@ -56,11 +56,11 @@ def learns(node: Node, observation: Observation, rules: IdleRules) -> bool:
     return rules.timeout == "learned" and (rules.fresh_seconds is None or node.id in observation.waits)
 
 
-def _learned(node: Node, observation: Observation, rules: IdleRules) -> Wait | None:
+def _learned_wait(node: Node, observation: Observation, rules: IdleRules) -> Wait | None:
     return observation.waits.get(node.id) if rules.timeout == "learned" else None
 
 
-def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
+def choose_action(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
     """Return what the pool does with a node in this state, and after how long; no choice for one that works."""
     state = node.activity.state
     if state is State.OCCUPIED:
@@ -71,7 +71,7 @@ def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str 
         return rules.stalled, rules.stalled_timeout
     if state is not State.IDLE:
         return None, None
-    return rules.action, hastened(observation.budgets, node, _unhastened(node, observation, rules))
+    return rules.action, hastened_wait(observation.budgets, node, _unhastened_wait(node, observation, rules))
 
 
 def grace_seconds(node: Node, observation: Observation, rules: IdleRules) -> float:
@@ -97,7 +97,7 @@ def too_old(node: Node, observation: Observation, rules: IdleRules) -> bool:
     return (observation.now - node.launched_at).total_seconds() > rules.max_age
 
 
-def _unhastened(node: Node, observation: Observation, rules: IdleRules) -> float | None:
+def _unhastened_wait(node: Node, observation: Observation, rules: IdleRules) -> float | None:
     """Return how long an idle node waits where no budget hastens it."""
     wait = wait_seconds(node, observation, rules)
     if wait is not None and too_old(node, observation, rules):
@@ -109,12 +109,15 @@ def because(node: Node, observation: Observation, rules: IdleRules, wait: float)
     """Say why an idle node waits for so long, where that is not set in the configuration."""
     idle = node.activity.state is State.IDLE
     asked = hastening(observation.budgets, node) if idle else None
-    own = None if asked is None else _unhastened(node, observation, rules)
+    own = None if asked is None else _unhastened_wait(node, observation, rules)
     if asked is not None and own is not None and wait < own:
         return f" instead of {format_duration(own)} ({asked.why})"
     if not idle or not isinstance(rules.timeout, str) or wait != wait_seconds(node, observation, rules):
         return ""
-    reasons = _learned(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
+    reasons = (
+        _learned_wait(node, observation, rules),
+        restart_of(observation, node.pool, rules, observation.price(node)),
+    )
     if rules.fresh_seconds is not None and not learns(node, observation, rules):
         return fresh_words(observation.fresh.get(node.pool))
     return f" ({'; '.join(each.why for each in reasons if each is not None)})"
@@ -126,7 +129,7 @@ def hastening(budgets: Sequence[BudgetState], node: Node) -> ShorterWaits | None
     return min(asked, key=lambda each: each.wait_seconds, default=None)
 
 
-def hastened(budgets: Sequence[BudgetState], node: Node, wait: float | None) -> float | None:
+def hastened_wait(budgets: Sequence[BudgetState], node: Node, wait: float | None) -> float | None:
     """Return a node's wait under these budgets; one that is not known, as there is no price, stays so."""
     found = hastening(budgets, node) if wait is not None else None
     return wait if wait is None or found is None else min(wait, max(MINIMUM_WAIT_SECONDS, found.wait_seconds))

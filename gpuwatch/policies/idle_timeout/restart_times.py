@@ -30,14 +30,14 @@ class Starts:
     counted: dict[str, float] = field(default_factory=dict)
 
 
-def watched(starts: Starts, at: float, nodes: Iterable[Node]) -> Starts:
+def watch_starts(starts: Starts, at: float, nodes: Iterable[Node]) -> Starts:
     """The measurements after a round."""
     counted = {name: begun for name, begun in starts.counted.items() if at - begun <= LONGEST_SECONDS}
     seconds = starts.seconds
     earliest = datetime.fromtimestamp(at - LONGEST_SECONDS - 1, UTC)  # most are older, and that is soon seen
     young = [node for node in nodes if node.launched_at is not None and node.launched_at >= earliest]
     for node in young:
-        begun = _begun(node, at)
+        begun = _began_at(node, at)
         if begun is not None and counted.get(node.id) != begun:
             took = at - node.activity.held_seconds - begun
             counted[node.id] = begun
@@ -47,13 +47,13 @@ def watched(starts: Starts, at: float, nodes: Iterable[Node]) -> Starts:
     )
 
 
-def measured(starts: Starts) -> tuple[float | None, int]:
+def measured_restart(starts: Starts) -> tuple[float | None, int]:
     """What a restart costs in seconds, None where too little is measured, and how many starts say so."""
     count = len(starts.seconds)
     return (median(starts.seconds) if count >= ENOUGH else None), count
 
 
-def _begun(node: Node, at: float) -> float | None:
+def _began_at(node: Node, at: float) -> float | None:
     """When a machine that works now was started, where that is within the hour."""
     if node.state is not NodeState.RUNNING or node.launched_at is None or node.activity.state is not State.BUSY:
         return None

@@ -29,7 +29,7 @@ from gpuwatch.policies.idle_timeout.demand import demand_of, hints_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.learned import waits as learned
 from gpuwatch.policies.idle_timeout.node_wait import restart_of
-from gpuwatch.policies.idle_timeout.restart_times import measured, watched
+from gpuwatch.policies.idle_timeout.restart_times import measured_restart, watch_starts
 
 _ENROLLED = attrgetter("enrolled")
 _SCARCE_FOR = timedelta(hours=1)
@@ -52,25 +52,25 @@ class Timed:
     history: GapHistory
 
 
-def timed(observation: Observation, pool: str, rules: PoolRules, history: GapHistory) -> Timed:
-    """A pool's round."""
+def time_round(observation: Observation, pool: str, rules: PoolRules, history: GapHistory) -> Timed:
+    """Return the waits of a pool's nodes in this round."""
     at = observation.now.timestamp()
     nodes = observation.fleet.roster(pool).nodes
-    starts = watched(history.starts, at, filter(_ENROLLED, nodes))
-    seconds, count = measured(starts)
-    restarts = Restarts(seconds=seconds, starts=count, failed=_failed(observation, pool))
+    starts = watch_starts(history.starts, at, filter(_ENROLLED, nodes))
+    seconds, count = measured_restart(starts)
+    restarts = Restarts(seconds=seconds, starts=count, failed=_failed_starts(observation, pool))
     demand = demand_of(observation, pool, rules.idle, rules.scaling, rules.sizes(observation.fleet))
     since = history.queued_since
     since = since if demand is None else None if not demand else at if since is None else min(at, since)
     queued = at - since if demand and since is not None else None
     history = replace(history, starts=starts, queued_since=since)
     waits, history = _waits(replace(observation, restarts={pool: restarts}), pool, rules, history, queued)
-    waiting = rules.idle.fresh_seconds is not None and not gaps.known(history)
+    waiting = rules.idle.fresh_seconds is not None and not gaps.is_pool_known(history)
     fresh = history.pauses if waiting else None
     return Timed(restarts=restarts, queued=queued, fresh=fresh, waits=waits, history=history)
 
 
-def _failed(observation: Observation, pool: str) -> int:
+def _failed_starts(observation: Observation, pool: str) -> int:
     """How many starts and launches of the pool failed lately."""
     since = observation.now - _SCARCE_FOR
     return sum(
@@ -95,11 +95,11 @@ def _waits(
     if restart is None:
         return {}, history
     at, news = observation.now.timestamp(), _news(observation, pool, rules, restart.seconds)
-    history = gaps.looked_at(followed(history, observation, pool, restart.seconds, news), at)
-    fixed = rules.idle.fresh_seconds is not None and not gaps.known(history)
+    history = gaps.after_look(follow_round(history, observation, pool, restart.seconds, news), at)
+    fixed = rules.idle.fresh_seconds is not None and not gaps.is_pool_known(history)
     sizes = rules.sizes(observation.fleet)
     if fixed or capacity.now(observation, pool, sizes) <= _floor(observation, pool, rules, restart.seconds):
-        return {}, gaps.kept(history, at)
+        return {}, gaps.keep_nodes(history, at)
     soon = queued is not None and queued < restart.seconds
     if rules.idle.fresh_seconds is None:
         return learned(history, at, queued=soon)
@@ -111,7 +111,7 @@ def with_first(
 ) -> tuple[dict[str, Wait], GapHistory]:
     """Learned waits, and a fixed one for each node in its first pause, which is not in the account."""
     first = {name for name, gap in history.open.items() if gap.reclaimed is None and name not in history.habits}
-    found, history = learned(gaps.kept(history, at, first), at, history.open.keys() - first, queued=queued)
+    found, history = learned(gaps.keep_nodes(history, at, first), at, history.open.keys() - first, queued=queued)
     for name in sorted(first):
         restart = history.open[name].restart
         found[name] = Wait(seconds=max(fresh_seconds, restart * (LONGEST if queued else 1.0)), why=_FIRST)
@@ -139,7 +139,7 @@ def _news(observation: Observation, pool: str, rules: PoolRules, restart: float)
     return hints | {"window": facts.length((ahead[1] - observation.now).total_seconds() / restart)}
 
 
-def followed(
+def follow_round(
     history: GapHistory, observation: Observation, pool: str, restart: float, news: Mapping[str, float]
 ) -> GapHistory:
     """The history after a round at which a restart costs so much; gaps that are open keep what held when they began."""
@@ -154,20 +154,20 @@ def followed(
     ]
     nodes = {node.id: node for node in concerned if node.enrolled and (node.state is not stopped or node.id in ours)}
     for name in sorted(begun.keys() - nodes.keys()):
-        history = gaps.gone(history, name, at)
+        history = gaps.forget_node(history, name, at)
     unknown = set[str]()
     for name, node in sorted(nodes.items()):
         if node.state is stopped or node.state is stopping:
             if name in begun and begun[name].reclaimed is None:
-                history = gaps.reclaimed(history, name, at)
+                history = gaps.reclaim_node(history, name, at)
         elif node.state is not running or node.activity.state is State.UNKNOWN:
             unknown.add(name)
         elif node.activity.state is idle_state:
             history = _idle(history, name, at, node.activity.held_seconds, restart)
         else:
-            history = gaps.needed(history, name, at)
+            history = gaps.need_node(history, name, at)
     seen = [name for name in history.open if name not in unknown] if unknown else None
-    return gaps.aged(history, at, seen, news)
+    return gaps.after_time(history, at, seen, news)
 
 
 def _idle(history: GapHistory, name: str, at: float, idle_seconds: float, restart: float) -> GapHistory:
@@ -176,5 +176,5 @@ def _idle(history: GapHistory, name: str, at: float, idle_seconds: float, restar
     if gap is not None and gap.reclaimed is None and since < gap.since - _SLACK_SECONDS:  # our clock was set back
         return replace(history, open={**history.open, name: replace(gap, since=since)})
     if gap is not None and (gap.reclaimed is not None or since > gap.since + _SLACK_SECONDS):
-        history = gaps.needed(history, name, max(since, gap.since + (gap.reclaimed or 0.0)))
+        history = gaps.need_node(history, name, max(since, gap.since + (gap.reclaimed or 0.0)))
     return gaps.went_idle(history, name, since, restart)

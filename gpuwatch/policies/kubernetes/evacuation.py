@@ -52,7 +52,7 @@ def obstacle(node: Node, observation: Observation, rules: KubernetesRules) -> st
     return None
 
 
-def evacuated(step: Step, observation: Observation, rules: KubernetesRules) -> Step | None:
+def evacuation_step(step: Step, observation: Observation, rules: KubernetesRules) -> Step | None:
     """The step in the place of a node's own; None: its notice, if it has one, changes nothing."""
     node = observation.fleet.find(step.node_id)
     known = None if node is None else node.kubernetes

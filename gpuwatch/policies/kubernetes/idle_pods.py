@@ -60,7 +60,7 @@ def steps(observation: Observation, rules: Mapping[str, IdlePodRules]) -> tuple[
     return tuple(_step(use, observation, rules) for use in workloads(observation))
 
 
-def gone(observation: Observation) -> Iterator[Notice]:
+def notices_of_gone(observation: Observation) -> Iterator[Notice]:
     """The notices of workloads that hold no GPU any more, where that is known, and of another cluster's."""
     view = observation.fleet.cluster
     silent = view is not None and view.trouble is not None
@@ -78,33 +78,39 @@ def _step(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdlePo
     notice = observation.ledger.notice(use.id)
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
     if (works := obstacles.working(use)) is not None:
-        return _say(use, undo, "busy", works, "Its idleness.")
+        return _make_step(use, undo, "busy", works, "Its idleness.")
     if (doubt := obstacles.not_known(use, observation)) is not None:
-        return _say(use, Verb.HOLD, "unknown", doubt, "Answers of the API server and of each pod's agent.")
-    if (kept := _kept(use, observation, rules)) is not None:
-        return _say(use, undo, *kept)
+        return _make_step(use, Verb.HOLD, "unknown", doubt, "Answers of the API server and of each pod's agent.")
+    if (kept := _why_kept(use, observation, rules)) is not None:
+        return _make_step(use, undo, *kept)
     wait, grace, now = obstacles.wait_seconds(use, rules), grace_seconds(use, rules), observation.now
     phase = waiting.phase(_count(use, now), wait, notice, grace, now)
     if phase in {Phase.WAITING, Phase.TOO_SOON}:
-        return _say(use, undo, "too_soon", str(obstacles.too_soon(use, rules)), _WORK)
+        return _make_step(use, undo, "too_soon", str(obstacles.too_soon(use, rules)), _WORK)
     if notice is None:
         return _first(use, observation, rules)
     if (over := notice_over(use, notice, now)) is not None:
-        return _say(use, Verb.WITHDRAW, "notice_over", f"{over}.", "A new notice follows if it still has no use.")
+        return _make_step(use, Verb.WITHDRAW, "notice_over", f"{over}.", "A new notice follows if it still has no use.")
     if phase is Phase.GRACE:
         left = format_duration(left_seconds(use, notice, grace, now))
-        return _say(
-            use, Verb.HOLD, "grace", f"{_words(use)} {_deed(use)} follows in {left} unless a pod of it works.", _WORK
+        return _make_step(
+            use,
+            Verb.HOLD,
+            "grace",
+            f"{_words(use)} {_deed_words(use)} follows in {left} unless a pod of it works.",
+            _WORK,
         )
     sentence = f"{_words(use)} Its notice was given at {format_time(notice.at)}, and the grace has passed."
-    return _say(use, Verb.RELEASE, "expired", sentence, _WORK, arguments=_about(use))
+    return _make_step(use, Verb.RELEASE, "expired", sentence, _WORK, arguments=_target_arguments(use))
 
 
-def _kept(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdlePodRules]) -> tuple[str, str, str] | None:
+def _why_kept(
+    use: WorkloadUse, observation: Observation, rules: Mapping[str, IdlePodRules]
+) -> tuple[str, str, str] | None:
     """Rule 3, as code, sentence and remedy."""
     found = (
-        ("protected", obstacles.protected(use), "Without that annotation."),
-        ("snoozed", obstacles.snoozed(use, observation), "The end of that time."),
+        ("protected", obstacles.why_protected(use), "Without that annotation."),
+        ("snoozed", obstacles.why_snoozed(use, observation), "The end of that time."),
         ("not_ours", obstacles.not_ours(use, rules), "The machine's tag, or the pool's settings."),
         ("no_consent", obstacles.without_consent(use), "An annotation of its people (docs/kubernetes.md)."),
         ("ending", obstacles.ending(use), "Once they are gone."),
@@ -121,12 +127,12 @@ def _first(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdleP
         until = format_time(last.at + timedelta(seconds=rest))
         what = "Its notice failed" if last.verb is Verb.NOTICE else "Its pods were ended, or were to be,"
         sentence = f"{what} at {format_time(last.at)}. It rests until {until}."
-        return _say(use, Verb.HOLD, "rest", sentence, "Then a new notice follows.")
+        return _make_step(use, Verb.HOLD, "rest", sentence, "Then a new notice follows.")
     grace = grace_seconds(use, rules)
     promised = {"grace_seconds": repr(grace), "idle_seconds": repr(use.held_seconds), "action": how(use)}
     arguments = {**use.target.arguments, **promised, PODS: str(len(use.pods)), GPUS: repr(use.gpus)}
-    sentence = f"{_words(use)} {_deed(use)} follows in {format_duration(grace)} unless a pod of it works."
-    return _say(use, Verb.NOTICE, "notice", sentence, _WORK, arguments=arguments)
+    sentence = f"{_words(use)} {_deed_words(use)} follows in {format_duration(grace)} unless a pod of it works."
+    return _make_step(use, Verb.NOTICE, "notice", sentence, _WORK, arguments=arguments)
 
 
 def notice_over(use: WorkloadUse, notice: Notice, now: datetime) -> str | None:
@@ -135,12 +141,12 @@ def notice_over(use: WorkloadUse, notice: Notice, now: datetime) -> str | None:
         return why
     promise = notice.promise
     if notice.target is not None and notice.target.uid != use.workload.uid:
-        return f"{notices.named(notice)} was about another object of its name"
+        return f"{notices.notice_words(notice)} was about another object of its name"
     if promise is None or promise.action != how(use):
-        return f"{notices.named(notice)} did not announce what its people say now ({how(use)})"
+        return f"{notices.notice_words(notice)} did not announce what its people say now ({how(use)})"
     if not waiting.unbroken(_count(use, now), notice, now):
-        return f"A pod of it has worked since, or is new: {notices.named(notice).lower()} does not stand"
-    return notices.outdated(notice, now)
+        return f"A pod of it has worked since, or is new: {notices.notice_words(notice).lower()} does not stand"
+    return notices.why_outdated(notice, now)
 
 
 def left_seconds(use: WorkloadUse, notice: Notice, grace: float, now: datetime) -> float:
@@ -149,7 +155,7 @@ def left_seconds(use: WorkloadUse, notice: Notice, grace: float, now: datetime) 
 
 
 def _count(use: WorkloadUse, now: datetime) -> waiting.Count:
-    return waiting.counted([each.node for each in use.pods], use.held_seconds, now)
+    return waiting.count_of([each.node for each in use.pods], use.held_seconds, now)
 
 
 def grace_seconds(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> float:
@@ -175,27 +181,27 @@ def _counts(done: Done) -> bool:
     return done.verb is Verb.RELEASE and done.status in FINAL - {Status.CANCELLED}
 
 
-def _about(use: WorkloadUse) -> dict[str, str]:
+def _target_arguments(use: WorkloadUse) -> dict[str, str]:
     """Which object it is, what becomes of it, and how much that is."""
     named = {UIDS: " ".join(pod.uid for pod in use.all_pods)} if how(use) == "delete" else {}
     return {**use.target.arguments, **named, HOW: how(use), PODS: str(len(use.pods)), GPUS: repr(use.gpus)}
 
 
 def _words(use: WorkloadUse) -> str:
-    """What was seen."""
+    """Return what was seen in words."""
     held, count = format_duration(use.held_seconds), len(use.pods)
     if count == 1:
         return f"Its GPU pod has been {use.state.value} for {held}."
     return f"Its {count} GPU pods have been without use ({use.state.value}) for {held}."
 
 
-def _deed(use: WorkloadUse) -> str:
+def _deed_words(use: WorkloadUse) -> str:
     """What is to come, as the subject of a sentence."""
     deeds = {"scale-to-zero": "Its scaling to zero", "stop": "Its stop", "delete": "The deletion of its pods"}
     return deeds[how(use)]
 
 
-def _say(
+def _make_step(
     use: WorkloadUse, verb: Verb, code: str, sentence: str, change: str, *, arguments: Mapping[str, str] | None = None
 ) -> WorkloadStep:
     """A step with its reason; whatever changes something says which object it is about."""

@@ -32,12 +32,12 @@ def not_known(use: WorkloadUse, observation: Observation) -> str | None:
         why = "no cluster is in the settings" if view is None else view.trouble
         return f"Its pods are not known: {why}"
     if use.others:
-        return f"The use of some of its pods is not known: {_listed(use.others)}."
+        return f"The use of some of its pods is not known: {_list_pods(use.others)}."
     unknown = tuple(each for each in use.pods if in_doubt(each))
     if not unknown:
         return None
     why = next((f": {each.work.doubt}." for each in unknown if each.work is not None and each.work.doubt), ".")
-    return f"What {_listed(tuple(each.pod for each in unknown))} does is not known{why}"
+    return f"What {_list_pods(tuple(each.pod for each in unknown))} does is not known{why}"
 
 
 def working(use: WorkloadUse) -> str | None:
@@ -47,7 +47,7 @@ def working(use: WorkloadUse) -> str | None:
         return None
     signs = {sign.name for each in busy if each.work is not None for sign in each.work.evidence}
     by = f" ({', '.join(sorted(signs))})" if signs and not any(each.state in _BUSY for each in busy) else ""
-    return f"It works: {_listed(tuple(each.pod for each in busy))}{by}."
+    return f"It works: {_list_pods(tuple(each.pod for each in busy))}{by}."
 
 
 def too_soon(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
@@ -67,7 +67,7 @@ def wait_seconds(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> float:
     return max([*waits, *own])
 
 
-def protected(use: WorkloadUse) -> str | None:
+def why_protected(use: WorkloadUse) -> str | None:
     """Why people keep it, or a machine that it is on."""
     found = next((why for pod in use.all_pods if (why := pod.protected or pod.workload.protected)), None)
     if found is not None:
@@ -76,7 +76,7 @@ def protected(use: WorkloadUse) -> str | None:
     return None if node is None else f"Its machine {node.name} is protected: {node.protected}."
 
 
-def snoozed(use: WorkloadUse, observation: Observation) -> str | None:
+def why_snoozed(use: WorkloadUse, observation: Observation) -> str | None:
     """Until when somebody wants it, or a machine that it is on, left alone."""
     annotated = [pod.workload.snoozed_until for pod in use.all_pods if pod.workload.snoozed_until is not None]
     keeps = [(until, "") for until in annotated]
@@ -130,16 +130,16 @@ def not_made_again(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str |
 def local_data(use: WorkloadUse) -> str | None:
     """Which of its pods would lose a volume that goes with them, without the consent of their people."""
     losing = tuple(pod for pod in use.all_pods if pod.local_data is not None and not pod.loses_local_data)
-    return f"Local data would be lost of {_listed(losing)}." if losing else None
+    return f"Local data would be lost of {_list_pods(losing)}." if losing else None
 
 
 def ending(use: WorkloadUse) -> str | None:
     """Whether its pods are ending already, by somebody else's word."""
     gone = tuple(pod for pod in use.all_pods if pod.ends_at is not None)
-    return f"It changes already: {_listed(gone)} ending." if gone else None
+    return f"It changes already: {_list_pods(gone)} ending." if gone else None
 
 
-def _listed(pods: tuple[Pod, ...]) -> str:
+def _list_pods(pods: tuple[Pod, ...]) -> str:
     """`a/b, a/c, a/d and 2 more`."""
     names = sorted(map(str, pods))
     more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"

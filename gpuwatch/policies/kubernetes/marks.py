@@ -19,7 +19,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
 from gpuwatch.policies import idle
-from gpuwatch.policies.kubernetes.steps import FOR, UNDOES, Rules, about, say
+from gpuwatch.policies.kubernetes.steps import FOR, UNDOES, Rules, make_step, node_arguments
 
 _AUTOSCALERS = frozenset({"cluster-autoscaler", "karpenter"})
 _MARKS = frozenset({Verb.MARK, Verb.UNMARK})
@@ -30,14 +30,14 @@ def marks(rules: Rules) -> bool:
     return rules.kubernetes.mark_busy and rules.kubernetes.node_owner in _AUTOSCALERS
 
 
-def marked(step: Step, observation: Observation, rules: Rules) -> Step:
+def with_mark(step: Step, observation: Observation, rules: Rules) -> Step:
     """The mark, or its end, of a node that is otherwise left as it is."""
     node = observation.fleet.find(step.node_id)
     known = None if node is None else node.kubernetes
     if node is None or known is None or step.verb is not Verb.HOLD:
         return step
     if known.marked_by is not None:
-        why = None if known.marked_by in observation.ledger.foreign else over(node, observation, rules)
+        why = None if known.marked_by in observation.ledger.foreign else why_unmark(node, observation, rules)
         return step if why is None else _unmark(step, known, why)
     why = in_use(node)
     if why is None or not marks(rules) or not node.enrolled or known.keep is not None:
@@ -45,8 +45,8 @@ def marked(step: Step, observation: Observation, rules: Rules) -> Step:
     if node.state is not NodeState.RUNNING or _lately(observation, node.id, rules):
         return step
     sentence = f"{why} {rules.kubernetes.node_owner} is to leave it alone."
-    said = say(step, Verb.MARK, "mark", sentence, "Once it is idle.")
-    return replace(said, arguments=about(known) | {FOR: rules.kubernetes.node_owner})
+    said = make_step(step, Verb.MARK, "mark", sentence, "Once it is idle.")
+    return replace(said, arguments=node_arguments(known) | {FOR: rules.kubernetes.node_owner})
 
 
 def in_use(node: Node) -> str | None:
@@ -59,7 +59,7 @@ def in_use(node: Node) -> str | None:
     return None if state in {State.IDLE, State.UNKNOWN} else f"It is {state.value}."
 
 
-def over(node: Node, observation: Observation, rules: Rules) -> str | None:
+def why_unmark(node: Node, observation: Observation, rules: Rules) -> str | None:
     """Rule 3: why our own mark goes, as a sentence; None: it stays."""
     known = node.kubernetes
     if not marks(rules):
@@ -70,16 +70,16 @@ def over(node: Node, observation: Observation, rules: Rules) -> str | None:
         return "Somebody has taken its mark away."
     if in_use(node) is not None or node.state is not NodeState.RUNNING or node.activity.state is not State.IDLE:
         return None
-    _, wait = idle.chosen(node, observation, rules.idle)
+    _, wait = idle.choose_action(node, observation, rules.idle)
     if wait is None or node.activity.held_seconds < wait:
         return None
     return f"It has been idle for {format_duration(node.activity.held_seconds)}."
 
 
 def _unmark(step: Step, known: KubernetesNode, why: str) -> Step:
-    """Rule 3."""
-    said = say(step, Verb.UNMARK, "unmark", f"{why} gpuwatch's mark of it is taken away.", "Use.")
-    return replace(said, arguments=about(known) | {UNDOES: known.marked_by or ""})
+    """Return the step that takes our mark off (rule 3)."""
+    said = make_step(step, Verb.UNMARK, "unmark", f"{why} gpuwatch's mark of it is taken away.", "Use.")
+    return replace(said, arguments=node_arguments(known) | {UNDOES: known.marked_by or ""})
 
 
 def _lately(observation: Observation, node_id: str, rules: Rules) -> bool:

@@ -29,21 +29,21 @@ from gpuwatch.model.proposal import changing
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.kubernetes import obstacles
-from gpuwatch.policies.kubernetes.evacuation import evacuated
-from gpuwatch.policies.kubernetes.marks import marked
+from gpuwatch.policies.kubernetes.evacuation import evacuation_step
+from gpuwatch.policies.kubernetes.marks import with_mark
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
-from gpuwatch.policies.kubernetes.sick import ill, quarantined, stays_ill
+from gpuwatch.policies.kubernetes.sick import ill, quarantine_step, stays_ill
 from gpuwatch.policies.kubernetes.steps import (
     ANNOUNCES,
     FREED,
     UNDOES,
     Rules,
-    about,
     drain,
     last,
-    listed,
+    list_pods,
+    make_step,
+    node_arguments,
     obstacle,
-    say,
 )
 
 _TOWARDS_A_DRAIN = frozenset({Verb.NOTICE, Verb.CORDON, Verb.DRAIN})
@@ -52,13 +52,13 @@ _SHOWS = timedelta(minutes=2)  # a view of the cluster may be older than the ans
 _GONE = frozenset({NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED})
 
 
-def stepped(steps: Sequence[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
+def node_steps(steps: Sequence[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
     """The steps; where a node is one of a cluster, what comes before its step, or what undoes what came before."""
     if not observation.fleet.in_kubernetes:
         return _of_machines(steps, observation, rules)
     found = [
-        evacuated(step, observation, rules.kubernetes)
-        or _with_own(_stepped(step, observation, rules), observation, rules)
+        evacuation_step(step, observation, rules.kubernetes)
+        or _with_own(_node_step(step, observation, rules), observation, rules)
         for step in steps
     ]
     return tuple([_foretold(step, observation) for step in found])
@@ -66,7 +66,7 @@ def stepped(steps: Sequence[Step], observation: Observation, rules: Rules) -> tu
 
 def _of_machines(steps: Sequence[Step], observation: Observation, rules: Rules) -> tuple[Step, ...]:
     """The steps of machines that are no nodes of a cluster, as far as is known: only a notice or a removal may wait."""
-    told = {step.node_id: _stepped(step, observation, rules) for step in changing(steps) if step.verb in ANNOUNCES}
+    told = {step.node_id: _node_step(step, observation, rules) for step in changing(steps) if step.verb in ANNOUNCES}
     if all(step is told.get(step.node_id, step) for step in changing(steps)):
         return steps if isinstance(steps, tuple) else tuple(steps)
     return tuple([told.get(step.node_id, step) if step.verb in ANNOUNCES else step for step in steps])
@@ -75,7 +75,7 @@ def _of_machines(steps: Sequence[Step], observation: Observation, rules: Rules) 
 def _foretold(step: Step, observation: Observation) -> Step:
     """The step, with the PodDisruptionBudgets that would refuse its drain now: people read of them before it begins."""
     node = observation.fleet.find(step.node_id) if step.verb in _TOWARDS_A_DRAIN else None
-    why = None if node is None or node.kubernetes is None else obstacles.refused(node.kubernetes)
+    why = None if node is None or node.kubernetes is None else obstacles.refusing_budgets(node.kubernetes)
     if why is None:
         return step
     return replace(step, reason=replace(step.reason, sentence=f"{step.reason.sentence} {why}"))
@@ -83,11 +83,11 @@ def _foretold(step: Step, observation: Observation) -> Step:
 
 def _with_own(step: Step, observation: Observation, rules: Rules) -> Step:
     """What Kubernetes alone has to do with a node that is otherwise left as it is."""
-    return marked(quarantined(step, observation, rules), observation, rules)
+    return with_mark(quarantine_step(step, observation, rules), observation, rules)
 
 
-def _stepped(step: Step, observation: Observation, pool: Rules) -> Step:
-    """One node's."""
+def _node_step(step: Step, observation: Observation, pool: Rules) -> Step:
+    """Return the step of one node."""
     rules, idle_rules = pool.kubernetes, pool.idle
     node = observation.fleet.find(step.node_id)
     if node is None or step.verb in {Verb.START, Verb.UNCORDON}:
@@ -95,25 +95,29 @@ def _stepped(step: Step, observation: Observation, pool: Rules) -> Step:
     known = node.kubernetes
     if known is None:
         doubt = obstacles.unknown(node, observation.fleet, rules) if step.verb in ANNOUNCES else None
-        return step if doubt is None else say(step, Verb.HOLD, "kubernetes_unknown", doubt, "That it is one of them.")
+        return (
+            step
+            if doubt is None
+            else make_step(step, Verb.HOLD, "kubernetes_unknown", doubt, "That it is one of them.")
+        )
     if obstacles.ours(known, observation.ledger):
         if stays_ill(node, known, observation, pool):
             return ill(step, node, known, observation, pool)
-        return _cordoned(step, node, known, observation, rules, idle_rules)
-    if obstacles.tainted(known, observation.ledger):
+        return _step_after_cordon(step, node, known, observation, rules, idle_rules)
+    if obstacles.has_leftover_taint(known, observation.ledger):
         return _uncordon(step, known, "Somebody has uncordoned it.", freed=True)
     if step.verb in ANNOUNCES and (why := obstacle(node, observation, rules, idle_rules)) is not None:
         code, sentence, change = why
         stands = code != "kubernetes_unknown" and observation.ledger.notice(node.id) is not None
-        return say(step, Verb.WITHDRAW if stands else Verb.HOLD, code, sentence, change)
-    if (held := _rested(step, node, observation, rules)) is not None:
+        return make_step(step, Verb.WITHDRAW if stands else Verb.HOLD, code, sentence, change)
+    if (held := _rest_step(step, node, observation, rules)) is not None:
         return held
     if step.verb in REMOVAL_STEPS and node.state is NodeState.RUNNING:
         return _cordon(step, known)
     return step
 
 
-def _cordoned(
+def _step_after_cordon(
     step: Step,
     node: Node,
     known: KubernetesNode,
@@ -133,9 +137,9 @@ def _cordoned(
     if age is None or not -_CLOCK_SLACK_SECONDS <= age <= given:
         what = f"It was drained, and not removed within {format_duration(given)}."
         if known.to_drain:
-            what = f"Its drain was not over within {format_duration(given)}: {listed(known.to_drain)} still there."
+            what = f"Its drain was not over within {format_duration(given)}: {list_pods(known.to_drain)} still there."
         return _uncordon(step, known, what)
-    if (paused := obstacles.paused(observation, node.pool)) is not None:
+    if (paused := obstacles.why_paused(observation, node.pool)) is not None:
         return _uncordon(step, known, paused)
     if not node.enrolled:
         return _uncordon(step, known, "It is no longer enrolled.")
@@ -156,30 +160,32 @@ def _cordon(step: Step, known: KubernetesNode) -> Step:
     """Rule 1: the first step."""
     sentence = f"{step.reason.sentence} First Kubernetes gives it no new pods."
     said = replace(step.reason, code="cordon", sentence=sentence)
-    return replace(step, verb=Verb.CORDON, reason=said, arguments=about(known) | {THEN: step.verb.value})
+    return replace(step, verb=Verb.CORDON, reason=said, arguments=node_arguments(known) | {THEN: step.verb.value})
 
 
 def _uncordon(step: Step, known: KubernetesNode, why: str, *, freed: bool = False) -> Step:
-    """Rule 3."""
+    """Return the step that undoes our cordon (rule 3)."""
     said = replace(step.reason, code="uncordon", sentence=f"{why} gpuwatch's cordon of it is undone.")
-    arguments = about(known) | {UNDOES: known.cordoned_by or known.tainted_by or ""}
+    arguments = node_arguments(known) | {UNDOES: known.cordoned_by or known.tainted_by or ""}
     arguments |= {FREED: "true"} if freed else {}
     return replace(step, verb=Verb.UNCORDON, reason=said, change="Nothing: it is kept.", arguments=arguments)
 
 
-def _rested(step: Step, node: Node, observation: Observation, rules: KubernetesRules) -> Step | None:
+def _rest_step(step: Step, node: Node, observation: Observation, rules: KubernetesRules) -> Step | None:
     """Rules 5 and 6: the withdrawal, or the hold, of what would come too soon; None: it may come."""
     newest = last(observation, node.id)
     if newest is None or newest.verb is Verb.QUARANTINE or step.verb not in ANNOUNCES | {Verb.HOLD}:
         return None
     if newest.verb is Verb.CORDON and observation.now - newest.at <= _SHOWS:
         waits = step.verb in REMOVAL_STEPS
-        return say(step, Verb.HOLD, "cordon", "Its cordon does not show yet.", "The next rounds.") if waits else None
+        return (
+            make_step(step, Verb.HOLD, "cordon", "Its cordon does not show yet.", "The next rounds.") if waits else None
+        )
     why = "Somebody has uncordoned it." if newest.verb is Verb.CORDON else newest.why
     until, notice = newest.at + timedelta(seconds=rules.drain_rest), observation.ledger.notice(node.id)
     if notice is not None and notice.at <= newest.at:
-        return say(step, Verb.WITHDRAW, "drain_over", why, "A new notice follows if it still has no use.")
+        return make_step(step, Verb.WITHDRAW, "drain_over", why, "A new notice follows if it still has no use.")
     if step.verb is Verb.HOLD or until <= observation.now:
         return None
     sentence = f"{why} It rests until {format_time(until)}."
-    return say(step, Verb.HOLD, "drain_rest", sentence, "Then a new notice follows if it still has no use.")
+    return make_step(step, Verb.HOLD, "drain_rest", sentence, "Then a new notice follows if it still has no use.")

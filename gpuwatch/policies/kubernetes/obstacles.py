@@ -20,7 +20,7 @@ _JOINS = timedelta(minutes=10)
 _NAMED = 3  # pods in a sentence
 
 
-def joined(node: Node, rules: KubernetesRules) -> bool:
+def is_joined(node: Node, rules: KubernetesRules) -> bool:
     """Whether what owns the machine by its marks is the cluster that it is a node of, in a pool that gpuwatch owns."""
     ours = node.kubernetes is not None and rules.node_owner == "gpuwatch"
     return ours and of_a_cluster(node.managed_by)
@@ -28,7 +28,7 @@ def joined(node: Node, rules: KubernetesRules) -> bool:
 
 def consents(node: Node | None, group: NodeGroup, rules: KubernetesRules) -> bool:
     """Whether the group's owner lets gpuwatch change its members; of a cluster's group, its nodes in such a pool."""
-    return group.enrolled or (group.serves_cluster and node is not None and joined(node, rules))
+    return group.enrolled or (group.serves_cluster and node is not None and is_joined(node, rules))
 
 
 def unknown(node: Node, fleet: Fleet, rules: KubernetesRules) -> str | None:
@@ -86,7 +86,7 @@ def ours(known: KubernetesNode, ledger: LedgerView) -> bool:
     return known.cordoned_by is not None and known.cordoned_by not in ledger.foreign
 
 
-def tainted(known: KubernetesNode, ledger: LedgerView) -> bool:
+def has_leftover_taint(known: KubernetesNode, ledger: LedgerView) -> bool:
     """Whether our own taint is left on a node onto which somebody else has let pods."""
     return not known.unschedulable and known.tainted_by is not None and known.tainted_by not in ledger.foreign
 
@@ -214,7 +214,7 @@ def sick(node: Node) -> str | None:
     return None
 
 
-def paused(observation: Observation, pool: str) -> str | None:
+def why_paused(observation: Observation, pool: str) -> str | None:
     """Whether people have paused the pool: a cordon is not kept meanwhile."""
     for pause in observation.ledger.pauses:
         if pause.pool in {None, pool} and (pause.until is None or pause.until > observation.now):
@@ -222,7 +222,7 @@ def paused(observation: Observation, pool: str) -> str | None:
     return None
 
 
-def refused(known: KubernetesNode) -> str | None:
+def refusing_budgets(known: KubernetesNode) -> str | None:
     """Which PodDisruptionBudgets would refuse to move pods of it now, as a sentence; None: none, or nobody knows."""
     found: dict[str, list[str]] = {}
     for pod in known.to_drain:

@@ -36,7 +36,7 @@ def fits(pod: Pod, node: KubernetesNode) -> bool:
     return all(_borne(taint, placement.tolerations) for taint in node.taints)
 
 
-def closed(node: KubernetesNode) -> bool:
+def is_closed(node: KubernetesNode) -> bool:
     """Whether a taint of rule 2 keeps new pods off this very node, as it is now."""
     return any(taint.effect in _KEEPS_AWAY and taint.key.startswith(_BY_ITSELF) for taint in node.taints)
 
@@ -52,14 +52,14 @@ def waiting(fleet: Fleet, pool: str) -> tuple[Pod, ...]:
     return tuple(pod for pod in cluster.pending if any(fits(pod, node) for node in kinds.values()))
 
 
-def known(fleet: Fleet, pool: str) -> bool:
+def is_demand_known(fleet: Fleet, pool: str) -> bool:
     """Whether it is known which pods wait for a pool: it has nodes in a cluster, and the view of that is reliable."""
     cluster = fleet.cluster
     nodes = fleet.roster(pool).nodes
     return cluster is not None and cluster.trouble is None and any(node.kubernetes is not None for node in nodes)
 
 
-def requested(fleet: Fleet, pool: str) -> float:
+def requested_gpus(fleet: Fleet, pool: str) -> float:
     """How many GPUs the pool's pods hold, and how many more those want that wait for it."""
     held = sum(node.kubernetes.requested_gpus for node in fleet.roster(pool).nodes if node.kubernetes is not None)
     return held + sum(pod.gpus for pod in waiting(fleet, pool))
@@ -75,7 +75,10 @@ def _kind(node: KubernetesNode | None) -> object:
 
 
 def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#operators."""
+    """Return whether labels meet a requirement.
+
+    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#operators
+    """
     value = labels.get(requirement.key)
     operator = requirement.operator
     if operator == "In":

@@ -59,7 +59,7 @@ def uses(observation: Observation) -> Iterator[PodUse]:
             yield PodUse(pod=pod, node=node, state=state, held_seconds=held, usd_per_hour=_cost(observation, node, pod))
 
 
-def unused(observation: Observation) -> tuple[PodUse, ...]:
+def unused_pods(observation: Observation) -> tuple[PodUse, ...]:
     """The pods that are reported, the most expensive first."""
     found = [each for each in uses(observation) if each.unused]
     return tuple(sorted(found, key=lambda each: (-(each.usd_per_hour or Decimal(0)), str(each.pod))))

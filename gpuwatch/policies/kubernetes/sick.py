@@ -32,30 +32,30 @@ from gpuwatch.policies.kubernetes.steps import (
     PODS,
     TAINT,
     Rules,
-    about,
     drain,
     last,
-    listed,
+    list_pods,
+    make_step,
+    node_arguments,
     obstacle,
-    say,
 )
 
 _WELL = "Once no GPU of it is failing."
 _MOVES = frozenset({Verb.EVICT})
 
 
-def quarantined(step: Step, observation: Observation, rules: Rules) -> Step:
+def quarantine_step(step: Step, observation: Observation, rules: Rules) -> Step:
     """Rule 1: the cordon."""
     node = observation.fleet.find(step.node_id)
     known = None if node is None else node.kubernetes
     if node is None or known is None or known.unschedulable or not rules.health.cordons:
         return step
     why = obstacles.sick(node) if node.state is NodeState.RUNNING else None
-    if why is None or step.verb is not Verb.HOLD or _freed(observation, node.id, rules):
+    if why is None or step.verb is not Verb.HOLD or _was_freed(observation, node.id, rules):
         return step
     taint = {TAINT: "true"} if rules.health.taint else {}
-    cordon = say(step, Verb.QUARANTINE, "sick", f"{why} It gets no new pods.", _WELL)
-    return replace(cordon, arguments=about(known) | taint)
+    cordon = make_step(step, Verb.QUARANTINE, "sick", f"{why} It gets no new pods.", _WELL)
+    return replace(cordon, arguments=node_arguments(known) | taint)
 
 
 def stays_ill(node: Node, known: KubernetesNode, observation: Observation, rules: Rules) -> bool:
@@ -71,14 +71,14 @@ def ill(step: Step, node: Node, known: KubernetesNode, observation: Observation,
     """Rules 2 and 3: what a node that is cordoned for its health comes to."""
     notice = observation.ledger.notice(node.id)
     if step.verb in ANNOUNCES and (why := obstacle(node, observation, pool.kubernetes, pool.idle)) is not None:
-        undone = say(step, Verb.HOLD if notice is None else Verb.WITHDRAW, *why)
-        return _evicted(undone, node, known, observation, pool)
+        undone = make_step(step, Verb.HOLD if notice is None else Verb.WITHDRAW, *why)
+        return _eviction_step(undone, node, known, observation, pool)
     if step.verb not in REMOVAL_STEPS or notice is None or notice.promise is None:
-        return _evicted(step, node, known, observation, pool)
+        return _eviction_step(step, node, known, observation, pool)
     late = (observation.now - notice.promise.due(notice.at)).total_seconds() > pool.kubernetes.drain_timeout
     if known.to_drain and late:
-        sentence = f"It is cordoned for its health, and {listed(known.to_drain)} still there."
-        return say(step, Verb.HOLD, "sick", sentence, "Once they are gone.")
+        sentence = f"It is cordoned for its health, and {list_pods(known.to_drain)} still there."
+        return make_step(step, Verb.HOLD, "sick", sentence, "Once they are gone.")
     return drain(step, known)
 
 
@@ -93,7 +93,7 @@ def too_many(node: Node, observation: Observation, ratio: float) -> str | None:
     return f"{ailing} of the pool's {len(members)} running nodes have a failing GPU: a common cause is likelier."
 
 
-def _evicted(step: Step, node: Node, known: KubernetesNode, observation: Observation, pool: Rules) -> Step:
+def _eviction_step(step: Step, node: Node, known: KubernetesNode, observation: Observation, pool: Rules) -> Step:
     """Rules 3 to 5: the eviction of those that may go, or why not."""
     why = obstacles.sick(node)
     waits = step.verb is Verb.HOLD and observation.ledger.notice(node.id) is None
@@ -111,12 +111,12 @@ def _evicted(step: Step, node: Node, known: KubernetesNode, observation: Observa
     else:
         asked = tuple(pod for pod in known.to_drain if pod.uid in movable)
         pods = " ".join(sorted(movable))
-        sentence = f"It is cordoned, and {listed(asked)} to move.{'' if kept is None else f' {kept}'}"
+        sentence = f"It is cordoned, and {list_pods(asked)} to move.{'' if kept is None else f' {kept}'}"
     if not pods:
         told = f"{step.reason.sentence} {why} {sentence}".rstrip()
         return replace(step, reason=replace(step.reason, sentence=told))
-    moves = say(step, Verb.EVICT, "sick", f"{why} {sentence}", _WELL)
-    return replace(moves, arguments=about(known) | {PODS: pods})
+    moves = make_step(step, Verb.EVICT, "sick", f"{why} {sentence}", _WELL)
+    return replace(moves, arguments=node_arguments(known) | {PODS: pods})
 
 
 def not_moved(node: Node, known: KubernetesNode, observation: Observation, pool: Rules) -> str | None:
@@ -155,7 +155,7 @@ def evacuable(
     node: Node, known: KubernetesNode, observation: Observation, pool: Rules
 ) -> tuple[frozenset[str], str | None]:
     """The uids of the pods that may be asked to go, and why others stay, as a sentence."""
-    _, wait = idle.chosen(node, observation, pool.idle)
+    _, wait = idle.choose_action(node, observation, pool.idle)
     if not pool.health.drain_busy and (doubt := _works(node, wait)) is not None:
         return frozenset(), doubt
     busy_too = pool.health.drain_busy
@@ -195,7 +195,7 @@ def _works(node: Node, wait_seconds: float | None) -> str | None:
     return None
 
 
-def _freed(observation: Observation, node_id: str, rules: Rules) -> bool:
+def _was_freed(observation: Observation, node_id: str, rules: Rules) -> bool:
     """Rule 6: whether somebody has uncordoned a sick node lately."""
     newest = last(observation, node_id)
     since = timedelta(seconds=rules.kubernetes.drain_rest)

@@ -42,7 +42,7 @@ class Rules(Protocol):
         ...
 
 
-def about(known: KubernetesNode) -> dict[str, str]:
+def node_arguments(known: KubernetesNode) -> dict[str, str]:
     """Which node object it is."""
     return {NODE: known.name, UID: known.uid, CLUSTER: known.cluster}
 
@@ -57,13 +57,13 @@ def last(observation: Observation, node_id: str, verbs: Collection[Verb] = CORDO
     return max(found, key=lambda done: done.at, default=None)
 
 
-def say(step: Step, verb: Verb, code: str, sentence: str, change: str) -> Step:
+def make_step(step: Step, verb: Verb, code: str, sentence: str, change: str) -> Step:
     """Another step for the same node."""
     reason = Reason(code=code, sentence=sentence, evidence=step.reason.evidence)
     return Step(node_id=step.node_id, verb=verb, reason=reason, change=change)
 
 
-def listed(pods: Collection[Pod]) -> str:
+def list_pods(pods: Collection[Pod]) -> str:
     """`the pod a/b is`, `the pods a/b, a/c, a/d and 2 more are`."""
     names = sorted(map(str, pods))
     if len(names) == 1:
@@ -86,7 +86,7 @@ def obstacle(
         return "kept_node", kept, "Without that mark."
     if (lost := obstacles.unseen(node)) is not None:
         return "pods", lost, "Once their processes are gone."
-    _, wait = idle.chosen(node, observation, idle_rules)
+    _, wait = idle.choose_action(node, observation, idle_rules)
     if (stays := obstacles.pods(node, rules, wait, observation.now)) is not None:
         return "pods", stays, "Once they are gone, or their people consent (docs/kubernetes.md)."
     return None
@@ -98,8 +98,8 @@ def drain(step: Step, known: KubernetesNode) -> Step:
     if not known.to_drain:
         return step
     if not asked:
-        sentence = f"It is cordoned, and {listed(known.to_drain)} ending."
-        return say(step, Verb.HOLD, "draining", sentence, "Once they are gone, it is removed.")
-    said = replace(step.reason, code="drain", sentence=f"It is cordoned, and {listed(asked)} to move.")
+        sentence = f"It is cordoned, and {list_pods(known.to_drain)} ending."
+        return make_step(step, Verb.HOLD, "draining", sentence, "Once they are gone, it is removed.")
+    said = replace(step.reason, code="drain", sentence=f"It is cordoned, and {list_pods(asked)} to move.")
     pods = {PODS: " ".join(pod.uid for pod in asked)}
-    return replace(step, verb=Verb.DRAIN, reason=said, arguments=about(known) | {THEN: step.verb.value} | pods)
+    return replace(step, verb=Verb.DRAIN, reason=said, arguments=node_arguments(known) | {THEN: step.verb.value} | pods)

@@ -26,11 +26,11 @@ class WorkloadName:
     name: str
 
     def __str__(self) -> str:
-        """`Notebook team-a/alice`."""
+        """Return its kind and name, such as `Notebook team-a/alice`."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-def named(node_id: str) -> WorkloadName | None:
+def workload_of_id(node_id: str) -> WorkloadName | None:
     """Which workload an id of the ledger names (`kube:prod/team-a/Notebook/alice`); None: it is of a machine."""
     parts = node_id.removeprefix(_PREFIX).rsplit("/", _PARTS - 1)
     if not node_id.startswith(_PREFIX) or len(parts) != _PARTS:
@@ -39,7 +39,7 @@ def named(node_id: str) -> WorkloadName | None:
     return WorkloadName(cluster=cluster, namespace=namespace, kind=kind, name=name)
 
 
-def typed(name: WorkloadName) -> str:
+def typed_name(name: WorkloadName) -> str:
     """`team-a/notebook/alice`: what people type to name it."""
     return f"{name.namespace}/{name.kind.lower()}/{name.name}"
 
@@ -49,10 +49,10 @@ def id_of(text: str, node_ids: Iterable[str]) -> str | None:
 
     None: none of them, or nobody knows which.
     """
-    names = {each: name for each in node_ids if (name := named(each)) is not None}
+    names = {each: name for each in node_ids if (name := workload_of_id(each)) is not None}
     if text in names:
         return text
-    found = [each for each, name in names.items() if text in {typed(name), str(name), _exact(name)}]
+    found = [each for each, name in names.items() if text in {typed_name(name), str(name), _exact(name)}]
     found = found or [each for each, name in names.items() if name.name == text]
     return found[0] if len(found) == 1 else None
 
@@ -78,14 +78,14 @@ _END = Deed(will="end the pods of {}", did="ended the pods of {}", done="without
 _DEEDS: Mapping[str, Deed] = {"scale-to-zero": _SCALE, "stop": _STOP, "delete": _END}
 
 
-def deed(kind: str, how: str | None) -> Deed:
+def deed_on_kind(kind: str, how: str | None) -> Deed:
     """What becomes of a workload of that kind; where it is not known, in words that fit all."""
     return _SUSPEND if (kind, how) == ("Job", "stop") else _DEEDS.get(how or "", _END)
 
 
 def back(target: Target | WorkloadName, how: str, wanted: int | None) -> str | None:
     """How people bring it back, for kubectl; None: its own controller does, or nothing does."""
-    space, thing = _typed(target)
+    space, thing = _typed_parts(target)
     if (target.kind, how) == ("Job", "stop"):
         return f'kubectl -n {space} patch {thing} --type=merge -p \'{{"spec":{{"suspend":false}}}}\''
     commands = {
@@ -95,20 +95,20 @@ def back(target: Target | WorkloadName, how: str, wanted: int | None) -> str | N
     return commands.get(how)
 
 
-def after(kind: str, command: str | None) -> str:
+def how_it_returns(kind: str, command: str | None) -> str:
     """What brings its pods back, as a sentence without its full stop; `command` is that of `back`."""
     if command is not None:
         return f"`{command}`"
     return "nothing makes this pod again" if kind == "Pod" else f"its {kind} makes new pods by itself"
 
 
-def keep(target: Target | WorkloadName, until: datetime) -> str:
+def keep_command(target: Target | WorkloadName, until: datetime) -> str:
     """The command that keeps it until a time."""
-    space, thing = _typed(target)
+    space, thing = _typed_parts(target)
     return f"kubectl -n {space} annotate {thing} --overwrite {SNOOZE_UNTIL}={until.astimezone(UTC):%Y-%m-%dT%H:00:00Z}"
 
 
-def _typed(target: Target | WorkloadName) -> tuple[str, str]:
+def _typed_parts(target: Target | WorkloadName) -> tuple[str, str]:
     """Its namespace and its kind with its name, as a shell takes them."""
     return shlex.quote(target.namespace), shlex.quote(f"{target.kind.lower()}/{target.name}")
 
@@ -116,9 +116,10 @@ def _typed(target: Target | WorkloadName) -> tuple[str, str]:
 def notice_note(target: Target, how: str, due: datetime, why: str, wanted: int | None) -> str:
     """The Event of a notice, for `kubectl describe`: what, when, why, how to keep it, and how it comes back."""
     day = due.replace(minute=0, second=0, microsecond=0) + _DAY
+    done = deed_on_kind(target.kind, how).done
     return (
-        f"gpuwatch: to be {deed(target.kind, how).done} at {due.astimezone(UTC):{_NOTE_AT}} unless it is used. {why} "
-        f"Keep it: {keep(target, day)}. Back afterwards: {_back_words(target, how, wanted)}."
+        f"gpuwatch: to be {done} at {due.astimezone(UTC):{_NOTE_AT}} unless it is used. {why} "
+        f"Keep it: {keep_command(target, day)}. Back afterwards: {_back_words(target, how, wanted)}."
     )
 
 
@@ -129,9 +130,9 @@ def kept_note(why: str) -> str:
 
 def ended_note(target: Target, how: str, wanted: int | None) -> str:
     """The Event of the end of its pods."""
-    done = deed(target.kind, how).done
+    done = deed_on_kind(target.kind, how).done
     return f"gpuwatch: {done}, as its notice said: its GPUs had no use. Back: {_back_words(target, how, wanted)}."
 
 
 def _back_words(target: Target, how: str, wanted: int | None) -> str:
-    return after(target.kind, back(target, how, wanted)).strip("`")
+    return how_it_returns(target.kind, back(target, how, wanted)).strip("`")

@@ -44,7 +44,7 @@ POLICY = "scaling"
 def queries(pool: str, rules: ScalingRules) -> tuple[MetricQuery, ...]:
     """What has to be measured for a pool, each number once."""
     asked = {
-        _asked(name, metric): metric.expression
+        _measured_name(name, metric): metric.expression
         for name, metric in sorted(rules.metrics.items())
         if metric.signal != PENDING
     }
@@ -65,7 +65,7 @@ def propose(
         if metric.signal == PENDING
         else judge(
             metric,
-            observation.measure(pool, _asked(name, metric)),
+            observation.measure(pool, _measured_name(name, metric)),
             has,
             tolerance=rules.tolerance,
             changed=changed,
@@ -75,7 +75,7 @@ def propose(
     ]
     sentences = "; ".join(ballot.sentence for ballot in ballots)
     largest = max((ballot.wants for ballot in ballots if ballot.wants is not None), default=has.count)
-    unsized = capacity.unsized(observation, pool, sizes)
+    unsized = capacity.unsized_machines(observation, pool, sizes)
     if unsized:  # a mean of GPUs says nothing of a pool of which nobody knows how many it has
         largest, sentences = has.count, f"nobody knows the GPUs of {', '.join(unsized)}"
     unknown = bool(unsized) or any(ballot.wants is None for ballot in ballots)
@@ -100,7 +100,7 @@ def propose(
     if largest > has.count:
         verdict = _out(observation.now, rules, has.count, largest, out_at)
     elif largest < has.count:
-        verdict = _in(observation, pool, rules, has.count, largest, changed)
+        verdict = _scale_in(observation, pool, rules, has.count, largest, changed)
         # A loss makes the pool smaller by itself: what is not needed now is not bought for it.
         want = min(verdict.want, max(largest, capacity.now(observation, pool, sizes)))
         verdict = replace(verdict, want=want)
@@ -126,7 +126,7 @@ class _Verdict:
 
 def _out(now: datetime, rules: ScalingRules, count: int, wish: int, since: datetime | None) -> _Verdict:
     """More nodes, as far as cooldown and limit let."""
-    left = _left(now, since, rules.cooldown_out)
+    left = _cooldown_left(now, since, rules.cooldown_out)
     if left > 0:
         wait = f"; nodes came lately, the next in {format_duration(left)}: {count} stay"
         return _Verdict(code="cooldown_out", want=count, limited=wait)
@@ -136,11 +136,11 @@ def _out(now: datetime, rules: ScalingRules, count: int, wish: int, since: datet
     return _Verdict(code="scale_out", want=wish)
 
 
-def _in(
+def _scale_in(
     observation: Observation, pool: str, rules: ScalingRules, count: int, wish: int, since: datetime | None
 ) -> _Verdict:
     """Fewer nodes, as far as cooldown, stabilisation and limit let."""
-    left = _left(observation.now, since, rules.cooldown_in)
+    left = _cooldown_left(observation.now, since, rules.cooldown_in)
     if left > 0:
         wait = f"; the pool changed lately, fewer in {format_duration(left)} at the earliest: {count} stay"
         return _Verdict(code="cooldown_in", want=count, limited=wait)
@@ -159,7 +159,7 @@ def _in(
     return _Verdict(code="scale_in" if want < count else "stabilising", want=want, limited=limited)
 
 
-def _left(now: datetime, since: datetime | None, cooldown: float) -> float:
+def _cooldown_left(now: datetime, since: datetime | None, cooldown: float) -> float:
     """What is left of a cooldown; one that begins in the future lasts as long as any other."""
     return 0.0 if since is None else min(cooldown, cooldown - (now - since).total_seconds())
 
@@ -176,7 +176,7 @@ def _last(observation: Observation, pool: str, verbs: frozenset[object]) -> date
     return max((each.at for each in done if each.status is Status.SETTLED), default=None)
 
 
-def _asked(name: str, metric: Metric) -> str:
+def _measured_name(name: str, metric: Metric) -> str:
     """Under which name a metric's number is measured."""
     return name if metric.signal == "promql" else metric.signal
 

@@ -68,7 +68,8 @@ def judge(observation: Observation, pool: str, count: int, *, warm_up: float, na
         return Recommendation(wants=plan.wants, sentence=sentence)
     gpus = sum(pod.gpus for pod in plan.waiting)
     there = f"{plan.new} new nodes of {plan.size:g} GPUs" if plan.new else "nodes that are there or on their way"
-    said = f"{name}: {_named(plan.waiting)} wait for {gpus:g} GPUs, which takes {there}: {count} → {plan.wants} nodes"
+    waiting = _first_names(plan.waiting)
+    said = f"{name}: {waiting} wait for {gpus:g} GPUs, which takes {there}: {count} → {plan.wants} nodes"
     return Recommendation(wants=plan.wants, sentence=said)
 
 
@@ -91,7 +92,7 @@ def _doubt(observation: Observation, pool: str) -> str | None:
         return "there is no cluster"
     if cluster.trouble is not None:
         return cluster.trouble.rstrip(".")
-    if not pending_pods.known(observation.fleet, pool):
+    if not pending_pods.is_demand_known(observation.fleet, pool):
         return "no node of the pool is in the cluster"
     return None
 
@@ -139,7 +140,7 @@ def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_R
         known, mature = node.kubernetes, not _young(node, observation.now, warm_up)
         if known is None or not known.ready or not known.gpus:
             young += not mature
-        elif known.unschedulable or pending_pods.closed(known):
+        elif known.unschedulable or pending_pods.is_closed(known):
             closed += not known.gpu_pods
         else:
             free = known.gpus - sum(pod.gpus for pod in known.pods)
@@ -153,7 +154,7 @@ def _young(node: Node, now: datetime, warm_up: float) -> bool:
     return node.launched_at is None or (now - node.launched_at).total_seconds() < warm_up
 
 
-def _named(pods: tuple[Pod, ...]) -> str:
+def _first_names(pods: tuple[Pod, ...]) -> str:
     """The first of them by name."""
     more = len(pods) - _NAMED
     names = ", ".join(str(pod) for pod in pods[:_NAMED])

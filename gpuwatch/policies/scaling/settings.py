@@ -107,7 +107,7 @@ class Adjustment:
         """Whether the value is at the bound or past it."""
         return value >= self.bound if self.side == "above" else value <= self.bound
 
-    def applied(self, count: int) -> int:
+    def apply_to(self, count: int) -> int:
         """The number it makes of `count`; shares are rounded towards zero but to no less than one (as EC2 does)."""
         size = max(1, int(count * self.amount / 100 + 1e-9)) if self.percent else int(self.amount)
         return {"add": count + size, "remove": max(0, count - size), "exactly": size}[self.verb]

@@ -45,7 +45,7 @@ def strength(observation: Observation, pool: str, warm_up: float, sizes: Sizes =
         and (observation.now - node.launched_at).total_seconds() >= warm_up
     )
     # With those that a cloud is about to take, until something is added for them: what keeps the count replaces them.
-    count = capacity.now(observation, pool, sizes) + capacity.unreplaced(observation, pool, sizes)
+    count = capacity.now(observation, pool, sizes) + capacity.unreplaced_count(observation, pool, sizes)
     running = sum(sizes.node(node) or 0 for node in members)
     return Strength(count=count, running=running, mature=min(mature, count), unit=sizes.unit)
 
@@ -110,7 +110,7 @@ def _by_target(
     if high >= target * (1 - tolerance - _ROUNDING):
         return Recommendation(
             wants=has.count,
-            sentence=f"{_diluted(said, metric, value, high)} within {tolerance:.0%} of target {target:.3g}: "
+            sentence=f"{_diluted_value(said, metric, value, high)} within {tolerance:.0%} of target {target:.3g}: "
             f"{has.count} {has.unit} stay",
         )
     if low is None:
@@ -147,7 +147,7 @@ def _by_steps(metric: Metric, value: float, coverage: float, has: Strength, said
     """Step thresholds, counted from the mature nodes: what is warming up is the answer to the same breach."""
     steps = adjustments(metric)
     high = min(value, value * coverage)
-    outs = [step.applied(has.mature) for step in steps if step.side == "above" and step.matches(high)]
+    outs = [step.apply_to(has.mature) for step in steps if step.side == "above" and step.matches(high)]
     if outs:
         wants = max(has.count, *outs)
         basis = "" if has.mature == has.count else f", {has.count - has.mature} of them on their way or warming up"
@@ -157,7 +157,7 @@ def _by_steps(metric: Metric, value: float, coverage: float, has: Strength, said
     low = value * coverage + (1 - coverage) if metric.signal in DEVICE_SIGNALS else value
     if coverage < 1 and metric.signal not in DEVICE_SIGNALS:
         return Recommendation(wants=None, sentence=f"{said} under its step, and what is missing could change that")
-    ins = [step.applied(has.count) for step in steps if step.side == "below" and step.matches(low)]
+    ins = [step.apply_to(has.count) for step in steps if step.side == "below" and step.matches(low)]
     if not ins or has.mature < has.count:
         why = "nodes are young" if ins else "missing nodes count as loaded"
         return Recommendation(
@@ -166,13 +166,13 @@ def _by_steps(metric: Metric, value: float, coverage: float, has: Strength, said
     wished = min(has.count, max(_least(metric), min(ins)))
     limit = min((step.bound for step in steps if step.side == "above"), default=math.inf)
     wants = wished
-    while wants < has.count and _predicted(low, has.count, wants) >= limit - abs(limit) * _ROUNDING:
+    while wants < has.count and _predict_value(low, has.count, wants) >= limit - abs(limit) * _ROUNDING:
         wants += 1
     guarded = "" if wants == wished else f" ({wished} would bring it to the step at {limit:.3g})"
     return Recommendation(wants=wants, sentence=f"{said} under its step: {has.count} → {wants} {has.unit}{guarded}")
 
 
-def _predicted(value: float, before: int, after: int) -> float:
+def _predict_value(value: float, before: int, after: int) -> float:
     """What the number will be when the same load is carried by other many nodes."""
     if after > 0:
         return value * before / after
@@ -196,6 +196,6 @@ def _arithmetic(metric: Metric, value: float, counted: float, has: Strength) -> 
     return f"{has.count} × {counted:.3g}/{metric.target:.3g}"  # noqa: RUF001  people read it as times
 
 
-def _diluted(said: str, metric: Metric, value: float, counted: float) -> str:
+def _diluted_value(said: str, metric: Metric, value: float, counted: float) -> str:
     """The value as it counts, where nodes without a reading make it another one."""
     return said if metric.per_node or math.isclose(value, counted) else f"{said}, over all nodes {counted:.3g},"

@@ -47,7 +47,7 @@ class Rules(Protocol):
 
     @property
     def capacity(self) -> MixRules:
-        """How they divide."""
+        """Return how spot and on-demand nodes divide."""
         ...
 
     @property
@@ -119,7 +119,7 @@ def ahead(observation: Observation, pool: str, wanted: int | None, rules: Rules,
     able = [node for node in able if (sizes.node(node) or 0) <= surge]
     going = _together(able, stand_ins(observation, pool, wanted, rules), sizes)
     missing = min(surge, sum(sizes.node(node) or 0 for node in going)) - extra
-    if missing <= 0 or capacity.unsized(observation, pool, sizes):
+    if missing <= 0 or capacity.unsized_machines(observation, pool, sizes):
         return []
     several = len(going) > 1
     who, go = (f"{len(going)} nodes on demand stand", "they go") if several else ("A node on demand stands", "it goes")
@@ -152,7 +152,7 @@ def _together(nodes: Sequence[Node], most: int, sizes: Sizes) -> list[Node]:
     return found
 
 
-def stepped(
+def back_steps(
     steps: tuple[Step, ...], observation: Observation, pool: str, wanted: int | None, rules: Rules
 ) -> tuple[Step, ...]:
     """Rules 2 to 5: the steps; nodes with consent give their places to the spot nodes that work."""
@@ -168,7 +168,7 @@ def stepped(
     )
     able = [node for node in firm if node.id not in leave and _old(node, observation, rules)]
     able = [node for node in able if _consents(node, rules)]
-    able.sort(key=lambda node: (observation.ledger.notice(node.id) is None, -_started(node), node.id))
+    able.sort(key=lambda node: (observation.ledger.notice(node.id) is None, -_start_time(node), node.id))
     going = {node.id: node for node in _together(able, spare, sizes)}
     return tuple(
         [_step(step, going[step.node_id], observation, rules) if step.node_id in going else step for step in steps]
@@ -234,12 +234,12 @@ def _mix(observation: Observation, pool: str, rules: Rules, has: Has) -> MixRule
 
 
 def _old(node: Node, observation: Observation, rules: Rules) -> bool:
-    """Rule 5."""
+    """Return whether an on-demand node may be replaced (rule 5)."""
     least = max(rules.warm_up, rules.capacity.back_to_spot_after)
     return node.launched_at is not None and (observation.now - node.launched_at).total_seconds() >= least
 
 
-def _started(node: Node) -> float:
+def _start_time(node: Node) -> float:
     return 0.0 if node.launched_at is None else node.launched_at.timestamp()
 
 
@@ -248,7 +248,7 @@ def _consents(node: Node, rules: Rules) -> bool:
 
 
 def _may_go(node: Node, rules: Rules, leave: set[str]) -> bool:
-    """Rule 2."""
+    """Return whether a node may give its place (rule 2)."""
     return node.id in leave or (_consents(node, rules) and rules.idle.action in _REMOVES)
 
 
@@ -261,19 +261,21 @@ def _step(step: Step, node: Node, observation: Observation, rules: Rules) -> Ste
             return step
         arguments = {"action": then.value, "grace_seconds": repr(grace)}
         sentence = "Spot works in its place, and its people consent to an interruption."
-        return replace(_say(step, Verb.NOTICE, sentence, f"The tag {INTERRUPTIBLE_TAG} removed."), arguments=arguments)
+        return replace(
+            _make_step(step, Verb.NOTICE, sentence, f"The tag {INTERRUPTIBLE_TAG} removed."), arguments=arguments
+        )
     if notice.promise is None or notice.promise.idle_seconds is not None or step.reason.code == "notice_over":
         return step  # the idle policy's own
     if notices.sharper(notice, then) is not None:
         return step
     left = notices.left_seconds(notice, node, grace, observation.now)
-    sentence = f"Spot works in its place. {notices.promised(notice)}"
+    sentence = f"Spot works in its place. {notices.promise_words(notice)}"
     if left > 0:
         change = f"It stays if spot is lost, or its tag is removed, within {format_duration(left)}."
-        return _say(step, Verb.HOLD, f"{sentence}.", change)
-    return _say(step, then, f"{sentence}, which has passed.", f"The tag {INTERRUPTIBLE_TAG} removed.")
+        return _make_step(step, Verb.HOLD, f"{sentence}.", change)
+    return _make_step(step, then, f"{sentence}, which has passed.", f"The tag {INTERRUPTIBLE_TAG} removed.")
 
 
-def _say(step: Step, verb: Verb, sentence: str, change: str) -> Step:
+def _make_step(step: Step, verb: Verb, sentence: str, change: str) -> Step:
     reason = Reason(code=CODE, sentence=sentence, evidence=step.reason.evidence)
     return Step(node_id=step.node_id, verb=verb, reason=reason, change=change)

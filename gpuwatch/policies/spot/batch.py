@@ -61,12 +61,12 @@ class BatchRules:
 
     @property
     def begins(self) -> datetime:
-        """`since`."""
+        """Return the time of `since`."""
         return moment(self.since)
 
     @property
     def ends(self) -> datetime:
-        """`by`."""
+        """Return the time of `by`."""
         return moment(self.by)
 
     @property
@@ -127,7 +127,7 @@ class Worked:
         return Worked(stretches=self.stretches + later.stretches, last={**self.last, **later.last})
 
 
-def worked(rows: Iterable[Useful], rules: BatchRules) -> Worked:
+def work_of_rows(rows: Iterable[Useful], rules: BatchRules) -> Worked:
     """What rows since the begin say, in any order of their ends."""
     mine = sorted((row for row in rows if row.begin >= rules.begins), key=lambda row: row.until)
     stretches, last = list[Stretch](), dict[str, tuple[datetime, float]]()
@@ -144,7 +144,7 @@ def worked(rows: Iterable[Useful], rules: BatchRules) -> Worked:
 
 def past(rows: Iterable[Useful], rules: BatchRules, here: Collection[str], now: datetime) -> BatchPast:
     """Rules 1 and 2; `here` are the machines that are there now."""
-    return past_of(worked(rows, rules), rules, here, now)
+    return past_of(work_of_rows(rows, rules), rules, here, now)
 
 
 def past_of(known: Worked, rules: BatchRules, here: Collection[str], now: datetime) -> BatchPast:
@@ -161,9 +161,9 @@ def past_of(known: Worked, rules: BatchRules, here: Collection[str], now: dateti
         done += each.total / rules.nodes
         gone = ends.get(each.until, [])
         early = sum(seconds < each.most - rules.restart for seconds in gone)
-        if done - taken - _taken(early, each.span, rules) >= rules.work:
+        if done - taken - _taken_seconds(early, each.span, rules) >= rules.work:
             return BatchPast(done_seconds=rules.work, losses=losses + early, line_seconds=line)
-        taken, losses = taken + _taken(len(gone), each.span, rules), losses + len(gone)
+        taken, losses = taken + _taken_seconds(len(gone), each.span, rules), losses + len(gone)
         if line is None and each.until <= now and _half_spent(rules, each.until, done - taken):
             line = rules.work - max(0.0, done - taken)
     sure, stands = max(0.0, done - taken), not any(node_id in here for node_id in known.last)
@@ -176,7 +176,7 @@ def _half_spent(rules: BatchRules, at: datetime, done: float) -> bool:
     return (rules.ends - at).total_seconds() - (rules.work - max(0.0, done)) - rules.restart <= rules.slack / 2
 
 
-def _taken(losses: int, span: float, rules: BatchRules) -> float:
+def _taken_seconds(losses: int, span: float, rules: BatchRules) -> float:
     """Rule 2: seconds that the losses within a row's span take back."""
     if not rules.together:
         return losses * rules.restart / rules.nodes
@@ -199,7 +199,7 @@ def spare_seconds(rules: BatchRules, known: BatchPast, now: datetime) -> float |
     return (rules.ends - now).total_seconds() - (left - known.start_seconds) - rules.restart
 
 
-def wanted(rules: BatchRules, known: BatchPast, now: datetime) -> bool:
+def wants_nodes(rules: BatchRules, known: BatchPast, now: datetime) -> bool:
     """Whether nodes are wanted for it now."""
     return rules.begins <= now < rules.ends and left_seconds(rules, known) > 0
 

@@ -22,14 +22,20 @@ from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.mix import Has, goal, shares
-from gpuwatch.policies.spot.offers import LEAST_REST_SECONDS, OfferRecord, ranked, rest_in_outage_seconds, rest_seconds
+from gpuwatch.policies.spot.offers import (
+    LEAST_REST_SECONDS,
+    OfferRecord,
+    rank_offers,
+    rest_in_outage_seconds,
+    rest_seconds,
+)
 from gpuwatch.policies.spot.records import SPOT
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 
 _RUNS = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 
 
-def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> list[str]:
+def choose_offers(observation: Observation, pool: str, offers: Offers, need: Need) -> list[str]:
     """The names of the offers to ask, one for each node, so many as bring what is missing."""
     known, coming, sizes = observation.offers.get(pool, OffersPast()), need.coming, need.sizes
     nodes = [
@@ -44,7 +50,7 @@ def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> l
     spot = sum(sizes.node(node) or 0 for node in spot_nodes) + sum(offers.size(name, sizes) for name in spot_coming)
     there = sum(sizes.node(node) or 0 for node in nodes) + sum(offers.size(name, sizes) for name in coming)
     firm = there - spot
-    waited = _waited(observation, known)
+    waited = _waited_seconds(observation, known)
     mix = offers.mix_now(observation, pool, spot=spot, firm=firm)
     found: list[str] = []
     while need.missing > 0:
@@ -63,7 +69,7 @@ def chosen(observation: Observation, pool: str, offers: Offers, need: Need) -> l
             firm += offers.size(name, sizes)
         else:
             break
-        need = need.after(offers.size(name, sizes))
+        need = need.after_machines(offers.size(name, sizes))
         own[name] += 1
         found.append(name)
     return found
@@ -100,7 +106,7 @@ def _once_more(known: OffersPast) -> OffersPast:
     )
 
 
-def _waited(observation: Observation, known: OffersPast) -> float | None:
+def _waited_seconds(observation: Observation, known: OffersPast) -> float | None:
     """For how long spot has been refused; None: it was not."""
     since = known.spot_refused_since
     return None if since is None else max(0.0, (observation.now - since).total_seconds())
@@ -109,9 +115,11 @@ def _waited(observation: Observation, known: OffersPast) -> float | None:
 def _spot(observation: Observation, offers: Offers, known: OffersPast, own: Counter[str], need: Need) -> list[str]:
     """The spot offers that may be asked, the best first."""
     sizes = need.sizes
-    firm = [price for each in offers.of(spot=False).values() if (price := _usd(observation, each, sizes)) is not None]
+    firm = [
+        price for each in offers.offers_of(spot=False).values() if (price := _usd(observation, each, sizes)) is not None
+    ]
     most = offers.mix.max_price_ratio * min(firm, default=inf)
-    usd = {name: _usd(observation, each, sizes) for name, each in offers.of(spot=True).items()}
+    usd = {name: _usd(observation, each, sizes) for name, each in offers.offers_of(spot=True).items()}
     usd = {name: price for name, price in usd.items() if price is None or price <= most}
     # One price that is not known leaves prices out of the order: nothing is preferred or avoided for that.
     priced = all(price is not None for price in usd.values())
@@ -131,7 +139,7 @@ def _spot(observation: Observation, offers: Offers, known: OffersPast, own: Coun
         for name, price in usd.items()
         if need.fits(size := offers.size(name, sizes))
     ]
-    return [each.name for each in ranked(records, spread=offers.mix.spread)]
+    return [each.name for each in rank_offers(records, spread=offers.mix.spread)]
 
 
 def _record(
@@ -160,7 +168,7 @@ def _firm(observation: Observation, offers: Offers, known: OffersPast, need: Nee
 
     Own nodes there make no rest longer: nothing stands in for it.
     """
-    here = offers.of(spot=False)
+    here = offers.offers_of(spot=False)
     excess = {name: max(0, offers.size(name, need.sizes) - need.missing) for name in here}
     for name in sorted(here, key=lambda each: (here[each].capacity != "reserved", excess[each])):
         rests = resting_seconds(observation, known.offers.get(name, OfferPast()), 0) > 0

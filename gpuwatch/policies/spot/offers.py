@@ -60,7 +60,7 @@ class OfferRecord:
         return (self.preemptions + 0.5) / (self.hours_up + 1.0)
 
 
-def ranked(
+def rank_offers(
     records: Iterable[OfferRecord], *, most_usd_per_hour: float | None = None, spread: Spread = "capacity"
 ) -> list[OfferRecord]:
     """The offers that may be asked now, the best first. `most_usd_per_hour` is what spot may cost; None: anything."""

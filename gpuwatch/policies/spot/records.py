@@ -50,10 +50,10 @@ def past(recent: Iterable[Done], pool: str, now: datetime, *, brought: Brought, 
         if name is None:
             continue
         if done.key in first:
-            known = _changed(known, name, losses=1)
+            known = _change_record(known, name, losses=1)
             if name not in lately or done.at - lately[name] >= _AT_ONCE:
                 lately[name] = done.at
-                known = refused(known, name, done.at, spot=False)
+                known = add_refusal(known, name, done.at, spot=False)
         if done.verb is not Verb.LAUNCH:
             continue
         node_id, ended = brought(done)
@@ -61,11 +61,11 @@ def past(recent: Iterable[Done], pool: str, now: datetime, *, brought: Brought, 
         if done.status is Status.FAILED and done.fault is not None:
             known = _faulty(known, name, done, spot=spot)
         elif done.status is Status.FAILED:
-            known = refused(known, name, done.at, spot=spot)
-            known = _changed(known, name, losses=1) if ended else known
+            known = add_refusal(known, name, done.at, spot=spot)
+            known = _change_record(known, name, losses=1) if ended else known
         elif done.status is Status.SETTLED:
             known = _came(known, name, spot=spot)
-            known = known if node_id is None else _lived(known, name, done, node_id, ends.get(node_id), now, lives)
+            known = known if node_id is None else _add_life(known, name, done, node_id, ends.get(node_id), now, lives)
     return known
 
 
@@ -82,7 +82,7 @@ def _threats(mine: list[Done]) -> list[Done]:
     return found
 
 
-def refused(known: OffersPast, name: str, at: datetime, *, spot: bool) -> OffersPast:
+def add_refusal(known: OffersPast, name: str, at: datetime, *, spot: bool) -> OffersPast:
     """With one more refusal of an offer."""
     before = known.offers.get(name, OfferPast())
     count = refusals_after(before.refusals, refused=True)
@@ -109,13 +109,13 @@ def _came(known: OffersPast, name: str, *, spot: bool) -> OffersPast:
     )
 
 
-def _changed(known: OffersPast, name: str, *, losses: int = 0, hours: float = 0.0) -> OffersPast:
+def _change_record(known: OffersPast, name: str, *, losses: int = 0, hours: float = 0.0) -> OffersPast:
     before = known.offers.get(name, OfferPast())
     after = replace(before, losses=before.losses + losses, hours_up=before.hours_up + hours)
     return replace(known, offers={**known.offers, name: after})
 
 
-def _lived(
+def _add_life(
     known: OffersPast, name: str, came: Done, node_id: str, removed: datetime | None, now: datetime, lives: Lives
 ) -> OffersPast:
     """With the hours of a machine, or its loss; of one that was lost nobody knows how long it was up.
@@ -125,6 +125,6 @@ def _lived(
     alive = lives(node_id)
     if removed is None and alive is not True:
         lost = alive is False and came.arguments.get(CAPACITY) == SPOT
-        return _changed(known, name, losses=1) if lost else known
+        return _change_record(known, name, losses=1) if lost else known
     hours = ((removed or now) - came.at).total_seconds() / 3600
-    return _changed(known, name, hours=max(0.0, hours))
+    return _change_record(known, name, hours=max(0.0, hours))

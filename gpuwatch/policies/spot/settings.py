@@ -114,7 +114,7 @@ class Offers:
             return 1
         return (sizes.kind(self.offers[name].instance_type) or 0) if name in self.offers else 0
 
-    def of(self, *, spot: bool) -> dict[str, OfferRules]:
+    def offers_of(self, *, spot: bool) -> dict[str, OfferRules]:
         """Those of spot, or all others."""
         return {name: each for name, each in self.offers.items() if (each.capacity == SPOT) is spot}
 
@@ -126,7 +126,7 @@ class Offers:
     def job(self, observation: Observation, pool: str, *, spot: int, firm: int) -> Job | None:
         """The pool's work with a deadline, where nodes are wanted for it now."""
         known = observation.batches.get(pool, BatchPast())
-        if self.batch is None or not batch.wanted(self.batch, known, observation.now):
+        if self.batch is None or not batch.wants_nodes(self.batch, known, observation.now):
             return None
         nodes = [each for each in observation.fleet.roster(pool).nodes if each.enrolled and each.cloud_notice is None]
         there = [each.launched_at for each in nodes if each.state in {NodeState.PENDING, NodeState.RUNNING}]

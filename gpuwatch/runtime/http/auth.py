@@ -274,7 +274,7 @@ class FairLock:
     """A lock that serves its waiters by rank, the lowest first, and within a rank as they came."""
 
     def __init__(self) -> None:
-        """Free."""
+        """Begin with the lock free."""
         self._changed = threading.Condition()
         self._held = False
         self._waiting: set[tuple[int, int]] = set()

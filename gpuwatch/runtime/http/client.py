@@ -8,7 +8,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Leaves a redirect as the error that it is then."""
 
     def redirect_request(self, *_: object) -> None:
-        """Follow none."""
+        """Follow no redirect at all."""
 
 
 def opener(context: ssl.SSLContext | None = None) -> urllib.request.OpenerDirector:

@@ -33,7 +33,7 @@ class ConnectionLimiter:
     """The connections of a server; any thread may call any method."""
 
     def __init__(self, *, most: int, most_of_one: int, timeout_seconds: float, clock: Clock) -> None:
-        """No connection yet."""
+        """Begin without an open connection."""
         self._most, self._most_of_one = most, most_of_one
         self._timeout_seconds, self._clock = timeout_seconds, clock
         self._open: dict[socket.socket, _Connection] = {}
@@ -41,7 +41,7 @@ class ConnectionLimiter:
 
     @property
     def taken(self) -> list[socket.socket]:
-        """All connections."""
+        """Return the sockets of all connections."""
         with self._lock:
             return list(self._open)
 

@@ -119,7 +119,7 @@ class HttpServer(ThreadingMixIn, TCPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the URL on which the server listens."""
         host, port = self.socket.getsockname()[:2]
         scheme = "http" if self.door.secure is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
@@ -219,7 +219,7 @@ def _refusal(status: HTTPStatus, why: str) -> Response:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection's requests."""
+    """Answers the requests of one connection."""
 
     server: HttpServer
     protocol_version = "HTTP/1.1"

@@ -12,7 +12,7 @@ from gpuwatch.model.setting import STRICT, Setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """One server."""
+    """The settings of one server."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 

@@ -38,7 +38,7 @@ class ProcessFigures:
             self._booted = float(booted[1]) if booted else None
 
     def samples(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
-        """Every sample."""
+        """Yield every sample of the process."""
         own = self._proc / "self"
         with suppress(OSError):
             # proc(5) counts its fields from 1; the second one, in brackets, holds any characters.

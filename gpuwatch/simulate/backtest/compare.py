@@ -13,7 +13,7 @@ from typing import Literal
 
 from gpuwatch.model.duration import parse_duration
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.simulate.backtest import pool_rules
 from gpuwatch.simulate.backtest.gaps import History, node_prices_of, usd
@@ -109,7 +109,7 @@ def policy_of(text: str) -> Policy:
         return Policy(name=text, timeout=math.inf)
     key, _, value = text.partition("=")
     if text.startswith(_PROFILE) and value in PROFILES:
-        idle = replace(resolved(IdleRules(), value), instance_store="discard")
+        idle = replace(resolve_rules(IdleRules(), value), instance_store="discard")
         return Policy(name=text, timeout=idle.timeout, rules=PoolRules(profile=value, idle=idle))
     if key != "timeout":
         raise ValueError(f"{text!r} is not a policy; expected {_RIGHT}")
@@ -140,16 +140,18 @@ def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[f
 
 def figures_of(policy: Policy, history: History, terms: Terms) -> Figures:
     """One policy over a history."""
-    return _charged(policy, waits_of(policy, history.gaps, terms.restart), history, terms, live=True)
+    return _charge_policy(policy, waits_of(policy, history.gaps, terms.restart), history, terms, live=True)
 
 
 def optimum_of(history: History, terms: Terms) -> Figures:
     """Who knew every end: keeps what is needed sooner than a restart is worth, and stops all else at once."""
     waits = [math.inf if gap.needed and gap.seconds <= terms.restart else 0.0 for gap in history.gaps]
-    return _charged(Policy(name="optimum", timeout=0.0), waits, history, terms)
+    return _charge_policy(Policy(name="optimum", timeout=0.0), waits, history, terms)
 
 
-def _charged(policy: Policy, waits: Sequence[float], history: History, terms: Terms, *, live: bool = False) -> Figures:
+def _charge_policy(
+    policy: Policy, waits: Sequence[float], history: History, terms: Terms, *, live: bool = False
+) -> Figures:
     gaps, node_seconds = history.gaps, history.node_seconds
     whole = cost(gaps, waits, terms.restart)
     needed = [(gap, wait) for gap, wait in zip(gaps, waits, strict=True) if gap.needed]

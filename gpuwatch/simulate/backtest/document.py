@@ -141,7 +141,7 @@ def _policy(result: Backtest, line: Line, most: int) -> PolicyDocument:
         checked_whole=checked is not None and checked.whole,
         checked_node_hours=0.0 if checked is None else round(checked.node_hours, 4),
         checked_stops=0 if checked is None else checked.stops,
-        would_have_stopped=[_stop(result, each) for each in result.listed(figures, most)],
+        would_have_stopped=[_stop(result, each) for each in result.list_stops(figures, most)],
     )
 
 

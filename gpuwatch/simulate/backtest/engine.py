@@ -21,7 +21,7 @@ from gpuwatch.runtime.clock import Clock, ManualClock
 from gpuwatch.simulate.backtest.engine_signals import HistorySource, Timeline, timeline_of
 from gpuwatch.simulate.backtest.witness import Controller, SafetyChecker, WatchedCloud, WatchedLedger
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
-from gpuwatch.simulate.fleet.play import staged
+from gpuwatch.simulate.fleet.play import stage_play
 from gpuwatch.simulate.fleet.workloads import Workload
 from gpuwatch.simulate.fleet.world import Host, World
 
@@ -53,20 +53,20 @@ class Resting:
     _due: list[tuple[float, str]] = field(default_factory=list)
 
     def begin(self) -> None:
-        """All nodes run."""
+        """Begin with all nodes running."""
         self._due = [(0.0, node_id) for node_id in self.world.hosts]
         heapify(self._due)
 
-    def started(self, host: Host) -> None:
+    def note_start(self, host: Host) -> None:
         """A node runs again."""
         heappush(self._due, (host.runs[-1].ready, host.node_id))
 
-    def until(self, now: float) -> float:
+    def idle_until(self, now: float) -> float:
         """The first moment from now on at which a node that runs has been idle for its wait."""
         while self._due and self._due[0][0] <= now:
             _, node_id = heappop(self._due)
             host = self.world.hosts[node_id]
-            due = self.timelines[node_id].held(now, self.waits, host.runs[-1].ready) if host.running else None
+            due = self.timelines[node_id].first_held(now, self.waits, host.runs[-1].ready) if host.running else None
             if due is not None:
                 heappush(self._due, (due, node_id))
                 if due <= now:
@@ -94,7 +94,7 @@ def play(  # noqa: PLR0913  what a play is made of
     `advance` gets the seconds that are played, and the horizon.
     """
     ledger = WatchedLedger("backtest")
-    bare, world = staged(options, lives, horizon, ledger)
+    bare, world = stage_play(options, lives, horizon, ledger)
     clock = bare.clock
     assert isinstance(clock, ManualClock)  # noqa: S101  as `staged` makes it
     bare = bare if rules is None else replace(bare, rules=rules)
@@ -121,14 +121,14 @@ def play(  # noqa: PLR0913  what a play is made of
         _reach(clock, now)
         for host in world.users_start(outside):
             if resting is not None:
-                resting.started(host)
+                resting.note_start(host)
                 if number < following - 1:
                     following = _next(now, options.interval, resting, number)
         if now < following * options.interval:
             continue
         plan = witness.plan(controller, parts) if rounds % _PLAN_ROUNDS == 0 else None
         done = controller(parts)
-        witness.played(plan, done)
+        witness.check_round(plan, done)
         rounds, number = rounds + 1, following
         if rounds % _ADVANCE_ROUNDS == 0:
             advance(now, horizon)
@@ -179,7 +179,7 @@ def _quiet(done: Round) -> bool:
 
 def _next(now: float, interval: float, resting: Resting, number: int) -> int:
     """The number of the next round in which something may be decided, after the one of this number."""
-    due = resting.until(now)
+    due = resting.idle_until(now)
     if math.isinf(due):
         return 10**12
     return max(number + 1, math.ceil((due - _ROUNDING_SECONDS) / interval))

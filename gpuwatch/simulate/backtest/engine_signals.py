@@ -62,7 +62,7 @@ class Timeline:
     begins: Sequence[float]
     states: Sequence[State | None]
 
-    def at(self, seconds: float) -> int:
+    def stretch_at(self, seconds: float) -> int:
         """The number of the stretch that holds this moment."""
         return bisect_right(self.begins, seconds) - 1
 
@@ -70,9 +70,9 @@ class Timeline:
         """When a stretch ends; the last never does."""
         return self.begins[number + 1] if number + 1 < len(self.begins) else float("inf")
 
-    def held(self, seconds: float, waits: dict[State, float], ready: float) -> float | None:
+    def first_held(self, seconds: float, waits: dict[State, float], ready: float) -> float | None:
         """The first moment from this one on at which a state has held for its wait since `ready`, if there is one."""
-        for number in range(self.at(max(seconds, ready)), len(self.begins)):
+        for number in range(self.stretch_at(max(seconds, ready)), len(self.begins)):
             wait = waits.get(self.states[number] or State.UNKNOWN)
             if wait is not None and (due := max(self.begins[number], ready) + wait) < self.end(number):
                 return max(due, seconds)
@@ -181,7 +181,7 @@ class HistorySource:
         return history
 
     def confirm(self, node: Node) -> NodeReport:
-        """One node, now."""
+        """Return one node as it is now."""
         return self._ask(node, self.clock.monotonic())[0]
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
@@ -197,7 +197,7 @@ class HistorySource:
         if not host.running or now < ready:
             return _SILENT, max(now, ready)
         timeline = self.timelines[node.id]
-        number = timeline.at(now)
+        number = timeline.stretch_at(now)
         state, until = timeline.states[number], timeline.end(number)
         if state is None:
             return _SILENT, until

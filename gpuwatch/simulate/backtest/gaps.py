@@ -18,7 +18,7 @@ from gpuwatch.agent.devices.load_profile import Intervals
 from gpuwatch.model.money import Price
 from gpuwatch.money.prices.catalogue import list_price
 from gpuwatch.simulate.backtest.replay import Recorded
-from gpuwatch.simulate.fleet.options import Options, recorded
+from gpuwatch.simulate.fleet.options import Options, recorded_lives
 from gpuwatch.simulate.fleet.traces import read_trace
 from gpuwatch.simulate.fleet.workloads import Workload
 
@@ -59,7 +59,7 @@ def history_of(options: Options) -> History:
     if options.trace is None:
         raise ValueError("a backtest needs a recording")
     recording = read_trace(options.trace)
-    workloads, horizon = recorded(options, recording)
+    workloads, horizon = recorded_lives(options, recording)
     known = []
     for life in workloads:
         spans = recording.intervals.get(life.name)

@@ -11,7 +11,7 @@ from gpuwatch.runtime.html import render
 from gpuwatch.simulate.backtest.compare import Figures, figures_of, policy_of
 from gpuwatch.simulate.backtest.report import LISTED, MEASURES, Backtest
 from gpuwatch.simulate.backtest.text import again, checked_cells, sentences, stops_title, usd_words
-from gpuwatch.simulate.backtest.timeline import Fleet, fleet_of, lengths_of, stopped_of, usual_wait
+from gpuwatch.simulate.backtest.timeline import Fleet, fleet_of, lengths_of, mean_stopped, usual_wait
 
 _BINS = 120  # of the fleet over time
 _LONGEST_COST = 4.0  # beside `never` no other bar would be seen
@@ -61,7 +61,7 @@ def _measures(result: Backtest, figures: Sequence[Figures]) -> dict[str, object]
             for each in figures
         ]
         cells = [
-            (measure.written(each), "" if ratio is None else f"{_TIMES}{ratio:.2f}")
+            (measure.measure_text(each), "" if ratio is None else f"{_TIMES}{ratio:.2f}")
             for each, ratio in zip(figures, ratios, strict=True)
         ]
         rows.append((measure.words, cells))
@@ -142,7 +142,7 @@ def _length_charts(result: Backtest, figures: Sequence[Figures], colour: dict[in
 
 
 def _fleet_chart(result: Backtest, figures: Figures, fleet: Fleet) -> _Chart:
-    stopped = stopped_of(result.history, figures, _BINS)
+    stopped = mean_stopped(result.history, figures, _BINS)
     held = [max(0.0, idle - gone) for idle, gone in zip(fleet.idle, stopped, strict=True)]
     bands = [
         Band(label="busy", values=fleet.busy, colour=0),
@@ -161,7 +161,7 @@ def _fleet_chart(result: Backtest, figures: Figures, fleet: Fleet) -> _Chart:
 
 def _stops(result: Backtest, figures: Figures, most: int) -> dict[str, object]:
     """The foremost stops of a policy; their pools where there are several."""
-    listed = result.listed(figures, most)
+    listed = result.list_stops(figures, most)
     pools = len({each.pool for each in listed}) > 1
     rows = [
         {

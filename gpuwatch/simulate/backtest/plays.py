@@ -45,11 +45,11 @@ class Plays:
         """How many there are."""
         return len(self.policies) * (1 if self.bounds is None else 2)
 
-    def charged(self, number: int) -> Figures:
-        """The policy's figures."""
+    def charge_policy(self, number: int) -> Figures:
+        """Return the figures of a policy."""
         return figures_of(self.policies[number], self.history, self.terms)
 
-    def checked(self, number: int, advance: Advance) -> Checked:
+    def check_policy(self, number: int, advance: Advance) -> Checked:
         """The policy's check. `advance` gets the part that is done, of 1."""
         assert self.bounds is not None  # noqa: S101  there is no such task without them
         restart = self.terms.restart
@@ -77,9 +77,11 @@ def one_by_one(plays: Plays, advance: Advance = no_advance) -> Results:
     figures = []
     for number in range(count):
         advance(number, whole)
-        figures.append(plays.charged(number))
+        figures.append(plays.charge_policy(number))
     seconds = plays.clock.monotonic() - begun
-    checks = [plays.checked(number - count, partial(_part, advance, number, whole)) for number in range(count, whole)]
+    checks = [
+        plays.check_policy(number - count, partial(_part, advance, number, whole)) for number in range(count, whole)
+    ]
     return Results(figures=figures, checks=checks, charging_seconds=seconds)
 
 
@@ -103,7 +105,7 @@ def at_once(plays: Plays, jobs: int, advance: Advance = no_advance) -> Results:
     except (ImportError, NotImplementedError, OSError):
         return one_by_one(plays, advance)
     try:
-        return _collected(plays, pool, told, advance)
+        return _collect_results(plays, pool, told, advance)
     except BrokenProcessPool as error:
         raise DemoError(
             f"a process of the backtest ended early; with --jobs 1 it takes less memory ({error})"
@@ -114,13 +116,13 @@ def at_once(plays: Plays, jobs: int, advance: Advance = no_advance) -> Results:
         pool.shutdown(cancel_futures=True)
 
 
-def _collected(plays: Plays, pool: ProcessPoolExecutor, told: Told, advance: Advance) -> Results:
+def _collect_results(plays: Plays, pool: ProcessPoolExecutor, told: Told, advance: Advance) -> Results:
     """The results, in the order of the tasks, while the parent says how far all of them are."""
     begun, count = plays.clock.monotonic(), len(plays.policies)
     # What learns takes longest, so it begins first.
     order = sorted(range(count), key=lambda number: plays.policies[number].timeout != "learned")
-    charges = {number: pool.submit(_charged, number) for number in order}
-    checks = {number: pool.submit(_checked, number) for number in order if plays.tasks > count}
+    charges = {number: pool.submit(_charge_task, number) for number in order}
+    checks = {number: pool.submit(_check_task, number) for number in order if plays.tasks > count}
     seconds, done = 0.0, dict[int, float]()
     left: set[Future[Any]] = {*charges.values(), *checks.values()}
     while left:
@@ -158,14 +160,14 @@ def _begin(plays: Plays, told: Told) -> None:
     _given[:] = [_Worker(plays, told)]
 
 
-def _charged(number: int) -> Figures:
+def _charge_task(number: int) -> Figures:
     worker = _given[0]
-    found = worker.plays.charged(number)
+    found = worker.plays.charge_policy(number)
     worker.told.put((number, 1.0))
     return found
 
 
-def _checked(number: int) -> Checked:
+def _check_task(number: int) -> Checked:
     worker = _given[0]
     task, last = number + len(worker.plays.policies), 0.0
 
@@ -175,7 +177,7 @@ def _checked(number: int) -> Checked:
             last = done / of
             worker.told.put((task, last))
 
-    found = worker.plays.checked(number, tell)
+    found = worker.plays.check_policy(number, tell)
     worker.told.put((task, 1.0))
     return found
 

@@ -112,9 +112,9 @@ def learned_waits(
         if what == _ENDS:
             ended[number] = True
             young.pop(gap.node_id, None)
-            if _fixed(history, gap.node_id, fresh) is not None:
-                history = gaps.kept(history, at, (gap.node_id,))
-            history = (gaps.needed if gap.needed else gaps.gone)(history, gap.node_id, at)
+            if _fixed_wait(history, gap.node_id, fresh) is not None:
+                history = gaps.keep_nodes(history, at, (gap.node_id,))
+            history = (gaps.need_node if gap.needed else gaps.forget_node)(history, gap.node_id, at)
             continue
         if ended[number]:
             continue
@@ -123,21 +123,21 @@ def learned_waits(
             history = gaps.went_idle(history, gap.node_id, at, restart)
             young[gap.node_id] = None
         news = {} if hints is None else hints(gap.node_id, at)
-        history = gaps.aged(history, at, (gap.node_id,) if news or what == _BEGINS else young, news)
+        history = gaps.after_time(history, at, (gap.node_id,) if news or what == _BEGINS else young, news)
         if history.open[gap.node_id].bin == BINS:
             young.pop(gap.node_id, None)
         asks = [when for edge in EDGES if (when := gap.begin + edge * restart) > at]
         if math.isinf(waited[number]):
-            history = gaps.looked_at(history, at)
-            if (fixed := _fixed(history, gap.node_id, fresh)) is not None:
-                history = gaps.kept(history, at, (gap.node_id,))
+            history = gaps.after_look(history, at)
+            if (fixed := _fixed_wait(history, gap.node_id, fresh)) is not None:
+                history = gaps.keep_nodes(history, at, (gap.node_id,))
                 over = gap.begin + fixed
             else:
                 answers, history = waits(history, at, (gap.node_id,), queued=queue is not None and queue < restart)
                 over = gap.begin + answers[gap.node_id].seconds
             if over <= at:
                 waited[number] = at - gap.begin
-                history = gaps.reclaimed(history, gap.node_id, at)
+                history = gaps.reclaim_node(history, gap.node_id, at)
             else:
                 asks += [over] + [at + _ROUND_SECONDS] * (queue is not None)
         if asks:
@@ -145,10 +145,10 @@ def learned_waits(
     return waited
 
 
-def _fixed(history: GapHistory, node_id: str, fresh: Fresh | None) -> float | None:
+def _fixed_wait(history: GapHistory, node_id: str, fresh: Fresh | None) -> float | None:
     """The wait of what is not known yet; None: it is known, or need not be."""
     if fresh is None:
         return None
-    if not gaps.known(history):
+    if not gaps.is_pool_known(history):
         return fresh.pool
     return None if node_id in history.habits else fresh.node

@@ -49,7 +49,7 @@ class Backtest:
         seen = [line.checked for line in self.lines if line.checked is not None]
         return not any(checked.wrongly_stopped or checked.violations for checked in seen)
 
-    def listed(self, figures: Figures, most: int) -> list[StopRecord]:
+    def list_stops(self, figures: Figures, most: int) -> list[StopRecord]:
         """The stops of a policy for a list: suspected wrong ones first, then the largest savings."""
         stops = stops_of(self.history.gaps, figures.waits, self.terms.restart)
         return foremost(self.history, stops, self.terms.regret, most)
@@ -138,7 +138,7 @@ class Measure:
     write: Callable[..., str]
     compared: bool = False
 
-    def written(self, figures: Figures) -> str:
+    def measure_text(self, figures: Figures) -> str:
         """For people; a dash where it is not known."""
         value = getattr(figures, self.key)
         return "-" if value is None else self.write(value)

@@ -97,7 +97,7 @@ def advise(source: str, history: History, restart: float, parts: Sequence[tuple[
         node_hours=whole / _HOUR,
         gaps=len(history.gaps),
         cases=tuple(cases),
-        pools=tuple(_packed(pool, history, by_pool[pool], restart) for pool in sorted(by_pool)),
+        pools=tuple(_pack_lives(pool, history, by_pool[pool], restart) for pool in sorted(by_pool)),
     )
 
 
@@ -115,11 +115,11 @@ def _case(name: str, history: History, restart: float, whole: float) -> Case:
 
 
 def _idle_cost(gaps: Sequence[Recorded], restart: float) -> float:
-    """Under break-even."""
+    """Return what idle nodes cost under break-even."""
     return cost(gaps, [restart] * len(gaps), restart).seconds
 
 
-def _packed(pool: str, history: History, lives: Sequence[Workload], restart: float) -> Packed:
+def _pack_lives(pool: str, history: History, lives: Sequence[Workload], restart: float) -> Packed:
     names = {life.name for life in lives}
     gaps = [gap for gap in history.gaps if gap.node_id in names]
     work = [_busy(life, history.horizon_seconds) for life in lives]
@@ -127,7 +127,7 @@ def _packed(pool: str, history: History, lives: Sequence[Workload], restart: flo
     busy = sum(end - begin for begin, end in spans)
     # What was neither work nor idle is not known, and billed in both cases.
     unknown = max(0.0, sum(history.node_seconds[name] for name in names) - busy - sum(gap.seconds for gap in gaps))
-    ranks = ranked(spans, history.horizon_seconds)
+    ranks = rank_spans(spans, history.horizon_seconds)
     billed = unknown + busy + _idle_cost(gaps, restart)
     packed = unknown + busy + _idle_cost(ranks.gaps, restart)
     return Packed(
@@ -148,7 +148,7 @@ class Ranks:
     gaps: tuple[Recorded, ...]
 
 
-def ranked(spans: Iterable[tuple[float, float]], horizon: float) -> Ranks:
+def rank_spans(spans: Iterable[tuple[float, float]], horizon: float) -> Ranks:
     """Rule 2, of pieces of work (begin, end) in any order; what ends and begins at once is one piece to its node."""
     changes: dict[float, int] = defaultdict(int)
     for begin, end in spans:

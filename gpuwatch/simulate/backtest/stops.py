@@ -63,7 +63,7 @@ def foremost(history: History, stops: Iterator[Stopped], regret: float, most: in
 
     first = heapq.nsmallest(most, stops, key=order)
     pools = {life.name: life.pool for life in history.lives}
-    before = _before(history, {stop.gap.node_id for stop in first})
+    before = _gap_before(history, {stop.gap.node_id for stop in first})
     return [
         StopRecord(
             stop=stop,
@@ -88,7 +88,7 @@ def foremost(history: History, stops: Iterator[Stopped], regret: float, most: in
     ]
 
 
-def _before(history: History, names: set[str]) -> Callable[[Recorded], str]:
+def _gap_before(history: History, names: set[str]) -> Callable[[Recorded], str]:
     """What a gap of these nodes came after."""
     work = {
         life.name: Intervals(

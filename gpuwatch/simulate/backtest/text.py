@@ -118,7 +118,7 @@ def usd_words(each: StopRecord) -> str:
 
 
 def _cells(figures: Figures, columns: dict[str, str]) -> tuple[str, ...]:
-    return figures.policy.name, *(_BY_KEY[key].written(figures) for key in columns.values())
+    return figures.policy.name, *(_BY_KEY[key].measure_text(figures) for key in columns.values())
 
 
 def _prices(result: Backtest) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _stops(result: Backtest, figures: Figures, most: int) -> Iterator[str]:
     if most == 0:
         return
     yield stops_title(figures, most)
-    listed = result.listed(figures, most)
+    listed = result.list_stops(figures, most)
     rows = [
         (
             "suspect" if each.suspect else "",

@@ -46,7 +46,7 @@ def fleet_of(history: History, bins: int) -> Fleet:
     )
 
 
-def stopped_of(history: History, figures: Figures, bins: int) -> list[float]:
+def mean_stopped(history: History, figures: Figures, bins: int) -> list[float]:
     """How many nodes a policy has stopped in each bin of time, on the mean."""
     stopped = (
         (gap.begin + wait, gap.end) for gap, wait in zip(history.gaps, figures.waits, strict=True) if gap.seconds > wait

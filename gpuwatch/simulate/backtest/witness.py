@@ -52,7 +52,7 @@ class WatchedLedger(InMemoryLedger):
     look: Callable[[Intent, Status], None] = staticmethod(lambda _intent, _status: None)
 
     def settle(self, intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:
-        """Look, then settle."""
+        """Check the outcome, then settle the intent."""
         self.look(intent, status)
         return super().settle(intent, status, detail, at)
 
@@ -86,7 +86,7 @@ class SafetyChecker:
         bound, of_it = self.rules.limits.max_confirmation_age, permit.max_age_seconds
         stale = not 0 <= permit.age_seconds <= min(bound, of_it) or of_it > bound or not permit.leads()
         self._note(node_id, parts, {"P15: its permit does not hold": stale})
-        self._note(node_id, parts, dict(self._promised(parts.clock.now(), node_id, verb)))
+        self._note(node_id, parts, dict(self._check_promises(parts.clock.now(), node_id, verb)))
         self._note(node_id, parts, dict(self._removal(parts.clock.monotonic(), node_id)))
 
     def settles(self, intent: Intent, status: Status) -> None:
@@ -100,13 +100,13 @@ class SafetyChecker:
         """What the next round would do; and, of what it would remove, one node that is something else than idle."""
         plan = controller(parts, act=False)
         self.plans += 1
-        node_id = min(_removed(plan), default=None)
+        node_id = min(_removed_nodes(plan), default=None)
         for word, other in () if node_id is None else _worlds(parts, node_id):
-            left_alone = node_id not in _removed(controller(other, act=False))
+            left_alone = node_id not in _removed_nodes(controller(other, act=False))
             self._note(str(node_id), parts, {f"P8: it would be removed although it is {word}": not left_alone})
         return plan
 
-    def played(self, plan: Round | None, done: Round) -> None:
+    def check_round(self, plan: Round | None, done: Round) -> None:
         """A round is over; it may have been planned."""
         if plan is None or done.settled:
             return
@@ -140,7 +140,7 @@ class SafetyChecker:
             count = sum(each.known_gpus for each in left) if rules.unit == "gpus" else len(left)
             yield "P7: its pool falls below its minimum", count < rules.least
 
-    def _promised(self, now: datetime, node_id: str, verb: Verb) -> Iterator[tuple[str, bool]]:
+    def _check_promises(self, now: datetime, node_id: str, verb: Verb) -> Iterator[tuple[str, bool]]:
         notice, node = self.ledger.view(now).notice(node_id), self.cloud.node(node_id)
         promise = None if notice is None else notice.promise
         if notice is None or promise is None or node is None:
@@ -162,7 +162,7 @@ def _idle_since(host: Host, now: float) -> float:
     return max(host.runs[-1].begin, worked)
 
 
-def _removed(done: Round) -> set[str]:
+def _removed_nodes(done: Round) -> set[str]:
     """The nodes that a round removes, or would."""
     return {each.step.node_id for each in done.reviews if each.allowed and each.step.verb in REMOVALS}
 
@@ -207,7 +207,7 @@ class _Other:
         return self.change(signal) if node.id == self.node_id else signal
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
-        """As they are."""
+        """Pass the measurements on as they are."""
         return self.signals.measure(fleet, queries)
 
 
@@ -236,12 +236,12 @@ class WatchedCloud(PassedOn):
         self.cloud.stop(node_id, key, permit=permit)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
-        """End it, likewise."""
+        """Check the order, then terminate the machine."""
         self.witness.removes(self.parts, node_id, key, permit, Verb.TERMINATE)
         self.cloud.terminate(node_id, key, permit=permit, group=group)
 
     def start(self, node_id: str, key: str) -> None:
-        """Start it, likewise."""
+        """Check the order, then start the machine."""
         self.witness.changes(self.parts, node_id, key)
         self.cloud.start(node_id, key)
 

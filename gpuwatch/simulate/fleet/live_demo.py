@@ -12,7 +12,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.simulate.fleet.accounts import account, saved_usd
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options, lives, log_unheard
-from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.play import play, stage_play
 from gpuwatch.simulate.fleet.screen import Board, story_time
 from gpuwatch.simulate.fleet.world import Host, World
 
@@ -25,7 +25,7 @@ _HOURS = 7 * 24.0  # the lives are written for so long
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """A running demo."""
+    """A demo that is running."""
 
     parts: ControllerContext
     ledger: Ledger
@@ -75,14 +75,14 @@ class Show:
         )
 
     def summary(self) -> str:
-        """The last words."""
+        """Return the last words of the demo."""
         clock = self.parts.clock
         shown = f"{story_time(clock.now(), STORY_BEGINS)}, {format_duration(clock.monotonic())} after the beginning"
         return f"{shown}: {self.totals()}"
 
 
 @contextlib.contextmanager
-def opened(options: Options, say: Callable[[str], None] | None) -> Iterator[Show]:
+def open_demo(options: Options, say: Callable[[str], None] | None) -> Iterator[Show]:
     """Set everything up, and take it down again; `say` gets each event, where there is no screen."""
     options = replace(
         options,
@@ -95,7 +95,7 @@ def opened(options: Options, say: Callable[[str], None] | None) -> Iterator[Show
     with contextlib.ExitStack() as stack:
         ledger = Ledger.open(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ledger.db")
         stack.callback(ledger.close)
-        parts, world = staged(options, workloads, horizon, ledger)
+        parts, world = stage_play(options, workloads, horizon, ledger)
         if say is None:
             stack.enter_context(log_unheard())
         board = Board(world=world, rules=parts.rules, clock=parts.clock, begin=STORY_BEGINS, say=say)

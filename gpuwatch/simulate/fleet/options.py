@@ -87,10 +87,10 @@ def lives(options: Options) -> tuple[tuple[Workload, ...], float]:
     if options.trace is None:
         horizon = (DEFAULT_HOURS if options.hours is None else options.hours) * 3600
         return demo_fleet(options.seed, horizon), horizon
-    return recorded(options, read_trace(options.trace))
+    return recorded_lives(options, read_trace(options.trace))
 
 
-def recorded(options: Options, recording: Recording) -> tuple[tuple[Workload, ...], float]:
+def recorded_lives(options: Options, recording: Recording) -> tuple[tuple[Workload, ...], float]:
     """The lives of a recording and their horizon in seconds; raises as `lives`."""
     span = recording.end - recording.begin
     horizon = span if options.hours is None else min(span, options.hours * 3600)

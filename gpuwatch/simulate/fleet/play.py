@@ -17,7 +17,7 @@ _PENDING_SECONDS = 30.0
 _FORGET_AFTER_ROUNDS = 50
 
 
-def staged(
+def stage_play(
     options: Options, workloads: Sequence[Workload], horizon: float, ledger: RoundLedger
 ) -> tuple[ControllerContext, World]:
     """The controller's parts and the world under it, on a manual clock at second 0."""

@@ -48,7 +48,7 @@ class Board:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def event(self, sentence: str) -> None:
-        """Something happened."""
+        """Show that something has happened."""
         line = f"{story_time(self.clock.now(), self.begin)}  {sentence}"
         with self._lock:
             self._events.append(line)
@@ -63,7 +63,7 @@ class Board:
             self.event(sentence)
 
     def _sentences(self, done: Round) -> Iterator[str]:
-        """A round's news."""
+        """Yield the news of a round."""
         if done.trouble is not None:
             yield done.trouble
         names = {node.id: node.name for node in done.observation.fleet.nodes}
@@ -152,11 +152,11 @@ def _next(row: NodeRow, now: datetime) -> str:
     after, why = row.next, _short(row.why)
     if after is None or after.refused_by:
         return why
-    notice = f"notice {_at(after.at, now)}"
+    notice = f"notice {_time_text(after.at, now)}"
     if after.verb is Verb.NOTICE:
         soon = after.removal_at is not None and after.removal_at.date() == now.date()
         return f"{notice}, stop {after.removal_at:%H:%M}: {why}" if soon else f"{notice}: {why}"
-    return f"{after.verb.value} {_at(after.at, now)}: {why}"
+    return f"{after.verb.value} {_time_text(after.at, now)}: {why}"
 
 
 def _short(why: str) -> str:
@@ -165,7 +165,7 @@ def _short(why: str) -> str:
     return _OWNED.sub(r"\1\3 (\2)", held)
 
 
-def _at(at: datetime, now: datetime) -> str:
+def _time_text(at: datetime, now: datetime) -> str:
     """`now`, or a time of the day; of the next days with how many hours are left."""
     if at <= now:
         return "now"

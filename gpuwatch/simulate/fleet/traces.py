@@ -95,7 +95,7 @@ def read_trace(path: Path) -> Recording:
             gzip.open(path) if packed else path.open("rb") as content,
             TextIOWrapper(content, encoding="utf-8-sig", newline="") as lines,
         ):
-            _read(path, lines, recording)
+            _read_rows(path, lines, recording)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TraceError(f"{path}: is no whole gzip file ({error}); copy it again") from error
     except UnicodeDecodeError as error:
@@ -111,7 +111,7 @@ def read_trace(path: Path) -> Recording:
     return recording
 
 
-def _read(path: Path, lines: TextIO, recording: Recording) -> None:
+def _read_rows(path: Path, lines: TextIO, recording: Recording) -> None:
     """All rows into the recording."""
     rows = csv.reader(lines_of(lines), strict=True)
     try:
@@ -125,7 +125,9 @@ def _read(path: Path, lines: TextIO, recording: Recording) -> None:
             if not values:
                 continue
             if len(values) != len(header):
-                raise _broken(f"it has {len(values)} fields", f"the {len(header)} of the header: {','.join(header)}")
+                raise _broken_row(
+                    f"it has {len(values)} fields", f"the {len(header)} of the header: {','.join(header)}"
+                )
             row = dict(zip(header, values, strict=True))
             (_take_interval if intervals else _take_sample)(recording, row)
     except (_BrokenRow, csv.Error) as error:
@@ -137,7 +139,7 @@ class _BrokenRow(Exception):  # noqa: N818  it never leaves this module
     """A row that cannot be."""
 
 
-def _broken(reason: str, right: str) -> _BrokenRow:
+def _broken_row(reason: str, right: str) -> _BrokenRow:
     return _BrokenRow(f"{reason}; expected {right}")
 
 
@@ -160,37 +162,37 @@ def _is_intervals(path: Path, header: Sequence[str]) -> bool:
 def _take_sample(recording: Recording, row: dict[str, str]) -> None:
     node, seconds = _name(row), _seconds(row, "time_s")
     if not (row["gpu"].isascii() and row["gpu"].isdigit()):
-        raise _broken(f"gpu is {row['gpu']!r}", "a whole number from 0 on")
+        raise _broken_row(f"gpu is {row['gpu']!r}", "a whole number from 0 on")
     ratio = _number(row, "utilization_ratio")
     if ratio > 1:
-        raise _broken(
+        raise _broken_row(
             f"utilization_ratio is {row['utilization_ratio']}", "a ratio from 0 to 1 (percent divided by 100)"
         )
     memory = _number(row, _MEMORY_COLUMN) if _MEMORY_COLUMN in row else 0.0
     if memory != int(memory):
-        raise _broken(f"{_MEMORY_COLUMN} is {row[_MEMORY_COLUMN]}", "a whole number of bytes")
+        raise _broken_row(f"{_MEMORY_COLUMN} is {row[_MEMORY_COLUMN]}", "a whole number of bytes")
     rows = recording.samples.setdefault(node, {}).setdefault(int(row["gpu"]), [])
     if rows and seconds <= rows[-1].seconds:
         before = f"the row before of gpu {row['gpu']} of {node} is of {rows[-1].seconds:g}"
-        raise _broken(f"time_s is {seconds:g} and {before}", "rising times for each GPU")
+        raise _broken_row(f"time_s is {seconds:g} and {before}", "rising times for each GPU")
     rows.append(Row(seconds, ratio, int(memory)))
 
 
 def _take_interval(recording: Recording, row: dict[str, str]) -> None:
     node, begin, end = _name(row), _seconds(row, "busy_from_s"), _seconds(row, "busy_to_s")
     if end <= begin:
-        raise _broken(f"busy_to_s is {end:g} and busy_from_s is {begin:g}", "an end after its begin")
+        raise _broken_row(f"busy_to_s is {end:g} and busy_from_s is {begin:g}", "an end after its begin")
     spans = recording.intervals.setdefault(node, [])
     if spans and begin < spans[-1][1]:
         wrong = f"it begins at {begin:g}, and the interval before of {node} ends at {spans[-1][1]:g}"
-        raise _broken(wrong, "intervals of a node in order, without overlap")
+        raise _broken_row(wrong, "intervals of a node in order, without overlap")
     spans.append((begin, end))
 
 
 def _name(row: dict[str, str]) -> str:
     name = row["node"].strip()
     if not name:
-        raise _broken("node is empty", "the node's name")
+        raise _broken_row("node is empty", "the node's name")
     return name
 
 
@@ -201,7 +203,7 @@ def _number(row: dict[str, str], column: str) -> float:
     except ValueError:
         number = math.nan
     if not (0 <= number < math.inf):
-        raise _broken(f"{column} is {row[column]!r}", "a finite number, not negative")
+        raise _broken_row(f"{column} is {row[column]!r}", "a finite number, not negative")
     return number
 
 
@@ -209,7 +211,7 @@ def _seconds(row: dict[str, str], column: str) -> float:
     """A time in seconds, from whatever beginning: since 1970, say."""
     seconds = _number(row, column)
     if seconds > _LAST_SECOND:
-        raise _broken(f"{column} is {row[column]}", "seconds (milliseconds divided by 1000)")
+        raise _broken_row(f"{column} is {row[column]}", "seconds (milliseconds divided by 1000)")
     return seconds
 
 

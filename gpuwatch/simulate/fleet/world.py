@@ -167,7 +167,7 @@ class World:
         timing: Timing,
         horizon_seconds: float,
     ) -> None:
-        """Every machine runs."""
+        """Begin with every machine running."""
         programmes = dict.fromkeys(programme for life in lives.values() for programme in life.gpus)
         busy = {programme: programme.busy(horizon_seconds) for programme in programmes}
         self.hosts = {node_id: Host(life, node_id, clock, timing, busy) for node_id, life in lives.items()}
@@ -259,7 +259,7 @@ class InProcess:
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """All nodes, each with its agent's verdict."""
-        asked = tuple(map(self._asked, nodes))
+        asked = tuple(map(self._with_signal, nodes))
         return Fleet(observed_at=self.clock.now(), nodes=asked)
 
     def confirm(self, node: Node) -> NodeReport:
@@ -271,7 +271,7 @@ class InProcess:
         """Means of what the agents reported in this round."""
         return of_verdicts(fleet, queries, self.clock.now())
 
-    def _asked(self, node: Node) -> Node:
+    def _with_signal(self, node: Node) -> Node:
         """The node with its signal; one that does not run is made once, since it stays the same for hours."""
         if node.state is NodeState.RUNNING:
             return replace(node, signal=self._ask(node))

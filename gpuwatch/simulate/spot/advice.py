@@ -9,7 +9,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.simulate.spot import job
-from gpuwatch.simulate.spot.fleet import Played, Terms, bound, play
+from gpuwatch.simulate.spot.fleet import Played, Terms, lower_bound, play
 from gpuwatch.simulate.spot.recording import Recording
 
 ON_DEMAND, FALLBACK, SPARE = "on demand only", "spot, falls back", "the same, one spare"
@@ -72,7 +72,7 @@ def advise(
         days=recording.days,
         offers=len(recording.nodes),
         nodes=nodes,
-        bound_ratio=bound(recording, nodes, terms),
+        bound_ratio=lower_bound(recording, nodes, terms),
         policies=tuple(rows),
         jobs=(),
         starts=0,

@@ -14,14 +14,14 @@ from gpuwatch.policies.spot.mix import Has, MixRules, goal
 from gpuwatch.policies.spot.offers import (
     MEMORY_SECONDS,
     OfferRecord,
-    ranked,
+    rank_offers,
     refusals_after,
     rest_seconds,
 )
 from gpuwatch.simulate.spot.recording import STEP_SECONDS, Recording
 from gpuwatch.simulate.spot.sums import Played, Sums, Terms, on_demand_cost
 
-__all__ = ["Played", "Terms", "bound", "on_demand_cost", "play"]
+__all__ = ["Played", "Terms", "lower_bound", "on_demand_cost", "play"]
 
 _MEMORY = int(MEMORY_SECONDS // STEP_SECONDS)
 _MINUTES_PER_HOUR = 60.0
@@ -66,7 +66,7 @@ class _Offer:
             node.ends = minute + notice
             self.losses.append(minute)
         if len(kept) > room:
-            self.tried(minute, refused=True)
+            self.note_try(minute, refused=True)
         return before - len(self.nodes)
 
     def launch(self, minute: int) -> bool:
@@ -74,10 +74,10 @@ class _Offer:
         found = len(self.nodes) < self.room[minute]
         if found:
             self.nodes.append(_Node(minute))
-        self.tried(minute, refused=not found)
+        self.note_try(minute, refused=not found)
         return found
 
-    def tried(self, minute: int, *, refused: bool) -> None:
+    def note_try(self, minute: int, *, refused: bool) -> None:
         """Note the answer of a try."""
         self.refusals = refusals_after(self.refusals, refused=refused)
         self.refused_at = minute if refused else self.refused_at
@@ -124,7 +124,7 @@ def play(recording: Recording, wanted: int, rules: MixRules, terms: Terms, name:
         missing_since = None if plan.spot_missing == 0 else minute if missing_since is None else missing_since
         _fit(on_demand, plan.on_demand, minute, rules)
         _count(sums, offers, on_demand, minute, failed, terms)
-    return sums.played(name)
+    return sums.play_sums(name)
 
 
 def _has(offers: list[_Offer], on_demand: list[int], minute: int, terms: Terms, missing_since: int | None) -> Has:
@@ -141,7 +141,7 @@ def _launch_spot(offers: list[_Offer], missing: int, minute: int, rules: MixRule
     failed, most = 0, rules.max_price_ratio * terms.on_demand_usd_per_hour
     by_name = {offer.name: offer for offer in offers}
     while missing > 0:
-        order = ranked(
+        order = rank_offers(
             [offer.record(minute) for offer in offers if offer.rests_until <= minute],
             most_usd_per_hour=most,
             spread=rules.spread,
@@ -175,7 +175,7 @@ def _count(sums: Sums, offers: list[_Offer], on_demand: list[int], minute: int, 
     sums.count(minute, failed, usd, len(on_demand), working)
 
 
-def bound(recording: Recording, wanted: int, terms: Terms) -> float:
+def lower_bound(recording: Recording, wanted: int, terms: Terms) -> float:
     """What no policy can go below, as a part of on demand: each spot node that exists, at once, and moves are free."""
     return sum(_cheapest(recording, wanted, terms)) / _MINUTES_PER_HOUR / on_demand_cost(recording, wanted, terms)
 

@@ -118,7 +118,7 @@ class _State:
         self.moves += chosen != "nowhere"
 
     def run(self, terms: JobTerms) -> None:
-        """Spend a minute."""
+        """Spend one minute of the job."""
         if self.place == "nowhere":
             return
         self.cost += terms.spot_price_ratio if self.place == "spot" else 1.0

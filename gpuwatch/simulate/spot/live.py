@@ -34,7 +34,7 @@ from gpuwatch.model.fleet import (
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.batch import Useful
 from gpuwatch.policies.spot.mix import MixRules
@@ -75,7 +75,7 @@ def play_live(
         if minute % _COMPACT_MINUTES == 0:
             ledger.compact(clock.now())
             market.forget()
-    return sums.played(name)
+    return sums.play_sums(name)
 
 
 def rulebook(recording: Recording, wanted: int, mix: MixRules, limits: Limits) -> Rulebook:
@@ -91,7 +91,7 @@ def rulebook(recording: Recording, wanted: int, mix: MixRules, limits: Limits) -
         capacity=mix,
         interruptible="any",
         warm_up=60.0,
-        idle=resolved(IdleRules(action="terminate"), "cautious"),
+        idle=resolve_rules(IdleRules(action="terminate"), "cautious"),
         schedule={"always": Window(min_nodes=wanted)},
     )
     return Rulebook(pools={DEFAULT_POOL: pool}, limits=limits, enforce=True)
@@ -130,14 +130,14 @@ class Market:
             self._end(node_id)
         last = self.recording.minutes - 1
         for name, room in self.recording.nodes.items():
-            kept = [each for each in self._of(name) if each not in self._ends]
+            kept = [each for each in self._nodes_of(name) if each not in self._ends]
             for node_id in kept[: max(0, len(kept) - room[min(self.minute + self.terms.notice_minutes, last)])]:
                 self._ends[node_id] = self.minute + self.terms.notice_minutes
         return len(over)
 
     def working(self) -> int:
         """How many nodes have booted, with or without a notice."""
-        return sum(self._booted(node_id) for node_id in self._nodes)
+        return sum(self._has_booted(node_id) for node_id in self._nodes)
 
     def useful(self, begin: datetime, until: datetime) -> list[Useful]:
         """The work of a minute, node by node."""
@@ -145,7 +145,7 @@ class Market:
         return [
             Useful(begin=begin, until=until, node_id=node_id, seconds=seconds)
             for node_id in self._nodes
-            if self._booted(node_id)
+            if self._has_booted(node_id)
         ]
 
     @property
@@ -155,7 +155,7 @@ class Market:
 
     def on_demand(self) -> int:
         """How many nodes are on demand."""
-        return len(self._of(_SURE))
+        return len(self._nodes_of(_SURE))
 
     def usd(self) -> list[float]:
         """What each spot node costs an hour now."""
@@ -173,20 +173,20 @@ class Market:
 
     def nodes(self) -> Sequence[Node]:
         """All machines that run or come up."""
-        return tuple(map(self._shown, self._nodes))
+        return tuple(map(self._shown_node, self._nodes))
 
     def node(self, node_id: str) -> Node | None:
-        """One machine."""
+        """Return one machine of the market."""
         if node_id in self._gone:
             return self._gone[node_id]
         if node_id not in self._nodes:
             raise NotFoundError(f"there is no machine {node_id}")
-        return self._shown(node_id)
+        return self._shown_node(node_id)
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """A machine of the offer, where the recording has room for it."""
         name, node_id = arguments["offer"], f"i-{key}"
-        if name != _SURE and len(self._of(name)) >= self.recording.nodes[name][self.minute]:
+        if name != _SURE and len(self._nodes_of(name)) >= self.recording.nodes[name][self.minute]:
             self.failed += 1
             raise InsufficientCapacityError("no machine is left", code="InsufficientInstanceCapacity")
         self._launched[node_id] = self.minute
@@ -209,27 +209,27 @@ class Market:
     def find(self, key: str) -> Node | None:
         """The machine of that key."""
         node_id = f"i-{key}"
-        return self._shown(node_id) if node_id in self._nodes else self._gone.get(node_id)
+        return self._shown_node(node_id) if node_id in self._nodes else self._gone.get(node_id)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
-        """At once."""
+        """Terminate a machine at once."""
         del key, group
         permit.check()
         if node_id in self._nodes:
             self._end(node_id)
 
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Set tags."""
+        """Set tags of a machine."""
         del key
         node = self._nodes[node_id]
         self._nodes[node_id] = replace(node, tags={**node.tags, **tags})
 
     def groups(self) -> Sequence[NodeGroup]:
-        """None."""
+        """Return no groups: a market sells machines alone."""
         return ()
 
     def leftovers(self) -> Sequence[Leftover]:
-        """None."""
+        """Return no leftovers: a market sells machines alone."""
         return ()
 
     def group(self, group_id: str) -> NodeGroup:
@@ -237,26 +237,26 @@ class Market:
         raise NotFoundError(f"there is no group {group_id}")
 
     def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
-        """The pool terminates."""
-        raise self._unasked("stop", node_id, key, permit)
+        """Refuse a stop: the pool terminates its machines."""
+        raise self._refuse_call("stop", node_id, key, permit)
 
     def start(self, node_id: str, key: str) -> None:
         """No machine is ever stopped."""
-        raise self._unasked("start", node_id, key)
+        raise self._refuse_call("start", node_id, key)
 
     def grow(self, group_id: str, size: int, key: str) -> None:
         """There is no group."""
-        raise self._unasked("grow", group_id, size, key)
+        raise self._refuse_call("grow", group_id, size, key)
 
     def shrink(self, group_id: str, size: int, key: str) -> None:
         """There is no group."""
-        raise self._unasked("shrink", group_id, size, key)
+        raise self._refuse_call("shrink", group_id, size, key)
 
     def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
         """There is no group."""
-        raise self._unasked("protect", node_id, group_id, key, on)
+        raise self._refuse_call("protect", node_id, group_id, key, on)
 
-    def _unasked(self, *call: object) -> NotImplementedError:
+    def _refuse_call(self, *call: object) -> NotImplementedError:
         return NotImplementedError(f"no such call comes up in a play: {call}")
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
@@ -266,7 +266,7 @@ class Market:
 
     def confirm(self, node: Node) -> NodeReport:
         """One agent's word: it works, and what its cloud says."""
-        if node.id not in self._nodes or not self._booted(node.id):
+        if node.id not in self._nodes or not self._has_booted(node.id):
             return NodeReport(failure="its agent does not answer")
         now, ends = self.clock.now(), self._ends.get(node.id)
         activity = Activity(state=State.BUSY, since=node.launched_at, held_seconds=0.0)
@@ -284,11 +284,11 @@ class Market:
         return NodeReport(verdict=verdict)
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
-        """Nothing is asked."""
+        """Return no measurements: nothing is asked."""
         del fleet, queries
         return ()
 
-    def _of(self, name: str) -> list[str]:
+    def _nodes_of(self, name: str) -> list[str]:
         return [node_id for node_id, node in self._nodes.items() if node.zone == name]
 
     def _spot_usd(self, name: str) -> float:
@@ -296,12 +296,12 @@ class Market:
         flat = self.terms.on_demand_usd_per_hour * self.terms.spot_price_ratio
         return flat if prices is None else prices[name][self.minute]
 
-    def _booted(self, node_id: str) -> bool:
+    def _has_booted(self, node_id: str) -> bool:
         return self.minute - self._launched[node_id] >= self.terms.boot_minutes
 
-    def _shown(self, node_id: str) -> Node:
+    def _shown_node(self, node_id: str) -> Node:
         node, ends = self._nodes[node_id], self._ends.get(node_id)
-        state = NodeState.RUNNING if self._booted(node_id) else node.state
+        state = NodeState.RUNNING if self._has_booted(node_id) else node.state
         return replace(node, state=state, announced=() if ends is None else (self._notice(ends),))
 
     def _end(self, node_id: str) -> None:

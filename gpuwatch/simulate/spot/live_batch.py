@@ -56,7 +56,7 @@ def play_batch(
         rules=_rules(recording, batch, mix),
         prices=market.price,
         meter=None if ledger is None else Meter(ledger, Metering(zone=ZoneInfo("UTC"))),
-        batches=_worked(useful, batch) if ledger is None else Batches(ledger, {DEFAULT_POOL: batch}),
+        batches=_played_work(useful, batch) if ledger is None else Batches(ledger, {DEFAULT_POOL: batch}),
     )
     cost, interruptions, done = 0.0, 0, None
     for minute in range(recording.minutes):
@@ -86,7 +86,7 @@ def _rules(recording: Recording, batch: BatchRules, mix: MixRules) -> Rulebook:
     return replace(rules, pools={DEFAULT_POOL: pool})
 
 
-def _worked(useful: list[Useful], batch: BatchRules) -> Known:
+def _played_work(useful: list[Useful], batch: BatchRules) -> Known:
     """What the played machines have worked, minute by minute."""
 
     def known(observation: Observation) -> Mapping[str, BatchPast]:

@@ -62,7 +62,7 @@ class Sums:
         self._full += working >= self._wanted
         self._working += min(1.0, working / self._wanted)
 
-    def played(self, name: str) -> Played:
+    def play_sums(self, name: str) -> Played:
         """What it came to."""
         recording, terms = self._recording, self._terms
         cost = self._cost / _MINUTES_PER_HOUR

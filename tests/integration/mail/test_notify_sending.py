@@ -11,7 +11,7 @@ import pytest
 from aiosmtpd.controller import Controller as SmtpServer
 
 from gpuwatch.notify.formats import Notification
-from gpuwatch.notify.message import Message, composed
+from gpuwatch.notify.message import Message, compose_message
 from gpuwatch.notify.settings import Receiver
 from gpuwatch.notify.transports.apprise import AppriseSettings
 from gpuwatch.notify.transports.base import Delivery, DeliveryError
@@ -30,7 +30,7 @@ LINK = "https://gpuwatch.example.com/snooze/1.abc.def"
 
 def a_parcel(*to: str, copies: tuple[str, ...] = (), mentions: tuple[str, ...] = ()) -> Delivery:
     """A notice with a snooze link."""
-    message = composed([an_event()], about(link=lambda *_: LINK))
+    message = compose_message([an_event()], about(link=lambda *_: LINK))
     return a_delivery(message, to=to, copies=copies, mentions=mentions)
 
 
@@ -158,7 +158,7 @@ def test_words_of_others_are_no_markup_by_apprise_either(
 ) -> None:
     """A tag of a machine is text in a mail, whatever form its URL asks for; and lines end where ours do."""
     name = "<a href=//evil.example>Keep it</a><img src=//evil.example/px>"
-    message = composed([an_event()], about(a_machine(name=name), link=lambda *_: LINK))
+    message = compose_message([an_event()], about(a_machine(name=name), link=lambda *_: LINK))
     authority = Authority(tmp_path / "ca")
     with mail_server("notices", authority.issue("mail")) as (address, mails):
         url = (

@@ -251,7 +251,7 @@ def test_how_a_machine_was_bought(
 def test_a_machine_that_is_aimed_at_a_reservation_is_reserved(ec2: MotoFaults) -> None:
     """Before it runs there, too: what it would free is paid for anyway. An open preference alone says nothing."""
     cloud = a_cloud(ec2)
-    place, instance = cloud._look_for(ec2.launch(MINE))
+    place, instance = cloud._find_machine(ec2.launch(MINE))
     target: Any = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
     instance.described["CapacityReservationSpecification"] = {"CapacityReservationPreference": "open"}
     before = cloud._node_of(place, instance).capacity_type

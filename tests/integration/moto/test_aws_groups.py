@@ -123,7 +123,7 @@ def test_a_machine_that_aws_itself_operates_is_its_own(ec2: MotoFaults) -> None:
     """EKS Auto Mode's machines may carry no tag of a cluster; EC2 says who operates them."""
     cloud = a_cloud(ec2)
     node_id = ec2.launch(MINE)
-    place, instance = cloud._look_for(node_id)
+    place, instance = cloud._find_machine(node_id)
     instance.described["Operator"] = {"Managed": True, "Principal": "eks.amazonaws.com"}
 
     assert cloud._node_of(place, instance).managed_by == "eks.amazonaws.com"

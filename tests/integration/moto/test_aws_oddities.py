@@ -246,7 +246,7 @@ def test_a_launch_is_found_beside_a_silent_region(ec2: OddFaults) -> None:
 def test_a_dedicated_host_is_paid_anyway(ec2: OddFaults) -> None:
     """Tenancy host is prepaid; a dedicated instance is paid by itself."""
     cloud = a_cloud(ec2, ManualClock())
-    place, instance = cloud._look_for(ec2.launch(MINE))
+    place, instance = cloud._find_machine(ec2.launch(MINE))
     rows = []
     for tenancy in ("default", "dedicated", "host"):
         placement: Any = {**instance.described["Placement"], "Tenancy": tenancy}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpuwatch.cli.controller import one_round, scheduled
+from gpuwatch.cli.controller import one_round, schedule_rounds
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.controller.context import LiveParts
@@ -143,7 +143,7 @@ def test_a_round_takes_its_time_and_no_second_one_begins_beside_it() -> None:
         return None
 
     desk.fleet.fault = slow
-    scheduler = scheduled(
+    scheduler = schedule_rounds(
         replace(desk.parts, clock=SystemClock(), rules=replace(desk.rulebook, enforce=False)), interval_seconds=0.02
     )
     scheduler.start()

@@ -144,7 +144,7 @@ def test_a_silent_place_is_named_once() -> None:
     clouds = Clouds("bj", "us")
     clouds["us"].down = silent()
 
-    _, lacking = unused.listed(clouds.all)
+    _, lacking = unused.list_leftovers(clouds.all)
 
     assert [each.cloud for each in lacking] == ["us"]
 

@@ -16,7 +16,7 @@ from gpuwatch.cli.backtest_input import Asked
 from gpuwatch.cli.main import commands
 from gpuwatch.config import load
 from gpuwatch.controller.operations import operator_name
-from gpuwatch.guard import untried
+from gpuwatch.guard import untried_pools
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.activity import State
 from gpuwatch.model.orders import BacktestRecord
@@ -101,7 +101,7 @@ def test_the_command_that_a_refusal_names_ends_the_refusal(house: House) -> None
     rules = load(house.file, {}).rulebook
 
     def refused() -> dict[str, str]:
-        return {pool: word[2] for pool, word in untried(["training"], rules, house.kept, SystemClock().now())}
+        return {pool: word[2] for pool, word in untried_pools(["training"], rules, house.kept, SystemClock().now())}
 
     command = refused()["training"].split("`")[1]
     done = house.gpuwatch(*shlex.split(command)[1:])

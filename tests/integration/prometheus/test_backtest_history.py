@@ -210,7 +210,7 @@ def test_the_length_of_chunks_changes_nothing(engine: str, points: int, monkeypa
 def test_what_a_server_refuses_is_asked_in_smaller_parts(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More points than it allows, and the range is halved until it answers."""
     whole = a_range(engine, "dcgm").history(Options())
-    ranged, lengths = PromApi.ranged, list[float]()
+    ranged, lengths = PromApi.query_range, list[float]()
 
     def refusing(api: PromApi, expressions: dict[str, str], begin: float, end: float, step: float) -> object:
         if len(expressions) > 1:  # not where it is looked who tells anything
@@ -218,7 +218,7 @@ def test_what_a_server_refuses_is_asked_in_smaller_parts(engine: str, monkeypatc
         refused = bool(lengths) and lengths[-1] > 250
         return ranged(api, {"none": "("} if refused else expressions, begin, end, step)
 
-    monkeypatch.setattr(PromApi, "ranged", refusing)
+    monkeypatch.setattr(PromApi, "query_range", refusing)
 
     assert content(a_range(engine, "dcgm").history(Options())) == content(whole)
     assert max(lengths) > 250

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from gpuwatch.cli.main import commands
 from gpuwatch.ledger import Ledger
 from gpuwatch.simulate.fleet.options import Options
-from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.play import play, stage_play
 from gpuwatch.simulate.fleet.workloads import demo_fleet
 from tests.support.builders.known_load import BEGIN, Load, tell_agent, tell_exporter
 from tests.support.real.tsdb import History, prometheus
@@ -44,7 +44,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ledger") / "ledger.db"
     lives = [life for life in demo_fleet(1, 3 * 3600) if life.name in {"forgotten-1", "batch-1"}]
     book, options = Ledger.open(path), Options(hours=3.0)
-    parts, world = staged(options, lives, 3 * 3600, book)
+    parts, world = stage_play(options, lives, 3 * 3600, book)
     play(parts, world, options, 3 * 3600)
     book.close()
     return path

@@ -3,7 +3,7 @@
 from gpuwatch.controller.round import Round
 from gpuwatch.guard.obstacles import Obstacle
 from gpuwatch.model.fleet import Node
-from gpuwatch.money.blocked.blocked import Blocked, Group, blocked
+from gpuwatch.money.blocked.blocked import Blocked, Group, blocked_money
 from tests.support.builders.fleet import Desk
 from tests.support.builders.served_page import PRICE
 
@@ -18,7 +18,7 @@ def a_priced_desk(*nodes: Node, **other: object) -> Desk:
 
 def blocked_of(done: Round, desk: Desk, pool: str | None = None) -> Blocked:
     """What a round of that controller says."""
-    return blocked(done.observation, done.decisions, done.reviews, desk.rulebook, pool=pool)
+    return blocked_money(done.observation, done.decisions, done.reviews, desk.rulebook, pool=pool)
 
 
 def all_groups(found: Blocked) -> tuple[Group, ...]:

@@ -15,7 +15,7 @@ from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
-from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
+from gpuwatch.controller.timings import CONFIRMATION, VERDICT, time_calls
 from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
@@ -25,7 +25,7 @@ from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.simulate.cloud import SimulatedCloud
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
-from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.play import play, stage_play
 from gpuwatch.simulate.fleet.workloads import Workload, demo_fleet
 from gpuwatch.simulate.fleet.world import World
 from tests.support.builders.dashboard_agent import Patient
@@ -58,11 +58,11 @@ class Story:
         horizon = HOURS * 3600
         rows = (*demo_fleet(0, horizon), _ending("late-1", 3.6), _ending("late-2", 3.72))
         ledger = Ledger.in_memory()
-        parts, world = staged(self.options, rows, horizon, ledger)
+        parts, world = stage_play(self.options, rows, horizon, ledger)
         self._own(parts)
         meter = Meter(ledger, Metering(zone=ZoneInfo("UTC")))
         parts = replace(parts, meter=lambda seen: meter(in_kubernetes(seen)), budgets=two_budgets)
-        parts = replace(parts, cloud=timed(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
+        parts = replace(parts, cloud=time_calls(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
         leader = ControllerMetrics("enforce", "demo", parts.clock, timings=parts.timings, rules=parts.rules)
         leader.compare(a_comparison())
         waiting = ControllerMetrics("enforce", "demo", parts.clock)

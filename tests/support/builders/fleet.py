@@ -28,14 +28,14 @@ from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.runtime.clock import Clock, ManualClock
 from tests.support.builders.fake_groups import FakeGroups
 from tests.support.builders.promise import a_promise
 
 _ADDS = frozenset({"launch", "grow", "start"})
 NOW, HOUR = datetime(2026, 3, 2, 12, 0, tzinfo=UTC), 3600.0
-IDLE = resolved(IdleRules(timeout=1800.0, grace_period=600.0), "cautious", {"timeout", "grace_period"})
+IDLE = resolve_rules(IdleRules(timeout=1800.0, grace_period=600.0), "cautious", {"timeout", "grace_period"})
 IDLE = replace(IDLE, owner_grace_period=600.0)
 RULES = PoolRules(profile="cautious", warm_up=900.0, idle=IDLE)  # a test about other than idle nodes says what for
 

@@ -16,7 +16,7 @@ from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.metrics import interruptions as of_interruptions
 from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.observe.settings import ObserveSettings
-from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
+from gpuwatch.controller.timings import CONFIRMATION, VERDICT, time_calls
 from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State
@@ -85,7 +85,7 @@ def controller_pages(accept: str) -> list[str]:
     parts = replace(
         desk.parts, cluster=a_cluster(), meter=Meter(desk.ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets
     )
-    parts = replace(parts, cloud=timed(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
+    parts = replace(parts, cloud=time_calls(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
     metrics = ControllerMetrics(
         "enforce",
         "ml",

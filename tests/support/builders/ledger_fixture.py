@@ -20,7 +20,7 @@ from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.model.money import Price
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.gather import gather_report
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.report import Report
 from tests.support.builders.fleet import RULES, a_node, a_verdict
@@ -176,7 +176,7 @@ def a_report(
 ) -> Report:
     """On a day, or several; told on the morning after the 28th unless said otherwise, with what the cloud shows."""
     period = Period(zone=BERLIN, first=day, after=day + timedelta(days=days))
-    return gathered(ledger, period, now or at(date(2026, 3, 29), 7), KNOBS, INTERVAL, left)
+    return gather_report(ledger, period, now or at(date(2026, 3, 29), 7), KNOBS, INTERVAL, left)
 
 
 def _budget(now: datetime) -> BudgetState:

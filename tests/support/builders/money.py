@@ -12,7 +12,7 @@ from gpuwatch.model.fleet import CapacityType, GpuVerdict, Node, NodeReport
 from gpuwatch.model.money import Offer, Price
 from gpuwatch.model.usage import AMOUNTS, HOUR_MS, USES, Terms, Use
 from gpuwatch.money.accounting.totals import Row
-from gpuwatch.money.report.progress import ComparedEnds, Ends, compared
+from gpuwatch.money.report.progress import ComparedEnds, Ends, compare_ends
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_observation
 
 
@@ -124,7 +124,7 @@ def a_billed_row(useful: float, idle: float, *, pool: str, owner: str | None, us
 
 def four_weeks(early: list[Row], late: list[Row]) -> ComparedEnds:
     """These rows as the first and the last four weeks of three months."""
-    return compared(Ends(count=4, first=date(2026, 1, 5), last=date(2026, 3, 9)), early, late)
+    return compare_ends(Ends(count=4, first=date(2026, 1, 5), last=date(2026, 3, 9)), early, late)
 
 
 def a_comparison() -> ComparedEnds:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
-from gpuwatch.controller.web.snooze_link import SNOOZE, Claim, signed
+from gpuwatch.controller.web.snooze_link import SNOOZE, Claim, sign_claim
 from gpuwatch.model.orders import Snooze
 from tests.support.builders.fleet import RULES, Desk, a_node
 from tests.support.builders.served_page import Answer, Site
@@ -31,7 +31,7 @@ def link(site: Site, **changes: object) -> str:
         whom="mail:ann@example.com",
         until=site.desk.clock.now() + timedelta(days=2),
     )
-    return SNOOZE + signed(SECRET, replace(claim, **changes))  # type: ignore[arg-type]
+    return SNOOZE + sign_claim(SECRET, replace(claim, **changes))  # type: ignore[arg-type]
 
 
 def keep(site: Site, target: str, seconds: object = 4 * HOUR, **more: str) -> Answer:

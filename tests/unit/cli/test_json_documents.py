@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.cli.documents import DOCUMENTS, document_type
 from gpuwatch.cli.main import commands
-from gpuwatch.cli.version import extras, installed
+from gpuwatch.cli.version import extras, installed_versions
 from gpuwatch.runtime.json_document import document, json_text
 from tests.support.each import for_each
 from tests.support.paths import ROOT
@@ -76,4 +76,4 @@ def test_an_extra_is_what_its_packages_are() -> None:
     )
 
     assert found == {"controller": {"aiohttp"}, "aws": {"boto3", "aiohttp"}, "demo": {"aiohttp"}}
-    assert "aws" in installed().extras
+    assert "aws" in installed_versions().extras

@@ -102,13 +102,13 @@ def test_a_spot_price_of_a_zone_is_compared_with_its_region(provider: str, regio
     quote = Quote(per_hour=whole.price_per_hour / 4, currency=whole.currency, as_of=date(2027, 1, 1), source="a test")
     found = Found(place=zone, instance_type=kind, capacity_type=CapacityType.SPOT, quote=quote)
     books = {name: Book(provider=name) for name in catalogue.PROVIDERS}
-    result = listing.rows(listing.merged({provider: [found]}), books, datetime(2027, 1, 2, tzinfo=UTC))
+    result = listing.rows(listing.merge_offers({provider: [found]}), books, datetime(2027, 1, 2, tzinfo=UTC))
     mine = [
         row for row in result if (row.offer.instance_type, row.offer.region) == (kind, zone) and row.ratio is not None
     ]
 
     assert [(row.ratio, row.age_days) for row in mine] == [(Decimal("0.25"), 1)]
-    assert listing.asked_for(mine[0].offer, provider=None, region=region, gpu=None)
+    assert listing.is_asked_for(mine[0].offer, provider=None, region=region, gpu=None)
 
 
 def test_what_is_paid_stands_beside_what_is_listed(config: Path) -> None:

@@ -14,7 +14,7 @@ from gpuwatch.cli.base import progress
 from gpuwatch.cli.doctor.runner import Check, examine
 from gpuwatch.cli.main import commands
 from gpuwatch.model.progress import no_advance
-from gpuwatch.money.forecast.evaluation import tried
+from gpuwatch.money.forecast.evaluation import try_methods
 from gpuwatch.money.forecast.methods import METHODS
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.runtime.clock import ManualClock
@@ -61,7 +61,7 @@ def doctor(advance: Callable[[float, float], object]) -> object:
 def forecast(advance: Callable[[float, float], object]) -> object:
     """Sixty days, by all methods."""
     series = Series(start=NOW, step_seconds=DAY_SECONDS, values=tuple(map(float, range(60))))
-    return tried(series, 7, {name: METHODS[name] for name in list(METHODS)[:2]}, advance)
+    return try_methods(series, 7, {name: METHODS[name] for name in list(METHODS)[:2]}, advance)
 
 
 @pytest.mark.parametrize("work", [lambda advance: run_headless(Options(hours=2), advance), doctor, forecast])

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.cli.quotas import asked_of
+from gpuwatch.cli.quotas import ask_clouds
 from gpuwatch.clouds import AuthFailedError, Cloud, CloudError, CloudUnavailableError
 from gpuwatch.clouds.permissions import Quota
 from gpuwatch.clouds.several import SeveralClouds
-from gpuwatch.controller.timings import Timings, timed
+from gpuwatch.controller.timings import Timings, time_calls
 from gpuwatch.runtime.clock import ManualClock
 
 
@@ -28,12 +28,12 @@ def a_cloud(answer: Sequence[Quota] | CloudError) -> Cloud:
         return answer
 
     cloud: Any = type("Limited", (), {"quotas": ask})()
-    return timed(cloud, "aws", ManualClock(), Timings().cloud_calls)
+    return time_calls(cloud, "aws", ManualClock(), Timings().cloud_calls)
 
 
 def lines(answer: Sequence[Quota] | CloudError) -> list[str]:
     """What is said of it."""
-    return list(asked_of(a_cloud(answer)).lines)
+    return list(ask_clouds(a_cloud(answer)).lines)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_each_of_several_clouds_is_asked_by_itself() -> None:
         }
     )
 
-    assert list(asked_of(several).lines) == [
+    assert list(ask_clouds(several).lines) == [
         "What is left of the quotas of cloud mute is not known: no answer",
         "Quota in ap-beijing of cloud bj: 4 of 8 GPUs left (GPUs of GN10X)",
     ]
@@ -86,4 +86,4 @@ def test_each_of_several_clouds_is_asked_by_itself() -> None:
 
 def test_a_cloud_without_quotas_says_nothing() -> None:
     """Such as the simulated one."""
-    assert asked_of(timed(object(), "x", ManualClock(), Timings().cloud_calls)).quotas == ()  # type: ignore[arg-type]
+    assert ask_clouds(time_calls(object(), "x", ManualClock(), Timings().cloud_calls)).quotas == ()  # type: ignore[arg-type]

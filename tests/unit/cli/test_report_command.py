@@ -140,7 +140,7 @@ def test_both_databases_tell_the_same(tmp_path: Path) -> None:
         story.ledger.pause(None, "ann@host", "a test", at(BEGIN, 7))
         ActionHistory(story.ledger).keep_delivered("mail", "2026-03-13")
         rows.append(report_document(a_report(story.ledger, BEGIN, now=at(BEGIN, 8))))
-        assert ActionHistory(story.ledger).delivered("mail") == "2026-03-13"
+        assert ActionHistory(story.ledger).last_delivered("mail") == "2026-03-13"
         place.close()
 
     assert rows[0] == rows[1]

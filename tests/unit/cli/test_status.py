@@ -29,7 +29,7 @@ PAGE: NodesPage = nodes_page(DONE, DESK.rulebook)
 def text(choice: Choice | None = None, width: int | None = None) -> str:
     """The table as plain text."""
     choice = choice or Choice()
-    return "\n".join(line.plain for line in status.table(choice.of(PAGE), choice, width))
+    return "\n".join(line.plain for line in status.table(choice.chosen_nodes(PAGE), choice, width))
 
 
 @pytest.fixture
@@ -103,14 +103,14 @@ def test_the_totals_add_up() -> None:
 )
 def test_choices_are_kept(choice: Choice, names: list[str]) -> None:
     """Of each option any, of several options all."""
-    assert [row.name for row in choice.of(PAGE).nodes] == names
+    assert [row.name for row in choice.chosen_nodes(PAGE).nodes] == names
 
 
 @pytest.mark.parametrize("sort", status.SORTS)
 def test_a_choice_of_order_is_an_order(sort: str) -> None:
     """Every one lists all nodes."""
-    assert sorted(row.id for row in Choice(sort=sort).of(PAGE).nodes) == sorted(row.id for row in PAGE.nodes)
-    held = [row.held_seconds or 0.0 for row in Choice(sort="for").of(PAGE).nodes]
+    assert sorted(row.id for row in Choice(sort=sort).chosen_nodes(PAGE).nodes) == sorted(row.id for row in PAGE.nodes)
+    held = [row.held_seconds or 0.0 for row in Choice(sort="for").chosen_nodes(PAGE).nodes]
     assert held == sorted(held, reverse=True)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import Leftover, LeftoverKind
-from gpuwatch.clouds.disks import HasDisks, by_id, in_use, made_at, of_machines
+from gpuwatch.clouds.disks import HasDisks, by_id, in_use, of_machines, time_made
 from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import a_node
 from tests.support.fakes.several_clouds import Clouds, machine
@@ -45,7 +45,7 @@ def test_what_a_machine_has_is_in_use_and_nothing_else(shown: list[tuple[str, st
 )
 def test_a_time_that_cannot_be_read_is_not_known(text: str | None, at: datetime | None) -> None:
     """Never an error: the thing is listed all the same."""
-    assert made_at(text) == at
+    assert time_made(text) == at
 
 
 def test_disks_of_several_clouds_have_their_clouds_names() -> None:

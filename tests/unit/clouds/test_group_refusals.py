@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
-from gpuwatch.clouds.groups import Attempt, Refusals, said, time_of
+from gpuwatch.clouds.groups import Attempt, Refusals, refusal_of, time_of
 from gpuwatch.model.fleet import GroupRefusal, NodeGroup
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.past_steps import a_group
@@ -36,7 +36,7 @@ attempts = st.lists(
 @given(attempts)
 def test_the_newest_try_decides_and_never_one_from_the_future(tried: list[Attempt]) -> None:
     """A refusal is that of the newest, is no later than now, and is none where clocks do not fit."""
-    found = said(tried, NOW)
+    found = refusal_of(tried, NOW)
     newest = max(tried, key=lambda each: each.began, default=None)
     if newest is None or newest.refused is None or newest.ended > NOW + timedelta(minutes=5):
         assert found is None
@@ -48,19 +48,19 @@ def test_the_newest_try_decides_and_never_one_from_the_future(tried: list[Attemp
 def test_a_success_ends_what_was_said_before(tried: list[Attempt], minutes_ago: float) -> None:
     """Whatever failed until then."""
     older = [each for each in tried if each.began <= NOW - timedelta(minutes=minutes_ago)]
-    assert said([an_attempt(minutes_ago=minutes_ago, refused=None), *older], NOW) is None
+    assert refusal_of([an_attempt(minutes_ago=minutes_ago, refused=None), *older], NOW) is None
 
 
 def test_of_equal_times_the_first_counts() -> None:
     """Clouds list the newest first, and some write no seconds."""
     tries = [an_attempt(refused=None), an_attempt()]
-    assert said(tries, NOW) is None
-    assert said(tries[::-1], NOW) is not None
+    assert refusal_of(tries, NOW) is None
+    assert refusal_of(tries[::-1], NOW) is not None
 
 
 def test_a_reason_is_one_short_line() -> None:
     """It goes into sentences."""
-    found = said([an_attempt(refused="NoStock: sold out.\nRequestId: 1" + "x" * 999)], NOW)
+    found = refusal_of([an_attempt(refused="NoStock: sold out.\nRequestId: 1" + "x" * 999)], NOW)
     assert found is not None
     assert found.why == "NoStock: sold out"
 
@@ -88,7 +88,7 @@ def test_nobody_asks_about_a_group_that_lacks_nothing_or_is_not_ours(group: Node
     def ask() -> list[Attempt]:
         raise AssertionError
 
-    assert Refusals(ManualClock(NOW)).added(group, "here", ask) == group
+    assert Refusals(ManualClock(NOW)).with_refusal(group, "here", ask) == group
 
 
 def test_a_missing_right_is_said_once_and_the_group_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -108,7 +108,7 @@ def test_a_missing_right_is_said_once_and_the_group_is_waited_for(caplog: pytest
         return [answer]
 
     with caplog.at_level(logging.WARNING):
-        found = [refusals.added(SHORT, where, ask).refused for where in ("a", "a", "b", "a", "a", "a")]
+        found = [refusals.with_refusal(SHORT, where, ask).refused for where in ("a", "a", "b", "a", "a", "a")]
 
     assert [each is not None for each in found] == [False, False, False, True, False, False]
     assert caplog.messages == ["not allowed; groups without stock there are waited for"] * 3

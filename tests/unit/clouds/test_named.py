@@ -90,5 +90,5 @@ def test_without_a_name_nobody_guesses_among_different_providers() -> None:
 )
 def test_a_cloud_speaks_of_its_own_keys(said: str, told: str) -> None:
     """Its settings write `cloud.`; under a name these keys are elsewhere."""
-    assert named.told(said, "bj") == told
-    assert named.told(said, "") == said
+    assert named.name_keys(said, "bj") == told
+    assert named.name_keys(said, "") == said

@@ -11,14 +11,14 @@ from gpuwatch.clouds import CloudUnavailableError, NotSentError
 from gpuwatch.clouds.aws.client import watch
 from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.clouds.gcp.credentials import Wire
-from gpuwatch.clouds.requests_sending import watched
+from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import sending
 from tests.support.builders.fleet import a_permit
 from tests.support.fakes.mute_servers import hanging_up, nobody
 
 
 def _by_requests(url: str) -> None:
-    watched(Session()).post(url, data=b"", timeout=5.0)
+    watch_session(Session()).post(url, data=b"", timeout=5.0)
 
 
 def _by_urllib3(url: str) -> None:

@@ -36,7 +36,7 @@ def test_each_cloud_is_asked_about_its_own_machines_and_launches() -> None:
         ("us: r", "('i-2',) ({'template': 'a'},)"),
     ]
     assert list(clouds.all.unfit(launches)) == ["bj: {'template': 'b'}", "us: {'template': 'a'}"]
-    assert clouds.all.unencrypted(["i-1", "i-2", "i-3"]) == ("bj: i-1", "us: i-2")
+    assert clouds.all.unencrypted_disks(["i-1", "i-2", "i-3"]) == ("bj: i-1", "us: i-2")
     assert clouds.all.identity() == Identity(name="role bj in bj, role us in us", at=None)
     assert [(each.cloud, each.left) for each in clouds.all.quotas()] == [("bj", 6.0), ("us", 6.0)]
     assert [each.where for each in clouds.all.elsewhere()] == ["bj: far", "us: far"]
@@ -57,4 +57,4 @@ def test_clouds_that_cannot_be_asked_are_left_out() -> None:
     assert several.identity().name == "role us in us"
     assert [each.where for each in several.elsewhere()] == ["us: far"]
     assert [each.cloud for each in several.quotas()] == ["us"]
-    assert (several.unencrypted([]), list(several.unfit([]))) == ((), [])
+    assert (several.unencrypted_disks([]), list(several.unfit([]))) == ((), [])

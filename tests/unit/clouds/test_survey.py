@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from gpuwatch.clouds import AuthFailedError, Cloud, CloudError, CloudUnavailableError
-from gpuwatch.clouds.survey import CloudUse, Surveyed, elsewhere, every_place, surveyed, use_by_place
+from gpuwatch.clouds.survey import CloudUse, Surveyed, elsewhere, every_place, survey_cloud, use_by_place
 from gpuwatch.model.fleet import Node
 from tests.support.builders.fleet import a_node
 
@@ -38,7 +38,7 @@ class Listing:
 
 def of(own: Sequence[Node] | CloudError, others: Sequence[Surveyed] | CloudError) -> list[Surveyed]:
     """What is found of such a cloud."""
-    return surveyed(cast("Cloud", Listing(own, others)))
+    return survey_cloud(cast("Cloud", Listing(own, others)))
 
 
 def test_the_list_and_the_other_regions_are_all_places() -> None:
@@ -75,7 +75,7 @@ class Place:
         self.name = f"{region} of account {account}"
         self.closed: CloudError | None = None
 
-    def enabled(self) -> list[str]:
+    def enabled_regions(self) -> list[str]:
         """The regions that show anything."""
         if self.closed is not None:
             raise self.closed
@@ -142,4 +142,4 @@ def test_a_cloud_that_surveys_itself_is_asked_for_that_alone() -> None:
     own = [Surveyed(where="here", region="here", watched=True, trouble="no")]
     cloud: Any = type("Own", (), {"survey": lambda _: own})()
 
-    assert surveyed(cloud) == own
+    assert survey_cloud(cloud) == own

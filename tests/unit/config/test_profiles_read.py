@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.config import config
 from gpuwatch.config.settings import Settings
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from tests.support.builders.configurations import mistakes, read
 from tests.support.builders.fleet import HOUR
 
@@ -39,8 +39,8 @@ def test_a_word_decides_what_is_not_written(file: Path) -> None:
     """In its pool alone; nothing is inherited."""
     pools = read(file, "pools: {a: {profile: eager, idle: {stalled: report}}, b: {profile: cautious}, c: {}}").pools
 
-    assert pools["a"].idle == resolved(IdleRules(stalled="report"), "eager", {"stalled"})
-    assert pools["b"].idle == resolved(IdleRules(), "cautious")
+    assert pools["a"].idle == resolve_rules(IdleRules(stalled="report"), "eager", {"stalled"})
+    assert pools["b"].idle == resolve_rules(IdleRules(), "cautious")
     assert pools["c"] == PoolRules()
 
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.cli.controller import assembled, one_round
+from gpuwatch.cli.controller import assemble_parts, one_round
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
@@ -146,7 +146,7 @@ def test_a_ledger_that_cannot_be_asked_makes_budgets_unknown_and_stops_no_round(
     parts = live(desk)
     rounds(desk, parts, 12)
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(SpendBook, "billed", None)
+        patch.setattr(SpendBook, "billed_time", None)
         state = rounds(desk, parts, 1)
 
     assert state.doubt == "the ledger could not be asked, the log says why"
@@ -185,13 +185,13 @@ def test_most_rounds_ask_for_the_hour_under_way_alone(monkeypatch: pytest.Monkey
     desk = a_desk()
     parts = live(desk)
     asked: list[int] = []
-    billed = SpendBook.billed
+    billed = SpendBook.billed_time
 
     def watched(spend: SpendBook, since: int, until: int) -> object:
         asked.append((int(desk.clock.now().timestamp()) - since) // 3600)
         return billed(spend, since, until)
 
-    monkeypatch.setattr(SpendBook, "billed", watched)
+    monkeypatch.setattr(SpendBook, "billed_time", watched)
     rounds(desk, parts, 130)
     old = [hours for hours in asked if hours > 1]
 
@@ -236,7 +236,7 @@ def test_what_was_billed_is_counted_by_the_names_of_clouds() -> None:
         meter = Meter(Ledger.in_memory(), rules)
         for minute in (0, 1):
             at = NOW + timedelta(minutes=minute)
-            telling.billed(meter(a_round(at, replace(a_busy_node("i-1", at), cloud=cloud))))
+            telling.count_billed(meter(a_round(at, replace(a_busy_node("i-1", at), cloud=cloud))))
     page = telling.page().body.decode()
 
     for label in ('cloud="bj",', 'cloud="us",', 'cloud="",'):
@@ -256,7 +256,7 @@ def test_both_databases_tell_what_gpuwatch_cost_tells_and_what_each_round_added(
         spend.meter(a_round(now, a_busy_node("i-1", now), usd="10" if minutes < 60 else "12"), METERING)
         added += spend.latest
     total = whole(totals(spend.rows(0, 2**40), lambda _: "all").values())
-    billed = spend.billed(0, 2**40)
+    billed = spend.billed_time(0, 2**40)
     ledger.close()
 
     assert sum(each.node_ms for each in billed) == total.node_ms > 0
@@ -310,7 +310,7 @@ def test_a_controller_and_a_plan_have_the_budgets_of_the_settings(tmp_path: Path
     """By the clocks of cost.timezone; nothing is asked of any cloud for it."""
     text = f"ledger: {{path: {tmp_path / 'ledger.db'}}}\ncost: {{timezone: Asia/Tokyo}}\nbudgets: {{ml: {{}}}}\n"
     settings = read(tmp_path / "gpuwatch.yaml", f"{text}cloud: {{regions: [us-east-1]}}\n")
-    with assembled(settings, read_only=read_only) as parts:
+    with assemble_parts(settings, read_only=read_only) as parts:
         (state,) = parts.budgets(an_observation(now=NOW.replace(day=31, hour=20)))
 
     assert (state.name, state.month) == ("ml", "2026-04")

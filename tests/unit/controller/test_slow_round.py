@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from gpuwatch.controller.observe.pool_metrics import evaluated
+from gpuwatch.controller.observe.pool_metrics import evaluate_queries
 from gpuwatch.controller.observe.prometheus_api import Answer, PromApi
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.settings import ObserveSettings
@@ -170,7 +170,7 @@ def test_a_slow_expression_costs_its_own_pool_alone() -> None:
     """Thirty pools ask at the same time, and one of them has no number."""
     queries = [MetricQuery(pool=f"p{n}", name="queue", expression="slow" if n == 7 else "vector(7)") for n in range(30)]
     api = Api(settings=ObserveSettings().promql, clock=SystemClock())
-    found = evaluated(api, queries, NOW, 30.0)
+    found = evaluate_queries(api, queries, NOW, 30.0)
 
     assert [found[query].value for query in queries] == [None if n == 7 else 7.0 for n in range(30)]
     assert "30s" in (found[queries[7]].doubt or "")

@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.clouds import Cloud, CloudUnavailableError
 from gpuwatch.clouds.permissions import Diagnosable, Quotas
 from gpuwatch.clouds.survey import Searchable
-from gpuwatch.controller.timings import OPERATIONS, Timings, timed
+from gpuwatch.controller.timings import OPERATIONS, Timings, time_calls
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.metrics.family import Histogram
 from gpuwatch.simulate.cloud import SimulatedCloud
@@ -48,7 +48,7 @@ def sums(histogram: Histogram) -> dict[tuple[str, ...], tuple[float, float]]:
 def test_each_operation_of_a_cloud_is_timed_also_if_it_fails() -> None:
     """By the cloud's name and the operation's; arguments, answers and errors pass unchanged."""
     clock, timings = ManualClock(), Timings()
-    cloud: Any = timed(SlowCloud(clock), "aws", clock, timings.cloud_calls)  # type: ignore[arg-type]  # a part of one
+    cloud: Any = time_calls(SlowCloud(clock), "aws", clock, timings.cloud_calls)  # type: ignore[arg-type]  # a part of one
     with pytest.raises(CloudUnavailableError, match="i-1 k permit"):
         cloud.stop("i-1", "k", permit="permit")
 
@@ -59,7 +59,7 @@ def test_each_operation_of_a_cloud_is_timed_also_if_it_fails() -> None:
 def test_what_is_no_operation_is_not_timed() -> None:
     """What a cloud has beside the protocol is there as it was."""
     clock, timings = ManualClock(), Timings()
-    cloud: Any = timed(SlowCloud(clock), "aws", clock, timings.cloud_calls)  # type: ignore[arg-type]  # a part of one
+    cloud: Any = time_calls(SlowCloud(clock), "aws", clock, timings.cloud_calls)  # type: ignore[arg-type]  # a part of one
 
     assert (cloud.prices, cloud.leftovers_of("eu")) == (3, "eu")
     assert sums(timings.cloud_calls) == {}
@@ -77,7 +77,7 @@ def test_a_timed_cloud_can_do_what_the_cloud_can() -> None:
     """Also by the attributes themselves: from Python 3.12 on isinstance() asks no `__getattr__`."""
     timings, plain = Timings(), SimulatedCloud(fleet="lab", clock=ManualClock())
     for protocol, method in ((Diagnosable, "may"), (Searchable, "elsewhere"), (Quotas, "quotas")):
-        able = timed(Region("bj"), "bj", ManualClock(), timings.cloud_calls)
+        able = time_calls(Region("bj"), "bj", ManualClock(), timings.cloud_calls)
         assert isinstance(able, protocol)
         assert getattr_static(able, method, None) is not None
-        assert not isinstance(timed(plain, "bj", ManualClock(), timings.cloud_calls), protocol)
+        assert not isinstance(time_calls(plain, "bj", ManualClock(), timings.cloud_calls), protocol)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.controller.workload_orders import Kept, SnoozeTooLongError, UnknownWorkloadError, keep, let_go
+from gpuwatch.controller.workload_orders import Kept, SnoozeTooLongError, UnknownWorkloadError, keep_workload, let_go
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.kubernetes import snoozed
+from gpuwatch.model.kubernetes import with_snoozes
 from gpuwatch.model.orders import Snooze
 from tests.support.builders.clusters import (
     ENDING,
@@ -31,7 +31,7 @@ NAME = "team-a/notebook/alice"
 def kept(desk: ClusterDesk, seconds: float = HOUR, name: str = NAME) -> Snooze:
     """Ann keeps it from now on, by what a round would see."""
     wish = Kept(who="ann@desk", reason="a demo", at=desk.clock.now(), seconds=seconds)
-    return keep(desk.ledger, desk.plan().observation, desk.rulebook, name, wish)
+    return keep_workload(desk.ledger, desk.plan().observation, desk.rulebook, name, wish)
 
 
 def verbs(desk: ClusterDesk, rounds: int) -> list[Verb]:
@@ -174,11 +174,11 @@ def test_of_annotation_and_order_the_later_counts(annotated: int | None, hours: 
     other = its_pod("bob-0", replace(a_notebook(), name="bob", uid="uid-bob"))
     node = replace(a_kubernetes_node(), pods=(its_pod(workload=a_notebook(snoozed_until=own)), other))
     order = Snooze(node_id=ALICE, at=NOW, until=at(hours), who="ann", reason="")
-    found = snoozed(node, [order])
+    found = with_snoozes(node, [order])
 
     assert found.pods[0].workload.snoozed_until == max(at(annotated or 0), at(hours))
     assert found.pods[1] == other
-    assert snoozed(node, [replace(order, node_id="i-1")]) is node
+    assert with_snoozes(node, [replace(order, node_id="i-1")]) is node
 
 
 def at(hours: int) -> datetime:

@@ -14,7 +14,7 @@ from gpuwatch.controller.explain import UnknownNodeError
 from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.controller.plan_page import plan_page
 from gpuwatch.controller.web import fleet_view
-from gpuwatch.controller.workload_rows import WorkloadRow, explained, workload_rows
+from gpuwatch.controller.workload_rows import WorkloadRow, explain_workload, workload_rows
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
@@ -171,7 +171,7 @@ def test_a_name_of_two_workloads_is_nobodys() -> None:
     desk = a_workload_desk(its_pod(), its_pod("alice-1", other, namespace="team-b"))
     done = desk.plan()
 
-    assert explained(done, desk.rulebook, desk.ledger, "alice") is None
+    assert explain_workload(done, desk.rulebook, desk.ledger, "alice") is None
     with pytest.raises(UnknownNodeError, match="NAMESPACE/KIND/NAME"):
         explain.found_now(desk.parts, done, "alice")
     assert explain.found_now(desk.parts, done, "team-b/notebook/alice")[0].startswith("Notebook team-b/alice")

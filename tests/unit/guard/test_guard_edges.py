@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpuwatch.guard import Case, Limits, judge, untried
+from gpuwatch.guard import Case, Limits, judge, untried_pools
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import NodeReport, NodeState
@@ -315,7 +315,7 @@ def test_only_pools_that_let_nodes_go_want_for_a_backtest() -> None:
     limits = Limits(require_backtest=30 * DAY)
 
     def wanting(rules: PoolRules, *kept: BacktestRecord) -> list[str]:
-        return [pool for pool, _ in untried(["default"], a_rulebook(rules, limits), kept, NOW)]
+        return [pool for pool, _ in untried_pools(["default"], a_rulebook(rules, limits), kept, NOW)]
 
     assert wanting(RULES) == ["default"]
     assert wanting(RULES, a_backtest()) == []

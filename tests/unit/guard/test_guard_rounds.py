@@ -49,4 +49,4 @@ def test_a_launch_is_the_same_try_with_the_same_arguments_only() -> None:
     assert capacity.same_try(replace(done, node_id="new:default:7", arguments={"subnet": "a"}), step)
     assert not capacity.same_try(replace(done, verb=Verb.GROW, arguments={"subnet": "a"}), step)
     assert capacity.same_try(replace(a_done(a_group().id), verb=Verb.GROW), a_step("g-1", Verb.GROW))
-    assert capacity.launched_for(a_step("new:default:1", Verb.GROW)) is None
+    assert capacity.pool_of_launch(a_step("new:default:1", Verb.GROW)) is None

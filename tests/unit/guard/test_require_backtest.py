@@ -181,17 +181,17 @@ def test_a_past_round_still_tells_what_vouched_for_it(desk: Desk) -> None:
 
 def test_status_names_the_pools_that_wait(desk: Desk) -> None:
     """One line each, until a backtest passes; pools that remove nothing are left out."""
-    (text,) = show.untried(desk.plan(), desk.rulebook)
+    (text,) = show.untried_lines(desk.plan(), desk.rulebook)
 
     assert text == (
         "Pool default removes no node: No backtest of the pool is on record. "
         "Run `gpuwatch backtest --ledger --pool default --keep`."
     )
     desk.rules = replace(RULES, idle=replace(RULES.idle, action="report"))
-    assert list(show.untried(desk.plan(), desk.rulebook)) == []
+    assert list(show.untried_lines(desk.plan(), desk.rulebook)) == []
     desk.rules = RULES
     desk.ledger.keep_backtest(a_backtest())
-    assert list(show.untried(desk.plan(), desk.rulebook)) == []
+    assert list(show.untried_lines(desk.plan(), desk.rulebook)) == []
 
 
 # The record.

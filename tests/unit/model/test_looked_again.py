@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
-from gpuwatch.model.looked_again import carried_on, changed_since, looked_again
+from gpuwatch.model.looked_again import carry_facts_on, changed_since, looked_again
 from gpuwatch.model.node_facts import changed_places
 from gpuwatch.model.slurm import SlurmNode
 from tests.support.builders.fleet import NOW, a_node
@@ -88,7 +88,7 @@ def test_what_is_carried_on_is_what_would_be_counted(
         for place, become in changes:
             nodes[place] = become(nodes[place])
         plain = Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,))
-        known, before = before, carried_on(before, Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,)))
+        known, before = before, carry_facts_on(before, Fleet(observed_at=NOW, nodes=tuple(nodes), groups=(GROUP,)))
 
         assert before == plain
         assert list(changed_since(known.nodes, before)) == changed_places(known.nodes, before.nodes)
@@ -109,11 +109,11 @@ def test_a_fleet_with_few_changes_is_not_counted_again() -> None:
     assert before.rosters
     nodes[3] = a_node("i-3", State.BUSY)
 
-    assert "rosters" in vars(carried_on(before, Fleet(observed_at=NOW, nodes=tuple(nodes))))
+    assert "rosters" in vars(carry_facts_on(before, Fleet(observed_at=NOW, nodes=tuple(nodes))))
 
 
 def test_a_fleet_without_nodes_is_carried_on() -> None:
     """Nobody may have asked the one before for a node."""
     empty = Fleet(observed_at=NOW, nodes=())
 
-    assert carried_on(empty, replace(empty)).find("i-1") is None
+    assert carry_facts_on(empty, replace(empty)).find("i-1") is None

@@ -27,9 +27,9 @@ def test_facts_are_those_of_the_nodes_as_they_are(looks: list[list[tuple[str, bo
     for look in looks:
         nodes = tuple(replace(kept[name], pool=f"{name}-{len(look)}") if other else kept[name] for name, other in look)
 
-        assert facts.of(_word, nodes) == [_word(node) for node in nodes]
-        assert facts.of(_pool, nodes) == [_pool(node) for node in nodes]
-        assert facts.of(_word, nodes) == [_word(node) for node in nodes]
+        assert facts.facts_of(_word, nodes) == [_word(node) for node in nodes]
+        assert facts.facts_of(_pool, nodes) == [_pool(node) for node in nodes]
+        assert facts.facts_of(_word, nodes) == [_word(node) for node in nodes]
 
 
 def test_only_other_nodes_are_asked() -> None:
@@ -40,8 +40,8 @@ def test_only_other_nodes_are_asked() -> None:
         asked.append(node.id)
 
     facts, nodes = NodeFacts(), [a_node("a"), a_node("b")]
-    facts.of(note, tuple(nodes))
-    facts.of(note, (nodes[0], replace(nodes[1])))
+    facts.facts_of(note, tuple(nodes))
+    facts.facts_of(note, (nodes[0], replace(nodes[1])))
 
     assert asked == ["a", "b", "b"]
     assert changed_places(nodes, (nodes[0], replace(nodes[1]))) == [1]

@@ -16,7 +16,7 @@ import yaml
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import Verb
 from gpuwatch.notify.formats import Notification, as_document
-from gpuwatch.notify.message import Message, composed
+from gpuwatch.notify.message import Message, compose_message
 from gpuwatch.notify.settings import NotifySettings, Receiver
 from gpuwatch.notify.transports.alertmanager import NOTICE, AlertmanagerSettings, alerts_of
 from gpuwatch.notify.transports.base import Delivery, DeliveryError
@@ -62,7 +62,9 @@ def active(url: str) -> list[dict[str, Any]]:
 
 def sent(receiver: Receiver, *events: Event, message: Message | None = None, **node: Any) -> str:  # noqa: ANN401  of a node
     """Where it went."""
-    message = message or composed(events, about(a_machine(**node), link=lambda *_: LINK, page="https://g.example.com"))
+    message = message or compose_message(
+        events, about(a_machine(**node), link=lambda *_: LINK, page="https://g.example.com")
+    )
     return receiver.transport.send(Delivery(key="k", at=message.made_at, day=NOW.date(), content=Notification(message)))
 
 
@@ -181,7 +183,7 @@ def test_keep_links_need_https(tmp_path: Path) -> None:
 def test_a_workload_has_an_alert_of_its_own() -> None:
     """Its id is the label `node`; the alert ends when its notice is over."""
     event = an_event(node_id="kube:prod/team-a/Notebook/alice")
-    given, over = (composed([each], about()) for each in (event, replace(event, verb=Verb.WITHDRAW)))
+    given, over = (compose_message([each], about()) for each in (event, replace(event, verb=Verb.WITHDRAW)))
     (alert,) = alerts_of(as_document(given, "k"), Notification(given).parts(), NOW, ())
     (ended,) = alerts_of(as_document(over, "k"), Notification(over).parts(), NOW, [alert])
 

@@ -20,7 +20,7 @@ from gpuwatch.notify.due_messages import (
     History,
     due_messages,
     name_of,
-    unexplained,
+    unexplained_withdrawals,
 )
 from gpuwatch.notify.settings import EVENTS
 from tests.support.builders.fleet import NOW
@@ -169,8 +169,8 @@ def test_a_withdrawal_is_told_though_its_notice_is_of_long_ago() -> None:
     history = History(events=[withdrawal], in_force=set(), recorded={("n", "mail")}, notices={"w": "n"})
     untold = History(events=[withdrawal], in_force=set(), recorded=set(), notices={"w": "n"})
 
-    assert unexplained([withdrawal]) == (withdrawal,)
-    assert unexplained([an_event(key="n"), withdrawal]) == ()
+    assert unexplained_withdrawals([withdrawal]) == (withdrawal,)
+    assert unexplained_withdrawals([an_event(key="n"), withdrawal]) == ()
     assert due_messages(history, ALL, NOW, HOUR) == ((withdrawal,), ())
     assert due_messages(untold, ALL, NOW, HOUR)[0] == ()
 

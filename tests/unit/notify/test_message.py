@@ -22,7 +22,7 @@ from gpuwatch.model.decision import Reason, Verb
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.promise import Notice
 from gpuwatch.notify.formats import Notification, as_document, as_html, as_text, subject
-from gpuwatch.notify.message import Message, composed, due_at, verb_of
+from gpuwatch.notify.message import Message, compose_message, due_at, verb_of
 from gpuwatch.notify.transports.base import Delivery
 from gpuwatch.notify.transports.web import slack_message
 from gpuwatch.policies import PoolRules, idle
@@ -49,7 +49,7 @@ def as_slack(message: Message, *mentions: str) -> dict[str, str]:
 def noticed(**other: Any) -> Message:  # noqa: ANN401  of `about`
     """A notice to one machine, with a link and a page."""
     context = about(page="https://gpuwatch.example.com", link=lambda *_: LINK, **other)
-    return composed([an_event()], context)
+    return compose_message([an_event()], context)
 
 
 def test_a_notice_says_all_that_its_owner_needs() -> None:
@@ -90,7 +90,7 @@ def test_an_approval_is_told_where_the_pool_wants_one() -> None:
 
 def test_what_a_stop_destroys_is_told_before() -> None:
     """Local disks lose their data; of a machine without any nothing is said."""
-    text = as_text(composed([an_event()], about(a_machine(instance_store=True))))
+    text = as_text(compose_message([an_event()], about(a_machine(instance_store=True))))
 
     assert "Local disks: what is on them will be lost" in text
     assert "Local disks" not in as_text(noticed())
@@ -103,7 +103,7 @@ def test_what_a_stop_destroys_is_told_before() -> None:
 def test_disks_that_nobody_uses_are_not_mentioned(*, local_disks: LocalDisks | None, warned: bool) -> None:
     """Only what is lost, or may be: the agent's verdict says it."""
     report = NodeReport(verdict=replace(a_verdict(), local_disks=local_disks))
-    text = as_text(composed([an_event()], about(a_machine(instance_store=True, signal=report))))
+    text = as_text(compose_message([an_event()], about(a_machine(instance_store=True, signal=report))))
 
     assert ("Local disks" in text) == warned
 
@@ -111,7 +111,7 @@ def test_disks_that_nobody_uses_are_not_mentioned(*, local_disks: LocalDisks | N
 def test_a_withdrawal_says_why_and_asks_for_nothing() -> None:
     """It stays on."""
     event = an_event(Verb.WITHDRAW, reason=Reason(code="busy", sentence="It has been busy for 2s."))
-    message = composed([event], about())
+    message = compose_message([event], about())
 
     assert subject(message) == "gpuwatch: trainer stays, the notice is withdrawn"
     assert "Why: It has been busy for 2s." in as_text(message)
@@ -120,7 +120,7 @@ def test_a_withdrawal_says_why_and_asks_for_nothing() -> None:
 
 def test_a_stop_says_what_it_saves_and_how_to_get_it_back() -> None:
     """The command is for the machine and its region; what it saves is for a day."""
-    message = composed([an_event(Verb.STOP)], about())
+    message = compose_message([an_event(Verb.STOP)], about())
 
     assert subject(message) == "gpuwatch stopped trainer"
     assert "Saves: $786.54 a day, less what its disks cost" in as_text(message)
@@ -130,12 +130,12 @@ def test_a_stop_says_what_it_saves_and_how_to_get_it_back() -> None:
 def test_a_stop_that_left_the_bill_running_claims_no_saving() -> None:
     """Its cloud's answer says so; before the stop, or of a termination, it is no news."""
     billed = a_machine(state=NodeState.STOPPED, still_billed="it has local disks")
-    text = as_text(composed([an_event(Verb.STOP)], about(billed)))
+    text = as_text(compose_message([an_event(Verb.STOP)], about(billed)))
 
     assert "Still billed: it has local disks; the stop does not end its cost by the hour" in text
     assert "Saves" not in text
     for verb in (Verb.NOTICE, Verb.TERMINATE):
-        assert "Still billed" not in as_text(composed([an_event(verb)], about(billed)))
+        assert "Still billed" not in as_text(compose_message([an_event(verb)], about(billed)))
 
 
 def test_the_way_back_is_by_the_machines_own_cloud() -> None:
@@ -143,12 +143,12 @@ def test_the_way_back_is_by_the_machines_own_cloud() -> None:
     clouds = {"us": CloudSettings(), "bj": CloudSettings()}
     for cloud, there in (("us", True), ("eu", False)):
         context = about(a_machine(cloud=cloud), start_command=start_command(clouds))
-        assert ("aws ec2 start-instances" in as_text(composed([an_event(Verb.STOP)], context))) is there
+        assert ("aws ec2 start-instances" in as_text(compose_message([an_event(Verb.STOP)], context))) is there
 
 
 def test_a_termination_promises_no_way_back() -> None:
     """No command starts it again; one without a price claims no saving."""
-    message = composed([an_event(Verb.TERMINATE, usd_per_hour=None)], about())
+    message = compose_message([an_event(Verb.TERMINATE, usd_per_hour=None)], about())
 
     assert subject(message) == "gpuwatch terminated trainer"
     assert "A terminated node does not come back" in as_text(message)
@@ -158,7 +158,7 @@ def test_a_termination_promises_no_way_back() -> None:
 
 def test_a_node_that_the_fleet_no_longer_has_is_told_by_its_id() -> None:
     """What the event itself holds is enough."""
-    text = as_text(composed([an_event(Verb.TERMINATE, "i-gone")], about()))
+    text = as_text(compose_message([an_event(Verb.TERMINATE, "i-gone")], about()))
 
     assert "i-gone: pool default, $32.77 an hour, owner ann" in text
 
@@ -166,7 +166,7 @@ def test_a_node_that_the_fleet_no_longer_has_is_told_by_its_id() -> None:
 def test_the_notice_of_terminate_after_says_start_it() -> None:
     """A stopped machine is kept by a start; nobody can type on it."""
     event = an_event(reason=Reason(code="terminate_after", sentence="gpuwatch stopped it 13d ago; it is kept for 14d."))
-    text = as_text(composed([event], about(replace(a_machine(), state=NodeState.STOPPED))))
+    text = as_text(compose_message([event], about(replace(a_machine(), state=NodeState.STOPPED))))
 
     assert "gpuwatch will terminate trainer" in text
     assert "Start it: a stopped node that runs again is kept." in text
@@ -198,7 +198,7 @@ def test_the_message_names_the_process_and_its_owner() -> None:
     verdict = replace(a_verdict(), activity=activity)
     node = a_machine(signal=NodeReport(verdict=verdict))
     (step,) = idle.propose(an_observation(node), "default", IdleRules()).steps
-    text = as_text(composed([an_event(reason=step.reason)], about(node)))
+    text = as_text(compose_message([an_event(reason=step.reason)], about(node)))
 
     assert step.verb is Verb.NOTICE
     assert "It has been occupied (alice's py'x\\r\\n, pid 4711, session-3.scope, does nothing) for 16h" in text
@@ -221,7 +221,7 @@ def test_many_nodes_are_one_message_that_counts_the_rest() -> None:
     """Sixty at once: mail lists forty, Slack fifteen, and the document all."""
     nodes = [a_machine(f"i-{number}") for number in range(60)]
     events = [an_event(node_id=node.id, key=node.id) for node in nodes]
-    message = composed(events, about(*nodes))
+    message = compose_message(events, about(*nodes))
     slack = as_slack(message)
 
     assert subject(message).startswith("gpuwatch will stop 60 nodes at ")
@@ -235,8 +235,8 @@ def test_commands_to_copy_have_the_node_as_one_word() -> None:
     """Whatever stands in its id: it ends no quotes, and nothing else is run."""
     odd = "i-1`;reboot;` $(reboot)"
     there = a_machine(odd)
-    stopped = as_text(composed([an_event(Verb.STOP, odd)], about(there)))
-    notice = as_text(composed([an_event(node_id=odd)], about(there, rules=rulebook(approval=True))))
+    stopped = as_text(compose_message([an_event(Verb.STOP, odd)], about(there)))
+    notice = as_text(compose_message([an_event(node_id=odd)], about(there, rules=rulebook(approval=True))))
     typed = [shlex.split(each) for each in re.findall(r"`(.*?)`", stopped + notice) if "i-1" in each]
     node = "i-1';reboot;' $(reboot)"
     start = ["aws", "ec2", "start-instances", "--instance-ids", node, "--region", "us-east-1"]
@@ -257,7 +257,7 @@ def test_slack_parses_nothing_by_itself() -> None:
 def test_names_do_nothing_anywhere() -> None:
     """No header, no tag of HTML, no call of a channel, no link that is not ours, no end of a quoted command."""
     event = an_event(owner=ODD, pool=ODD, node_id=f"i-1{ODD}", reason=Reason(code="x", sentence=ODD))
-    message = composed([event], about(a_machine(f"i-1{ODD}", name=ODD, instance_type=ODD), link=lambda *_: LINK))
+    message = compose_message([event], about(a_machine(f"i-1{ODD}", name=ODD, instance_type=ODD), link=lambda *_: LINK))
     mail = EmailMessage()
     mail["Subject"] = subject(message)
     slack = as_slack(message)["text"]
@@ -275,7 +275,7 @@ def test_names_do_nothing_anywhere() -> None:
 def test_any_words_make_a_whole_message(sentence: str, name: str, verb: Verb) -> None:
     """Every form can be made; the subject is a header and HTML is well-formed, whatever others write."""
     event = an_event(verb, owner=name or None, pool=name, reason=Reason(code="x", sentence=sentence))
-    message = composed([event], about(a_machine(name=name), link=lambda *_: LINK, page="https://g.example.com"))
+    message = compose_message([event], about(a_machine(name=name), link=lambda *_: LINK, page="https://g.example.com"))
     mail = EmailMessage()
     mail["Subject"] = subject(message)
     mail.set_content(as_text(message))
@@ -314,7 +314,7 @@ def test_a_test_says_so_in_every_form() -> None:
 def test_what_a_cloud_takes_is_told_as_nobodys_decision() -> None:
     """With what to do in two minutes, without a link that would promise to keep it, and in each form."""
     reason = Reason(code="interruption", sentence="Its cloud takes it at 2026-03-02 12:02 UTC (spot_interruption).")
-    message = composed([an_event(Verb.INTERRUPTION, reason=reason)], about(link=lambda *_: LINK))
+    message = compose_message([an_event(Verb.INTERRUPTION, reason=reason)], about(link=lambda *_: LINK))
     text = as_text(message)
 
     assert subject(message) == "gpuwatch: the cloud is about to take trainer"

@@ -12,7 +12,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from gpuwatch.cli.controller import schedule_deliveries
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.web.serve import Discovery, Observers
-from gpuwatch.controller.web.snooze_link import claimed
+from gpuwatch.controller.web.snooze_link import read_claim
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.ledger.sent_messages import SentMessages
@@ -189,7 +189,7 @@ def test_each_owner_has_a_mail_with_links_of_their_own(tmp_path: Path) -> None:
     bob = mails.to("bob@example.com")[0].get_body(("plain",))
     assert bob is not None
     token = bob.get_content().partition("/snooze/")[2].split()[0]
-    claim = claimed(SECRET, token, NOW)
+    claim = read_claim(SECRET, token, NOW)
 
     assert sorted(mail["To"] for mail in mails.messages) == ["ann@example.com", "bob@example.com"]
     assert (claim.node_id, claim.key, claim.whom) == ("i-2", intents[2].key, "bob")

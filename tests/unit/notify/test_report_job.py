@@ -155,7 +155,7 @@ def test_the_controller_goes_on_writing_beside_it(story: Path, tmp_path: Path) -
     ledger = Ledger.connect(office.settings.ledger)
     try:
         office.job().tick()
-        kept = ActionHistory(ledger).delivered("file")
+        kept = ActionHistory(ledger).last_delivered("file")
         broken = ledger.audit().broken
     finally:
         ledger.close()

@@ -14,7 +14,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Reason, Verb
 from gpuwatch.model.promise import Promise
 from gpuwatch.notify.formats import Notification, as_document, as_html, as_text, subject
-from gpuwatch.notify.message import Message, composed
+from gpuwatch.notify.message import Message, compose_message
 from tests.support.builders.fleet import NOW
 from tests.support.builders.notices import about, an_event
 from tests.support.builders.workloads import ALICE, a_host, its_pod
@@ -34,7 +34,9 @@ def told(verb: Verb, workload: str = ALICE, how: str = "stop", **other: Any) -> 
 
 def message(*events: Event, **other: Any) -> Message:  # noqa: ANN401  of `about`
     """To those who are told, by a controller with a page; Alice's pod is on node-1."""
-    return composed(events, about(a_host(1, (its_pod(), State.IDLE)), page="https://gpuwatch.example.com", **other))
+    return compose_message(
+        events, about(a_host(1, (its_pod(), State.IDLE)), page="https://gpuwatch.example.com", **other)
+    )
 
 
 def test_a_notice_says_all_that_its_owner_needs() -> None:
@@ -146,7 +148,7 @@ def test_several_are_in_one_message_with_the_first_time() -> None:
 def test_local_data_that_its_people_gave_up_is_told_before() -> None:
     """By pod and volume."""
     host = a_host(1, (its_pod(local_data="scratch", loses_local_data=True), State.IDLE))
-    text = as_text(composed([told(Verb.NOTICE)], about(host)))
+    text = as_text(compose_message([told(Verb.NOTICE)], about(host)))
 
     assert "Local data: what is in volumes that go with their pods will be lost: team-a/alice-0 (scratch)" in text
 

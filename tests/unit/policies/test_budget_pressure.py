@@ -82,8 +82,8 @@ def test_of_several_budgets_the_shortest_wait_holds_and_none_makes_it_longer() -
     both = (a_hurry(900.0), a_hurry(120.0, name="b"))
     quick = replace(RULES, idle=replace(RULES.idle, timeout=150.0))
 
-    assert node_wait.hastened(both, node, 1800.0) == 120.0
-    assert node_wait.hastened((a_hurry(900.0),), node, 150.0) == 150.0
+    assert node_wait.hastened_wait(both, node, 1800.0) == 120.0
+    assert node_wait.hastened_wait((a_hurry(900.0),), node, 150.0) == 150.0
     assert said(under(an_observation(node), a_hurry(900.0)), quick)["i-1"][1] == (
         "It has been idle for 3m20s, longer than 2m30s."
     )
@@ -91,7 +91,7 @@ def test_of_several_budgets_the_shortest_wait_holds_and_none_makes_it_longer() -
 
 def test_no_budget_gives_notice_within_a_minute() -> None:
     """Whatever a round on record says."""
-    assert node_wait.hastened((a_hurry(1.0),), a_node(), 1800.0) == 60.0
+    assert node_wait.hastened_wait((a_hurry(1.0),), a_node(), 1800.0) == 60.0
 
 
 def test_a_wait_that_takes_a_price_nobody_knows_stays_unknown() -> None:
@@ -210,7 +210,7 @@ def test_budgets_let_go_of_nothing_but_machines_idle_for_the_shorter_wait(
         assert node is not None
         assert node.activity.state is State.IDLE, f"{node_id} is {node.activity.state}"
         if plain.get(node_id) != verb:
-            wait = node_wait.hastened(
+            wait = node_wait.hastened_wait(
                 budgets, node, RULES.idle.timeout if isinstance(RULES.idle.timeout, float) else None
             )
             assert wait is not None

@@ -256,4 +256,4 @@ def test_the_size_of_a_pool_is_that_of_its_machines() -> None:
     observation = seen(*nodes, open_intents=(asked,))
     sizes = gpu_rules().sizes(observation.fleet)
     assert (capacity.now(observation, "default", sizes), capacity.now(observation, "default")) == (20, 3)
-    assert capacity.unreplaced(observation, "default", sizes) == 1
+    assert capacity.unreplaced_count(observation, "default", sizes) == 1

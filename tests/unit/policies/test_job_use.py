@@ -12,7 +12,7 @@ from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport
 from gpuwatch.model.slurm import SlurmJob, SlurmNode
-from gpuwatch.policies.job_use import JobUse, unused, uses
+from gpuwatch.policies.job_use import JobUse, unused_jobs, uses
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_activity, an_observation
 from tests.support.builders.money import a_price
 
@@ -141,4 +141,4 @@ def test_the_most_expensive_come_first_and_silent_machines_never() -> None:
     dear = replace(a_machine(a_gpu(0), a_gpu(1)), id="i-2")
     doubted = replace(dear, id="i-3", slurm=SlurmNode(doubt="Twice.", jobs=(ANN,)))
     silent = replace(dear, id="i-4", signal=NodeReport(failure="no answer"))
-    assert [each.node.id for each in unused(seen(cheap, dear, doubted, silent))] == ["i-2", "i-1"]
+    assert [each.node.id for each in unused_jobs(seen(cheap, dear, doubted, silent))] == ["i-2", "i-1"]

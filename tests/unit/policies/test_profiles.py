@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_settings import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.policies.profiles import DECIDED, OWNED, PROFILES, ProfileName
 from tests.support.builders.fleet import HOUR
 
@@ -17,13 +17,13 @@ MINUTE = 60.0
 
 def decided(name: ProfileName) -> dict[str, Any]:
     """What a word decides for a pool of which nothing else is written."""
-    rules = asdict(resolved(IdleRules(), name))
+    rules = asdict(resolve_rules(IdleRules(), name))
     return {each: rules[each] for each in DECIDED}
 
 
 def test_cautious_removes_idle_nodes_alone_after_two_hours() -> None:
     """It reports what is somebody's, and gives half an hour of notice for the rest."""
-    found = resolved(IdleRules(), "cautious")
+    found = resolve_rules(IdleRules(), "cautious")
 
     assert (found.timeout, found.grace_period, found.action) == (2 * HOUR, 30 * MINUTE, "stop")
     assert (found.occupied, found.parked, found.stalled) == ("report", "report", "report")
@@ -31,7 +31,7 @@ def test_cautious_removes_idle_nodes_alone_after_two_hours() -> None:
 
 def test_balanced_leaves_somebodys_machine_alone_for_twenty_hours() -> None:
     """Left at 18:00 it is untouched the next morning; the notice comes at 10:00, the stop at 14:00, within a day."""
-    found = resolved(IdleRules(), "balanced")
+    found = resolve_rules(IdleRules(), "balanced")
 
     assert (found.timeout, found.fresh_timeout) == ("learned", 30 * MINUTE)
     assert (found.grace_period, found.unattended_grace_period) == (10 * MINUTE, MINUTE)
@@ -42,7 +42,7 @@ def test_balanced_leaves_somebodys_machine_alone_for_twenty_hours() -> None:
 
 def test_eager_finds_what_was_left_behind_in_two_and_a_half_hours() -> None:
     """For batch pools, where nobody comes back."""
-    found = resolved(IdleRules(), "eager")
+    found = resolve_rules(IdleRules(), "eager")
 
     assert (found.timeout, found.fresh_timeout) == ("learned", 20 * MINUTE)
     assert (found.grace_period, found.unattended_grace_period) == (10 * MINUTE, MINUTE)
@@ -54,14 +54,14 @@ def test_eager_finds_what_was_left_behind_in_two_and_a_half_hours() -> None:
 def test_every_word_has_its_values_and_rules_without_one_are_balanced() -> None:
     """Rules that are made in code have plain values, the same as an empty configuration."""
     assert set(PROFILES) == set(get_args(ProfileName))
-    assert resolved(IdleRules(), "balanced") == IdleRules()
+    assert resolve_rules(IdleRules(), "balanced") == IdleRules()
     assert PoolRules().profile == "balanced"
 
 
 def test_what_is_written_wins() -> None:
     """Each setting by itself; the others stay the profile's."""
     rules = IdleRules(parked="stop", occupied_timeout=HOUR)
-    found = resolved(rules, "cautious", {"parked", "occupied_timeout"})
+    found = resolve_rules(rules, "cautious", {"parked", "occupied_timeout"})
 
     assert (found.parked, found.occupied_timeout) == ("stop", HOUR)
     assert (found.occupied, found.stalled, found.timeout) == ("report", "report", 2 * HOUR)
@@ -71,15 +71,15 @@ def test_what_is_written_wins() -> None:
 @pytest.mark.parametrize("action", ["report", "resize-advice"])
 def test_a_pool_that_only_tells_about_idle_nodes_only_tells_about_others(profile: ProfileName, action: Any) -> None:  # noqa: ANN401  a choice
     """What is nobody's goes before what is somebody's."""
-    found = resolved(IdleRules(action=action), profile, {"action"})
+    found = resolve_rules(IdleRules(action=action), profile, {"action"})
 
     assert {getattr(found, state) for state in OWNED} == {"report"}
 
 
 def test_members_of_groups_are_terminated_only_where_the_pool_says_terminate() -> None:
     """A group replaces what is stopped; a profile by itself terminates nothing."""
-    ending = resolved(IdleRules(action="terminate"), "balanced", {"action"})
-    telling = resolved(IdleRules(action="terminate"), "cautious", {"action"})
+    ending = resolve_rules(IdleRules(action="terminate"), "balanced", {"action"})
+    telling = resolve_rules(IdleRules(action="terminate"), "cautious", {"action"})
 
     assert {getattr(ending, state) for state in OWNED} == {"terminate"}
     assert {getattr(telling, state) for state in OWNED} == {"report"}
@@ -101,7 +101,7 @@ def test_a_profile_is_never_bolder_with_somebodys_nodes_than_with_idle_ones(
 ) -> None:
     """No sharper action, no shorter wait, no shorter grace, whatever is written about idle nodes."""
     rules = IdleRules(timeout=timeout, grace_period=grace, action=action)  # type: ignore[arg-type]  # of its choices
-    found = resolved(rules, profile, written)
+    found = resolve_rules(rules, profile, written)
 
     assert found.owner_grace_period >= found.grace_period
     for state in OWNED:
@@ -113,21 +113,21 @@ def test_a_profile_is_never_bolder_with_somebodys_nodes_than_with_idle_ones(
 @given(profile=st.sampled_from(sorted(PROFILES)), written=st.sets(st.sampled_from(DECIDED)))
 def test_resolving_once_more_changes_nothing(profile: ProfileName, written: set[str]) -> None:
     """Rules that went through the ledger are the same rules."""
-    once = resolved(replace(IdleRules(), timeout=7 * HOUR, grace_period=5 * HOUR), profile, written)
+    once = resolve_rules(replace(IdleRules(), timeout=7 * HOUR, grace_period=5 * HOUR), profile, written)
 
-    assert resolved(once, profile, written) == once
+    assert resolve_rules(once, profile, written) == once
 
 
 def test_the_profiles_short_grace_goes_with_its_own_wait_and_grace_only() -> None:
     """Who writes a time, a rule or a grace gets that for every node, and no fixed wait before it."""
     for timeout in (900.0, "break_even", "learned"):
-        found = resolved(IdleRules(timeout=timeout), "balanced", {"timeout"})
+        found = resolve_rules(IdleRules(timeout=timeout), "balanced", {"timeout"})
         assert (found.timeout, found.fresh_timeout) == (timeout, None)
         assert found.unattended_grace_period == found.grace_period == 10 * MINUTE
 
-    longer = resolved(IdleRules(grace_period=HOUR), "balanced", {"grace_period"})
+    longer = resolve_rules(IdleRules(grace_period=HOUR), "balanced", {"grace_period"})
     assert (longer.timeout, longer.unattended_grace_period) == ("learned", HOUR)
-    slower = resolved(IdleRules(fresh_timeout=HOUR), "eager", {"fresh_timeout"})
+    slower = resolve_rules(IdleRules(fresh_timeout=HOUR), "eager", {"fresh_timeout"})
     assert (slower.timeout, slower.fresh_timeout, slower.unattended_grace_period) == ("learned", HOUR, MINUTE)
-    both = resolved(IdleRules(timeout="learned", fresh_timeout=HOUR), "balanced", {"timeout", "fresh_timeout"})
+    both = resolve_rules(IdleRules(timeout="learned", fresh_timeout=HOUR), "balanced", {"timeout", "fresh_timeout"})
     assert both.fresh_timeout == HOUR

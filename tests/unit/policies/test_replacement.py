@@ -15,7 +15,7 @@ from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.replacement import CLOUD, FAILING_SINCE, KIND, noted, owed
+from gpuwatch.policies.replacement import CLOUD, FAILING_SINCE, KIND, note_sick_ends, owed_replacements
 from tests.support.builders.fleet import NOW, RULES, a_node, a_verdict, an_observation
 from tests.support.builders.past_steps import a_done, an_open
 from tests.support.builders.scaled_pools import TARGET, free_rules
@@ -53,7 +53,7 @@ def a_sick_node(node_id: str = "i-1", **other: object) -> Node:
 
 def count(*recent: Done, rules: HealthRules = REPLACE, **other: object) -> int:
     """How many are to come."""
-    return owed(seen(*recent, **other), "default", rules)[0]  # type: ignore[arg-type]
+    return owed_replacements(seen(*recent, **other), "default", rules)[0]  # type: ignore[arg-type]
 
 
 def test_a_sick_machine_that_was_terminated_comes_back_once() -> None:
@@ -92,8 +92,8 @@ def test_so_many_a_day_and_no_more() -> None:
     """The sentence names the setting."""
     losses = [lost(each) for each in (5, 4, 3, 2)]
     rules = replace(REPLACE, max_failing_ratio=1.0)
-    assert owed(seen(*losses), "default", rules)[0] == 2
-    number, why = owed(seen(*losses, came(1, 2)), "default", rules)
+    assert owed_replacements(seen(*losses), "default", rules)[0] == 2
+    number, why = owed_replacements(seen(*losses, came(1, 2)), "default", rules)
     assert number == 0
     assert "max_replacements_per_day" in why
 
@@ -101,7 +101,7 @@ def test_so_many_a_day_and_no_more() -> None:
 def test_while_many_are_sick_none_comes() -> None:
     """Those that went within the day count as well: a new one with the same fault would follow."""
     assert count(lost(1), sick=2) == 1
-    number, why = owed(seen(lost(1), sick=3), "default", REPLACE)
+    number, why = owed_replacements(seen(lost(1), sick=3), "default", REPLACE)
     assert number == 0
     assert "4 of 11 nodes were failing within a day" in why
 
@@ -113,11 +113,11 @@ def test_the_termination_of_a_sick_machine_says_since_when_it_failed() -> None:
     step = Step(node_id="i-1", verb=Verb.TERMINATE, reason=reason, change="Use.", arguments={"x": "y"})
 
     stop = replace(step, verb=Verb.STOP)
-    told, same = noted((step, stop), observation, REPLACE)
+    told, same = note_sick_ends((step, stop), observation, REPLACE)
     assert told.arguments == {"x": "y", **SINCE, CLOUD: "aws"}
     assert same == stop
-    assert noted((step,), observation, HealthRules(action="drain")) == (step,)
-    assert noted((step,), an_observation(a_node()), REPLACE) == (step,)
+    assert note_sick_ends((step,), observation, HealthRules(action="drain")) == (step,)
+    assert note_sick_ends((step,), an_observation(a_node()), REPLACE) == (step,)
 
 
 def test_the_pool_is_brought_back_to_the_number_that_it_had() -> None:

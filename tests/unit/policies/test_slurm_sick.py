@@ -31,7 +31,7 @@ def told(known: SlurmNode | None, health: Health | None, verb: Verb = Verb.HOLD,
     step = Step(node_id="i-1", verb=verb, reason=Reason(code="busy", sentence="It is busy."), change="Use.")
     action = machine.pop("action", "drain")
     rules = HealthRules(action=action)  # type: ignore[arg-type]  # one of its words
-    return slurm_sick.stepped(step, seen(known, health, **machine), rules)
+    return slurm_sick.slurm_step(step, seen(known, health, **machine), rules)
 
 
 STATES = st.tuples(

@@ -52,9 +52,9 @@ def test_a_refusal_from_before_the_growth_says_nothing_of_it() -> None:
     """Clouds keep their records: that of yesterday's try is no answer to today's."""
     growth = replace(a_done("g-1", minutes_ago=5.0), verb=Verb.GROW, arguments={"size": "5"})
     old = replace(SHORT, refused=GroupRefusal(at=NOW - timedelta(minutes=6), why="none"))
-    assert uncounted.left(seen(old, recent=(growth,)), old) is None
+    assert uncounted.why_left(seen(old, recent=(growth,)), old) is None
     new = replace(old, refused=GroupRefusal(at=NOW - timedelta(minutes=4), why="none"))
-    assert uncounted.left(seen(new, recent=(growth,)), new) == "its cloud gives it no more: none"
+    assert uncounted.why_left(seen(new, recent=(growth,)), new) == "its cloud gives it no more: none"
 
 
 def a_desk(*, room: int, wanted: int, most: int | None = None, by_name: bool = True, mute: bool = False) -> Desk:

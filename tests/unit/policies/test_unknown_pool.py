@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from gpuwatch.cli import render as show
 from gpuwatch.controller.node_row import node_rows
-from gpuwatch.controller.round import explained
+from gpuwatch.controller.round import explain_step
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.slips import edits, folded, nearest
+from gpuwatch.model.slips import edits, fold_text, nearest
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
@@ -69,7 +69,7 @@ def test_status_plan_and_explain_tell_of_it(pool: str, told: str) -> None:
     assert [(row.action, row.why) for row in node_rows(done, desk.rulebook)] == [(Verb.HOLD, told)]
     assert list(show.remarks(done, "")) == [f"Warning: pool {pool!r}: 1 node and 0 groups are left alone. {told}"]
     assert show.plan_text(done).startswith(f"Warning: pool {pool!r}: 1 node and 0 groups are left alone. {told}")
-    _, review = explained(done.observation, done.decisions, done.observation.fleet.nodes[0], desk.rulebook)
+    _, review = explain_step(done.observation, done.decisions, done.observation.fleet.nodes[0], desk.rulebook)
     assert [(answer.sentence, answer.remedy) for answer in review.refusals if answer.rule == "unknown_pool"] == [
         (told, "Correct the tag gpuwatch:pool, or add rules for that pool under `pools`.")
     ]
@@ -214,4 +214,4 @@ def test_edits_count_like_a_distance(one: str, other: str) -> None:
     assert edits(one, one) == 0
     assert edits(one, other) == edits(other, one) <= max(len(one), len(other))
     assert (edits(one, other) == 0) == (one == other)
-    assert folded(one) == folded(folded(one)) or not one.isascii()
+    assert fold_text(one) == fold_text(fold_text(one)) or not one.isascii()

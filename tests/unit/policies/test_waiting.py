@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.promise import Interruption, Notice, Promise
-from gpuwatch.policies.waiting import Count, Phase, counted, left_seconds, phase, unbroken
+from gpuwatch.policies.waiting import Count, Phase, count_of, left_seconds, phase, unbroken
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 
 SECONDS = st.floats(0.0, 7200.0)
@@ -150,16 +150,16 @@ def test_a_count_lags_behind_as_its_slowest_agent_does() -> None:
     slow = replace(quick.signal, received_at=NOW - timedelta(seconds=8))
     ahead = replace(quick.signal, received_at=NOW + timedelta(seconds=8))
 
-    assert counted([quick], 60.0, NOW) == Count(seconds=60.0, lag_seconds=10.0)
-    assert counted([quick, replace(quick, signal=slow)], 60.0, NOW).lag_seconds == 18.0
-    assert counted([replace(quick, signal=ahead)], 60.0, NOW).lag_seconds == 10.0
-    assert counted([], 60.0, NOW) == Count(seconds=60.0, lag_seconds=5.0)
+    assert count_of([quick], 60.0, NOW) == Count(seconds=60.0, lag_seconds=10.0)
+    assert count_of([quick, replace(quick, signal=slow)], 60.0, NOW).lag_seconds == 18.0
+    assert count_of([replace(quick, signal=ahead)], 60.0, NOW).lag_seconds == 10.0
+    assert count_of([], 60.0, NOW) == Count(seconds=60.0, lag_seconds=5.0)
 
 
 def test_a_stopped_node_and_a_window_of_prometheus_have_no_clock_of_their_own() -> None:
     """One such node of several is enough."""
     node = a_node()
 
-    assert counted([node], 60.0, NOW).own_clock
-    assert not counted([node, replace(node, state=NodeState.STOPPED)], 60.0, NOW).own_clock
-    assert not counted([replace(node, signal=replace(node.signal, windowed=True)), node], 60.0, NOW).own_clock
+    assert count_of([node], 60.0, NOW).own_clock
+    assert not count_of([node, replace(node, state=NodeState.STOPPED)], 60.0, NOW).own_clock
+    assert not count_of([replace(node, signal=replace(node.signal, windowed=True)), node], 60.0, NOW).own_clock

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cli.base import say
+from gpuwatch.cli.base import print_text
 from gpuwatch.cli.doctor import report as doctor
 from gpuwatch.cli.doctor.report import Examination, fine
 from gpuwatch.clouds import Leftover, LeftoverKind
@@ -51,8 +51,8 @@ def test_nothing_that_a_terminal_obeys_is_shown(text: str) -> None:
 
 def test_every_command_says_it_by_the_one_way(capsys: pytest.CaptureFixture[str]) -> None:
     """Also an error, whose words may come from a cloud or an agent."""
-    say(f"it failed: {ODD}")
-    say(ValueError(ODD), err=True)
+    print_text(f"it failed: {ODD}")
+    print_text(ValueError(ODD), err=True)
     rows = capsys.readouterr()
 
     for text in (rows.out, rows.err):

@@ -199,7 +199,7 @@ class Call(Way):
     args: tuple[object, ...] = ()
 
     def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  as above
-        """The converted answer."""
+        """Return the driver's answer, converted."""
         key = (self.name, self.args)
         answer = visit.once(key, lambda: visit.call(key, self.name, *self.args))
         return answer if isinstance(answer, Absence) else self.convert(answer)
@@ -224,7 +224,7 @@ class Field(Way):
 
     @property
     def fields(self) -> tuple[FieldKey, ...]:
-        """This field."""
+        """Return the key of this one field."""
         return ((self.id, self.scope),)
 
     def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  as above

@@ -33,7 +33,7 @@ class Gpm(Way):
 
     @property
     def gpm(self) -> tuple[int, ...]:
-        """This metric."""
+        """Return the id of this one metric."""
         return (self.id,)
 
     def value_for(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type

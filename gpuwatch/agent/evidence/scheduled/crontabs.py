@@ -172,7 +172,7 @@ class ContainedCrontabs:
     """The crontabs of each container with a cron daemon."""
 
     def __init__(self, roots: Roots) -> None:
-        """Nobody is known."""
+        """Begin without a known server."""
         self._roots = roots
         self._known: dict[tuple[int, int], Crontabs] = {}
 

@@ -61,7 +61,7 @@ class AlibabaPrices:
                 endpoint_url=self._url,
             )
             try:
-                yield (region, kind), [*self._listed(client, region, kind), *self._spot(client, region, kind)]
+                yield (region, kind), [*self._list_prices(client, region, kind), *self._spot(client, region, kind)]
             except CloudError as error:
                 raise FetchError(f"Alibaba Cloud gave no price: {error}") from None
             except (KeyError, TypeError, AttributeError, StopIteration) as error:
@@ -73,7 +73,7 @@ class AlibabaPrices:
             return credentials.of_chain(self._profile)
         return credentials.of_pair(*key_pair_of(self._key_file, "prices.live.alibaba_key_file"))
 
-    def _listed(self, client: Client, region: str, kind: str) -> Iterator[Found]:
+    def _list_prices(self, client: Client, region: str, kind: str) -> Iterator[Found]:
         """The machine's own part of the price of an hour."""
         asked = {
             "RegionId": region,
@@ -88,7 +88,7 @@ class AlibabaPrices:
             paid = amount_of(part["TradePrice"])
             if part["Resource"] in _MACHINE and paid is not None:
                 offer = (region, kind, CapacityType.ON_DEMAND)
-                yield Found.of(
+                yield Found.for_place(
                     offer, paid, currency=price["Currency"], as_of=self._clock.now().date(), source=_LIST_SOURCE
                 )
 
@@ -107,7 +107,7 @@ class AlibabaPrices:
             asked["Offset"] = page["NextOffset"]
         for zone, (_, price, currency) in newest.items():
             offer = (zone, kind, CapacityType.SPOT)
-            yield Found.of(offer, price, currency=currency, as_of=self._clock.now().date(), source=_SPOT_SOURCE)
+            yield Found.for_place(offer, price, currency=currency, as_of=self._clock.now().date(), source=_SPOT_SOURCE)
 
 
 def _parts_of(infos: Any) -> list[dict[str, Any]]:  # noqa: ANN401  a part of an answer

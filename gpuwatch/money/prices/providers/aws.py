@@ -55,11 +55,11 @@ class AwsPrices:
                 for region in sorted({each for each, _ in wanted})
             }
             for region, kind in wanted:
-                yield (region, kind), [*self._listed(pricing, region, kind), *self._spot(ec2[region], kind)]
+                yield (region, kind), [*self._list_prices(pricing, region, kind), *self._spot(ec2[region], kind)]
         except (BotoCoreError, ClientError) as error:
             raise FetchError(f"AWS gave no prices: {error}") from error
 
-    def _listed(self, pricing: Any, region: str, kind: str) -> Iterator[Found]:  # noqa: ANN401  boto3 has no types for it here
+    def _list_prices(self, pricing: Any, region: str, kind: str) -> Iterator[Found]:  # noqa: ANN401  boto3 has no types for it here
         """The price on demand; two different ones for the same machine are an error."""
         asked = {**_ON_DEMAND, "instanceType": kind, "regionCode": region}
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in asked.items()]
@@ -71,7 +71,7 @@ class AwsPrices:
             raise FetchError(f"the EC2 price list has {len(prices)} prices for {kind} in {region}")
         for price, currency in prices:
             offer = (region, kind, CapacityType.ON_DEMAND)
-            yield Found.of(offer, price, currency=currency, as_of=self._clock.now().date(), source=_LIST_SOURCE)
+            yield Found.for_place(offer, price, currency=currency, as_of=self._clock.now().date(), source=_LIST_SOURCE)
 
     def _spot(self, ec2: Any, kind: str) -> Iterator[Found]:  # noqa: ANN401  likewise
         """The price in force in each zone: with a start of now, the history is the last change of each."""
@@ -86,7 +86,7 @@ class AwsPrices:
             price = amount_of(entry["SpotPrice"])
             if price is not None:
                 offer = (zone, kind, CapacityType.SPOT)
-                yield Found.of(offer, price, as_of=self._clock.now().date(), source=_SPOT_SOURCE)
+                yield Found.for_place(offer, price, as_of=self._clock.now().date(), source=_SPOT_SOURCE)
 
 
 def _pages(call: Any, **asked: object) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401  likewise

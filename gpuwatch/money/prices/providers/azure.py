@@ -37,29 +37,29 @@ class AzurePrices:
 
         """
         for region, kind in wanted:
-            yield (region, kind), self._found(region, kind)
+            yield (region, kind), self._find_prices(region, kind)
 
-    def _found(self, region: str, kind: str) -> list[Found]:
+    def _find_prices(self, region: str, kind: str) -> list[Found]:
         """The price on demand and the spot price, where there is one."""
         newest: dict[CapacityType, tuple[datetime, Decimal, str]] = {}
         now = self._clock.now()
         for item in self._items(region, kind):
-            read = _read(item, region, kind)
+            read = _read_item(item, region, kind)
             if read is None or read[1] > now:
                 continue
             capacity, begins, price, currency = read
             if capacity not in newest or begins > newest[capacity][0]:
                 newest[capacity] = (begins, price, currency)
         return [
-            Found.of((region, kind, capacity), price, currency=currency, as_of=now.date(), source=_SOURCE)
+            Found.for_place((region, kind, capacity), price, currency=currency, as_of=now.date(), source=_SOURCE)
             for capacity, (_, price, currency) in newest.items()
         ]
 
     def _items(self, region: str, kind: str) -> Iterable[Mapping[str, Any]]:
         """All pages; the address of the next one is Azure's word, and must be Azure's."""
         asked = (
-            f"serviceName eq 'Virtual Machines' and priceType eq 'Consumption' and armRegionName eq '{_quoted(region)}'"
-            f" and armSkuName eq '{_quoted(kind)}'"
+            "serviceName eq 'Virtual Machines' and priceType eq 'Consumption' and "
+            f"armRegionName eq '{_quote_text(region)}' and armSkuName eq '{_quote_text(kind)}'"
         )
         url = f"{self._url}/api/retail/prices?{urlencode({'api-version': '2023-01-01-preview', '$filter': asked})}"
         for _ in range(_MOST_PAGES):
@@ -76,12 +76,12 @@ class AzurePrices:
         raise FetchError(f"Azure's Retail Prices API has more than {_MOST_PAGES} pages for {kind} in {region}")
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     """A text inside OData's quotes."""
     return text.replace("'", "''")
 
 
-def _read(item: Mapping[str, Any], region: str, kind: str) -> tuple[CapacityType, datetime, Decimal, str] | None:
+def _read_item(item: Mapping[str, Any], region: str, kind: str) -> tuple[CapacityType, datetime, Decimal, str] | None:
     """An hour of Linux on such a machine; None: it is the price of something else."""
     try:
         product, sku = item["productName"], item["skuName"]

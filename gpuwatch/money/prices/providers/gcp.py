@@ -75,15 +75,15 @@ class GcpPrices:
         rates = self._rates({region for region, _ in wanted})
         for region, kind in wanted:
             machine = machine_types().get(("gcp", kind))
-            yield (region, kind), [] if machine is None else list(self._found(rates, region, machine))
+            yield (region, kind), [] if machine is None else list(self._find_prices(rates, region, machine))
 
-    def _found(self, rates: _Rates, region: str, machine: MachineType) -> Iterator[Found]:
+    def _find_prices(self, rates: _Rates, region: str, machine: MachineType) -> Iterator[Found]:
         """Prices of machines with a known price for every part."""
         for capacity in (CapacityType.ON_DEMAND, CapacityType.SPOT):
             price = _sum(rates, region, capacity, machine)
             if price is not None:
                 offer = (region, machine.instance_type, capacity)
-                yield Found.of(offer, price, as_of=self._clock.now().date(), source=_SOURCE)
+                yield Found.for_place(offer, price, as_of=self._clock.now().date(), source=_SOURCE)
 
     def _rates(self, regions: set[str]) -> _Rates:
         """What a unit of each part costs an hour."""

@@ -56,13 +56,13 @@ class TencentPrices:
             signer = FixedKey(*key_pair_of(self._key_file, "prices.live.tencent_key_file"))
         for region, kind in wanted:
             try:
-                yield (region, kind), self._found(region, kind, self._answer(signer, region, kind))
+                yield (region, kind), self._find_prices(region, kind, self._answer(signer, region, kind))
             except CloudError as error:
                 raise FetchError(str(error)) from error
             except (KeyError, TypeError, AttributeError) as error:
                 raise FetchError(f"Tencent Cloud gave an answer that cannot be read: {error!r}") from error
 
-    def _found(self, region: str, kind: str, answer: Mapping[str, Any]) -> list[Found]:
+    def _find_prices(self, region: str, kind: str, answer: Mapping[str, Any]) -> list[Found]:
         """What is charged by the hour."""
         prices: dict[tuple[str, CapacityType], Decimal] = {}
         for item in answer["InstanceTypeQuotaSet"]:
@@ -79,7 +79,7 @@ class TencentPrices:
             prices[place, capacity] = max(price, prices.get((place, capacity), price))
         today = self._clock.now().date()
         return [
-            Found.of((place, kind, capacity), price, currency=self._currency, as_of=today, source=_SOURCE)
+            Found.for_place((place, kind, capacity), price, currency=self._currency, as_of=today, source=_SOURCE)
             for (place, capacity), price in prices.items()
         ]
 

@@ -121,10 +121,10 @@ def history_of_nodes(
         begins, reasons = words[life.name]
         return reasons[bisect_right(begins, begin) - 1]
 
-    return of_lives((_known(node, horizon, options) for node in nodes.values()), horizon, why, begins_at=begins_at)
+    return of_lives((_node_life(node, horizon, options) for node in nodes.values()), horizon, why, begins_at=begins_at)
 
 
-def _known(node: NodeObservation, horizon: float, options: Options) -> Known:
+def _node_life(node: NodeObservation, horizon: float, options: Options) -> Known:
     """The node as a life."""
     busy = [(run.begin, run.end) for run in node.runs if run.kind is Kind.BUSY]
     sure = Intervals((run.begin, run.end) for run in node.runs if run.kind is not Kind.UNKNOWN)

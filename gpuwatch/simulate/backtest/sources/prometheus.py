@@ -17,7 +17,13 @@ from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.sources import questions
 from gpuwatch.simulate.backtest.sources.nodes import Kind, NodeObservation, history_of_nodes
-from gpuwatch.simulate.backtest.sources.steps import Remembered, Stretch, agents_stretches, exporters_stretches, merged
+from gpuwatch.simulate.backtest.sources.steps import (
+    Remembered,
+    Stretch,
+    agents_stretches,
+    exporters_stretches,
+    merge_series,
+)
 from gpuwatch.simulate.backtest.sources.window import SourceError, Window
 from gpuwatch.simulate.fleet.options import Options
 
@@ -65,7 +71,7 @@ class PrometheusRange:
         if not self._nodes:
             pool = "" if self.pool is None else f" with the label {questions.POOL} {self.pool!r}"
             raise SourceError(f"{self.place} shows no node{pool} in a whole step from {self.window}")
-        began = _at(begin)
+        began = _time_at(begin)
         return history_of_nodes(self._nodes.values(), end - begin, began, options, moment=self.step)
 
     @property
@@ -85,14 +91,14 @@ class PrometheusRange:
         """Ask about a part and fold it; one that is refused, or in which a target is renamed, is halved."""
         settings, steps = self.api.settings, round((end - begin) / self.step)
         asked = questions.facts(settings, end - begin, self.pool)
-        values = _believed(self.api, self.api.instant(asked, _at(end)) if asked else {})
+        values = _believed_answers(self.api, self.api.instant(asked, _time_at(end)) if asked else {})
         facts = {name: answer.rows for name, answer in values.items()}
         names = self._words(facts.get("names", ()), questions.node_label(settings))
         if steps == 1 or all(len(each) == 1 for each in names.values()):
             expressions = questions.questions(settings, self.step, self.pool)
-            answers = self.api.ranged(expressions, begin + self.step, end, self.step)
+            answers = self.api.query_range(expressions, begin + self.step, end, self.step)
             if _doubt(answers) is None or steps <= _LEAST_STEPS:
-                self._fold(_believed(self.api, answers), names, origin)
+                self._fold(_believed_answers(self.api, answers), names, origin)
                 self._describe(facts, names)
                 return
         middle = begin + steps // 2 * self.step
@@ -118,7 +124,7 @@ class PrometheusRange:
                 of_node[name].append((target, stretches(value, self.step, self._past[name])))
         for name, targets in of_node.items():
             every = [each for _, each in targets]
-            for each in every[0] if len(every) == 1 else merged(every):
+            for each in every[0] if len(every) == 1 else merge_series(every):
                 self._node(name, targets[-1][0]).add(
                     each.begin - origin, each.end - origin, each.kind, gpus=each.gpus, words=each.words
                 )
@@ -190,7 +196,7 @@ def series_of(api: PromApi, window: Window, dialects: Sequence[str]) -> dict[str
     """
     begin, end = window.begin.timestamp(), window.end.timestamp()
     asked = {dialect: f"count({questions.metric_of(dialect)})" for dialect in dialects}
-    answers = _believed(api, api.ranged(asked, begin, end, math.ceil((end - begin) / _PROBES)))
+    answers = _believed_answers(api, api.query_range(asked, begin, end, math.ceil((end - begin) / _PROBES)))
     counts = {
         name: [float(value) for _, points in each.series for _, value in points] for name, each in answers.items()
     }
@@ -203,7 +209,7 @@ def _place(api: PromApi) -> str:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}".rstrip("/")
 
 
-def _believed(api: PromApi, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
+def _believed_answers(api: PromApi, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
     doubt = _doubt(answers)
     if doubt is not None:
         raise SourceError(f"{_place(api)}: {doubt}")
@@ -214,5 +220,5 @@ def _doubt(answers: Mapping[str, Answer]) -> str | None:
     return next((answer.doubt for answer in answers.values() if answer.doubt is not None), None)
 
 
-def _at(seconds: float) -> datetime:
+def _time_at(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)

@@ -64,13 +64,13 @@ def metric_of(dialect: str) -> str:
 def questions(settings: PromqlSettings, step: float, pool: str | None) -> dict[str, str]:
     """The queries over the range, by name."""
     asked = _AGENT_QUERIES if settings.dialect == AGENT else _exporter(DIALECTS[settings.dialect])
-    return _filled(asked, settings, pool, {"$step": f"{step:.0f}s", "$twice": f"{2 * step:.0f}s"})
+    return _fill_queries(asked, settings, pool, {"$step": f"{step:.0f}s", "$twice": f"{2 * step:.0f}s"})
 
 
 def facts(settings: PromqlSettings, chunk: float, pool: str | None) -> dict[str, str]:
     """What our agents' targets are, at the end of a chunk; other exporters do not tell."""
     asked = _AGENT_FACTS if settings.dialect == AGENT else {}
-    return _filled(asked, settings, pool, {"$chunk": f"{chunk:.0f}s"})
+    return _fill_queries(asked, settings, pool, {"$chunk": f"{chunk:.0f}s"})
 
 
 def _exporter(dialect: Dialect) -> dict[str, str]:
@@ -104,7 +104,7 @@ def _peak(sign: Sign, scale: float) -> str:
     return f"max_over_time({sign.metric}{{$match}}[$step]) * {scale!r}"
 
 
-def _filled(
+def _fill_queries(
     asked: Mapping[str, str], settings: PromqlSettings, pool: str | None, values: Mapping[str, str]
 ) -> dict[str, str]:
     """The queries with their variables replaced."""

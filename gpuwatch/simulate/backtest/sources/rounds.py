@@ -62,7 +62,7 @@ class Rounds:
     _worked: dict[str, str] = field(default_factory=dict)
 
     def add(self, observation: Observation) -> None:
-        """One more round."""
+        """Add one more round of the ledger."""
         at, before = observation.now.timestamp(), self._at
         if before is None:
             self._origin = at
@@ -70,7 +70,7 @@ class Rounds:
             return
         seen = {}
         for node in observation.fleet.nodes:
-            if self.pool in {None, node.pool} and (found := self._look(node, observation)) is not None:
+            if self.pool in {None, node.pool} and (found := self._judge_node(node, observation)) is not None:
                 seen[node.id] = found
                 seen_node = self.nodes.get(node.id)
                 if seen_node is None:
@@ -83,13 +83,13 @@ class Rounds:
                 seen_node.pool, seen_node.instance_type = node.pool, node.instance_type
         if before is not None and at - before <= self.hole:
             for name in seen.keys() & self._seen.keys():
-                for begin, end, kind in _between(before, self._seen[name], at, seen[name]):
+                for begin, end, kind in _kinds_between(before, self._seen[name], at, seen[name]):
                     self.nodes[name].add(begin - self._origin, end - self._origin, kind, words=seen[name].words)
         self._at, self._seen = at, seen
 
     @property
     def began(self) -> datetime:
-        """The first round."""
+        """Return the time of the first round."""
         return datetime.fromtimestamp(self._origin, UTC)
 
     @property
@@ -97,7 +97,7 @@ class Rounds:
         """From the first round to the last."""
         return 0.0 if self._at is None else self._at - self._origin
 
-    def _look(self, node: Node, observation: Observation) -> Seen | None:
+    def _judge_node(self, node: Node, observation: Observation) -> Seen | None:
         """What is to be thought of it; None where it does not run, and not because of us."""
         launched = 0.0 if node.launched_at is None else node.launched_at.timestamp()
         if node.state in _DOWN:
@@ -128,7 +128,7 @@ class Rounds:
         return f"{word} since {format_time(since, seconds=True)}{self._worked.get(name, '')}"
 
 
-def _between(before: float, earlier: Seen, at: float, later: Seen) -> Iterator[tuple[float, float, Kind]]:
+def _kinds_between(before: float, earlier: Seen, at: float, later: Seen) -> Iterator[tuple[float, float, Kind]]:
     """What a node did between two rounds."""
     if later.stopped:
         yield before, at, earlier.kind if earlier.stopped or earlier.kind not in _RESTS else later.kind

@@ -129,7 +129,7 @@ def _of_samples(gpus: int, held_bytes: float | None, worked_ratio: float | None)
     return words if worked_ratio is None else f"{words}, after {min(worked_ratio, 1.0):.0%}"
 
 
-def merged(series: Iterable[Iterable[Stretch]]) -> Iterator[Stretch]:
+def merge_series(series: Iterable[Iterable[Stretch]]) -> Iterator[Stretch]:
     """One node of which several targets tell: where two tell at once it is busy if one says so, and else unknown."""
     edges = [
         (at, last, number, stretch)

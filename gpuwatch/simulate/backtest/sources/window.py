@@ -21,7 +21,7 @@ class Window:
     end: datetime
 
     def __str__(self) -> str:
-        """For people."""
+        """Return the window in words for people."""
         return f"{self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
 
 

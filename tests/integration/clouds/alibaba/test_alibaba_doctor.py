@@ -125,7 +125,7 @@ def test_disks_that_are_not_encrypted_are_told_with_their_machines(world: Alibab
     for disk in world.fake.state.disks.values():
         disk.encrypted = disk.machine == other
 
-    (found,) = cloud.unencrypted([node_id, other])
+    (found,) = cloud.unencrypted_disks([node_id, other])
 
     assert found.endswith(f" of {node_id}")
 

@@ -129,7 +129,7 @@ def test_quotas_are_those_of_gpu_families_and_of_the_region(world: AzureWorld) -
 
 def test_disks_are_always_encrypted(world: AzureWorld) -> None:
     """Azure encrypts every managed disk at rest; nobody can switch that off."""
-    assert world.connect().unencrypted([world.launch(MINE)]) == ()
+    assert world.connect().unencrypted_disks([world.launch(MINE)]) == ()
 
 
 # For people who look for forgotten machines

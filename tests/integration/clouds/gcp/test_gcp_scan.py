@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.clouds import AuthFailedError, CloudUnavailableError
 from gpuwatch.clouds.gcp.cloud import GcpCloud
-from gpuwatch.clouds.survey import CloudUse, Monitored, surveyed
+from gpuwatch.clouds.survey import CloudUse, Monitored, survey_cloud
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.gcp.world import GcpWorld, a_world, run_machine
@@ -66,7 +66,7 @@ def test_machines_of_other_regions_are_asked_about_too(world: GcpWorld) -> None:
     """As the scan shows them: a region that nobody named has its machines with their facts."""
     node_id = str(run_machine(world.project, "us-east1-b", {}).told["id"])
 
-    (far,) = [place for place in surveyed(world.cloud) if place.nodes]
+    (far,) = [place for place in survey_cloud(world.cloud) if place.nodes]
 
     assert (far.region, far.watched, [node.id for node in far.nodes]) == ("us-east1", False, [node_id])
     assert far.nodes[0].launched_at is not None

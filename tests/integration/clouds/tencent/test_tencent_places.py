@@ -317,5 +317,5 @@ def test_the_doctor_tells_unfit_templates_and_open_disks(world: TencentWorld) ->
     (sentence,) = cloud.unfit([{"template": TEMPLATE}, {"template": CPU_TEMPLATE}])
 
     assert "has no GPU of NVIDIA" in sentence
-    assert cloud.unencrypted([node_id]) == (f"disk-{node_id[4:]} of {node_id}",)
-    assert cloud.unencrypted([]) == ()
+    assert cloud.unencrypted_disks([node_id]) == (f"disk-{node_id[4:]} of {node_id}",)
+    assert cloud.unencrypted_disks([]) == ()

@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.devices.nvml.rows import Tables
 from gpuwatch.model.gpu import metrics
-from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GroupName, chosen
+from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GroupName, chosen_groups
 from gpuwatch.model.mig import mig_metrics
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.nvml import NOT_SUPPORTED, TIMEOUT, StubDriver, reading
@@ -56,7 +56,7 @@ def test_what_verdicts_are_made_of_is_read_whatever_is_exported(judge: str) -> N
 @pytest.mark.parametrize("group", GROUP_NAMES)
 def test_a_group_is_read_where_it_is_exported(source: NvmlSource, hand: ManualClock, group: GroupName) -> None:
     """With `core` and one group, that group's fields are what they are with all; those of no group are not known."""
-    everything, groups = reading(source), chosen([group])
+    everything, groups = reading(source), chosen_groups([group])
     with opened(source, hand, groups) as other:
         seen = reading(other)
 

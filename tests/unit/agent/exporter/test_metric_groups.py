@@ -17,7 +17,7 @@ from gpuwatch.agent.probe.command import probe_command
 from gpuwatch.agent.probe.main import flags
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GROUPS, GroupName, chosen
+from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GROUPS, GroupName, chosen_groups
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import a_busy_reading, a_cycle, a_process, a_reading
 from tools.docs.reference_host import GPUS, page, total
@@ -94,11 +94,11 @@ def test_the_sizing_table_is_the_arithmetic_that_it_states() -> None:
 
 def test_core_is_always_there() -> None:
     """What the controller asks a Prometheus for is there whatever is switched off."""
-    assert chosen([]) == {"core"}
-    assert chosen(["pcie"]) == {"core", "pcie"}
-    assert chosen(["default"]) == DEFAULT_GROUPS
-    assert chosen(["default", "nvlink_links"]) == DEFAULT_GROUPS | {"nvlink_links"}
-    assert chosen(["all"]) == set(GROUP_NAMES)
+    assert chosen_groups([]) == {"core"}
+    assert chosen_groups(["pcie"]) == {"core", "pcie"}
+    assert chosen_groups(["default"]) == DEFAULT_GROUPS
+    assert chosen_groups(["default", "nvlink_links"]) == DEFAULT_GROUPS | {"nvlink_links"}
+    assert chosen_groups(["all"]) == set(GROUP_NAMES)
 
 
 @pytest.mark.parametrize("group", GROUP_NAMES)

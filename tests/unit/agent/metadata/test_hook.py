@@ -49,7 +49,7 @@ class Hooked:
     def consider(self, *notices: Notice) -> None:
         """A look that found these."""
         now = self.clock.now()
-        self.hook.consider([self.memory.announced(notice, now) for notice in notices])
+        self.hook.consider([self.memory.with_deadline(notice, now) for notice in notices])
 
     def runs(self) -> list[dict[str, object]]:
         """What each run has noted."""
@@ -206,7 +206,7 @@ def test_a_spoilt_memory_is_none(tmp_path: Path, content: bytes, caplog: pytest.
     path = tmp_path / "notices.json"
     path.write_bytes(content)
     memory = NoticeMemory(path)
-    announced = memory.announced(interruption(), datetime(2026, 1, 5, tzinfo=UTC))
+    announced = memory.with_deadline(interruption(), datetime(2026, 1, 5, tzinfo=UTC))
 
     assert "cannot be read and is forgotten" in caplog.text
     assert list(json.loads(path.read_bytes())) == [announced.key]
@@ -230,7 +230,7 @@ def test_what_has_passed_is_forgotten_and_what_stands_is_not(tmp_path: Path) -> 
     """The file does not grow for years."""
     memory = NoticeMemory(tmp_path / "notices.json")
     begin = datetime(2026, 1, 5, tzinfo=UTC)
-    rows = [memory.announced(interruption(seconds), begin) for seconds in (10, 20, 300)]
+    rows = [memory.with_deadline(interruption(seconds), begin) for seconds in (10, 20, 300)]
     memory.forget([rows[1].key], begin + timedelta(seconds=60))
     again = NoticeMemory(tmp_path / "notices.json")
     again.note_run(rows[1].key)
@@ -244,7 +244,7 @@ def test_the_file_is_bounded(tmp_path: Path) -> None:
     """Whatever a service says."""
     memory = NoticeMemory(tmp_path / "notices.json")
     for seconds in range(300):
-        memory.announced(interruption(seconds), datetime(2026, 1, 5, tzinfo=UTC))
+        memory.with_deadline(interruption(seconds), datetime(2026, 1, 5, tzinfo=UTC))
 
     assert len(json.loads((tmp_path / "notices.json").read_bytes())) == 256
 

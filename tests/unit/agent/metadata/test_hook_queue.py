@@ -43,7 +43,7 @@ class Play:
     def look(self, *notices: Announced, seconds: float = 0.0) -> None:
         """Time passes, and a look finds these."""
         self.clock.advance(seconds)
-        self.turns.seen(notices, self.clock.now())
+        self.turns.take_notices(notices, self.clock.now())
         self._advance()
 
     def end(self, seconds: float = 0.0) -> None:
@@ -214,7 +214,7 @@ def hooked(folder: Path, *argv: str) -> tuple[NoticeHook, NoticeMemory, ManualCl
 def told(memory: NoticeMemory, now: datetime, *seconds: tuple[NoticeKind, float]) -> list[Announced]:
     """What a look found."""
     return [
-        memory.announced(Notice(kind=kind, action="x", deadline=START + timedelta(seconds=each)), now)
+        memory.with_deadline(Notice(kind=kind, action="x", deadline=START + timedelta(seconds=each)), now)
         for kind, each in seconds
     ]
 

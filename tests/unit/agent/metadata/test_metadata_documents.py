@@ -91,13 +91,13 @@ EC2_EVENTS = b"""[
 
 def test_ec2_schedules_maintenance() -> None:
     """AWS, "View scheduled events using instance metadata"; what is over is no notice."""
-    assert one(aws.scheduled(EC2_EVENTS, ME)) == Notice(
+    assert one(aws.scheduled_events(EC2_EVENTS, ME)) == Notice(
         kind=NoticeKind.MAINTENANCE,
         action="system-reboot",
         deadline=datetime(2019, 1, 21, 9, 0, 43, tzinfo=UTC),
         about="instance-event-0d59937288b749b32",
     )
-    assert aws.scheduled(b"[]", ME) == ()
+    assert aws.scheduled_events(b"[]", ME) == ()
 
 
 # Azure.
@@ -175,10 +175,10 @@ def test_azures_event_that_has_begun_is_now() -> None:
 
 def test_google_preempts_thirty_seconds_later() -> None:
     """Google, "Spot VMs": the key says TRUE, and no time."""
-    notice = one(gcp.preempted(b"TRUE", ME))
+    notice = one(gcp.preemption_notices(b"TRUE", ME))
 
     assert (notice.kind, notice.deadline, notice.lead_seconds) == (NoticeKind.SPOT_INTERRUPTION, None, 30.0)
-    assert gcp.preempted(b"FALSE\n", ME) == ()
+    assert gcp.preemption_notices(b"FALSE\n", ME) == ()
 
 
 @pytest.mark.parametrize(

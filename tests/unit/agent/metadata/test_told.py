@@ -34,12 +34,12 @@ def test_a_notice_is_told_with_its_first_sight(watch: Watch) -> None:
     """Also after a restart of the agent; before the first look nobody knows anything."""
     service = Ec2()
     machine = watch(service)
-    assert machine.watcher.told() is None
+    assert machine.watcher.notices() is None
     machine.look()
-    assert machine.watcher.told() == ()
+    assert machine.watcher.notices() == ()
     service.documents[SPOT] = TAKEN
     machine.look()
-    told = machine.watcher.told()
+    told = machine.watcher.notices()
     assert told is not None
     (notice,) = told
     assert (notice.kind, notice.action, notice.deadline) == (
@@ -50,7 +50,7 @@ def test_a_notice_is_told_with_its_first_sight(watch: Watch) -> None:
     again = watch(service)
     again.clock.advance(60.0)
     again.look()
-    assert again.watcher.told() == (notice,)
+    assert again.watcher.notices() == (notice,)
 
 
 def test_silence_of_the_service_is_no_word(watch: Watch) -> None:
@@ -59,7 +59,7 @@ def test_silence_of_the_service_is_no_word(watch: Watch) -> None:
     service.enabled = False
     machine = watch(service)
     machine.look()
-    assert machine.watcher.told() is None
+    assert machine.watcher.notices() is None
 
 
 def test_what_stands_is_told_while_the_service_is_silent() -> None:
@@ -75,7 +75,7 @@ def test_the_program_says_when_the_work_was_saved(watch: Watch) -> None:
     machine = watch(service, on_interruption=(sys.executable, "-c", SAYS, "checkpoint=2026-01-04T23:50:00Z\n"))
     machine.look()
     eventually(lambda: getattr(machine.watcher.status(), "checkpoint_at", None) is not None, machine.watcher.status)
-    told = machine.watcher.told()
+    told = machine.watcher.notices()
     assert told is not None
     assert told[0].checkpoint_at == AT - timedelta(minutes=10)
 

@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from gpuwatch.cli.doctor.report import KINDS, Examination, Finding, Severity, as_text, doctor_document, fine, found
+from gpuwatch.cli.doctor.report import (
+    KINDS,
+    Examination,
+    Finding,
+    Severity,
+    as_text,
+    doctor_document,
+    fine,
+    make_finding,
+)
 from gpuwatch.cli.doctor.runner import Check, examine
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.doctor_findings import codes, the
@@ -56,7 +65,7 @@ def test_a_check_that_breaks_is_told_without_its_words() -> None:
 
 def test_text_and_json_say_the_same() -> None:
     """Each finding has what was looked at, what was seen and, unless fine, a remedy."""
-    findings = (found("metadata.hop_limit", "the service", "no token"), fine("port", "port 9460", "it is free"))
+    findings = (make_finding("metadata.hop_limit", "the service", "no token"), fine("port", "port 9460", "it is free"))
     examination = Examination(part="agent", version="1.0", user="gpuwatch (uid 5)", findings=findings)
     text, listed = as_text(examination), doctor_document(examination)
 
@@ -166,6 +175,6 @@ def test_nobody_answers_where_nothing_runs() -> None:
 
 def test_one_finding_is_found_by_its_code() -> None:
     """What the tests look for is there exactly once."""
-    findings = [found("gpus.none", "GPUs", "none"), fine("gpus", "GPUs", "2")]
+    findings = [make_finding("gpus.none", "GPUs", "none"), fine("gpus", "GPUs", "2")]
 
     assert the(findings, "gpus.none").seen == "none"

@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.agent.evidence.settings import EvidenceSettings
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.top import source
-from gpuwatch.cli.top.source import AgentSource, DirectSource, Login, NoAgentError, RefusedError, found, own_agent
+from gpuwatch.cli.top.source import AgentSource, DirectSource, Login, NoAgentError, RefusedError, find_source, own_agent
 from gpuwatch.model.host_page import HOST_SCHEMA
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.gpu import a_reading
@@ -144,7 +144,7 @@ def test_the_agent_is_asked_where_its_settings_say(host: str, url: str) -> None:
 def test_without_an_agent_this_process_reads_and_says_so() -> None:
     """With the same code; idle times begin now."""
     settings = AgentSettings(port=NOBODY, source="simulated", interval=0.1, evidence=QUIET)
-    here = found(settings, None, SystemClock())
+    here = find_source(settings, None, SystemClock())
     try:
         here.settle()
         page = here.page()
@@ -160,7 +160,7 @@ def test_without_an_agent_this_process_reads_and_says_so() -> None:
 def test_an_agent_that_refuses_is_named_and_this_process_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """People who may use the GPUs may look at them."""
     monkeypatch.setattr(AgentSource, "_ask", lambda _: (401, SERVER, b""))
-    here = found(AgentSettings(source="simulated", interval=0.1, evidence=QUIET), None, SystemClock())
+    here = find_source(AgentSettings(source="simulated", interval=0.1, evidence=QUIET), None, SystemClock())
     here.close()
 
     assert isinstance(here, DirectSource)
@@ -176,7 +176,7 @@ def test_a_certificate_that_cannot_be_read_is_no_reason_to_show_nothing() -> Non
         interval=0.1,
         evidence=QUIET,
     )
-    here = found(settings, None, SystemClock())
+    here = find_source(settings, None, SystemClock())
     here.close()
 
     assert here.note.startswith("the agent cannot be asked (")

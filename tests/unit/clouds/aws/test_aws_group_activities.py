@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.clouds.aws.groups import attempts
-from gpuwatch.clouds.groups import said
+from gpuwatch.clouds.groups import refusal_of
 
 NOW = datetime(2026, 11, 27, 12, 0, tzinfo=UTC)
 WHY = "We currently do not have sufficient g5.xlarge capacity. Launching EC2 instance failed."
@@ -27,7 +27,7 @@ def why(*activities: Any) -> str | None:  # noqa: ANN401  likewise
     scaling = SimpleNamespace(describe_scaling_activities=lambda **_: {"Activities": list(activities)})
     place: Any = SimpleNamespace(asking=lambda *_, **__: nullcontext(), reading=SimpleNamespace(autoscaling=scaling))
     group: Any = SimpleNamespace(name="train")
-    found = said(attempts(place, group), NOW)
+    found = refusal_of(attempts(place, group), NOW)
     return None if found is None else found.why
 
 

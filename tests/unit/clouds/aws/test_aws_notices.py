@@ -42,7 +42,7 @@ class Ec2:
 
     def of(self, instance: Any, **requests: SpotRequest) -> tuple[CloudNotice, ...] | None:  # noqa: ANN401  as described
         """The machine's notices."""
-        return self.notices.of(self.place, [instance], requests)["i-1"]
+        return self.notices.notices_of(self.place, [instance], requests)["i-1"]
 
 
 @pytest.fixture

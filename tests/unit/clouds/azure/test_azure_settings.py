@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.azure.client import default_credential
-from gpuwatch.clouds.azure.settings import AzureSettings, SubscriptionSettings, TemplateSettings, identified
+from gpuwatch.clouds.azure.settings import AzureSettings, SubscriptionSettings, TemplateSettings, with_ids
 from gpuwatch.clouds.settings import CloudSettings, connect
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.paths import ROOT
@@ -60,8 +60,8 @@ def test_without_a_subscription_there_is_no_cloud(monkeypatch: pytest.MonkeyPatc
         connect(CloudSettings(provider="azure"), fleet="lab", clock=ManualClock())
 
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", ID)
-    assert identified({})["default"].id == ID
-    assert identified({"a": SubscriptionSettings(regions=("eastus",))})["a"].id == ID
+    assert with_ids({})["default"].id == ID
+    assert with_ids({"a": SubscriptionSettings(regions=("eastus",))})["a"].id == ID
     connect(CloudSettings(provider="azure"), fleet="lab", clock=ManualClock())
 
 

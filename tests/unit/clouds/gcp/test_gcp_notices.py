@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clouds.gcp.instances import announced
+from gpuwatch.clouds.gcp.instances import announced_notices
 from tests.support.builders.fleet import NOW
 
 END, AT = "2026-03-02T05:00:00.000-08:00", datetime(2026, 3, 2, 13, tzinfo=UTC)
@@ -35,7 +35,7 @@ WINDOW = {"windowStartTime": END, "maintenanceStatus": "PENDING", "type": "SCHED
 )
 def test_ends_are_notices(told: dict[str, Any], wanted: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     """With the time in UTC; each of them takes the machine."""
-    found = announced({"resourceStatus": told, "scheduling": wanted}, NOW)
+    found = announced_notices({"resourceStatus": told, "scheduling": wanted}, NOW)
 
     assert [(each.kind, each.action) for each in found] == expected
     assert all(each.at == AT and each.ends for each in found)

@@ -99,7 +99,7 @@ def test_what_was_billed_is_counted_by_who_requests_it() -> None:
     uses = [7_200_000, 0, 0, 0, 0, 0, 0]
     rows = [Row(terms=TERMS, amounts=[0] * GPU + uses + [0, 0], holder=holder) for holder in (None, *holders)]
     metrics = ControllerMetrics("enforce", "ml", ManualClock())
-    metrics.billed(rows)
+    metrics.count_billed(rows)
     found = {
         (sample.name, sample.labels.get("namespace")): sample.value
         for family in parse(metrics.page().body.decode())

@@ -245,7 +245,7 @@ def test_what_the_settings_get_wrong_leaves_the_fleet_unknown(
     document = {"url": "http://127.0.0.1:1", **settings}
     document = {key: str(tmp_path / "token") if value == "FILE" else value for key, value in document.items()}
     setting = ObserveSettings(source="promql", promql=PromqlSettings(**document))  # type: ignore[arg-type]
-    source = PromqlSource.of(setting, ManualClock(wall=NOW), 30.0)
+    source = PromqlSource.from_settings(setting, ManualClock(wall=NOW), 30.0)
     node = source.observe([a_node("i-1")]).nodes[0]
     measured = source.measure(Fleet(observed_at=NOW, nodes=()), [MetricQuery(pool="p", name="x", expression="1")])[0]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, _unconfirmed
+from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, _why_unconfirmed
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport, NodeVerdict
 from gpuwatch.runtime.clock import ManualClock
@@ -112,7 +112,7 @@ def test_whatever_does_not_prove_that_it_answers_this_question_is_a_doubt(habit:
 def test_only_looks_begun_after_the_question_and_young_are_accepted(looked: float | None, takes: float) -> None:
     """For every age that an agent may claim, against every time that it may take."""
     verdict = replace(a_verdict("i-1"), confirm="n" * 32, looked_seconds=looked)
-    confirmed = _unconfirmed(verdict, "n" * 32, takes, 3.0) is None
+    confirmed = _why_unconfirmed(verdict, "n" * 32, takes, 3.0) is None
 
     if looked is None or looked < 0 or looked > 3.0 or looked > takes + 0.1:
         assert not confirmed

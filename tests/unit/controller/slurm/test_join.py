@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpuwatch.clouds import CloudUnavailableError
-from gpuwatch.controller.slurm.join import Shown, shown, with_slurm
+from gpuwatch.controller.slurm.join import Shown, show_cluster, with_slurm
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.slurm import NODE_TAG, SlurmJob, SlurmNode, SlurmView
 from tests.support.builders.fleet import NOW, a_node
@@ -91,7 +91,7 @@ def test_each_node_has_its_own_jobs() -> None:
     def seen(cluster: FakeSlurm) -> Fleet:
         cluster.put("gpu-1")
         cluster.put("gpu-2")
-        return with_slurm(fleet, shown(cluster))
+        return with_slurm(fleet, show_cluster(cluster))
 
     known = seen(FakeSlurm(held={"gpu-1": (job,), "gone": (job,)}))
     assert [node.slurm and node.slurm.jobs for node in known.nodes] == [(job,), ()]
@@ -108,8 +108,8 @@ def test_silence_is_a_doubt_about_every_machine() -> None:
     """And the round goes on."""
     silent = FakeSlurm(fault=lambda _: CloudUnavailableError("no answer"))
     fleet = Fleet(observed_at=NOW, nodes=(a_node(),))
-    joined = with_slurm(fleet, shown(silent))
+    joined = with_slurm(fleet, show_cluster(silent))
     doubt = "Slurm gives no answer: no answer"
     assert joined.nodes[0].slurm == SlurmNode(doubt=doubt)
     assert joined.slurm == SlurmView(pools=("default",), doubt=doubt)
-    assert with_slurm(fleet, shown(None)) == fleet
+    assert with_slurm(fleet, show_cluster(None)) == fleet

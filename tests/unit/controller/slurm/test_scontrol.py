@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, NotFoundError
 from gpuwatch.clouds.errors import PermitExpiredError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.controller.slurm.scontrol import Scontrol, parsed
+from gpuwatch.controller.slurm.scontrol import Scontrol, parse_nodes
 from gpuwatch.controller.slurm.settings import SlurmSettings
 from gpuwatch.model.slurm import SlurmNode, reason_of
 from gpuwatch.runtime.clock import ManualClock
@@ -70,7 +70,7 @@ def showing(folder: Path, text: str, *, update: str = "exit 0") -> Scontrol:
 
 def test_a_node_is_read_with_its_states_and_our_reason() -> None:
     """The person and the time behind a reason are Slurm's own."""
-    (node,) = parsed(block("IDLE+DRAIN", OURS))
+    (node,) = parse_nodes(block("IDLE+DRAIN", OURS))
     assert node == SlurmNode(
         name="gpu-1",
         host="host-1",
@@ -94,7 +94,7 @@ def test_a_node_is_read_with_its_states_and_our_reason() -> None:
 )
 def test_a_reason_that_says_more_is_somebody_elses(reason: str, *, ours: bool) -> None:
     """Only the whole of it is ours."""
-    (node,) = parsed(block("IDLE+DRAIN", f"   Reason={reason}"))
+    (node,) = parse_nodes(block("IDLE+DRAIN", f"   Reason={reason}"))
     assert (node.drained_by is not None) is ours
 
 
@@ -110,7 +110,7 @@ def test_a_reason_that_says_more_is_somebody_elses(reason: str, *, ours: bool) -
 )
 def test_what_cannot_be_read_for_certain_is_a_doubt(text: str) -> None:
     """A comment that looks like a field, states in other words, a block that ends too soon."""
-    (node,) = parsed(text)
+    (node,) = parse_nodes(text)
     assert node.doubt is not None
     assert not node.sound
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_read_for_certain_is_a_doubt(text: str) -> None:
 def test_any_output_is_a_list_of_nodes_or_an_error(text: str) -> None:
     """Never anything else."""
     try:
-        nodes = parsed(text)
+        nodes = parse_nodes(text)
     except CloudUnavailableError:
         return
     assert all(node.doubt is not None or node.states for node in nodes)
@@ -132,7 +132,7 @@ def test_any_cause_becomes_a_reason_in_one_line_that_is_known_as_ours(cause: str
     assert reason.isascii()
     assert reason.isprintable()
     assert SlurmNode(name="a", states=("IDLE", "DRAIN"), reason=reason).drained_by == KEY
-    (read,) = parsed(block("IDLE+DRAIN", f"   Reason={reason} [root@2026-11-23T21:45:46]"))
+    (read,) = parse_nodes(block("IDLE+DRAIN", f"   Reason={reason} [root@2026-11-23T21:45:46]"))
     assert read.drained_by == KEY
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import CloudUnavailableError
-from gpuwatch.controller.slurm.squeue import expanded, gpus_of, parsed
+from gpuwatch.controller.slurm.squeue import expand_names, gpus_of, parse_jobs
 from gpuwatch.model.slurm import SlurmJob
 
 BEGUN = 1_795_473_245
@@ -31,7 +31,7 @@ def a_job(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  of squeue's JSON
 
 def listed(*jobs: dict[str, Any]) -> dict[str, tuple[SlurmJob, ...]]:
     """What is read of them."""
-    return dict(parsed(json.dumps({"meta": {}, "errors": [], "jobs": jobs})))
+    return dict(parse_jobs(json.dumps({"meta": {}, "errors": [], "jobs": jobs})))
 
 
 SEVEN = SlurmJob(id="7", user="ann", gpus=2, indexes=(0, 1), started_at=datetime.fromtimestamp(BEGUN, UTC))
@@ -110,14 +110,14 @@ def test_the_numbers_of_gpus_are_known_only_if_they_fit_their_count(
 )
 def test_lists_of_nodes_are_written_out(text: str, names: list[str]) -> None:
     """As `scontrol show hostnames` does, with the zeros before numbers."""
-    assert expanded(text) == names
+    assert expand_names(text) == names
 
 
 @pytest.mark.parametrize("text", ["gpu-[1-2", "rack[0-1]node[0-3]", "a]b", "gpu-[1-99999999]", "gpu-[a]"])
 def test_lists_in_other_words_are_no_answer(text: str) -> None:
     """Several dimensions of brackets, and what nobody has that many of."""
     with pytest.raises(CloudUnavailableError, match="list of nodes"):
-        expanded(text)
+        expand_names(text)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_lists_in_other_words_are_no_answer(text: str) -> None:
 def test_what_is_no_list_of_jobs_is_no_answer(text: str) -> None:
     """Nor one whose GPUs cannot be told apart by node."""
     with pytest.raises(CloudUnavailableError, match="squeue"):
-        parsed(text)
+        parse_jobs(text)
 
 
 @given(st.text(alphabet="gpu-[]0123456789,.(:IDX)", max_size=30))
@@ -135,6 +135,6 @@ def test_any_words_are_read_or_refused(text: str) -> None:
     """Never anything else."""
     gpus_of(text)
     try:
-        expanded(text)
+        expand_names(text)
     except CloudUnavailableError:
         return

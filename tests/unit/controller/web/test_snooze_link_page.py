@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.clouds import CloudUnavailableError
-from gpuwatch.controller.web.snooze_link import SNOOZE, claimed, signed
+from gpuwatch.controller.web.snooze_link import SNOOZE, read_claim, sign_claim
 from gpuwatch.controller.web.state import State as PageState
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LedgerView
@@ -192,7 +192,7 @@ def test_a_form_that_is_not_right_keeps_nothing(site: Site, body: bytes, kind: s
 def test_what_is_no_link_any_more_keeps_nothing(site: Site) -> None:
     """Cut, ended, or signed by somebody else: 403 with what to do, looked at or pressed."""
     whole, ended = link(site), link(site, until=site.desk.clock.now())
-    forged = SNOOZE + signed(b"x" * 32, claimed(SECRET, whole.removeprefix(SNOOZE), site.desk.clock.now()))
+    forged = SNOOZE + sign_claim(b"x" * 32, read_claim(SECRET, whole.removeprefix(SNOOZE), site.desk.clock.now()))
     for target, says in ((whole[:-1], "not whole"), (ended, "This link for i-1 ended at"), (forged, "was changed")):
         for answer in (site.ask(target), keep(site, target)):
             assert (answer.status, says in answer.body.decode()) == (403, True)

@@ -20,7 +20,7 @@ from gpuwatch.guard import RULES as GUARD_RULES
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.money.accounting.settings import CostSettings
-from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.gather import gather_report
 from gpuwatch.money.report.period import period_of
 from gpuwatch.runtime.http.request import Request
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict, an_observation
@@ -191,7 +191,7 @@ def test_savings_are_those_of_the_report(site: Site) -> None:
         site.round()
     found = site.ask("/api/v1/savings").json
     now, zone = site.desk.clock.now(), ZoneInfo("UTC")
-    report = gathered(site.desk.ledger, period_of(zone, now), now, CostSettings(), 60.0)
+    report = gather_report(site.desk.ledger, period_of(zone, now), now, CostSettings(), 60.0)
 
     assert found["today"]["usd"] == found["month"]["usd"] == f"{float(report.facts.saved.whole.usd):.2f}"
     assert found["month"]["stops"] == len(site.desk.fleet.stops()) > 0

@@ -13,7 +13,7 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import GpuVerdict, NodeReport
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, NOT_SEEN, UNALLOCATED, USES, Holder, HourKey, Terms, Use
-from gpuwatch.money.accounting.holders import divided, held, rows_by_holder
+from gpuwatch.money.accounting.holders import divide_amounts, held_rows, rows_by_holder
 from gpuwatch.money.accounting.useful_time import Mark, mark_of
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
@@ -65,7 +65,7 @@ def told(
 ) -> dict[str, dict[str, int]]:
     """Minutes of GPUs by namespace and use."""
     marks: dict[str, Mark] = {node.id: mark_of(node, 0, 1) for node in observation.fleet.nodes}
-    parts, _ = held({KEY: amounts}, observation, marks, before or {})
+    parts, _ = held_rows({KEY: amounts}, observation, marks, before or {})
     found: dict[str, dict[str, int]] = {}
     for key, columns in parts.items():
         by_use = found.setdefault(key.holder.namespace, {})
@@ -153,7 +153,7 @@ def test_the_last_moments_of_a_machine_stay_with_its_cluster() -> None:
     """It is no longer listed, and which pods it had then is not known; the next round has forgotten it."""
     empty = a_round(NOW)
     gone = replace(empty, fleet=replace(empty.fleet, nodes=(), cluster=shown_cluster()))
-    parts, clusters = held({KEY: minute(unknown=8)}, gone, {}, {"i-1": "k"})
+    parts, clusters = held_rows({KEY: minute(unknown=8)}, gone, {}, {"i-1": "k"})
 
     assert [key.holder for key in parts] == [Holder("k", NOT_SEEN)]
     assert clusters == {}
@@ -170,7 +170,7 @@ USE_WEIGHTS = st.dictionaries(st.integers(0, len(USES) - 1), st.integers(0, 10**
 def test_uses_and_parts_both_add_up(columns: list[int], claims: list[tuple[int, dict[int, int]]]) -> None:
     """Of each use all is given away and no more; each has its part of the whole, to the millisecond."""
     weights, whole = [weight for weight, _ in claims], sum(columns)
-    found = divided(columns, weights, [wants for _, wants in claims])
+    found = divide_amounts(columns, weights, [wants for _, wants in claims])
 
     assert [sum(column) for column in zip(*found, strict=True)] == columns
     assert all(amount >= 0 for parts in found for amount in parts)

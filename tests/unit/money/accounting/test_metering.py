@@ -17,7 +17,7 @@ from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
 from gpuwatch.model.usage import GPU, USES, HourKey, Terms, Use
 from gpuwatch.money.accounting.metering import Marks, Metering, meter
-from gpuwatch.money.accounting.slices import Calendar, apportioned
+from gpuwatch.money.accounting.slices import Calendar, apportion
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_activity, an_observation
 
 RULES = Metering(zone=ZoneInfo("UTC"), tags=("team",))
@@ -362,7 +362,7 @@ def test_whatever_rounds_see_no_moment_is_billed_twice_and_all_parts_add_up(
 @given(st.integers(0, 10**9), st.dictionaries(st.integers(0, 6), st.integers(0, 10**6), min_size=1))
 def test_what_is_divided_adds_up(whole: int, shares: dict[int, int]) -> None:
     """By largest remainders: the parts are the whole, and none is off by one or more."""
-    parts = apportioned(whole, shares)
+    parts = apportion(whole, shares)
     total = sum(shares.values())
 
     assert sum(parts.values()) == (whole if total else 0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Verb
-from gpuwatch.money.accounting.savings import Off, Ran, Turn, offs, saved
+from gpuwatch.money.accounting.savings import Off, Ran, Turn, offs, savings_within
 
 HOUR = 3_600_000
 SLACK = 60_000
@@ -82,7 +82,7 @@ def test_a_stop_without_a_known_end_saves_nothing() -> None:
     result = offs([turn(Verb.STOP, 2)], {}, frozenset(), SLACK)
 
     assert (result.known, result.endless) == ((), 1)
-    assert saved(result, *ALWAYS).whole.usd == 0
+    assert savings_within(result, *ALWAYS).whole.usd == 0
 
 
 def test_a_termination_saves_nothing() -> None:
@@ -95,8 +95,8 @@ def test_hours_without_a_price_and_what_still_costs_are_told_apart() -> None:
     result = offs(
         [turn(Verb.STOP, 0), turn(Verb.STOP, 0, node="i-2", usd=None)], {}, frozenset({"i-1-0", "i-2-0"}), SLACK
     )
-    alone = saved(result, 0, 10 * HOUR, 10 * HOUR).whole
-    disks = saved(result, 0, 10 * HOUR, 10 * HOUR, {"i-1": Decimal("0.5")}).whole
+    alone = savings_within(result, 0, 10 * HOUR, 10 * HOUR).whole
+    disks = savings_within(result, 0, 10 * HOUR, 10 * HOUR, {"i-1": Decimal("0.5")}).whole
 
     assert (alone.ms, alone.unpriced_ms, float(alone.usd)) == (20 * HOUR, 10 * HOUR, 100.0)
     assert (float(disks.gross_usd), float(disks.still_usd), float(disks.usd)) == (100.0, 5.0, 95.0)
@@ -122,8 +122,8 @@ def test_slices_of_time_add_up_and_none_is_beyond_now(
     )
     result = type(result)(known=known, endless=0)
     edges = [0, *sorted(cuts), 120]
-    parts = [saved(result, a * HOUR, b * HOUR, now * HOUR) for a, b in pairwise(edges)]
-    together = saved(result, 0, 120 * HOUR, now * HOUR)
+    parts = [savings_within(result, a * HOUR, b * HOUR, now * HOUR) for a, b in pairwise(edges)]
+    together = savings_within(result, 0, 120 * HOUR, now * HOUR)
 
     assert sum((part.whole.usd for part in parts), Fraction(0)) == together.whole.usd
     assert sum(part.whole.ms for part in parts) == together.whole.ms

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, MEASURED, Terms
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
-from gpuwatch.money.accounting.totals import Row, Total, energy, grouping, shown, totals, whole
+from gpuwatch.money.accounting.totals import Row, Total, energy, grouping, round_parts, totals, whole
 
 UTC = Calendar(ZoneInfo("UTC"))
 TERMS = Terms(
@@ -70,11 +70,11 @@ def test_the_parts_of_every_slicing_add_up_to_the_same_whole(rows: list[Row], sl
     """To the cent, in money and in waste, in whatever order the rows come."""
     first, second = (totals(rows, grouping(by, UTC)) for by in slicings[:2])
     reordered = totals(reversed(rows), grouping(slicings[0], UTC))
-    cents = shown({name: each.usd for name, each in first.items()}, CENT)
+    cents = round_parts({name: each.usd for name, each in first.items()}, CENT)
 
     assert whole(first.values()) == whole(second.values())
     assert first == reordered
-    assert sum(cents[1].values()) == cents[0] == shown({"": whole(second.values()).usd}, CENT)[0]
+    assert sum(cents[1].values()) == cents[0] == round_parts({"": whole(second.values()).usd}, CENT)[0]
     assert all(abs(cents[1][name] * CENT - each.usd) < CENT for name, each in first.items())
     assert all(each.usd == sum(each.usd_by_use) for each in first.values())
 

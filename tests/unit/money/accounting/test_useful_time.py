@@ -10,7 +10,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.usage import milliseconds
 from gpuwatch.money.accounting import useful_time
-from gpuwatch.money.accounting.useful_time import Stretch, mark_of, used
+from gpuwatch.money.accounting.useful_time import Stretch, mark_of, used_amounts
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_activity
 
 _STATES = st.sampled_from(list(State))
@@ -51,9 +51,9 @@ def test_what_held_throughout_is_counted_as_the_long_way_counts_it(
         for each, at in ((earlier, now - length), (verdict, now))
     ]
     stretch = Stretch(begin=now - length, end=now, valid=seen[0], before=seen[0])
-    short = used(stretch, verdict, seen[1])
+    short = used_amounts(stretch, verdict, seen[1])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(useful_time, "_held_throughout", lambda *_: False)
-        long = used(stretch, verdict, seen[1])
+        long = used_amounts(stretch, verdict, seen[1])
 
     assert short == long

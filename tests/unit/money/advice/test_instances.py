@@ -133,7 +133,7 @@ def test_layers_are_recomputed_only_where_that_saves_machines_and_it_is_said() -
 def test_a_cheaper_machine_of_the_same_kind_ranks_before_a_dearer_one() -> None:
     """All other factors are equal."""
     load = Workload(task="train", shape=LLAMA_7B)
-    rows = instances.ranked(load, list(found(load, an_offer("dear", usd="80"), an_offer("cheap")).values()))
+    rows = instances.rank_candidates(load, list(found(load, an_offer("dear", usd="80"), an_offer("cheap")).values()))
 
     assert [each.candidate.offer.instance_type for each in rows] == ["cheap", "dear"]
     assert rows[0].factors["cost"] == 2 * rows[1].factors["cost"]
@@ -142,7 +142,7 @@ def test_a_cheaper_machine_of_the_same_kind_ranks_before_a_dearer_one() -> None:
 def test_a_machine_without_a_price_is_listed_last_and_is_never_free() -> None:
     """Its cost factor is 0."""
     load = Workload(task="serve", shape=LLAMA_7B)
-    rows = instances.ranked(load, list(found(load, an_offer("unknown", usd=None), an_offer("known")).values()))
+    rows = instances.rank_candidates(load, list(found(load, an_offer("unknown", usd=None), an_offer("known")).values()))
 
     assert [each.candidate.offer.instance_type for each in rows] == ["known", "unknown"]
     assert rows[1].factors["cost"] == 0
@@ -162,10 +162,10 @@ def test_weights_decide_and_wrong_ones_are_refused() -> None:
     load = Workload(task="serve", shape=LLAMA_7B)
     rows = list(found(load, an_offer("fast", model="H100", usd="98"), an_offer("slow", gpus=1, usd="4")).values())
 
-    assert instances.ranked(load, rows, {"cost": 1.0})[0].candidate.offer.instance_type == "slow"
-    assert instances.ranked(load, rows, {"performance": 1.0})[0].candidate.offer.instance_type == "fast"
+    assert instances.rank_candidates(load, rows, {"cost": 1.0})[0].candidate.offer.instance_type == "slow"
+    assert instances.rank_candidates(load, rows, {"performance": 1.0})[0].candidate.offer.instance_type == "fast"
     with pytest.raises(ValueError, match="0 or more"):
-        instances.ranked(load, rows, {"cost": -1.0})
+        instances.rank_candidates(load, rows, {"cost": -1.0})
 
 
 @given(
@@ -180,7 +180,7 @@ def test_scores_lie_between_zero_and_one_and_the_best_factor_is_one(
     offers = [an_offer(f"m{number}", usd=str(price)) for number, price in enumerate(usd)]
     if sum(weights.values()) <= 0:
         return
-    rows = instances.ranked(load, list(found(load, *offers).values()), weights)
+    rows = instances.rank_candidates(load, list(found(load, *offers).values()), weights)
 
     assert all(0 <= each.score <= 1.000001 for each in rows)
     assert max(each.factors["cost"] for each in rows) == 1

@@ -56,7 +56,7 @@ def half_used(at: datetime) -> Node:
 
 def recommended(history: Iterator[tuple[datetime, Fleet]], over: timedelta = WEEK) -> tuple[Sizing, ...]:
     """What is advised."""
-    return rightsizing.advice(rightsizing.seen(history), over, (P4D, HALF), USD)
+    return rightsizing.advice(rightsizing.see_rounds(history), over, (P4D, HALF), USD)
 
 
 def test_gpus_that_nobody_used_are_told_with_the_machine_that_would_do_and_what_it_saves() -> None:

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.cli.main import commands
-from gpuwatch.money.advice.vendors import Criterion, Sheet, VendorTurn, filled, ranked, read, turns, vendors_document
+from gpuwatch.money.advice.vendors import (
+    Criterion,
+    Sheet,
+    VendorTurn,
+    fill_measured,
+    rank_vendors,
+    read_sheet,
+    turns,
+    vendors_document,
+)
 
 TABLE = """vendor,sla,latency_ms,support,price
 weight,40,30,10,20
@@ -22,7 +31,7 @@ other,,50,1,
 
 def test_a_score_is_the_weighted_mean_of_the_points() -> None:
     """Of aws: 0.4 x 0.9 + 0.3 x 0.8 + 0.1 x 0.5 + 0.2 x 1."""
-    places = {place.vendor: place for place in ranked(read(TABLE, "t"))}
+    places = {place.vendor: place for place in rank_vendors(read_sheet(TABLE, "t"))}
 
     assert places["aws"].score == pytest.approx(0.36 + 0.24 + 0.05 + 0.2)
     assert places["azure"].score == pytest.approx(0.4 * 0.5 + 0.3 * 0.9 + 0.1 * 1 + 0.2 * 0.8)
@@ -32,14 +41,14 @@ def test_a_score_is_the_weighted_mean_of_the_points() -> None:
 
 def test_what_was_measured_fills_empty_cells_alone() -> None:
     """A value of one's own stays."""
-    sheet = filled(read(TABLE, "t"), {"price": {"aws": 1.0, "other": 2.0}})
+    sheet = fill_measured(read_sheet(TABLE, "t"), {"price": {"aws": 1.0, "other": 2.0}})
 
     assert [sheet.values[vendor]["price"] for vendor in ("aws", "azure", "other")] == [4.0, 5.0, 2.0]
 
 
 def test_a_weight_that_decides_is_named() -> None:
     """A leads by the first criterion alone."""
-    sheet = read("vendor,x,y\nweight,3,2\nbest,1,1\nworst,0,0\na,1,0\nb,0,1\n", "t")
+    sheet = read_sheet("vendor,x,y\nweight,3,2\nbest,1,1\nworst,0,0\na,1,0\nb,0,1\n", "t")
 
     assert list(turns(sheet)) == [
         VendorTurn(criterion="x", weight="no weight", first="b"),
@@ -64,7 +73,7 @@ def test_a_weight_that_decides_is_named() -> None:
 def test_mistakes_name_the_line_and_what_is_expected(text: str, says: str) -> None:
     """No traceback, no silent zero."""
     with pytest.raises(ValueError, match=r"^t") as caught:
-        read(text, "t")
+        read_sheet(text, "t")
 
     assert says in str(caught.value)
 
@@ -83,7 +92,7 @@ def test_points_and_scores_lie_between_0_and_1(
     criterion = Criterion(name="x", weight=weight, best=ends[0], worst=ends[1])
     rows = {str(number): {"x": None if value is None else abs(value)} for number, value in enumerate(values)}
 
-    assert all(-1e-9 <= place.score <= 1 + 1e-9 for place in ranked(Sheet(criteria=(criterion,), values=rows)))
+    assert all(-1e-9 <= place.score <= 1 + 1e-9 for place in rank_vendors(Sheet(criteria=(criterion,), values=rows)))
 
 
 def test_the_command_adds_the_price_of_a_gpu_hour(tmp_path: Path) -> None:

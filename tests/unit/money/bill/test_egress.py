@@ -13,8 +13,8 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.currency import Currency, show_in
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.bill.parse import BillError, Columns, mapped
-from gpuwatch.money.bill.statement import Compared, as_text, compared, reconcile_document
+from gpuwatch.money.bill.parse import BillError, Columns, map_columns
+from gpuwatch.money.bill.statement import Compared, as_text, compare_bill, reconcile_document
 from gpuwatch.runtime.json_document import document
 from tests.support.builders.money import a_busy_node, a_round
 
@@ -37,7 +37,7 @@ def spend() -> Iterator[SpendBook]:
 def compare(spend: SpendBook, path: Path, text: str, own: Columns | None = None, cloud: str | None = None) -> Compared:
     """A bill of these lines against the ledger."""
     path.write_text(text, encoding="utf-8")
-    return compared(spend, path, ZONE, {"CNY": Decimal("0.125")}, own, cloud)
+    return compare_bill(spend, path, ZONE, {"CNY": Decimal("0.125")}, own, cloud)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ net-1,2026-03-02,16,CNY,Data Transfer In
 
 def test_of_other_bills_egress_is_what_their_reader_names(spend: SpendBook, tmp_path: Path) -> None:
     """By patterns of the bill's own words; without them nothing is egress, and all lines are taken for machine time."""
-    named = mapped(["item=meter"], ["*Data Transfer Out"])
+    named = map_columns(["item=meter"], ["*Data Transfer Out"])
     found = compare(spend, tmp_path / "bill.csv", BILL, named)
-    guessed = compare(spend, tmp_path / "bill.csv", BILL, mapped(["item=meter"]))
+    guessed = compare(spend, tmp_path / "bill.csv", BILL, map_columns(["item=meter"]))
 
     assert found.bill.by_kind == {"egress": Fraction(11)}
     assert found.found.billed_usd == Fraction(242)
@@ -95,14 +95,14 @@ def test_of_other_bills_egress_is_what_their_reader_names(spend: SpendBook, tmp_
 def test_patterns_want_their_column() -> None:
     """The error says what is missing."""
     with pytest.raises(BillError, match="name their column by --column, such as item=meterName"):
-        mapped(["node=Instance"], ["*Out*"])
+        map_columns(["node=Instance"], ["*Out*"])
 
 
 def two_clouds(spend: SpendBook, folder: Path) -> list[Compared]:
     """A bill of AWS and one of another cloud."""
     text = f"{CUR}\ni-1,2026-03-02,250,BoxUsage:g6.xlarge\nx,2026-03-02,7.504,DataTransfer-Out-Bytes\n"
     text += "vol-1,2026-03-02,2.504,EBS:VolumeUsage.gp3\n"
-    other = mapped(["item=meter"], ["*Data Transfer Out"])  # the reader names the columns of the second bill
+    other = map_columns(["item=meter"], ["*Data Transfer Out"])  # the reader names the columns of the second bill
     return [
         compare(spend, folder / "a.csv", text, other, cloud="us"),
         compare(spend, folder / "b.csv", BILL, other, cloud="bj"),

@@ -14,8 +14,8 @@ import pytest
 from gpuwatch.ledger import Ledger
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.bill.parse import CUR_2, LEGACY_CUR, BillError, Columns, mapped
-from gpuwatch.money.bill.statement import Compared, as_text, compared, reconcile_document
+from gpuwatch.money.bill.parse import CUR_2, LEGACY_CUR, BillError, Columns, map_columns
+from gpuwatch.money.bill.statement import Compared, as_text, compare_bill, reconcile_document
 from tests.support.builders.fleet import a_node
 from tests.support.builders.money import a_busy_node, a_round
 
@@ -47,7 +47,7 @@ def a_bill(folder: Path, text: str, *, packed: bool = False) -> Path:
 
 def beside(ledger: Ledger, path: Path, own: Columns | None = None) -> Compared:
     """The bill's file beside the ledger."""
-    return compared(SpendBook(ledger), path, ZONE, {"EUR": Decimal("1.25")}, own)
+    return compare_bill(SpendBook(ledger), path, ZONE, {"EUR": Decimal("1.25")}, own)
 
 
 def whys(result: Compared) -> dict[tuple[str, int], tuple[float, str]]:
@@ -124,7 +124,7 @@ def test_a_bill_of_one_cloud_is_compared_with_what_was_metered_there(tmp_path: P
         rules = Metering(zone=ZONE, silent_after_seconds=7200, providers={"bj": "tencent", "us": "aws"})
         SpendBook(made).meter(a_round(at, *nodes), rules)
     path = a_bill(tmp_path, "node,start,cost\ni-1,2026-03-02,250\ni-3,2026-03-02,240\n")
-    found = [compared(SpendBook(made), path, ZONE, {}, cloud=cloud) for cloud in ("bj", None)]
+    found = [compare_bill(SpendBook(made), path, ZONE, {}, cloud=cloud) for cloud in ("bj", None)]
     made.close()
 
     assert whys(found[0]) == {("i-1", 2): (10.0, "another price")}
@@ -144,7 +144,7 @@ def test_cost_explorers_table(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_any_bill_with_its_own_columns_and_currency(ledger: Ledger, tmp_path: Path) -> None:
     """Its columns are named, and its money is converted at the configured rate or not at all."""
-    own = mapped(["node=Instance", "cost=Amount", "start=When", "currency=Money"])
+    own = map_columns(["node=Instance", "cost=Amount", "start=When", "currency=Money"])
     text = "Instance,When,Amount,Money\ni-1,2026-03-02,192,{0}\ni-2,2026-03-02,192,{0}\n"
     result = beside(ledger, a_bill(tmp_path, text.format("EUR")), own)
 
@@ -186,4 +186,4 @@ def test_a_column_that_is_none() -> None:
     with pytest.raises(
         BillError, match=r"--column .colour=X. maps no column; write for example node=Instance, of node, start"
     ):
-        mapped(["colour=X"])
+        map_columns(["colour=X"])

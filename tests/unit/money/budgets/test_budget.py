@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,10 +14,20 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.money import Price
 from gpuwatch.model.usage import Terms
 from gpuwatch.money.accounting.totals import Billed
-from gpuwatch.money.budgets.budget import Month, Past, counted, crossed, forecast, past, priced, state, unknown, unnamed
+from gpuwatch.money.budgets.budget import (
+    Month,
+    Past,
+    forecast,
+    past,
+    price_running,
+    rows_in_scope,
+    state,
+    unknown,
+    unnamed_time,
+    with_crossings,
+)
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.money.budgets.table import as_text
-from tests.support.builders.configurations import mistakes, read
 from tests.support.builders.fleet import a_node, an_observation
 
 HOUR, DAY = 3600, 86400
@@ -67,13 +76,13 @@ def a_state(rows: list[Billed], month: Month, budget: Budget | None = None, mach
     """The budget now, while so many machines run."""
     budget = budget or Budget()
     edge = month.edge.timestamp()
-    mine = counted(budget, rows)
-    known = past([row for row in mine if row.begin < edge], month, None, unnamed(budget, rows, month))
+    mine = rows_in_scope(budget, rows)
+    known = past([row for row in mine if row.begin < edge], month, None, unnamed_time(budget, rows, month))
     known = replace(known, ahead=forecast(budget, [row for row in mine if row.begin < edge], month))
     price = Price(usd_per_hour=Decimal(10), as_of=month.now.date(), source="a list")
     nodes = [a_node(f"i-{number}") for number in range(machines)]
     seen = replace(an_observation(*nodes, now=month.now), prices={"g6.xlarge": price})
-    return state("ml", budget, month, known, [row for row in mine if row.begin >= edge], priced(seen))
+    return state("ml", budget, month, known, [row for row in mine if row.begin >= edge], price_running(seen))
 
 
 def test_spent_is_what_was_billed_since_the_month_began_to_the_minute() -> None:
@@ -117,7 +126,7 @@ def test_with_less_than_a_day_on_record_it_is_too_early_for_a_forecast() -> None
     assert result.spent_usd == 100
     assert (result.forecast_usd, result.method, result.reaches_at) == (None, "", None)
     assert (result.lower_usd, result.probability_over, result.blocked, result.hastening) == (None, None, None, None)
-    assert crossed(result, budget, None, month.now).crossings == ()
+    assert with_crossings(result, budget, None, month.now).crossings == ()
     early = "too early for a forecast: it needs a day of history, and metering began at 2026-03-02 00:00 UTC"
     assert early in result.notes
     text = as_text([replace(result, name="team")], month.now, month.now)
@@ -142,7 +151,9 @@ def test_a_few_days_give_a_forecast_to_warn_of_but_not_to_act_on() -> None:
     """No interval can be told of five days: 100 % is crossed by the forecast, and growth is not blocked."""
     month = a_month("2026-03-06T00:00", began="2026-03-01T00:00")
     budget = Budget(block_growth="forecast", shorten_idle_timeout="forecast")
-    result = crossed(a_state(hours("2026-03-01T00:00", "2026-03-06T00:00"), month, budget), budget, None, month.now)
+    result = with_crossings(
+        a_state(hours("2026-03-01T00:00", "2026-03-06T00:00"), month, budget), budget, None, month.now
+    )
 
     assert result.forecast_usd == 7440
     assert [(each.ratio, each.on) for each in result.crossings] == [
@@ -290,11 +301,11 @@ def test_a_threshold_is_crossed_once_a_month_and_stays_so() -> None:
     """The next round knows since when; another month begins anew."""
     budget, month = Budget(usd_per_month=Decimal(8000)), a_month()
     rows = hours("2025-12-01T00:00", "2026-03-20T12:00")
-    first = crossed(a_state(rows, month, budget), budget, None, month.now)
+    first = with_crossings(a_state(rows, month, budget), budget, None, month.now)
     later = a_month("2026-03-20T12:45")
-    second = crossed(a_state(rows, later, budget), budget, first, later.now)
+    second = with_crossings(a_state(rows, later, budget), budget, first, later.now)
     april = a_month("2026-04-01T00:30")
-    third = crossed(
+    third = with_crossings(
         a_state(hours("2025-12-01T00:00", "2026-04-01T00:00", 0.1), april, budget), budget, second, april.now
     )
 
@@ -348,7 +359,7 @@ def test_scopes_that_divide_a_fleet_add_up_to_it_to_the_cent_however_rows_are_cu
     ]
     edge = month.begin.timestamp() + cut * HOUR
     parts = [
-        past(counted(Budget(pool=pool), some), month, None).usd
+        past(rows_in_scope(Budget(pool=pool), some), month, None).usd
         for pool in ("p0", "p1", "p2")
         for some in ([row for row in rows if row.begin < edge], [row for row in rows if row.begin >= edge])
     ]
@@ -367,28 +378,6 @@ def test_days_and_hours_of_the_same_spending_give_the_same_forecast() -> None:
     ]
 
     assert a_state(by_days, month).forecast_usd == a_state(by_hours, month).forecast_usd == 7440
-
-
-def test_what_no_budget_can_mean_is_refused_with_what_would_be_right(tmp_path: Path) -> None:
-    """Percentages, KEY=VALUE, a tag that is kept; sums above zero."""
-    file = tmp_path / "gpuwatch.yaml"
-    text = "budgets:\n  a: {thresholds: ['0.5']}\n  b: {tag: team}\n  c: {tag: squad=x}\n"
-    result = mistakes(file, text)
-
-    assert "FILE:2: budgets.a.thresholds: '0.5' is no percentage above 0" in result
-    assert "FILE:3: budgets.b.tag: 'team' is no KEY=VALUE" in result
-    assert "the tag 'squad' of budgets.c is not among cost.tags" in result
-    assert "budgets.a.usd_per_month: 0 is too small" in mistakes(file, "budgets: {a: {usd_per_month: 0}}\n")
-    assert "shortened_idle_timeout" in mistakes(file, "budgets: {a: {shortened_idle_timeout: 59s}}\n")
-
-
-def test_a_budget_is_five_thousand_dollars_told_at_half_four_fifths_and_all_and_does_nothing(tmp_path: Path) -> None:
-    """The defaults."""
-    settings = read(tmp_path / "gpuwatch.yaml", "budgets: {a: {}}\n")
-    budget = settings.budgets["a"]
-
-    assert (budget.usd_per_month, budget.block_growth, budget.shorten_idle_timeout) == (Decimal(5000), "never", "never")
-    assert budget.ratios == (Decimal("0.5"), Decimal("0.8"), Decimal(1))
 
 
 def test_a_state_needs_no_forecast() -> None:

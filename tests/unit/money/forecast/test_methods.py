@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch.money.forecast.methods import METHODS, Past, since_shift
 from gpuwatch.money.forecast.series import Rhythm
 
-HOURS, DAYS = Rhythm.of(3600), Rhythm.of(86400)
+HOURS, DAYS = Rhythm.at_step(3600), Rhythm.at_step(86400)
 WEEK = [10.0, 10.0, 10.0, 10.0, 10.0, 2.0, 1.0]
 
 values_with_holes = st.lists(st.none() | st.integers(-1000, 1000).map(float), min_size=1, max_size=80).filter(
@@ -23,7 +23,7 @@ def forecast_by(
     name: str, values: Sequence[float | None], steps: int = 7, rhythm: Rhythm = DAYS, month: int = 10
 ) -> list[float]:
     """A method's forecast."""
-    return METHODS[name](Past.of(values, rhythm, month), steps)
+    return METHODS[name](Past.from_values(values, rhythm, month), steps)
 
 
 @given(names, values_with_holes, st.sampled_from([HOURS, DAYS]), st.integers(1, 50))
@@ -124,7 +124,7 @@ def test_a_burst_does_not_lift_what_is_usual() -> None:
 def test_the_blend_is_the_middle_of_three() -> None:
     """Of smoothed level, fading and the median of the last two weeks: by hand for a rise on the last day."""
     values = [1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0, 12.0]
-    past = Past.of(values, DAYS)
+    past = Past.from_values(values, DAYS)
     fading = METHODS["fading"](past, 3)
 
     assert METHODS["blend"](past, 3) == [sorted((past.level, 2.0, each))[1] for each in fading]

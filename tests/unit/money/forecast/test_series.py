@@ -137,7 +137,7 @@ def test_samples_on_the_grid_are_the_series(values: list[float], step: float) ->
 )
 def test_a_day_and_a_week_in_steps(step: float, season: int, memory: int, week: int) -> None:
     """Hours repeat daily, days weekly; what divides no day repeats never."""
-    assert Rhythm.of(step) == Rhythm(season=season, memory=memory, week=week)
+    assert Rhythm.at_step(step) == Rhythm(season=season, memory=memory, week=week)
 
 
 # Calendar months

@@ -30,7 +30,7 @@ def test_without_statsmodels_the_command_says_how_to_get_it(tmp_path: Path, monk
 @pytest.mark.parametrize("fitted", [lambda *_: [1.0], lambda *_: [math.nan] * 3, lambda *_: 1 / 0])
 def test_a_model_that_gives_no_forecast_says_the_smoothed_level(fitted: object) -> None:
     """Too few values, one that is no number, or a fit that breaks off: nobody's forecast fails for it."""
-    past = Past.of(VALUES, Rhythm.of(DAY_SECONDS))
+    past = Past.from_values(VALUES, Rhythm.at_step(DAY_SECONDS))
     method = statsmodels._on_plain(fitted)  # type: ignore[arg-type]  # wrong on purpose
 
     assert method(past, 3) == [past.level + past.season(ahead) for ahead in range(3)]
@@ -39,7 +39,7 @@ def test_a_model_that_gives_no_forecast_says_the_smoothed_level(fitted: object) 
 def test_the_installed_models_forecast_a_noisy_level_near_it() -> None:
     """Where statsmodels is installed, both give as many finite values as asked for, near the series' level."""
     methods = statsmodels.models() if INSTALLED else {}
-    past = Past.of(VALUES, Rhythm.of(DAY_SECONDS))
+    past = Past.from_values(VALUES, Rhythm.at_step(DAY_SECONDS))
     found = {name: method(past, 7) for name, method in methods.items()}
 
     assert set(found) == ({"ARIMA(1,1,1)", "ETS"} if INSTALLED else set())

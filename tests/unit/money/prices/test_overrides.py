@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import PriceKey
 from gpuwatch.money.prices.overrides import OwnPrices
-from gpuwatch.money.prices.overrides_file import PricesError, read
+from gpuwatch.money.prices.overrides_file import PricesError, read_prices
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 P5 = PriceKey(instance_type="p5.48xlarge", region="us-east-1", node_id="i-1", node_name="trainer-1")
@@ -26,7 +26,7 @@ def written(tmp_path: Path) -> Path:
 def the_prices(file: Path, text: str) -> OwnPrices:
     """The entries of a text."""
     file.write_text(text, encoding="utf-8")
-    return read(file, "USD")
+    return read_prices(file, "USD")
 
 
 def test_amounts_are_what_is_written(written: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_table_says_the_same_as_yaml(tmp_path: Path) -> None:
         "  - {node: rack3-07, price: 4.10, source: power}\n",
         encoding="utf-8",
     )
-    ours, theirs = read(table, "USD"), read(same, "USD")
+    ours, theirs = read_prices(table, "USD"), read_prices(same, "USD")
 
     assert [(row.scope, row.price, row.currency, row.begins, row.source) for row in ours.rows] == [
         (row.scope, row.price, row.currency, row.begins, row.source) for row in theirs.rows
@@ -182,7 +182,7 @@ def test_a_mistake_in_a_table_is_told_the_same_way(text: str, wrong: str, tmp_pa
     table.write_text(text, encoding="utf-8")
 
     with pytest.raises(PricesError, match=wrong):
-        read(table, "USD")
+        read_prices(table, "USD")
 
 
 def test_a_file_without_prices_is_good(written: Path) -> None:

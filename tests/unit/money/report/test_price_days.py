@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gpuwatch.model.money import dated
+from gpuwatch.model.money import day_with_age
 from gpuwatch.model.usage import AMOUNTS, Terms
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.report.money_sections import price_words
@@ -46,7 +46,7 @@ def a_row(ms: int, **terms: object) -> Row:
 )
 def test_a_day_has_its_age(as_of: date, text: str) -> None:
     """A price of today, or of a clock that is ahead, has none."""
-    assert dated(as_of, TODAY) == text
+    assert day_with_age(as_of, TODAY) == text
 
 
 def test_the_oldest_price_gives_the_age_and_the_most_used_source_comes_first() -> None:

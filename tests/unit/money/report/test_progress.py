@@ -16,7 +16,7 @@ from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.report.blocks import Table, Words
 from gpuwatch.money.report.money_sections import since_we_began
-from gpuwatch.money.report.progress import Event, Progress, compared, ends_of, progress, progress_document
+from gpuwatch.money.report.progress import Event, Progress, compare_ends, ends_of, progress, progress_document
 from tests.support.builders.money import a_billed_row
 
 BEGAN = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday
@@ -158,7 +158,7 @@ def test_the_ends_alone_give_the_same_figures_as_all_rows(
     early, late = (
         [row for row in rows if first <= at[id(row)] < first + ends.length] for first in (ends.first, ends.last)
     )
-    pairs = compared(ends, early, late).pairs
+    pairs = compare_ends(ends, early, late).pairs
 
     assert (ends.count, ends.first, ends.last) == (whole.count, whole.first, whole.last)
     for pool, pair in whole.by["pool"].items():

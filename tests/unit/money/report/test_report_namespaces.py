@@ -12,7 +12,7 @@ from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.blocks import Table
 from gpuwatch.money.report.document import report_document
-from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.gather import gather_report
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import sections
@@ -39,7 +39,7 @@ def a_report(path: Path, *, cluster: bool = True) -> Report:
     for number in range(25):
         SpendBook(ledger).meter(a_minute(NOW + number * timedelta(minutes=5), cluster=cluster), KNOBS.metering(60))
     period = Period(zone=ZoneInfo("UTC"), first=NOW.date(), after=date.fromordinal(NOW.date().toordinal() + 1))
-    report = gathered(ledger, period, NOW + timedelta(hours=2), KNOBS, 60.0)
+    report = gather_report(ledger, period, NOW + timedelta(hours=2), KNOBS, 60.0)
     ledger.close()
     return report
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.notify.formats import Notification
-from gpuwatch.notify.message import composed
+from gpuwatch.notify.message import compose_message
 from gpuwatch.notify.transports.base import Delivery, DeliveryError
 from gpuwatch.notify.transports.robots import (
     DingTalkSettings,
@@ -29,7 +29,7 @@ TOKEN = "0123456789abcdef"  # noqa: S105  of a webhook that does not exist
 def sent(kind: Callable[..., RobotTransport], folder: Path, answer: object, *, name: str = "trainer") -> list[object]:
     """The documents that a robot posted to a service with this answer."""
     node = a_machine(name=name)
-    content = Notification(composed([an_event(node_id=node.id, key=node.id)], about(node)))
+    content = Notification(compose_message([an_event(node_id=node.id, key=node.id)], about(node)))
     with serving(lambda _: Answer(body=answer)) as server:
         (folder / "url").write_text(f"{server.url}/robot/send?access_token={TOKEN}")
         delivery = Delivery(key="k", at=NOW, day=NOW.date(), content=content)

@@ -18,7 +18,7 @@ from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout.demand import demand_of, queries
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
-from gpuwatch.policies.idle_timeout.timeouts import timed
+from gpuwatch.policies.idle_timeout.timeouts import time_round
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from gpuwatch.policies.schedule import Window, coming
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_notice, an_observation
@@ -229,7 +229,7 @@ def test_rounds_ask_for_the_queue_remember_since_when_it_waits_and_stop_at_last(
 def learning(observation: Observation, history: GapHistory) -> tuple[float, GapHistory]:
     """A round of a pool that learns: its node's wait, and what it knows."""
     rules = replace(RULES, idle=replace(IDLE, timeout="learned", demand=JOBS))
-    found = timed(observation, "default", rules, history)
+    found = time_round(observation, "default", rules, history)
     return found.waits["i-1"].seconds, found.history
 
 
@@ -259,7 +259,7 @@ def test_a_hint_is_asked_for_and_a_fact() -> None:
     """Whatever number a scheduler has; also the next window of the schedule is one."""
     idle = replace(IDLE, timeout="learned", hints={"free GPUs": "gpus_free"})
     rules = replace(RULES, idle=idle, schedule={"w": Window(hours="12:30-18:00", min_nodes=1)})
-    found = timed(measured(("idle.hints.free GPUs", 3.0)), "default", rules, GapHistory())
+    found = time_round(measured(("idle.hints.free GPUs", 3.0)), "default", rules, GapHistory())
 
     assert [(each.name, each.expression) for each in queries("default", idle)] == [
         ("idle.hints.free GPUs", "gpus_free")
@@ -277,8 +277,8 @@ def test_a_pool_at_its_floor_keeps_its_savings(floor: str) -> None:
     }[floor]
     rules = replace(RULES, idle=replace(IDLE, timeout="learned"))
     observation = an_observation(a_node("i-1", held=36000.0))
-    kept = timed(observation, "default", replace(rules, **at_floor), GapHistory())  # type: ignore[arg-type]  # fields
-    free = timed(observation, "default", rules, GapHistory())
+    kept = time_round(observation, "default", replace(rules, **at_floor), GapHistory())  # type: ignore[arg-type]  # fields
+    free = time_round(observation, "default", rules, GapHistory())
 
     assert kept.history.spare(NOW.timestamp()) >= 0
     assert free.history.spare(NOW.timestamp()) < -30000

@@ -12,7 +12,7 @@ from gpuwatch.policies import PoolRules, idle, propose
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.gap_history import ENOUGH_DAYS, ENOUGH_PAUSES, GapHistory
-from gpuwatch.policies.idle_timeout.timeouts import Timed, timed
+from gpuwatch.policies.idle_timeout.timeouts import Timed, time_round
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import HOUR, NOW, a_node, a_notice, an_observation
 
@@ -41,16 +41,16 @@ def shown(seconds: float, count: int = ENOUGH_PAUSES, *, names: tuple[str, ...] 
         for name in names:
             history = gaps.went_idle(history, name, at - seconds, 600.0)
         for edge in (0.0, 0.1, 0.5, 0.9):
-            history = gaps.aged(history, at - seconds * (1 - edge))
+            history = gaps.after_time(history, at - seconds * (1 - edge))
         for name in names:
-            history = gaps.needed(history, name, at)
+            history = gaps.need_node(history, name, at)
     return replace(history, saved=50000.0)
 
 
 def round_of(history: GapHistory, *nodes: Node, rules: PoolRules = BALANCED, **ledger: object) -> tuple[Timed, Step]:
     """A round of a pool that knows so much: its timing, and what the policy says of the first node."""
     seen = an_observation(*nodes, now=NOW, **ledger)
-    found = timed(seen, "default", rules, history)
+    found = time_round(seen, "default", rules, history)
     return found, idle.propose(told(seen, found), "default", rules.idle).steps[0]
 
 
@@ -123,11 +123,11 @@ def test_a_stop_that_was_wrong_teaches_the_pool_to_wait() -> None:
     at, stopped = AT, 0
     for number in range(12):
         at = AT + number * HOUR
-        history = gaps.aged(gaps.went_idle(history, "i-1", at, 600.0), at)
+        history = gaps.after_time(gaps.went_idle(history, "i-1", at, 600.0), at)
         stopped = number
         if (history.open["i-1"].wish or 0.0) > 240.0:
             break
-        history = gaps.needed(gaps.reclaimed(history, "i-1", at + 120.0), "i-1", at + 240.0)
+        history = gaps.need_node(gaps.reclaim_node(history, "i-1", at + 120.0), "i-1", at + 240.0)
 
     assert 0 < stopped < 11
 
@@ -139,7 +139,8 @@ def test_a_restart_that_costs_more_than_the_fixed_wait_makes_it_longer() -> None
     assert round_of(GapHistory(), still(3599.0), rules=rules)[1].verb is Verb.HOLD
     assert round_of(GapHistory(), still(3600.0), rules=rules)[1].verb is Verb.NOTICE
     assert (
-        timed(an_observation(still(60.0)), "default", rules, shown(HOUR, names=("x",))).waits["i-1"].seconds == 3600.0
+        time_round(an_observation(still(60.0)), "default", rules, shown(HOUR, names=("x",))).waits["i-1"].seconds
+        == 3600.0
     )
 
 
@@ -154,7 +155,7 @@ def test_a_wait_of_a_window_is_a_written_one() -> None:
     """Its notice has the whole grace, also in a pool that is known."""
     rules = PoolRules(schedule={"night": Window(hours="00:00-23:59", idle_timeout=300.0)})
     seen = an_observation(still(400.0))
-    seen = told(seen, timed(seen, "default", rules, shown(3 * HOUR)))
+    seen = told(seen, time_round(seen, "default", rules, shown(3 * HOUR)))
     (step,) = next(each.steps for each in propose(seen, "default", rules) if each.policy == "idle")
 
     assert (step.verb, step.arguments["grace_seconds"]) == (Verb.NOTICE, repr(600.0))
@@ -186,20 +187,20 @@ def test_a_busy_node_of_a_known_pool_promises_no_length() -> None:
 
 def test_a_day_counts_when_it_is_over_and_days_that_nobody_saw_as_one() -> None:
     """A clock that is set forward and back adds no week."""
-    history = gaps.looked_at(GapHistory(), AT)
-    assert gaps.looked_at(history, AT + DAY - 1).pauses.days == 0
-    assert gaps.looked_at(history, AT + DAY).pauses.days == 1
-    assert gaps.looked_at(history, AT + 30 * DAY).pauses.days == 1
-    assert gaps.looked_at(gaps.looked_at(history, AT + 30 * DAY), AT).pauses.days == 1
+    history = gaps.after_look(GapHistory(), AT)
+    assert gaps.after_look(history, AT + DAY - 1).pauses.days == 0
+    assert gaps.after_look(history, AT + DAY).pauses.days == 1
+    assert gaps.after_look(history, AT + 30 * DAY).pauses.days == 1
+    assert gaps.after_look(gaps.after_look(history, AT + 30 * DAY), AT).pauses.days == 1
 
     for hour in range(24 * 20):
-        history = gaps.looked_at(history, AT + hour * HOUR)
+        history = gaps.after_look(history, AT + hour * HOUR)
     assert history.pauses.days == ENOUGH_DAYS
 
 
 def test_only_pauses_that_end_in_work_count_and_no_more_than_it_takes() -> None:
     """A node that is gone has shown no pause; the count stays small for ever."""
-    history = gaps.gone(gaps.went_idle(GapHistory(), "i-1", AT, 600.0), "i-1", AT + 60.0)
+    history = gaps.forget_node(gaps.went_idle(GapHistory(), "i-1", AT, 600.0), "i-1", AT + 60.0)
     assert history.pauses.ended == 0
     assert shown(300.0, 3 * ENOUGH_PAUSES).pauses.ended == ENOUGH_PAUSES
 

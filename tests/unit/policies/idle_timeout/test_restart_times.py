@@ -18,8 +18,8 @@ from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import restart
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.node_wait import restart_of, wait_seconds
-from gpuwatch.policies.idle_timeout.restart_times import Starts, measured, watched
-from gpuwatch.policies.idle_timeout.timeouts import timed
+from gpuwatch.policies.idle_timeout.restart_times import Starts, measured_restart, watch_starts
+from gpuwatch.policies.idle_timeout.timeouts import time_round
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, an_observation
 from tests.support.builders.money import a_price
 
@@ -34,16 +34,16 @@ def started(ago: float, node_id: str = "i-1", state: State = State.BUSY, held: f
 
 def test_a_start_is_measured_from_its_launch_to_the_beginning_of_its_first_work() -> None:
     """However late the round that sees it, as its agent says since when it works."""
-    assert watched(Starts(), AT, [started(500.0, held=80.0)]).seconds == (420.0,)
+    assert watch_starts(Starts(), AT, [started(500.0, held=80.0)]).seconds == (420.0,)
 
 
 def test_each_start_is_measured_once_and_the_next_one_again() -> None:
     """The launch time tells starts of one machine apart."""
-    starts = watched(Starts(), AT, [started(500.0)])
-    again = watched(watched(starts, AT + 60, [started(500.0)]), AT + 600, [started(500.0)])
+    starts = watch_starts(Starts(), AT, [started(500.0)])
+    again = watch_starts(watch_starts(starts, AT + 60, [started(500.0)]), AT + 600, [started(500.0)])
 
     assert again.seconds == (500.0,)
-    assert watched(again, AT + 600, [started(-300.0)]).seconds == (500.0, 300.0)
+    assert watch_starts(again, AT + 600, [started(-300.0)]).seconds == (500.0, 300.0)
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_each_start_is_measured_once_and_the_next_one_again() -> None:
 )
 def test_what_says_nothing_of_a_restart_is_no_measurement(node: Node) -> None:
     """A machine started and left idle, a clock that is wrong, doubt."""
-    assert watched(Starts(), AT, [node]).seconds == ()
+    assert watch_starts(Starts(), AT, [node]).seconds == ()
 
 
 def test_five_starts_are_enough_and_their_median_counts() -> None:
     """One machine that waited for its user does not make restarts dear."""
-    assert measured(Starts(seconds=(300.0,) * 4)) == (None, 4)
-    assert measured(Starts(seconds=(300.0, 310.0, 290.0, 3500.0, 305.0))) == (305.0, 5)
+    assert measured_restart(Starts(seconds=(300.0,) * 4)) == (None, 4)
+    assert measured_restart(Starts(seconds=(300.0, 310.0, 290.0, 3500.0, 305.0))) == (305.0, 5)
 
 
 @given(st.lists(st.tuples(st.floats(-4000, 4000), st.floats(0, 8000), st.sampled_from("abcdef")), max_size=200))
@@ -77,7 +77,7 @@ def test_measurements_are_bounded_and_within_the_hour_whatever_comes(
     """At most 64 are kept, of at most an hour; of starts only those of the last hour are remembered."""
     starts = Starts()
     for number, (ago, held, name) in enumerate(seen):
-        starts = watched(starts, AT + 60 * number, [started(ago - 60 * number, name, held=held)])
+        starts = watch_starts(starts, AT + 60 * number, [started(ago - 60 * number, name, held=held)])
 
     assert len(starts.seconds) <= 64
     assert all(0 < seconds <= 3600 for seconds in starts.seconds)
@@ -133,13 +133,13 @@ def test_failed_starts_of_the_last_hour_make_every_kind_of_wait_longer() -> None
         return Done(key="k", verb=verb, node_id="i-9", pool=pool, status=Status.FAILED, at=at)
 
     recent = (done(), done(Verb.LAUNCH), done(age=4000.0), done(pool="other"), done(Verb.STOP))
-    found = timed(an_observation(a_node(), recent=recent), "default", MEASURED, GapHistory())
+    found = time_round(an_observation(a_node(), recent=recent), "default", MEASURED, GapHistory())
 
     assert found.restarts.failed == 2
     observation = replace(an_observation(a_node()), restarts={"default": found.restarts})
     assert wait_seconds(a_node(), observation, IdleRules(timeout="break_even")) == 1200.0
     learned = replace(MEASURED, idle=IdleRules(timeout="learned", fresh_timeout=None))
-    waits = timed(an_observation(a_node(held=1.0), recent=recent), "default", learned, GapHistory()).waits
+    waits = time_round(an_observation(a_node(held=1.0), recent=recent), "default", learned, GapHistory()).waits
     assert waits["i-1"].seconds == 1200.0
 
 

@@ -33,7 +33,7 @@ from gpuwatch.policies.idle_timeout.hazard import (
     taught,
 )
 from gpuwatch.policies.idle_timeout.learned import waits
-from gpuwatch.policies.idle_timeout.timeouts import followed
+from gpuwatch.policies.idle_timeout.timeouts import follow_round
 from gpuwatch.simulate.backtest.replay import Recorded, cost, learned_waits, optimum
 from tests.support.builders.fleet import NOW, a_node, an_observation
 
@@ -214,7 +214,7 @@ def test_a_nodes_pace_counts_its_starts_of_a_week_and_forgets_older_ones(apart: 
     for seconds in apart:
         history = gaps.went_idle(history, "a", at, RESTART)
         at += seconds
-        history = gaps.needed(history, "a", at)
+        history = gaps.need_node(history, "a", at)
         starts.append(at)
 
     assert history.habits["a"].pace == pytest.approx(sum(math.exp((each - at) / 604800.0) for each in starts))
@@ -225,7 +225,9 @@ def test_the_history_is_one_json_value() -> None:
     history = GapHistory()
     for number in range(50):
         history = gaps.went_idle(history, f"n{number % 7}", number * 1000.0, RESTART)
-        history = gaps.needed(gaps.aged(history, number * 1000.0 + 400), f"n{number % 7}", number * 1000.0 + 450)
+        history = gaps.need_node(
+            gaps.after_time(history, number * 1000.0 + 400), f"n{number % 7}", number * 1000.0 + 450
+        )
     history = gaps.went_idle(history, "n1", 60000.0, RESTART)
     back = msgspec.json.decode(msgspec.json.encode(history), type=GapHistory)
 
@@ -238,8 +240,8 @@ def test_the_history_is_bounded_whatever_comes() -> None:
     history, chance = GapHistory(), random.Random(1)
     for number in range(4500):
         at = number * 100.0
-        history = gaps.aged(gaps.went_idle(history, f"n{number % 2250}", at, RESTART), at)
-        history = gaps.needed(history, f"n{number % 2250}", at + 10 ** chance.uniform(0, 6))
+        history = gaps.after_time(gaps.went_idle(history, f"n{number % 2250}", at, RESTART), at)
+        history = gaps.need_node(history, f"n{number % 2250}", at + 10 ** chance.uniform(0, 6))
 
     assert len(history.habits) == 2000
     assert len(history.hazard.rows) <= MOST_ROWS
@@ -283,8 +285,8 @@ def test_every_fact_that_a_gap_has_is_among_those_with_a_sentence() -> None:
     history = GapHistory()
     for number in range(20):
         history = gaps.went_idle(history, "a", number * 1000.0, RESTART)
-        history = gaps.needed(gaps.aged(history, number * 1000.0), "a", number * 1000.0 + 100.0)
-    history = gaps.aged(gaps.went_idle(history, "a", 30000.0, RESTART), 30000.0)
+        history = gaps.need_node(gaps.after_time(history, number * 1000.0), "a", number * 1000.0 + 100.0)
+    history = gaps.after_time(gaps.went_idle(history, "a", 30000.0, RESTART), 30000.0)
 
     assert history.open["a"].asked[0].facts.keys() <= {name for name, _, _ in SENTENCES}
 
@@ -312,8 +314,8 @@ def test_the_history_of_an_earlier_version_is_read() -> None:
         b'"excused":0.0}},"saved":1234.0,"starts":{"seconds":[200.0],"counted":{}},"queued_since":null}'
     )
     history = msgspec.json.decode(old, type=GapHistory)
-    answers, history = waits(gaps.aged(history, 400.0), 400.0)
-    history = gaps.needed(history, "n1", 500.0)
+    answers, history = waits(gaps.after_time(history, 400.0), 400.0)
+    history = gaps.need_node(history, "n1", 500.0)
 
     assert answers["n1"].seconds == RESTART
     assert history.saved > 1234.0
@@ -328,7 +330,7 @@ def test_a_round_tells_the_history_what_it_saw() -> None:
     def after(history: GapHistory, seconds: float, *nodes: Node) -> GapHistory:
         now = NOW + timedelta(seconds=seconds)
         observation = an_observation(*nodes, now=now, stopped=(Stopped(node_id="b", key="k", at=now),))
-        return followed(history, observation, "default", RESTART, {})
+        return follow_round(history, observation, "default", RESTART, {})
 
     history = after(GapHistory(), 1000.0, *(a_node(name, held=100.0) for name in "abcd"))
     begin = NOW.timestamp()
@@ -354,12 +356,12 @@ def test_a_clock_that_is_set_back_makes_no_idle_node_younger() -> None:
     """Its agent's own clock says for how long it has been idle; the account is charged for all of that."""
     back, steady = GapHistory(), GapHistory()
     for seconds, held in ((0.0, 300.0), (300.0, 600.0), (600.0, 900.0)):
-        steady = followed(
+        steady = follow_round(
             steady, an_observation(a_node(held=held), now=NOW + timedelta(seconds=seconds)), "default", RESTART, {}
         )
         set_back = 7200.0 * (seconds > 0)
         now = NOW + timedelta(seconds=seconds - set_back)
-        back = followed(back, an_observation(a_node(held=held), now=now), "default", RESTART, {})
+        back = follow_round(back, an_observation(a_node(held=held), now=now), "default", RESTART, {})
     at = NOW.timestamp() + 600.0
 
     assert back.open["i-1"].since == steady.open["i-1"].since - 7200.0
@@ -369,7 +371,7 @@ def test_a_clock_that_is_set_back_makes_no_idle_node_younger() -> None:
 
 def test_a_clock_that_is_set_back_before_a_stop_is_seen_saves_nothing() -> None:
     """No node was idle for less than nothing before it was reclaimed."""
-    history = gaps.reclaimed(gaps.went_idle(GapHistory(), "a", 9000.0, RESTART), "a", 5400.0)
+    history = gaps.reclaim_node(gaps.went_idle(GapHistory(), "a", 9000.0, RESTART), "a", 5400.0)
 
     assert history.open["a"].reclaimed == 0.0
-    assert gaps.needed(history, "a", 5500.0).saved < 0.0
+    assert gaps.need_node(history, "a", 5500.0).saved < 0.0

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.model.decision import Reason, Step, Verb
 from gpuwatch.model.kubernetes import ClusterView, Pod
-from gpuwatch.policies.kubernetes.nodes import stepped
+from gpuwatch.policies.kubernetes.nodes import node_steps
 from tests.support.builders.clusters import CLUSTER, OURS, a_daemon, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, a_node, an_observation
 
@@ -18,7 +18,7 @@ def told(*pods: Pod, verb: Verb = Verb.NOTICE) -> Step:
     view = ClusterView(name="prod", nodes=(known,))
     step = Step(node_id="i-1", verb=verb, reason=Reason(code="x", sentence="It has been idle for 2h."), change="Use.")
     seen = replace(seen, fleet=replace(seen.fleet, cluster=view))
-    return stepped([step], seen, replace(OURS, kubernetes=CLUSTER))[0]
+    return node_steps([step], seen, replace(OURS, kubernetes=CLUSTER))[0]
 
 
 @pytest.mark.parametrize("verb", [Verb.NOTICE, Verb.TERMINATE])

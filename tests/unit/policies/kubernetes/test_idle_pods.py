@@ -12,7 +12,7 @@ from gpuwatch.model.decision import Done, Observation, Status, Verb
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import Pod, PodPhase
 from gpuwatch.model.promise import Interruption
-from gpuwatch.policies.kubernetes.idle_pods import HOW, WorkloadStep, gone, steps
+from gpuwatch.policies.kubernetes.idle_pods import HOW, WorkloadStep, notices_of_gone, steps
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.builders.workloads import (
@@ -258,9 +258,9 @@ def test_the_notice_of_a_workload_without_gpus_is_over_where_the_cluster_is_know
     """It was ended, or scaled, by somebody else. Notices of machines are none of it."""
     notices = (its_notice(), replace(its_notice(), node_id="i-1"))
 
-    assert [each.node_id for each in gone(seen(a_node(), notices=notices))] == [ALICE]
-    assert not list(gone(seen(a_node(), notices=notices, trouble="No answer.")))
-    assert not list(gone(seen(a_host(1, (its_pod(), IDLE)), notices=notices)))
+    assert [each.node_id for each in notices_of_gone(seen(a_node(), notices=notices))] == [ALICE]
+    assert not list(notices_of_gone(seen(a_node(), notices=notices, trouble="No answer.")))
+    assert not list(notices_of_gone(seen(a_host(1, (its_pod(), IDLE)), notices=notices)))
 
 
 def test_the_notice_of_another_cluster_is_over() -> None:
@@ -268,9 +268,9 @@ def test_the_notice_of_another_cluster_is_over() -> None:
     others = replace(its_notice(), node_id="kube:staging/team-a/Notebook/alice")
     alone = seen(a_host(1, (its_pod(), IDLE)), notices=(its_notice(), others), trouble="No answer.")
 
-    assert [each.node_id for each in gone(alone)] == [others.node_id]
+    assert [each.node_id for each in notices_of_gone(alone)] == [others.node_id]
     without = replace(alone, fleet=replace(alone.fleet, cluster=None))
-    assert {each.node_id for each in gone(without)} == {ALICE, others.node_id}
+    assert {each.node_id for each in notices_of_gone(without)} == {ALICE, others.node_id}
 
 
 def test_where_prometheus_counts_times_without_rounds_are_no_grace() -> None:

@@ -9,7 +9,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Observation, Reason, Status, Step, Verb
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
-from gpuwatch.policies.kubernetes.nodes import stepped
+from gpuwatch.policies.kubernetes.nodes import node_steps
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.policies.kubernetes.steps import FOR, UNDOES
 from tests.support.builders.clusters import OURS, a_kubernetes_node
@@ -42,7 +42,7 @@ def told(
 ) -> Step:
     """The step of a node that is otherwise held."""
     step = Step(node_id="i-1", verb=Verb.HOLD, reason=Reason(code="x", sentence="It is held."), change="Use.")
-    return stepped([step], seen(known, state, held, **other), replace(OURS, kubernetes=rules))[0]
+    return node_steps([step], seen(known, state, held, **other), replace(OURS, kubernetes=rules))[0]
 
 
 def done(verb: Verb, minutes_ago: float, **other: object) -> Done:

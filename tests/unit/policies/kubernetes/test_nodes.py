@@ -12,7 +12,7 @@ from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod, PodPhase
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.kubernetes.nodes import stepped
+from gpuwatch.policies.kubernetes.nodes import node_steps
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.policies.kubernetes.steps import NODE, PODS, UID, UNDOES
 from tests.support.builders.clusters import (
@@ -57,7 +57,7 @@ def told(
     """The step that comes of it."""
     code = str(other.pop("code", "expired"))
     pool = replace(OURS, kubernetes=rules, health=HealthRules(action="cordon"))
-    return stepped([a_step(verb, code)], seen(known, **other), pool)[0]  # type: ignore[arg-type]
+    return node_steps([a_step(verb, code)], seen(known, **other), pool)[0]  # type: ignore[arg-type]
 
 
 def with_pods(*pods: Pod, **other: object) -> KubernetesNode:
@@ -108,7 +108,7 @@ def test_a_machine_in_no_cluster_is_none_of_its_business() -> None:
     """Whatever the step."""
     for verb in Verb:
         observation = an_observation(a_node())
-        assert stepped([a_step(verb)], observation, RULES)[0] == a_step(verb)
+        assert node_steps([a_step(verb)], observation, RULES)[0] == a_step(verb)
 
 
 STAY = {
@@ -255,7 +255,7 @@ def test_an_older_machine_beside_a_silent_cluster_is_no_node_of_it() -> None:
     for launched, verb in ((NOW - timedelta(days=1), Verb.STOP), (NOW - 12 * MINUTE, Verb.HOLD), (None, Verb.HOLD)):
         fleet = Fleet(observed_at=NOW, nodes=(a_node(launched_at=launched),), cluster=view)
         observation = Observation(now=NOW, fleet=fleet)
-        assert stepped([a_step(Verb.STOP)], observation, RULES)[0].verb is verb
+        assert node_steps([a_step(Verb.STOP)], observation, RULES)[0].verb is verb
 
 
 @pytest.mark.parametrize(

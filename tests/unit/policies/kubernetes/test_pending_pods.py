@@ -108,7 +108,7 @@ def test_a_pool_s_demand_is_what_fits_it(pending: list[float]) -> None:
 
     assert [pod.gpus for pod in pending_pods.waiting(fleet, "default")] == fitting
     assert pending_pods.waiting(fleet, "other") == ()
-    assert pending_pods.requested(fleet, "default") == 4.0 + sum(fitting)
+    assert pending_pods.requested_gpus(fleet, "default") == 4.0 + sum(fitting)
 
 
 @pytest.mark.parametrize(

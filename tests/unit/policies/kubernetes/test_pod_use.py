@@ -12,7 +12,7 @@ from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeReport
 from gpuwatch.model.kubernetes import Pod, PodPhase
-from gpuwatch.policies.kubernetes.pod_use import unused, use_of
+from gpuwatch.policies.kubernetes.pod_use import unused_pods, use_of
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.kubernetes_views import shown_node, shown_pod
 from tests.support.builders.money import a_price
@@ -140,7 +140,7 @@ def test_people_are_told_of_the_most_expensive_first() -> None:
     fleet = Fleet(observed_at=NOW, nodes=(node,))
     observation = Observation(now=NOW, fleet=fleet, prices={"g6.xlarge": a_price("8")})
 
-    found = unused(observation)
+    found = unused_pods(observation)
 
     assert [(each.pod.name, each.state, each.usd_per_hour) for each in found] == [
         ("large", State.IDLE, Decimal(4)),

@@ -9,7 +9,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Reason, Step, Verb
 from gpuwatch.model.fleet import Node, NodeReport, PodVerdict
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
-from gpuwatch.policies.kubernetes.nodes import stepped
+from gpuwatch.policies.kubernetes.nodes import node_steps
 from tests.support.builders.clusters import OURS, a_cordon, a_daemon, a_gpu_pod, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, RULES, a_node, an_activity, an_observation
 
@@ -64,14 +64,14 @@ def test_a_pod_that_its_agent_sees_on_a_gpu_holds_it_without_a_request(
     known = with_pods(pod)
     observation = seen(known, on_its_gpus(a_node(), pod, by_kubelet=by_kubelet))
 
-    assert stepped([a_step()], observation, OURS)[0].verb is verb
+    assert node_steps([a_step()], observation, OURS)[0].verb is verb
 
 
 def test_a_pod_with_gpus_of_the_system_goes_by_consent_only() -> None:
     """Who lists a namespace as the system's speaks of demand, not for the people who work there."""
     for consent, verb in ((False, Verb.HOLD), (True, Verb.CORDON)):
         known = with_pods(a_gpu_pod(system=True, interruptible=consent))
-        assert stepped([a_step()], seen(known, a_node()), OURS)[0].verb is verb
+        assert node_steps([a_step()], seen(known, a_node()), OURS)[0].verb is verb
 
 
 @pytest.mark.parametrize("state", [State.PARKED, State.STALLED, State.BUSY])
@@ -82,14 +82,14 @@ def test_a_pod_that_the_api_server_shows_no_more_keeps_its_node_while_a_gpu_is_i
     """Deleted by force, or by a kubelet that cannot end its processes: the agent sees who is still there."""
     known = a_cordon(NODE_1) if cordoned else NODE_1
     lost = on_its_gpus(a_node(state=state), a_gpu_pod())
-    step = stepped([a_step()], seen(known, lost), OURS)[0]
+    step = node_steps([a_step()], seen(known, lost), OURS)[0]
 
     assert step.verb is (Verb.UNCORDON if cordoned else Verb.HOLD)
     assert "team-a/train-1" in step.reason.sentence
     there = seen(with_pods(a_gpu_pod(ends_at=NOW)), lost)
-    assert stepped([a_step()], there, OURS)[0].verb is Verb.CORDON
+    assert node_steps([a_step()], there, OURS)[0].verb is Verb.CORDON
     idle = seen(known, on_its_gpus(a_node(), a_gpu_pod()))
-    assert stepped([a_step()], idle, OURS)[0].verb is (Verb.TERMINATE if cordoned else Verb.CORDON)
+    assert node_steps([a_step()], idle, OURS)[0].verb is (Verb.TERMINATE if cordoned else Verb.CORDON)
 
 
 @pytest.mark.parametrize("verb", [Verb.NOTICE, Verb.STOP, Verb.TERMINATE])
@@ -99,7 +99,7 @@ def test_a_machine_with_pods_on_its_gpus_is_a_node_whatever_its_tags_say(verb: V
     observation = seen(None, on_its_gpus(a_node(), a_gpu_pod()))
     if not cluster:
         observation = replace(observation, fleet=replace(observation.fleet, cluster=None))
-    step = stepped([a_step(verb)], observation, RULES)[0]
+    step = node_steps([a_step(verb)], observation, RULES)[0]
 
     assert (step.verb, step.reason.code) == (Verb.HOLD, "kubernetes_unknown")
     assert "team-a/train-1" in step.reason.sentence

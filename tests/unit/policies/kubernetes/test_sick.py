@@ -11,7 +11,7 @@ from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.kubernetes.nodes import stepped
+from gpuwatch.policies.kubernetes.nodes import node_steps
 from gpuwatch.policies.kubernetes.steps import FREED, NODE, PODS, TAINT, UNDOES
 from tests.support.builders.clusters import OURS, a_cordon, a_daemon, a_gpu_pod, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, a_node, a_notice, a_verdict, an_observation
@@ -33,7 +33,7 @@ def told(known: KubernetesNode, verb: Verb = Verb.TERMINATE, **other: object) ->
     step = Step(node_id="i-1", verb=verb, reason=reason, change="Use.")
     health: object = other.pop("health", HealthRules(action="cordon"))
     pool = replace(OURS, health=health)  # type: ignore[arg-type]
-    return stepped([step], seen(known, **other), pool)[0]  # type: ignore[arg-type]
+    return node_steps([step], seen(known, **other), pool)[0]  # type: ignore[arg-type]
 
 
 def with_pods(*pods: Pod, **other: object) -> KubernetesNode:

@@ -5,7 +5,15 @@ from datetime import UTC, datetime
 import pytest
 
 from gpuwatch.model.kubernetes import Target
-from gpuwatch.policies.kubernetes.workload_words import back, ended_note, id_of, keep, kept_note, named, notice_note
+from gpuwatch.policies.kubernetes.workload_words import (
+    back,
+    ended_note,
+    id_of,
+    keep_command,
+    kept_note,
+    notice_note,
+    workload_of_id,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,12 +38,12 @@ DUE = datetime(2026, 3, 2, 14, 20, tzinfo=UTC)
 
 def test_an_id_of_the_ledger_names_its_workload() -> None:
     """The cluster's own name may have slashes; ids of machines name none."""
-    name = named("kube:eu/prod/team-a/Notebook/alice")
+    name = workload_of_id("kube:eu/prod/team-a/Notebook/alice")
 
     assert name is not None
     assert (name.cluster, name.namespace, name.kind, name.name) == ("eu/prod", "team-a", "Notebook", "alice")
     assert str(name) == "Notebook team-a/alice"
-    assert named("i-0cafe") is named("kube:half") is None
+    assert workload_of_id("i-0cafe") is workload_of_id("kube:half") is None
 
 
 def test_the_event_of_a_notice_has_all_that_its_owner_needs() -> None:
@@ -48,7 +56,7 @@ def test_the_event_of_a_notice_has_all_that_its_owner_needs() -> None:
         "Back afterwards: kubectl -n team-a annotate notebook/alice kubeflow-resource-stopped-."
     )
     assert len(note.encode()) < 1024
-    assert keep(ALICE, DUE) in note.replace("03-03T14", "03-02T14")
+    assert keep_command(ALICE, DUE) in note.replace("03-03T14", "03-02T14")
 
 
 def test_the_events_of_its_end_and_of_its_rescue() -> None:

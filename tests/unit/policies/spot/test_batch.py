@@ -21,8 +21,8 @@ from gpuwatch.policies.spot.batch import (
     past,
     past_of,
     spare_seconds,
-    wanted,
-    worked,
+    wants_nodes,
+    work_of_rows,
 )
 from gpuwatch.policies.spot.deadline import place
 from gpuwatch.policies.spot.mix import Goal, Has, MixRules, goal
@@ -216,8 +216,8 @@ def test_rows_that_end_later_may_be_added_later(
     """What rows say up to an hour and from then on is what all of them say, to the last digit."""
     rules = replace(RULES, together=together)
     rows = [row(hour, name, seconds=each) for hour, name, each in seconds]
-    first = worked([each for each in rows if each.until <= NOW + timedelta(hours=cut)], rules)
-    then = worked([each for each in rows if each.until > NOW + timedelta(hours=cut)], rules)
+    first = work_of_rows([each for each in rows if each.until <= NOW + timedelta(hours=cut)], rules)
+    then = work_of_rows([each for each in rows if each.until > NOW + timedelta(hours=cut)], rules)
 
     assert past_of(first.then(then), rules, here, NOW) == past(rows, rules, here, NOW)
 
@@ -283,8 +283,13 @@ def test_nodes_are_wanted_until_the_work_is_done_or_its_time_is_over() -> None:
     none, all_ = BatchPast(), BatchPast(done_seconds=11 * HOUR)
 
     assert left_seconds(RULES, all_) == 0
-    assert [wanted(RULES, none, NOW + timedelta(hours=each)) for each in (-1, 0, 19, 20)] == [False, True, True, False]
-    assert not wanted(RULES, all_, NOW)
+    assert [wants_nodes(RULES, none, NOW + timedelta(hours=each)) for each in (-1, 0, 19, 20)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not wants_nodes(RULES, all_, NOW)
 
 
 @pytest.mark.parametrize("text", ["", None, "tomorrow", "2026-11-04T08:00:00"])

@@ -14,7 +14,7 @@ from gpuwatch.model.money import Price
 from gpuwatch.policies import capacity
 from gpuwatch.policies.sizes import Need
 from gpuwatch.policies.spot.batch import BatchRules
-from gpuwatch.policies.spot.choice import chosen, resting_seconds
+from gpuwatch.policies.spot.choice import choose_offers, resting_seconds
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 from tests.support.builders.fleet import NOW
@@ -38,7 +38,7 @@ def asked(
     observation = replace(seen(*nodes), offers=known, prices=usd or {})
     here = Offers(offers=offers or OFFERS, mix=mix or MixRules())
     wanted = len(nodes) + len(coming) + missing
-    return chosen(observation, "default", here, Need(wanted=wanted, missing=missing, coming=coming))
+    return choose_offers(observation, "default", here, Need(wanted=wanted, missing=missing, coming=coming))
 
 
 def test_missing_nodes_are_spread_over_offers_of_one_price() -> None:
@@ -114,10 +114,10 @@ def test_work_with_a_deadline_asks_sooner_for_what_it_waits_for() -> None:
     observation = replace(seen(), offers={"default": OffersPast(offers={"spot-a": known})})
     need = Need(wanted=1, missing=1)
 
-    assert chosen(observation, "default", Offers(offers={"spot-a": SPOT_A}, mix=MixRules(), batch=work), need) == [
-        "spot-a"
-    ]
-    assert chosen(observation, "default", Offers(offers={"spot-a": SPOT_A}, mix=MixRules()), need) == []
+    assert choose_offers(
+        observation, "default", Offers(offers={"spot-a": SPOT_A}, mix=MixRules(), batch=work), need
+    ) == ["spot-a"]
+    assert choose_offers(observation, "default", Offers(offers={"spot-a": SPOT_A}, mix=MixRules()), need) == []
     assert resting_seconds(observation, known, own=1, waited_for=True) == 4 * 3600.0 - 300.0
 
 
@@ -137,7 +137,7 @@ def test_before_work_with_a_deadline_orders_on_demand_it_asks_spot_once_more(
     observation = replace(seen(), offers={"default": OffersPast(offers={"spot-a": known})})
     offers = Offers(offers={"spot-a": SPOT_A, "sure": SURE}, mix=MixRules(), batch=work)
 
-    assert chosen(observation, "default", offers, Need(wanted=1, missing=1)) == expected
+    assert choose_offers(observation, "default", offers, Need(wanted=1, missing=1)) == expected
 
 
 @given(
@@ -160,7 +160,7 @@ def test_no_work_is_so_late_that_a_refused_offer_is_asked_within_three_minutes(
     ends = NOW + timedelta(hours=hours_left)
     work = BatchRules(work=9000.0, since=(NOW - timedelta(hours=9)).isoformat(), by=ends.isoformat(), nodes=missing)
     observation = replace(seen(), offers={"default": OffersPast(offers=past)})
-    found = chosen(
+    found = choose_offers(
         observation,
         "default",
         Offers(offers=OFFERS, mix=MixRules(), batch=work),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.policies.spot.offers import OfferRecord, ranked, refusals_after, rest_in_outage_seconds, rest_seconds
+from gpuwatch.policies.spot.offers import OfferRecord, rank_offers, refusals_after, rest_in_outage_seconds, rest_seconds
 
 RECORDS = st.builds(
     OfferRecord,
@@ -27,13 +27,13 @@ def an_offer(name: str, usd: float = 1.0, *, preemptions: int = 0, hours_up: flo
 
 def names(*records: OfferRecord, **rules: float | str) -> list[str]:
     """In the order in which they are asked."""
-    return [each.name for each in ranked(records, **rules)]  # type: ignore[arg-type]
+    return [each.name for each in rank_offers(records, **rules)]  # type: ignore[arg-type]
 
 
 @given(offers=OFFERS, most=st.floats(0.5, 3.0))
 def test_what_rests_or_is_too_dear_is_never_asked(offers: list[OfferRecord], most: float) -> None:
     """All others are, each once."""
-    found = ranked(offers, most_usd_per_hour=most)
+    found = rank_offers(offers, most_usd_per_hour=most)
 
     assert all(each.resting_seconds <= 0 and each.usd_per_hour <= most for each in found)
     assert {each.name for each in offers} - {each.name for each in found} == {

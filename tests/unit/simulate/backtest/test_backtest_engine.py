@@ -21,7 +21,7 @@ from gpuwatch.simulate.backtest.engine_signals import HistorySource, timeline_of
 from gpuwatch.simulate.cloud import LostResponseError, SimulatedCloud
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
 from gpuwatch.simulate.fleet.play import play as play_agents
-from gpuwatch.simulate.fleet.play import staged
+from gpuwatch.simulate.fleet.play import stage_play
 from gpuwatch.simulate.fleet.workloads import Lost, Workload
 from gpuwatch.simulate.fleet.world import Timing, World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
@@ -153,7 +153,7 @@ def test_the_engine_stops_what_the_simulated_agents_make_it_stop() -> None:
     )
     lives += tuple(a_life(f"busy{number}", Phase(at=0.0, utilization_ratio=1.0)) for number in range(4))
     options, horizon = replace(OPTIONS, sample=10.0), 2 * 3600.0
-    parts, world = staged(options, lives, horizon, InMemoryLedger())
+    parts, world = stage_play(options, lives, horizon, InMemoryLedger())
     play_agents(parts, world, options, horizon)
     stops = play(options, lives, horizon, least_seconds=600.0).world.stops
 
@@ -199,7 +199,7 @@ def test_a_node_says_what_its_agent_would(life: Workload, at: float, says: State
     world = World({"i-1": life}, clock, Timing(), 3600.0)
     clock.advance(at)
     source = HistorySource(world, clock, {"i-1": timeline_of(life, 3600.0)})
-    parts, _ = staged(OPTIONS, [life], 3600.0, InMemoryLedger())
+    parts, _ = stage_play(OPTIONS, [life], 3600.0, InMemoryLedger())
     node = replace(parts.cloud.nodes()[0], id="i-1")
     verdict = source.confirm(node).verdict
 
@@ -214,7 +214,7 @@ def test_after_a_boot_an_agent_knows_nothing_and_then_begins_at_zero() -> None:
     clock, life = ManualClock(wall=STORY_BEGINS), a_life("n")
     world = World({"i-1": life}, clock, Timing(boot=180.0), 3600.0)
     source = HistorySource(world, clock, {"i-1": timeline_of(life, 3600.0)})
-    parts, _ = staged(OPTIONS, [life], 3600.0, InMemoryLedger())
+    parts, _ = stage_play(OPTIONS, [life], 3600.0, InMemoryLedger())
     node = replace(parts.cloud.nodes()[0], id="i-1")
     clock.advance(600.0)
     world.witness_stop("i-1")
@@ -239,7 +239,7 @@ def test_what_is_not_idle_is_the_very_same_value_again() -> None:
     }
     world = World(lives, clock, Timing(), 3600.0)
     source = HistorySource(world, clock, {name: timeline_of(life, 3600.0) for name, life in lives.items()})
-    parts, _ = staged(OPTIONS, [lives["idle"]], 3600.0, InMemoryLedger())
+    parts, _ = stage_play(OPTIONS, [lives["idle"]], 3600.0, InMemoryLedger())
     machine = parts.cloud.nodes()[0]
     nodes = [*(replace(machine, id=name) for name in lives), replace(machine, id="off", state=NodeState.STOPPED)]
     seen = []

@@ -16,7 +16,7 @@ from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.report import Backtest, backtest
 from gpuwatch.simulate.backtest.stops import StopRecord
 from gpuwatch.simulate.backtest.text import as_text
-from gpuwatch.simulate.backtest.timeline import fleet_of, lengths_of, stopped_of, usual_wait
+from gpuwatch.simulate.backtest.timeline import fleet_of, lengths_of, mean_stopped, usual_wait
 from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.backtests import busy_spans, of_intervals
 
@@ -42,7 +42,7 @@ def told_of(history: History, *policies: str) -> Backtest:
 
 def listed(result: Backtest, most: int) -> list[StopRecord]:
     """The list of the first policy."""
-    return result.listed(result.lines[0].figures, most)
+    return result.list_stops(result.lines[0].figures, most)
 
 
 def test_suspects_come_first_and_then_the_largest_savings() -> None:
@@ -87,7 +87,7 @@ def test_the_stops_add_up_to_the_figures(turns: dict[str, list[tuple[int, int]]]
     result = told_of(history, "timeout=2m", "timeout=break_even", "timeout=learned", "never")
 
     for line in result.lines:
-        figures, stops = line.figures, result.listed(line.figures, 10**6)
+        figures, stops = line.figures, result.list_stops(line.figures, 10**6)
         assert len(stops) == figures.stops
         assert sum(each.stop.saved_seconds for each in stops) / 3600 == pytest.approx(figures.node_hours_saved)
         assert sum(each.stop.gap.needed for each in stops) == figures.restarts
@@ -119,7 +119,7 @@ def test_the_fleet_over_time_holds_every_second_once(turns: dict[str, list[tuple
     history = of_intervals({name: busy_spans(each) for name, each in turns.items()})
     fleet, width = fleet_of(history, bins), history.horizon_seconds / bins
     figures = figures_of(policy_of("timeout=5m"), history, Terms())
-    stopped = stopped_of(history, figures, bins)
+    stopped = mean_stopped(history, figures, bins)
 
     assert sum([*fleet.busy, *fleet.idle]) * width == pytest.approx(sum(history.node_seconds.values()))
     assert sum(stopped) * width == pytest.approx(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpuwatch.cli.main import commands
 from gpuwatch.simulate.backtest.gaps import history_of
 from gpuwatch.simulate.backtest.replay import Recorded
-from gpuwatch.simulate.backtest.restarts import advise, ranked
+from gpuwatch.simulate.backtest.restarts import advise, rank_spans
 from gpuwatch.simulate.fleet.options import Options
 
 HEADER = "node,busy_from_s,busy_to_s\n"
@@ -64,7 +64,7 @@ def test_packed_by_hand(tmp_path: Path) -> None:
 
 def test_ranks_fill_from_the_first() -> None:
     """Two at work in 0 to 10, one until 20, two again from 30 to 40: the second rests for 20 s, the first for 10."""
-    ranks = ranked([(0, 20), (0, 10), (30, 40), (30, 40)], 50)
+    ranks = rank_spans([(0, 20), (0, 10), (30, 40), (30, 40)], 50)
 
     assert ranks.nodes == 2
     assert [(gap.node_id, gap.begin, gap.end, gap.needed) for gap in ranks.gaps] == [
@@ -78,7 +78,7 @@ def test_ranks_fill_from_the_first() -> None:
 @given(spans)
 def test_ranks_do_all_of_the_work_and_never_overlap(work: list[tuple[int, int]]) -> None:
     """Work and gaps of all ranks fill the time from each rank's first work to the horizon, exactly."""
-    ranks = ranked(work, 1000)
+    ranks = rank_spans(work, 1000)
     by_rank: dict[str, list[Recorded]] = {}
     for gap in ranks.gaps:
         by_rank.setdefault(gap.node_id, []).append(gap)

@@ -16,7 +16,7 @@ from gpuwatch.simulate.backtest.sources.nodes import Kind
 from gpuwatch.simulate.backtest.sources.rounds import ledger_history
 from gpuwatch.simulate.backtest.sources.window import SourceError
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
-from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.play import play, stage_play
 from gpuwatch.simulate.fleet.workloads import demo_fleet
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 
@@ -210,7 +210,7 @@ def test_a_played_fleet_is_found_again_in_its_ledger(tmp_path: Path) -> None:
     options = Options(hours=HOURS, seed=3)
     lives = [life for life in demo_fleet(options.seed, HOURS * 3600) if life.name in NODES]
     ledger = Ledger.connect(LedgerSettings(path=str(tmp_path / "ledger.db")))
-    parts, world = staged(options, lives, HOURS * 3600, ledger)
+    parts, world = stage_play(options, lives, HOURS * 3600, ledger)
     play(parts, world, options, HOURS * 3600)
     history = ledger_history(ledger, Options(), None, STORY_BEGINS + timedelta(days=1))
     ledger.close()

@@ -12,7 +12,7 @@ from rich.console import Console
 from gpuwatch.cli.console import theme
 from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options, lives
-from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.play import play, stage_play
 from gpuwatch.simulate.fleet.screen import Board
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 
@@ -26,7 +26,7 @@ def a_board() -> Board:
     """The story's first half hour: some machines are stopped, others have their notice."""
     options = Options(hours=0.5)
     workloads, horizon = lives(options)
-    parts, world = staged(options, workloads, horizon, InMemoryLedger("screen"))
+    parts, world = stage_play(options, workloads, horizon, InMemoryLedger("screen"))
     board = Board(world=world, rules=parts.rules, clock=parts.clock, begin=STORY_BEGINS, totals=lambda: MONEY)
     board.page = "The fleet's page: http://127.0.0.1:9461"
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.policies.spot.mix import MixRules
-from gpuwatch.simulate.spot.fleet import Terms, bound, play
+from gpuwatch.simulate.spot.fleet import Terms, lower_bound, play
 from gpuwatch.simulate.spot.recording import Recording
 
 TERMS = Terms(on_demand_usd_per_hour=2.0, spot_price_ratio=0.5, boot_minutes=4, notice_minutes=2)
@@ -52,7 +52,7 @@ def test_a_recording_without_spot_costs_what_on_demand_costs() -> None:
     found = play(nothing, 3, MixRules(), TERMS, "x")
 
     assert found.cost_ratio == 1.0
-    assert bound(nothing, 3, TERMS) == 1.0
+    assert lower_bound(nothing, 3, TERMS) == 1.0
     assert found.most_failed_launches_a_day <= 10 * 2 + 4  # in ten hours, the first four soon after another
 
 
@@ -77,7 +77,7 @@ def test_no_policy_costs_less_than_the_bound_or_has_more_than_wanted_and_the_sur
     if spare == 0:
         # A node that boots costs and does not work, so the bound is never beaten by working less than it wants.
         lazy = (1 - found.working_ratio) * wanted
-        assert found.cost_ratio >= bound(recording, wanted, TERMS) - lazy / wanted - 1e-9
+        assert found.cost_ratio >= lower_bound(recording, wanted, TERMS) - lazy / wanted - 1e-9
     assert found.spot_node_hours <= (wanted + spare + wanted) * minutes / 60  # those with a notice beside the new ones
     assert found.on_demand_node_hours <= wanted * minutes / 60
     assert 0 <= found.full_ratio <= found.working_ratio <= 1

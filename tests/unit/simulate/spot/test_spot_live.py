@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits
 from gpuwatch.policies.spot.mix import MixRules
-from gpuwatch.simulate.spot.fleet import Terms, bound, play
+from gpuwatch.simulate.spot.fleet import Terms, lower_bound, play
 from gpuwatch.simulate.spot.live import play_live
 from gpuwatch.simulate.spot.recording import Recording
 
@@ -80,4 +80,4 @@ def test_the_controller_reaches_what_its_rules_reach(
     assert live.cost_ratio <= alone.cost_ratio + 0.1
     assert live.working_ratio >= alone.working_ratio - 0.1
     lazy = 1 - live.working_ratio
-    assert live.cost_ratio >= bound(recording, wanted, TERMS) - lazy - 1e-9
+    assert live.cost_ratio >= lower_bound(recording, wanted, TERMS) - lazy - 1e-9
