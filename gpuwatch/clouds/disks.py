@@ -15,6 +15,18 @@ from gpuwatch.model.fleet import Node, NodeState
 LEAST_AGE = timedelta(days=30)  # of an image that is reported
 
 
+class HasPlace(Protocol):
+    """What is in one region of an account; asking for the account may raise CloudError."""
+
+    @property
+    def region(self) -> str:
+        """Return the region's name."""
+
+    @property
+    def account(self) -> str | None:
+        """Return the account's number, where it is known."""
+
+
 @runtime_checkable
 class HasDisks(Protocol):
     """A cloud that lists disks of machines that are in use."""
@@ -63,3 +75,18 @@ def is_old(made: str | None, now: datetime, *, form: str | None = None) -> bool:
     except ValueError:
         return False
     return now - (at if at.tzinfo else at.replace(tzinfo=UTC)) >= LEAST_AGE
+
+
+def old_image(
+    place: HasPlace, image_id: str, *, size_bytes: int | None, name: str | None, provider: str = "aws"
+) -> Leftover:
+    """Return an old image that nothing names, as what is left over in its place."""
+    return Leftover(
+        id=image_id,
+        kind=LeftoverKind.IMAGE,
+        region=place.region,
+        account=place.account,
+        provider=provider,
+        size_bytes=size_bytes,
+        name=name or "",
+    )

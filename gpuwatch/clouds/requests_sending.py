@@ -7,26 +7,9 @@ from typing import Any
 
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from gpuwatch.clouds.sending import WatchedConnection, attempt_begins
-
-
-class _Connection(WatchedConnection, HTTPConnection):
-    """Plain HTTP, as to an endpoint of one's own."""
-
-
-class _SecureConnection(WatchedConnection, HTTPSConnection):
-    """An HTTPS connection that checks the permit last."""
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+from gpuwatch.clouds.sending import attempt_begins
+from gpuwatch.clouds.watched_pools import POOLS
 
 
 class WatchedAdapter(HTTPAdapter):
@@ -39,12 +22,12 @@ class WatchedAdapter(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  those of requests
         """Make connections that check."""
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        self.poolmanager.pool_classes_by_scheme = POOLS
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  those of requests
         """The same through a proxy."""
         manager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        manager.pool_classes_by_scheme = POOLS
         return manager
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:  # noqa: ANN401  those of requests

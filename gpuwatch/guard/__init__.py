@@ -17,10 +17,10 @@ from gpuwatch.guard.growth import another_may_pass, instead, largest
 from gpuwatch.guard.mass_idleness import Burst, burst
 from gpuwatch.guard.rules import GROUPS, MEMBER, NO_NODE, RULES, SICK, SLURM, Rule
 from gpuwatch.guard.settings import Limits, Rulebook
-from gpuwatch.model.decision import ADDITIONS, LETS_GO, Answer, Decision, Observation, Review, Status, Step, Verb
+from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, Answer, Decision, Observation, Review, Status, Step, Verb
 from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.proposal import changing
-from gpuwatch.model.verbs import GIVES_BACK
+from gpuwatch.model.verbs import REDUCTIONS
 from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse
 
@@ -43,8 +43,8 @@ __all__ = [
     "workload_case",
 ]
 
-_COUNTED = LETS_GO | ADDITIONS | GIVES_BACK | SICK | SLURM
-_GOES = LETS_GO | {Verb.RELEASE}
+_COUNTED = REMOVAL_STEPS | ADDITIONS | REDUCTIONS | SICK | SLURM
+_GOES = REMOVAL_STEPS | {Verb.RELEASE}
 
 
 def obeys_pauses(verb: Verb) -> bool:
@@ -154,7 +154,7 @@ def _on_machines(
             granted[:] = [*others, result.step]
         return result
 
-    changes.sort(key=lambda each: in_vain[each[1].node_id] if each[1].verb in LETS_GO else 0)
+    changes.sort(key=lambda each: in_vain[each[1].node_id] if each[1].verb in REMOVAL_STEPS else 0)
     reviews = [judged(step, pool=pool) for pool, step in changes]
     for decision in decisions:
         found = [each for each in reviews if each.pool == decision.pool]
@@ -202,6 +202,6 @@ def _in_vain(observation: Observation) -> Counter[str]:
         done.node_id for done in ledger.ended_actions(_GOES) if done.status is Status.CANCELLED and done.at > hour_ago
     )
     for entry in ledger.open_intents:
-        if entry.intent.verb in LETS_GO or is_workload(entry.intent.node_id):
+        if entry.intent.verb in REMOVAL_STEPS or is_workload(entry.intent.node_id):
             found[entry.intent.node_id] += entry.attempts
     return found

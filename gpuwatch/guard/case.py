@@ -13,7 +13,7 @@ from gpuwatch.model.decision import Intent, Observation, Step, Verb
 from gpuwatch.model.duration import backoff_seconds
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.model.promise import Notice
-from gpuwatch.model.verbs import prepared
+from gpuwatch.model.verbs import prepared_removal
 from gpuwatch.policies import PoolRules, idle, notices
 from gpuwatch.policies.kubernetes import idle_pods
 from gpuwatch.policies.kubernetes import idle_pods_obstacles as pods
@@ -100,7 +100,7 @@ class Case:
         """Why a notice does not cover the removal; first of all, that it is withdrawn."""
         return (
             notices.withdrawn(notice, self.pool)
-            or notices.sharper(notice, prepared(self.step.verb, self.step.arguments))
+            or notices.sharper(notice, prepared_removal(self.step.verb, self.step.arguments))
             or notices.why_outdated(notice, self.observation.now)
         )
 
@@ -232,7 +232,7 @@ def chosen_action(case: Case) -> str | None:
 def final_verb(case: Case) -> Verb:
     """The step's verb; of a notice and of what prepares a removal, that of the removal."""
     if case.step.verb is not Verb.NOTICE:
-        return prepared(case.step.verb, case.step.arguments)
+        return prepared_removal(case.step.verb, case.step.arguments)
     return Verb.TERMINATE if case.asleep or chosen_action(case) == "terminate" else Verb.STOP
 
 

@@ -3,7 +3,7 @@
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.readable import how_many
-from gpuwatch.model.verbs import PREPARES
+from gpuwatch.model.verbs import PREPARATIONS
 from gpuwatch.policies import capacity, uncounted
 
 
@@ -59,7 +59,7 @@ def group_rules(case: Case) -> Finding:
         return allow(f"The group takes up to {how_many(group.max_size, 'node')}.")
     leaving = sum(
         1
-        for step in case.counts(PREPARES | {Verb.TERMINATE, Verb.UNPROTECT})
+        for step in case.counts(PREPARATIONS | {Verb.TERMINATE, Verb.UNPROTECT})
         if step.node_id != case.step.node_id
         and (step.node_id in group.node_ids or _is_in_group(case, step.node_id, group.id))
     )

@@ -6,7 +6,7 @@ from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.verbs import prepared
+from gpuwatch.model.verbs import prepared_removal
 from gpuwatch.policies import elsewhere, idle
 from gpuwatch.policies.kubernetes.obstacles import consents, is_joined
 
@@ -168,7 +168,7 @@ def owned(case: Case) -> Finding:
         return refuse(f"Its group {node.group} is unknown.", "The cloud must list the group.")
     if node.group is not None and case.step.verb is Verb.START:
         return refuse("Its group starts its own members.", "Raise the group's desired size.")
-    verb = prepared(case.step.verb, case.step.arguments)
+    verb = prepared_removal(case.step.verb, case.step.arguments)
     if node.group is not None and (verb is Verb.STOP or _would_stop(case)):
         return refuse(
             "A stopped member of an Auto Scaling group is replaced by the group.",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
-from gpuwatch.model.decision import ADDITIONS, LETS_GO, Intent, Step
+from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, Intent, Step
 from gpuwatch.model.readable import how_many
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
@@ -50,8 +50,8 @@ def min_gpus(case: Case) -> Finding:
 def _leaving(case: Case) -> set[str]:
     """The nodes that are being removed, or that were decided to be earlier in the round, and that of the step."""
     open_now = case.observation.ledger.open_intents
-    leaving = {each.intent.node_id for each in open_now if each.intent.verb in LETS_GO}
-    return leaving | {step.node_id for step in case.counts(LETS_GO)} | {case.step.node_id}
+    leaving = {each.intent.node_id for each in open_now if each.intent.verb in REMOVAL_STEPS}
+    return leaving | {step.node_id for step in case.counts(REMOVAL_STEPS)} | {case.step.node_id}
 
 
 def max_nodes(case: Case) -> Finding:

@@ -8,12 +8,12 @@ from decimal import Decimal
 from gpuwatch.guard import launches
 from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse, retry_wait_seconds
 from gpuwatch.model.budget import Scope
-from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
+from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import PriceKey, format_usd
 from gpuwatch.model.readable import how_many
-from gpuwatch.model.verbs import ENDS, PREPARES
+from gpuwatch.model.verbs import PREPARATIONS, WORK_ENDINGS
 from gpuwatch.policies import capacity
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY
@@ -21,7 +21,7 @@ from gpuwatch.policies.uncounted import may_come
 
 _HOUR = timedelta(hours=1)
 _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
-_ANSWERED = REMOVALS | PREPARES  # they count once they may have been carried out
+_ANSWERED = REMOVALS | PREPARATIONS  # they count once they may have been carried out
 
 
 def in_flight(case: Subject) -> Finding:
@@ -60,7 +60,7 @@ def in_flight(case: Subject) -> Finding:
     own = ledger.open_step(step.node_id, step.verb) or ledger.open_for(step.node_id)
     if own is None or own.last is None:
         return allow("Nothing is in flight.")
-    denied = own.last.status is Status.DENIED and own.intent.verb in ENDS
+    denied = own.last.status is Status.DENIED and own.intent.verb in WORK_ENDINGS
     left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts, denied=denied)
     if left > 0:
         return refuse(
@@ -112,9 +112,9 @@ def blast_radius(case: Case) -> Finding:
     Wait, or raise the limit.
     """
     limits = case.limits
-    past, begun = _gone_within_the_hour(case), {each.node_id for each in _within_the_hour(case, PREPARES)}
+    past, begun = _gone_within_the_hour(case), {each.node_id for each in _within_the_hour(case, PREPARATIONS)}
     # Of a Kubernetes node the first step counts in its round: those that follow are of the same removal.
-    granted = [step for step in case.counts(LETS_GO) if step.node_id not in begun]
+    granted = [step for step in case.counts(REMOVAL_STEPS) if step.node_id not in begun]
     counted = {each.node_id for each in past if isinstance(each, Intent)}
     fresh = [step for step in granted if step.node_id not in counted]
     hour = len(past) + len(fresh)
@@ -152,7 +152,9 @@ def _gone_within_the_hour(case: Case) -> list[Done | Intent]:
     """All removals; of protections that were ended those that no removal of the same node followed, or is about to."""
     removed = _within_the_hour(case, REMOVALS)
     once = {each.node_id for each in removed} | {case.step.node_id}
-    ended = {each.node_id: each for each in _within_the_hour(case, LETS_GO - REMOVALS) if each.node_id not in once}
+    ended = {
+        each.node_id: each for each in _within_the_hour(case, REMOVAL_STEPS - REMOVALS) if each.node_id not in once
+    }
     return [*removed, *ended.values()]
 
 

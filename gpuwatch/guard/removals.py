@@ -4,7 +4,7 @@ from gpuwatch.guard.case import Case, Finding, allow, chosen_action, final_verb,
 from gpuwatch.model.activity import LocalDisks
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.verbs import prepared
+from gpuwatch.model.verbs import prepared_removal
 from gpuwatch.policies.profiles import OWNED
 
 _PAID_ANYWAY = {
@@ -82,7 +82,7 @@ def action_not_enabled(case: Case) -> Finding:
 
     Set `pools.<name>.profile`, or `action`, `occupied`, `parked` or `stalled` in `pools.<name>.idle`.
     """
-    state, verb = case.machine.activity.state, prepared(case.step.verb, case.step.arguments)
+    state, verb = case.machine.activity.state, prepared_removal(case.step.verb, case.step.arguments)
     if case.asleep:
         return allow("It does not run.")
     choice = chosen_action(case)

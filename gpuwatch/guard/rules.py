@@ -25,8 +25,8 @@ from gpuwatch.guard import (
 )
 from gpuwatch.guard.case import Case, Finding, Subject, WorkloadCase
 from gpuwatch.guard.obstacles import Holds, Obstacle
-from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, Verb
-from gpuwatch.model.verbs import GIVES_BACK, PREPARES
+from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, REMOVALS, Verb
+from gpuwatch.model.verbs import PREPARATIONS, REDUCTIONS
 
 _Case = TypeVar("_Case")
 
@@ -92,8 +92,8 @@ def _both(
 ALL = frozenset(Verb) - {Verb.HOLD}
 # Removals, and the notices that announce them. The end of a member's protection is the first half of its termination:
 # every rule for the one applies to the other. So it is with a Kubernetes node's cordon and drain.
-_LET_GO = LETS_GO | {Verb.NOTICE}
-_TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT}) | PREPARES
+_LET_GO = REMOVAL_STEPS | {Verb.NOTICE}
+_TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT}) | PREPARATIONS
 # The undoing of our own cordon gives back what was there before: nothing stands against it but that nothing is done.
 _UNDO = frozenset({Verb.UNCORDON})
 # The cordon of a node with a failing GPU, and the eviction of its pods: neither prepares a removal.
@@ -119,13 +119,13 @@ RULES: dict[str, Rule] = {
     "paused": _both(ALL - _UNDO, _ON_PODS, ownership.paused, Obstacle.PAUSED),
     "not_enrolled": _machines(ALL - _UNDO, ownership.not_enrolled, Obstacle.NOT_ENROLLED, Holds.BY_FACTS),
     "other_ledger": _machines(ALL - NO_NODE - _UNDO, ownership.other_ledger, Obstacle.OTHER_LEDGER),
-    "protected": _machines(_LET_GO | ADDITIONS | GIVES_BACK | _MOVES | SLURM, ownership.protected, Obstacle.PROTECTED),
+    "protected": _machines(_LET_GO | ADDITIONS | REDUCTIONS | _MOVES | SLURM, ownership.protected, Obstacle.PROTECTED),
     "snoozed": _machines(_LET_GO | _MOVES, ownership.snoozed, Obstacle.SNOOZED),
     "unknown_pool": _machines(
-        _LET_GO | ADDITIONS | GIVES_BACK | SICK | SLURM | _TAKEN, ownership.unknown_pool, Obstacle.UNKNOWN_POOL
+        _LET_GO | ADDITIONS | REDUCTIONS | SICK | SLURM | _TAKEN, ownership.unknown_pool, Obstacle.UNKNOWN_POOL
     ),
     "other_cloud": _both(
-        _LET_GO | ADDITIONS | GIVES_BACK | SICK | SLURM | _TAKEN,
+        _LET_GO | ADDITIONS | REDUCTIONS | SICK | SLURM | _TAKEN,
         _ENDS_PODS,
         ownership.other_cloud,
         Obstacle.OTHER_CLOUD,
@@ -159,13 +159,13 @@ RULES: dict[str, Rule] = {
     "pods_stay": _machines(_LET_GO, kubernetes.pods_stay, Obstacle.PROTECTED),
     "not_drained": _machines(REMOVALS | {Verb.UNPROTECT}, kubernetes.not_drained, None),
     "reserved_capacity": _machines(_LET_GO, removals.reserved_capacity, Obstacle.PAID_ANYWAY),
-    "still_billed": _machines(PREPARES | {Verb.STOP, Verb.NOTICE}, removals.still_billed, Obstacle.STILL_BILLED),
+    "still_billed": _machines(PREPARATIONS | {Verb.STOP, Verb.NOTICE}, removals.still_billed, Obstacle.STILL_BILLED),
     "unsupported": _machines(_LET_GO, removals.unsupported, Obstacle.CANNOT_STOP),
     "action_not_enabled": _machines(_LET_GO, removals.action_not_enabled, Obstacle.IDLE_REPORT, Holds.BY_FACTS),
     "backtest": _machines(_LET_GO, consent.backtest, Obstacle.NO_BACKTEST),
     "data_loss": _machines(_LET_GO, removals.data_loss, Obstacle.LOCAL_DISKS),
     "group": _machines(_TERMINATES | {Verb.GROW}, groups.group_rules, Obstacle.GROUP_SIZE, Holds.BY_FACTS),
-    "group_takes_back": _machines(GIVES_BACK, groups.group_takes_back, None),
+    "group_takes_back": _machines(REDUCTIONS, groups.group_takes_back, None),
     "scale_in_protection": _machines(
         _TERMINATES | {Verb.NOTICE}, groups.scale_in_protection, Obstacle.SCALE_IN_PROTECTION
     ),
@@ -196,18 +196,18 @@ RULES: dict[str, Rule] = {
     "notice_rate": _workloads(frozenset({Verb.NOTICE}), workload_rules.notice_rate),
     "too_large": _workloads(_ENDS_PODS, workload_rules.too_large),
     "resting": _workloads(_ENDS_PODS, workload_rules.resting),
-    "cooling_down": _machines(_LET_GO | ADDITIONS | GIVES_BACK, rate_limits.cooling_down, Obstacle.GIVEN_UP),
+    "cooling_down": _machines(_LET_GO | ADDITIONS | REDUCTIONS, rate_limits.cooling_down, Obstacle.GIVEN_UP),
     "in_flight": _both(ALL, _ON_PODS, rate_limits.in_flight, None),
-    "no_notice": _both(LETS_GO, _RELEASE, consent.no_notice, None),
-    "not_notified": _both(LETS_GO, _RELEASE, consent.not_notified, Obstacle.NOT_NOTIFIED, Holds.WHEN_DUE),
-    "approval": _both(LETS_GO, _RELEASE, consent.approval, Obstacle.APPROVAL, Holds.WHEN_DUE),
-    "min_nodes": _machines(LETS_GO, pool_bounds.min_nodes, Obstacle.FLOOR, Holds.BY_FACTS),
+    "no_notice": _both(REMOVAL_STEPS, _RELEASE, consent.no_notice, None),
+    "not_notified": _both(REMOVAL_STEPS, _RELEASE, consent.not_notified, Obstacle.NOT_NOTIFIED, Holds.WHEN_DUE),
+    "approval": _both(REMOVAL_STEPS, _RELEASE, consent.approval, Obstacle.APPROVAL, Holds.WHEN_DUE),
+    "min_nodes": _machines(REMOVAL_STEPS, pool_bounds.min_nodes, Obstacle.FLOOR, Holds.BY_FACTS),
     "max_nodes": _machines(ADDITIONS, pool_bounds.max_nodes, None),
-    "min_gpus": _machines(LETS_GO, pool_bounds.min_gpus, Obstacle.FLOOR, Holds.BY_FACTS),
+    "min_gpus": _machines(REMOVAL_STEPS, pool_bounds.min_gpus, Obstacle.FLOOR, Holds.BY_FACTS),
     "max_gpus": _machines(ADDITIONS, pool_bounds.max_gpus, None),
     # Each has limits of its own: nodes and dollars, or pods and GPUs.
     "blast_radius": Rule(
-        machines=Question(rate_limits.blast_radius, LETS_GO),
+        machines=Question(rate_limits.blast_radius, REMOVAL_STEPS),
         workloads=Question(workload_rules.blast_radius, _RELEASE),
         obstacle=Obstacle.LIMITS,
         holds=Holds.WHEN_DUE,

@@ -15,7 +15,6 @@ from gpuwatch.policies.kubernetes import idle_pods
 from gpuwatch.policies.kubernetes import idle_pods_obstacles as obstacles
 from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS
 from gpuwatch.policies.kubernetes.pod_use import WITHOUT_USE
-from gpuwatch.policies.kubernetes.workload_use import at_work
 
 _HOUR = timedelta(hours=1)
 _BEYOND = 1e9  # every limit
@@ -139,7 +138,7 @@ def busy(case: WorkloadCase) -> Finding:
     works = obstacles.working(use)
     if works is not None:
         return refuse(works, remedy)
-    if use.state in WITHOUT_USE and all(each.state in WITHOUT_USE and not at_work(each) for each in use.pods):
+    if use.state in WITHOUT_USE and all(each.state in WITHOUT_USE for each in use.pods):
         return allow(f"Its pods are {use.state.value}.")
     return refuse("Not each of its pods is known to be without use.", remedy)
 

@@ -16,33 +16,16 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from gpuwatch.clouds.errors import AuthFailedError, CloudUnavailableError
-from gpuwatch.clouds.sending import WatchedConnection, attempt_begins
+from gpuwatch.clouds.sending import attempt_begins
+from gpuwatch.clouds.watched_pools import POOLS
 from gpuwatch.kubernetes.credentials import Credentials, Shown
 from gpuwatch.kubernetes.kubeconfig import Login
 from gpuwatch.runtime.clock import Clock
 
 _CONNECTIONS = 16  # a stream for each kind of object, and some for questions
 _PIECE_BYTES = 65_536
-
-
-class _Connection(WatchedConnection, HTTPConnection):
-    """Plain HTTP, as to `kubectl proxy`."""
-
-
-class _SecureConnection(WatchedConnection, HTTPSConnection):
-    """An HTTPS connection that checks the permit last."""
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
 
 
 class Stream:
@@ -174,7 +157,7 @@ class Wire:
         proxy = self._login.proxy or getproxies().get(parts.scheme)
         bypassed = self._login.proxy is None and proxy_bypass(parts.hostname or "")
         manager = urllib3.ProxyManager(proxy, **options) if proxy and not bypassed else urllib3.PoolManager(**options)
-        manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        manager.pool_classes_by_scheme = POOLS
         return manager
 
 

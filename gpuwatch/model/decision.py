@@ -21,9 +21,9 @@ from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Interruption as Inaction
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.proposal import Advice, Answer, Decision, Proposal, Reason, Review, Step, reason_with_refusals
-from gpuwatch.model.verbs import ADDITIONS, LETS_GO, REMOVAL_STEPS, REMOVALS, Verb
+from gpuwatch.model.verbs import ADDITIONS, REMOVAL_STEPS, REMOVALS, Verb
 
-__all__ = ["ADDITIONS", "DECISION_TAG", "FINAL", "LAUNCHED_AT", "LETS_GO", "NOTIFIED_TAG", "NOT_DONE", "REMOVALS"]
+__all__ = ["ADDITIONS", "DECISION_TAG", "FINAL", "LAUNCHED_AT", "NOTIFIED_TAG", "NOT_DONE", "REMOVALS"]
 __all__ += ["REMOVAL_STEPS", "SETTLE_TIMEOUT", "Advice", "Answer", "Decision", "DesiredNodes", "Done", "Intent"]
 __all__ += ["LedgerView", "Observation", "OpenIntent", "Outcome", "Proposal", "Reason", "Review", "Status", "Step"]
 __all__ += ["Stopped", "Verb", "Wait", "reason_with_refusals"]

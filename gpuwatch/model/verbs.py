@@ -141,15 +141,3 @@ THEN = "then"
 def prepared_removal(verb: Verb, arguments: Mapping[str, str]) -> Verb:
     """Return the verb; of a step that prepares a removal, that removal."""
     return Verb(arguments.get(THEN, Verb.TERMINATE)) if verb in PREPARATIONS else verb
-
-
-# Earlier names of the groups, for as long as any module uses them.
-LETS_GO = REMOVAL_STEPS
-ENDS = WORK_ENDINGS
-PREPARES = PREPARATIONS
-GIVES_BACK = REDUCTIONS
-OF_CLUSTER = _verbs_on({TargetKind.CLUSTER_NODE})
-OF_SLURM = SLURM_CHANGES
-ASKED_LAST = ASKED_A_LAST_TIME
-RECORDS = CLOUD_RECORDS
-prepared = prepared_removal

@@ -10,7 +10,7 @@ from gpuwatch.clouds.alibaba import instances
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
 from gpuwatch.clouds.alibaba.pages import List, by_number, by_token, member_at
 from gpuwatch.clouds.alibaba.places import Region
-from gpuwatch.clouds.disks import is_old, of_machines, time_made
+from gpuwatch.clouds.disks import is_old, of_machines, old_image, time_made
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.model.fleet import Node
@@ -161,14 +161,12 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
             return []  # templates need not be looked at
         used = set(_named_images(place))
         return [
-            Leftover(
-                id=image["ImageId"],
-                kind=LeftoverKind.IMAGE,
-                region=place.region,
-                account=place.account,
-                provider="alibaba",
+            old_image(
+                place,
+                image["ImageId"],
                 size_bytes=int(image["Size"]) * GIB,
-                name=image.get("ImageName") or "",
+                name=image.get("ImageName"),
+                provider="alibaba",
             )
             for image in old
             if image["ImageId"] not in used and image.get("ImageFamily", "") not in used - {""}

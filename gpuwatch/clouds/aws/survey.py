@@ -8,7 +8,7 @@ from gpuwatch.clouds import AuthFailedError, CloudError, Leftover, LeftoverKind
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.instances import Translator
 from gpuwatch.clouds.aws.places import Region
-from gpuwatch.clouds.disks import is_old
+from gpuwatch.clouds.disks import is_old, old_image
 from gpuwatch.clouds.keys import DiskKey
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.model.fleet import Node
@@ -158,16 +158,8 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
     used |= {each["ImageId"] for each in _configurations(place)}
     if any(image.startswith(_INDIRECT) for image in used):
         return []
-    account = place.account
     return [
-        Leftover(
-            id=image["ImageId"],
-            kind=LeftoverKind.IMAGE,
-            region=place.region,
-            account=account,
-            size_bytes=_size(image),
-            name=image.get("Name", ""),
-        )
+        old_image(place, image["ImageId"], size_bytes=_size(image), name=image.get("Name"))
         for image in old
         if image["ImageId"] not in used
     ]

@@ -20,12 +20,11 @@ import urllib3
 from google.auth import compute_engine, exceptions, external_account, impersonated_credentials
 from google.oauth2 import credentials as user_credentials
 from google.oauth2 import service_account
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudError, CloudUnavailableError
 from gpuwatch.clouds.errors import ADVICE
-from gpuwatch.clouds.sending import WatchedConnection, attempt_begins
+from gpuwatch.clouds.sending import attempt_begins
+from gpuwatch.clouds.watched_pools import POOLS
 from gpuwatch.runtime.secrets import read_secret_text
 
 # HTTP to Google's APIs by urllib3, which google-auth uses for its tokens too.
@@ -35,22 +34,6 @@ from gpuwatch.runtime.secrets import read_secret_text
 
 CONNECT_SECONDS, READ_SECONDS = 5.0, 20.0
 _CONNECTIONS = 16
-
-
-class _Connection(WatchedConnection, HTTPConnection):
-    """Plain HTTP, as to an endpoint of one's own."""
-
-
-class _SecureConnection(WatchedConnection, HTTPSConnection):
-    """An HTTPS connection that checks the permit last."""
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
 
 
 class Wire:
@@ -66,7 +49,7 @@ class Wire:
             "maxsize": _CONNECTIONS,
         }
         self.manager = self._manager(url)
-        self.manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        self.manager.pool_classes_by_scheme = POOLS
 
     def _manager(self, url: str) -> urllib3.PoolManager:
         parts = urlsplit(url)

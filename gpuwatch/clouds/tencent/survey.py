@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from gpuwatch.clouds import Leftover, LeftoverKind
-from gpuwatch.clouds.disks import is_old, of_machines
+from gpuwatch.clouds.disks import is_old, of_machines, old_image
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.instances import Translator, list_instances
@@ -139,7 +139,7 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
         CloudError: a part of it could not be had.
 
     """
-    call, account = "DescribeImages", place.account
+    call = "DescribeImages"
     found = place.reading.list_all("cvm", call, "ImageSet", "ImageId", Filters=_OWN)
     with asking(place.reading.name_call(call)):
         old = [each for each in found if each["ImageState"] == "NORMAL" and is_old(each.get("CreatedTime"), now)]
@@ -147,14 +147,12 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
             return []  # templates need not be looked at
         used = set(_named_images(place))
         return [
-            Leftover(
-                id=image["ImageId"],
-                kind=LeftoverKind.IMAGE,
-                region=place.region,
-                account=account,
-                provider="tencent",
+            old_image(
+                place,
+                image["ImageId"],
                 size_bytes=image["ImageSize"] * GIB,
-                name=image.get("ImageName") or "",
+                name=image.get("ImageName"),
+                provider="tencent",
             )
             for image in old
             if image["ImageId"] not in used

@@ -19,7 +19,7 @@ from gpuwatch import guard
 from gpuwatch.guard import Case, Rulebook
 from gpuwatch.guard.obstacles import IN_DOUBT, RANK, Holds, Obstacle
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import LETS_GO, Decision, Observation, Reason, Review, Step, Verb
+from gpuwatch.model.decision import REMOVAL_STEPS, Decision, Observation, Reason, Review, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes.obstacles import consents, is_joined
@@ -39,7 +39,7 @@ _ALWAYS, _WHEN_DUE = (
     for holds in (Holds.ALWAYS, Holds.WHEN_DUE)
 )
 _BY_STEP = {"queued": Obstacle.DEMAND, "window_ahead": Obstacle.DEMAND, "no_price": Obstacle.NO_PRICE}
-_WAITED = LETS_GO | {Verb.NOTICE}
+_WAITED = REMOVAL_STEPS | {Verb.NOTICE}
 _WAIT_OVER = frozenset({"grace", "min_nodes", "queued", "window_ahead", "kept"})
 # Those about ownership need no verdict: machines in doubt have them as well.
 _OF_OWNERS = (
@@ -155,9 +155,11 @@ def _doubt(case: Case) -> Obstacle | None:
 def _under_way(each: _Found, review: Review | None) -> bool:
     """Rule 3. A notice from before a pause, or from before a controller only observed, does not count any more."""
     ledger, step = each.case.observation.ledger, each.step
-    if any(entry.intent.node_id == each.node.id and entry.intent.verb in LETS_GO for entry in ledger.open_intents):
+    if any(
+        entry.intent.node_id == each.node.id and entry.intent.verb in REMOVAL_STEPS for entry in ledger.open_intents
+    ):
         return True
-    if step is not None and step.verb in LETS_GO:
+    if step is not None and step.verb in REMOVAL_STEPS:
         return review is not None and review.allowed
     stands = ledger.notice(each.node.id) is not None and step is not None and step.reason.code == "grace"
     return stands and not _refuses(each.case, "observe_only") and not _refuses(each.case, "paused")
@@ -180,7 +182,7 @@ def _obstacles(each: _Found, review: Review | None) -> Iterator[Obstacle]:
         return
     if step.reason.code in _BY_STEP:
         yield _BY_STEP[step.reason.code]
-    if step.verb in LETS_GO and review is not None:
+    if step.verb in REMOVAL_STEPS and review is not None:
         yield from (_WHEN_DUE[name] for name in _final_refusals(each, review))
 
 
@@ -238,7 +240,7 @@ def _keep_floor(observation: Observation, pool: str, machines: Iterable[_Found],
     Floors of the schedule and of scaling show in the round's own steps.
     """
     roster, ledger = observation.fleet.roster(pool), observation.ledger
-    leaving = {entry.intent.node_id for entry in ledger.open_intents if entry.intent.verb in LETS_GO}
+    leaving = {entry.intent.node_id for entry in ledger.open_intents if entry.intent.verb in REMOVAL_STEPS}
     in_force, sizes = rules.pool(pool), rules.pool(pool).sizes(observation.fleet)
     sound = [node for node in roster.nodes if node.id in roster.sound and node.id not in leaving]
     spare = sum(sizes.node(node) or 0 for node in sound) - in_force.least

@@ -175,7 +175,9 @@ SPOILED_WORKLOADS: dict[str, tuple[str, Callable[[], WorkloadCase]]] = {
     ),
     "its notice failed": (
         "resting",
-        lambda: an_end(recent=(ended(9, node_id=ALICE, verb=Verb.NOTICE, status=Status.FAILED),)),
+        lambda: an_end(
+            recent=(ended(9, node_id=ALICE, verb=Verb.NOTICE, status=Status.FAILED, detail="the API server is away"),)
+        ),
     ),
     "pods of a round": ("blast_radius", lambda: limited(max_pods_per_round=0)),
     "pods of an hour": ("blast_radius", lambda: limited(max_pods_per_hour=1)),

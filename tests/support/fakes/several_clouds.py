@@ -51,7 +51,7 @@ class Region(SimulatedCloud):
         """All of them."""
         return [str(each) for each in launches]
 
-    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
+    def unencrypted_disks(self, node_ids: Sequence[str]) -> Sequence[str]:
         """All of them."""
         return list(node_ids)
 

@@ -79,7 +79,7 @@ def test_the_fakes_machine_has_no_member_that_no_example_has() -> None:
 class Replayed:
     """A line that answers with the documented example."""
 
-    def asked(self, action: str) -> str:
+    def name_call(self, action: str) -> str:
         """Its name."""
         return action
 
@@ -87,7 +87,7 @@ class Replayed:
         """The first example."""
         return examples(service, action)[0][1]
 
-    def listed(self, service: str, action: str, items: str, item_id: str, **_: object) -> Any:  # noqa: ANN401  a list
+    def list_all(self, service: str, action: str, items: str, item_id: str, **_: object) -> Any:  # noqa: ANN401  a list
         """The first example's items."""
         del item_id
         return examples(service, action)[0][1][items]

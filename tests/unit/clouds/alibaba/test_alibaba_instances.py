@@ -14,7 +14,7 @@ from gpuwatch.model.fleet import Node, NodeState
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 PLACE: Any = SimpleNamespace(
-    region="cn-shanghai", account="1", name="cn-shanghai", reading=SimpleNamespace(asked=lambda call: call)
+    region="cn-shanghai", account="1", name="cn-shanghai", reading=SimpleNamespace(name_call=lambda call: call)
 )
 WHOLE: dict[str, Any] = {
     "InstanceId": "i-1",

@@ -22,7 +22,7 @@ class Cloud:
         self.asked_for: list[Mapping[str, Any]] = []
         self.spoil: Any = lambda _number, answer: answer
 
-    def asked(self, call: str) -> str:
+    def name_call(self, call: str) -> str:
         """For messages."""
         return call
 

@@ -10,7 +10,7 @@ from gpuwatch.guard import RULES as GUARD_RULES
 from gpuwatch.guard import Limits
 from gpuwatch.guard.obstacles import IN_DOUBT, Holds, Obstacle
 from gpuwatch.model.activity import LocalDisks, State
-from gpuwatch.model.decision import LETS_GO, Status, Verb
+from gpuwatch.model.decision import REMOVAL_STEPS, Status, Verb
 from gpuwatch.model.fleet import CapacityType, Node, NodeReport
 from gpuwatch.money.blocked import sorting
 from gpuwatch.money.blocked.obstacles import ADVICE, act_text
@@ -252,7 +252,7 @@ BY_FACTS |= {"warm_up", "min_nodes", "min_gpus"}
 def test_every_obstacle_of_a_rule_is_one_to_a_removal() -> None:
     """And where it takes a closer look, somebody has written down what is looked at."""
     for name, rule in GUARD_RULES.items():
-        assert rule.obstacle is None or (rule.machines is not None and rule.machines.verbs & LETS_GO), name
+        assert rule.obstacle is None or (rule.machines is not None and rule.machines.verbs & REMOVAL_STEPS), name
 
     assert {name for name, rule in GUARD_RULES.items() if rule.holds is Holds.BY_FACTS} == BY_FACTS
 
