@@ -96,7 +96,14 @@ def reading(asked: str, *silent: type[Exception]) -> Iterator[None]:
 
     `silent` are more errors that mean no answer; their texts are cut off, because they may quote the request.
     """
-    no_answer: tuple[type[Exception], ...] = (KeyError, TypeError, ValueError, AttributeError, IndexError, *silent)
+    no_answer: tuple[type[Exception], ...] = (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        *silent,
+    )
     try:
         yield
     except no_answer as error:

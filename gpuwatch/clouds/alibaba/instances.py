@@ -244,7 +244,7 @@ def gpu_count(described: Mapping[str, Any]) -> int | None:
         return None
     try:
         return gpus_of(dict(described))[0]
-    except ValueError:
+    except (ValueError, OverflowError):  # "many", or an infinity
         return None
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import FLEET_TAG
@@ -76,6 +76,7 @@ ODD = st.none() | st.text(max_size=12) | st.dictionaries(st.sampled_from(["Tag",
 
 
 @given(st.dictionaries(st.sampled_from(sorted(set(WHOLE) - {"InstanceId"})), ODD))
+@example({"GPUAmount": "INFINITY"})
 def test_no_odd_member_hides_the_other_machines_or_looks_sound(changed: dict[str, Any]) -> None:
     """What cannot be read is a doubt, and never an error that takes the whole region away."""
     described = {**WHOLE, **changed}
