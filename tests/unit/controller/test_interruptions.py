@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from gpuwatch.controller.context import Memory
 from gpuwatch.controller.round import decide
 from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
@@ -45,6 +46,25 @@ def test_a_node_is_replaced_at_its_notice_and_once() -> None:
     assert desk.asked() == []
     assert len(desk.fleet.alive()) == 2
     assert verbs(desk, lost) == ["interruption", "lost"]
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "restarts"])
+@pytest.mark.parametrize("back", [-7200.0, 7200.0])
+def test_a_node_is_replaced_once_although_the_clock_is_set(back: float, restarts: bool) -> None:
+    """The clock is set by two hours after the replacement was asked for, and the cloud takes the node ten minutes later."""
+    desk = a_settled_market(max_nodes=9)
+    (lost,) = desk.fleet.alive("spot-a")
+    desk.fleet.announce(lost)
+    desk.round()
+    assert desk.asked() == ["spot-b"]
+    desk.clock.jump(back)
+    if restarts:
+        desk.memory = Memory()
+    for _ in range(10):
+        desk.round()
+
+    assert desk.asked() == [], "no loss is replaced twice"
+    assert len(desk.fleet.alive()) == 3
 
 
 def test_without_spot_the_replacement_comes_on_demand_at_the_notice() -> None:
