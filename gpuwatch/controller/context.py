@@ -16,14 +16,12 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Decision, Done, Intent, LedgerView, Observation, Outcome, Proposal, Review
-from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.money import Price, PriceKey
-from gpuwatch.model.node_facts import NodeFacts
 from gpuwatch.money.accounting.totals import Row
+from gpuwatch.policies.idle import StepsOf, each_step, steps_for
 from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse
-from gpuwatch.policies.step_cache import StepCache
 from gpuwatch.runtime.clock import Clock
 
 
@@ -55,10 +53,7 @@ class Memory:
     absent: dict[str, float] = field(default_factory=dict)  # since when lists lack an intent's machine; monotonic
     short: dict[str, float] = field(default_factory=dict)  # since when groups lack members; monotonic
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
-    steps: StepCache = field(default_factory=dict)
     ended: Ended = field(default_factory=Ended)
-    fleet: Fleet | None = None  # of the newest round
-    facts: NodeFacts = field(default_factory=NodeFacts)
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
 
 
@@ -79,6 +74,9 @@ class ControllerContext:
     meter: Callable[[Observation], Iterable[Row]] | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
     batches: Callable[[Observation], Mapping[str, BatchPast]] = lambda _: {}  # how far work with a deadline is
+    # A simulation may know most steps from the round before (simulate/caches.py).
+    idle_steps: StepsOf = each_step
+    steps_for: Callable[[str], StepsOf] = steps_for  # where one node alone is asked about again
     memory: Memory = field(default_factory=Memory)
     timings: Timings = field(default_factory=Timings)
     interval_seconds: float = 60.0  # from the start of one round to the next, as set

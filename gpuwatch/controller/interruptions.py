@@ -8,7 +8,6 @@ that no list shows is taken only after its deadline, and while every cloud answe
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import compress
 
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.guard import Rulebook
@@ -28,7 +27,6 @@ from gpuwatch.model.cloud_notice import (
 from gpuwatch.model.decision import LAUNCHED_AT, REMOVALS, Done, Intent, LedgerView, Observation, Reason, Status, Verb
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node, NodeState
-from gpuwatch.model.node_facts import NodeFacts
 from gpuwatch.policies.spot.records import CAPACITY, OFFER
 from gpuwatch.policies.spot.settings import Offers
 
@@ -38,23 +36,22 @@ _DOWN = frozenset({NodeState.STOPPED, NodeState.TERMINATED})
 FIRST, AGAIN = "interruption", "interruption_moved"
 
 
-def with_notices(fleet: Fleet, ledger: LedgerView, now: datetime, facts: NodeFacts | None = None) -> Fleet:
+def with_notices(fleet: Fleet, ledger: LedgerView, now: datetime) -> Fleet:
     """The fleet; each node that its cloud is about to take has that notice."""
     recorded = {each.node_id: each for each in ledger.interruptions}
-    told = list(compress(fleet.nodes, (facts or NodeFacts()).facts_of(_has_word_of_end, fleet.nodes)))
+    told = [
+        node
+        for node in fleet.nodes
+        if node.announced or ((verdict := node.signal.verdict) is not None and verdict.cloud_notices is not None)
+    ]
     if recorded:
-        told += [node for node in fleet.nodes if node.id in recorded and not _has_word_of_end(node)]
+        known = set(map(id, told))
+        told += [node for node in fleet.nodes if node.id in recorded and id(node) not in known]
     found = {node.id: notice for node in told if (notice := _notice(node, recorded, now)) is not None}
     if not found:
         return fleet
     nodes = [replace(node, cloud_notice=found[node.id]) if node.id in found else node for node in fleet.nodes]
     return replace(fleet, nodes=tuple(nodes))
-
-
-def _has_word_of_end(node: Node) -> bool:
-    """Whether its cloud's lists, or its agent, say something of its end."""
-    verdict = node.signal.verdict
-    return bool(node.announced) or (verdict is not None and verdict.cloud_notices is not None)
 
 
 def _notice(node: Node, recorded: Mapping[str, Interruption], now: datetime) -> CloudNotice | None:

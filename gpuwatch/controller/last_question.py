@@ -10,11 +10,10 @@ from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.controller import target_cluster_node
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.slurm import target as target_slurm_node
-from gpuwatch.controller.startup_pause import decisions_on, with_foreign
+from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.model.decision import Observation, Review, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState, NodeVerdict
-from gpuwatch.model.looked_again import looked_again
 from gpuwatch.model.proposal import step_for
 from gpuwatch.model.readable import how_many
 from gpuwatch.policies.kubernetes.steps import PODS
@@ -68,13 +67,13 @@ def _with_machine(
 ) -> Observation:
     """Return the observation with the machine and its group as they are now."""
     now = parts.clock.now()
-    latest = parts.past(now)  # somebody may have just paused or kept it
+    latest = parts.orders(now)  # somebody may have just paused or kept it
     node, fleet = latest.with_orders(node), observation.fleet
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
-    ledger = with_foreign(parts, observation.ledger, [decisions_on(node)])
+    ledger = with_foreign(parts, observation.ledger, [node])
     if (ledger.pauses, ledger.snoozes) != (latest.pauses, latest.snoozes):
         ledger = replace(ledger, pauses=latest.pauses, snoozes=latest.snoozes)
-    return replace(observation, now=now, ledger=ledger, fleet=looked_again(fleet, node, groups, now))
+    return replace(observation, now=now, ledger=ledger, fleet=fleet.with_node(node, groups, now))
 
 
 def _decided_anew(
@@ -82,8 +81,9 @@ def _decided_anew(
 ) -> str | None:
     """Say why policies and guard would not take the step now; None: they would."""
     rules = parts.rules.pool(pool)
-    steps = dict(parts.memory.steps)  # those of the round: the next question differs from them in its own node alone
-    proposals = policies.propose(fresh, pool, rules, doubt=parts.rules.doubt(pool), cache=steps)
+    proposals = policies.propose(
+        fresh, pool, rules, doubt=parts.rules.doubt(pool), steps_of=parts.steps_for(asked.node_id)
+    )
     found = step_for(asked.node_id, policies.resolve(fresh, pool, proposals, rules).steps)
     if found is None or found.verb is not asked.verb:
         return "it is no longer in the pool" if found is None else found.reason.sentence

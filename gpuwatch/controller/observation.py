@@ -17,12 +17,11 @@ from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.observe.short_groups import with_short
 from gpuwatch.controller.offers_past import offers_past
 from gpuwatch.controller.slurm.join import Shown, show_cluster, with_slurm
-from gpuwatch.controller.startup_pause import decisions_on, with_foreign
+from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.model.decision import LedgerView, Observation
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.looked_again import carry_facts_on
 from gpuwatch.model.measurement import MetricQuery, MetricValue
-from gpuwatch.model.money import Price, price_key
+from gpuwatch.model.money import Price
 from gpuwatch.money.prices.price_book import of_fleet
 from gpuwatch.policies import PoolRules, replacement, scaling
 from gpuwatch.policies.idle_timeout import demand
@@ -69,7 +68,7 @@ def _begin(parts: ControllerContext) -> _Look:
         places=tuple(sorted(outlook.places)),
         silent=outlook.silent,
     )
-    pools = {*parts.memory.facts.facts_of(_POOL, nodes), *map(_POOL, groups), *named}
+    pools = {*map(_POOL, nodes), *map(_POOL, groups), *named}
     rules = {pool: parts.rules.pool(pool) for pool in sorted(pools)}
     return _Look(parts=parts, now=fleet.observed_at, fleet=fleet, rules=rules)
 
@@ -121,7 +120,6 @@ def _price(look: _Look) -> None:
         launches,
         look.now,
         [each.price_key for each in offers],
-        hires=parts.memory.facts.facts_of(price_key, look.fleet.nodes),
         named=parts.priced_singly(look.now),
     )
 
@@ -129,7 +127,7 @@ def _price(look: _Look) -> None:
 def _read_ledger(look: _Look) -> None:
     parts = look.parts
     past = parts.past(look.now, recent=_memory(parts, look.rules), interval_seconds=parts.interval_seconds)
-    look.ledger = with_foreign(parts, past, parts.memory.facts.facts_of(decisions_on, look.fleet.nodes))
+    look.ledger = with_foreign(parts, past, look.fleet.nodes)
 
 
 def _obey_keeps(look: _Look) -> None:
@@ -142,18 +140,13 @@ def _note_ended(look: _Look) -> None:
 
 
 def _note_interruptions(look: _Look) -> None:
-    look.fleet = interruptions.with_notices(look.fleet, look.ledger, look.now, look.parts.memory.facts)
+    look.fleet = interruptions.with_notices(look.fleet, look.ledger, look.now)
 
 
 def _note_short_groups(look: _Look) -> None:
     memory, monotonic = look.parts.memory, look.parts.clock.monotonic()
     groups = with_short(look.fleet.groups, memory.short, look.ledger, look.now, monotonic)
     look.fleet = replace(look.fleet, groups=groups)
-
-
-def _carry_on(look: _Look) -> None:
-    memory = look.parts.memory
-    memory.fleet = look.fleet = carry_facts_on(memory.fleet, look.fleet)
 
 
 _STAGES: Sequence[Callable[[_Look], None]] = (
@@ -170,7 +163,6 @@ _STAGES: Sequence[Callable[[_Look], None]] = (
     _note_ended,  # the ledger says of which machines that is to be known
     _note_interruptions,  # a node that has ended has no notice any more
     _note_short_groups,  # by the ledger's growths
-    _carry_on,  # the last change of the fleet: it is compared with that of the round before
 )
 
 

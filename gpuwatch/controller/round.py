@@ -5,7 +5,6 @@ rounds: what it must know of the past is in the ledger.
 """
 
 from dataclasses import replace
-from operator import attrgetter
 
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
@@ -19,13 +18,11 @@ from gpuwatch.controller.target_workload import remember_workloads, steps_for_wo
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.policies.idle import StepsOf, each_step
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.timeouts import time_round
-from gpuwatch.policies.step_cache import StepCache
 
 __all__ = ["Act", "ControllerContext", "Round", "decide", "explain_step", "observe", "step"]
-
-_POOL = attrgetter("pool")
 
 
 def step(parts: ControllerContext, *, act: bool = True) -> Round:
@@ -39,7 +36,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
     except CloudError as error:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
-    proposals, decisions = decide(observation, parts.rules, parts.memory.steps)
+    proposals, decisions = decide(observation, parts.rules, parts.idle_steps)
     workloads = steps_for_workloads(parts, observation)
     reviews = guard.review(observation, decisions, parts.rules, workloads)
     acts: tuple[Act, ...] = ()
@@ -78,14 +75,14 @@ def _with_times(parts: ControllerContext, observation: Observation) -> tuple[Obs
 
 
 def decide(
-    observation: Observation, rulebook: Rulebook, cache: StepCache | None = None
+    observation: Observation, rulebook: Rulebook, steps_of: StepsOf = each_step
 ) -> tuple[tuple[Proposal, ...], tuple[Decision, ...]]:
     """All proposals, and one decision for each pool that has nodes or groups."""
     proposals: list[Proposal] = []
     decisions: list[Decision] = []
     for pool in observation.fleet.pools:
         rules = rulebook.pool(pool)
-        proposed = policies.propose(observation, pool, rules, doubt=rulebook.doubt(pool), cache=cache)
+        proposed = policies.propose(observation, pool, rules, doubt=rulebook.doubt(pool), steps_of=steps_of)
         proposals.extend(proposed)
         decisions.append(policies.resolve(observation, pool, proposed, rules))
     return tuple(proposals), tuple(decisions)

@@ -4,10 +4,9 @@
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
 
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.guard.ownership import recent
@@ -26,20 +25,15 @@ def begin(parts: ControllerContext) -> None:
         parts.ledger.identity.begin_paused()
 
 
-def with_foreign(parts: ControllerContext, ledger: LedgerView, borne: Collection[Collection[str]]) -> LedgerView:
-    """The view with those decisions, of all that machines bear, that this ledger lacks."""
-    foreign = parts.ledger.identity.foreign(chain.from_iterable(borne)) if any(borne) else ledger.foreign
+def with_foreign(parts: ControllerContext, ledger: LedgerView, nodes: Sequence[Node]) -> LedgerView:
+    """The view with those decisions, of all that machines and their nodes elsewhere bear, that this ledger lacks."""
+    keys = {node.tags.get(DECISION_TAG) for node in nodes if node.enrolled}
+    for known in [node.kubernetes for node in nodes if node.kubernetes is not None]:
+        keys |= {known.cordoned_by, known.tainted_by, known.marked_by}
+    keys |= {node.slurm.drained_by for node in nodes if node.slurm is not None}
+    borne = [key for key in keys if key]
+    foreign = parts.ledger.identity.foreign(borne) if borne else ledger.foreign
     return ledger if foreign == ledger.foreign else replace(ledger, foreign=foreign)
-
-
-def decisions_on(node: Node) -> tuple[str, ...]:
-    """The keys of the decisions that a machine, its node object and its node in Slurm bear."""
-    keys = [node.tags.get(DECISION_TAG, "")] if node.enrolled else []
-    if (known := node.kubernetes) is not None:
-        keys += [known.cordoned_by or "", known.tainted_by or "", known.marked_by or ""]
-    if node.slurm is not None:
-        keys.append(node.slurm.drained_by or "")
-    return tuple([key for key in keys if key])
 
 
 def cautious(parts: ControllerContext, observation: Observation, *, act: bool) -> Observation:

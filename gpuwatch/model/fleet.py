@@ -1,7 +1,7 @@
 """Nodes, pools and what is known of their use. Times are aware UTC, durations are seconds."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -320,7 +320,7 @@ class Fleet:
     @cached_property
     def enrolled(self) -> frozenset[str]:
         """The ids of all enrolled nodes, running or not."""
-        return frozenset(node.id for node in self.nodes if node.enrolled)
+        return frozenset([node.id for node in self.nodes if node.enrolled])
 
     @cached_property
     def in_slurm(self) -> bool:
@@ -361,6 +361,11 @@ class Fleet:
         """The group of that id."""
         return next((group for group in self.groups if group.id == group_id), None)
 
+    def with_node(self, node: Node, groups: tuple[NodeGroup, ...], observed_at: datetime) -> "Fleet":
+        """The same fleet with that node in the place of each of its id, and these groups."""
+        nodes = tuple([node if each.id == node.id else each for each in self.nodes])
+        return replace(self, observed_at=observed_at, nodes=nodes, groups=groups)
+
     @property
     def pools(self) -> list[str]:
         """The names of all pools, in order: those that have a node or a group, and those that may get one."""
@@ -381,9 +386,9 @@ class Fleet:
         known = len(states) - states.count(_UNKNOWN)
         return PoolView(
             nodes=tuple(nodes),
-            members=frozenset(node.id for node in members),
+            members=frozenset([node.id for node in members]),
             known=known,
             without_work=known - states.count(State.BUSY),
             groups=tuple(group for group in self.groups if group.pool == pool),
-            sound=frozenset(node.id for node in members if node.sound),
+            sound=frozenset([node.id for node in members if node.sound]),
         )

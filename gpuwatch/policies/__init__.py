@@ -32,7 +32,6 @@ from gpuwatch.policies.spot.batch import BatchRules
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 from gpuwatch.policies.starts import Startable
-from gpuwatch.policies.step_cache import StepCache
 
 __all__ = ["POLICIES", "Policy", "PoolRules", "propose", "resolve"]
 
@@ -201,14 +200,16 @@ class PoolRules:
         return {"type": "function-wrap", "function": function, "schema": handler(source)}
 
 
-def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepCache | None = None) -> Proposal:
+def _idle(
+    observation: Observation, pool: str, rules: PoolRules, *, steps_of: idle.StepsOf = idle.each_step
+) -> Proposal:
     """Notice, then stop or termination of idle nodes, except those that are about to be needed.
 
     Set up by `pools.<name>.idle`.
     """
     effective = _idle_rules(observation, rules)
     proposal = elsewhere.hold_elsewhere(
-        idle.propose(observation, pool, effective, cache=cache), observation, rules.clouds
+        idle.propose(observation, pool, effective, steps_of=steps_of), observation, rules.clouds
     )
     return keep_warm(observation, proposal, effective, rules.schedule, rules.sizes(observation.fleet))
 
@@ -294,14 +295,14 @@ def propose(
     rules: PoolRules,
     *,
     doubt: str | None = None,
-    cache: StepCache | None = None,
+    steps_of: idle.StepsOf = idle.each_step,
 ) -> tuple[Proposal, ...]:
     """Every policy's proposal for one pool, those that hold included.
 
     `doubt` is why nobody knows which rules are the pool's: then no policy is asked what to do with it.
-    `cache` holds the idle policy's earlier steps; it saves time and changes nothing.
+    `steps_of` gives the idle policy's steps: those of each node, or of a simulation that knows most of them.
     """
     if doubt is not None:
         return (unknown_pool.propose(observation, pool, doubt),)
-    asked: dict[str, Policy] = POLICIES | {"idle": partial(_idle, cache=cache)}
+    asked: dict[str, Policy] = POLICIES | {"idle": partial(_idle, steps_of=steps_of)}
     return tuple(proposal for policy in asked.values() if (proposal := policy(observation, pool, rules)) is not None)

@@ -16,16 +16,18 @@ Rules, all of them:
 7. Every node gets a step, also one that holds, and the step says what would change it.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from gpuwatch.model.activity import Activity, State
-from gpuwatch.model.decision import Observation, Proposal, Step, Verb
+from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.evidence_text import last_text
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Restarts
-from gpuwatch.model.proposal import changing
-from gpuwatch.policies import idle_words, notices, step_cache, waiting
+from gpuwatch.model.proposal import Steps, changing
+from gpuwatch.policies import idle_words, notices, waiting
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.idle_timeout import node_wait
 from gpuwatch.policies.idle_timeout.node_wait import choose_action, grace_seconds, wait_seconds
@@ -33,19 +35,69 @@ from gpuwatch.policies.idle_words import make_step, word
 from gpuwatch.policies.waiting import Phase
 
 _NEW_NOTICE = "Once that is over and it still has no use, a new notice."
+_WORKS = Reason(code=State.BUSY.value, sentence="It works.")
 _AGAIN = "A new notice follows if it still has no use."
 
 __all__ = ["IdleRules", "choose_action", "grace_seconds", "lacking", "propose", "wait_seconds"]
 
 
-def propose(
-    observation: Observation, pool: str, rules: IdleRules, *, cache: step_cache.StepCache | None = None
-) -> Proposal:
-    """A step for each node of the pool, and advice; `cache` only saves time."""
-    made = step_cache.steps_of_pool(
-        observation,
-        pool,
-        (
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How the nodes of a pool are decided about; a step and its advice follow from the node, its notice, stop and wait.
+
+    They also follow from `about`, and from the time: for nodes with a notice, for all nodes where `ages`, and for
+    stopped nodes where `terminates`.
+    """
+
+    pool: str
+    decide: Callable[[Node], tuple[Step, tuple[Advice, ...]]]
+    about: object
+    ages: bool
+    terminates: bool
+
+
+# Gives the step of each node of the pool, in order, and all advice. A simulation may know most of them from before.
+StepsOf = Callable[[Observation, Asked], tuple[tuple[Step, ...], tuple[Advice, ...]]]
+
+
+def each_step(observation: Observation, asked: Asked) -> tuple[tuple[Step, ...], tuple[Advice, ...]]:
+    """Decide about each node of the pool."""
+    made = [asked.decide(node) for node in observation.fleet.roster(asked.pool).nodes]
+    steps = tuple([step for step, _ in made])
+    if len({step.node_id for step in steps}) == len(steps):
+        steps = Steps.one_per_target(steps, changing(steps))
+    return steps, tuple([each for _, advice in made for each in advice])
+
+
+def steps_for(node_id: str) -> StepsOf:
+    """Decide about that node, and about all others that may not hold: of those it matters only that they hold.
+
+    A node that works and has no notice holds. Of thousands most do, and their sentences are not asked for.
+    """
+
+    def steps_of(observation: Observation, asked: Asked) -> tuple[tuple[Step, ...], tuple[Advice, ...]]:
+        notice = observation.ledger.notice
+
+        def decide(node: Node) -> tuple[Step, tuple[Advice, ...]]:
+            works = node.state is NodeState.RUNNING and node.activity.state is State.BUSY
+            if works and node.id != node_id and notice(node.id) is None:
+                return Step(node_id=node.id, verb=Verb.HOLD, reason=_WORKS, change=""), ()
+            return asked.decide(node)
+
+        return each_step(observation, replace(asked, decide=decide))
+
+    return steps_of
+
+
+def propose(observation: Observation, pool: str, rules: IdleRules, *, steps_of: StepsOf = each_step) -> Proposal:
+    """Propose a step for each node of the pool, and advice."""
+    asked = Asked(
+        pool=pool,
+        decide=lambda node: (
+            _withdraw_outdated(node, observation) or _step(node, observation, rules),
+            tuple(idle_words.advice(node, observation, rules)),
+        ),
+        about=(
             rules,
             _starts(observation, pool, rules),
             observation.prices,
@@ -53,17 +105,12 @@ def propose(
             observation.interval_seconds,
             observation.fresh.get(pool),
         ),
-        lambda node: (
-            _withdraw_outdated(node, observation) or _step(node, observation, rules),
-            tuple(idle_words.advice(node, observation, rules)),
-        ),
         ages=rules.max_age is not None,
         terminates=rules.terminate_after is not None,
-        cache=cache,
     )
-    steps = made.indexed
-    reason = step_cache.count_steps(changing(steps), len(steps))
-    return Proposal(policy="idle", pool=pool, reason=reason, steps=steps, advice=made.advice)
+    steps, advice = steps_of(observation, asked)
+    reason = idle_words.count_steps(changing(steps), len(steps))
+    return Proposal(policy="idle", pool=pool, reason=reason, steps=steps, advice=advice)
 
 
 def _starts(observation: Observation, pool: str, rules: IdleRules) -> Restarts | int | None:
@@ -159,6 +206,8 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
 
 def lacking(activity: Activity, rules: IdleRules) -> str | None:
     """The first required evidence that a verdict does not hold; one that says nothing does not count."""
+    if not rules.required_evidence:
+        return None
     names = [evidence.name for evidence in activity.evidence if evidence.says is not State.UNKNOWN]
     return next((each for each in rules.required_evidence if not any(fnmatchcase(name, each) for name in names)), None)
 

@@ -1,6 +1,7 @@
 """PURE: what the idle policy says of a node: its state in words, why it is kept, who stopped it, advice for people."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from gpuwatch.model.activity import Activity, State, WorkOwner
 from gpuwatch.model.decision import Advice, Observation, Reason, Step, Stopped, Verb
@@ -37,11 +38,21 @@ def make_step(node: Node, verb: Verb, code: str, sentence: str, change: str) -> 
     )
 
 
+def count_steps(changing: Iterable[Step], nodes: int) -> Reason:
+    """Say how many of a pool's nodes get what, of which those that do not hold are given."""
+    counts = Counter(step.verb for step in changing)
+    counts[Verb.HOLD] = nodes - counts.total()
+    summary = ", ".join(f"{counts[verb]} {verb.value}" for verb in Verb if counts[verb])
+    return Reason(code="idle", sentence=summary or "the pool has no nodes")
+
+
 def word(activity: Activity) -> str:
     """Say what the node is, with the process that makes it so where one is known."""
+    if activity.state not in _OWNED:
+        return _WORDS[activity.state]
     says = (each for each in activity.evidence if each.says is activity.state and each.owner is not None)
     found = tuple(dict.fromkeys(each.owner for each in says))
-    if activity.state not in _OWNED or not found:
+    if not found:
         return _WORDS[activity.state]
     one, several = _OWNED[activity.state]
     if len(found) == 1:
@@ -83,10 +94,10 @@ def advice(node: Node, observation: Observation, rules: IdleRules) -> Iterator[A
     if node.state is not NodeState.RUNNING or verdict is None:
         return
     if state is State.BUSY:
-        wait = wait_seconds(node, observation, rules)
         idle = [gpu for gpu in verdict.gpus if gpu.activity.state is State.IDLE]
+        wait = wait_seconds(node, observation, rules) if idle else None
         shortest = min((gpu.activity.held_seconds for gpu in idle), default=0.0)
-        if idle and len(idle) < len(verdict.gpus) and wait is not None and shortest >= wait:
+        if len(idle) < len(verdict.gpus) and wait is not None and shortest >= wait:
             sentence = (
                 f"{len(idle)} of its {len(verdict.gpus)} GPUs have been idle for {format_duration(shortest)} or longer "
                 "while the others work: a smaller machine, or MIG, may do."

@@ -39,12 +39,12 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import target_of
-from gpuwatch.model.looked_again import changed_since
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.proposal import stop_words
 from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.simulate.caches import changed_places
 
 _when, _number = itemgetter(0), itemgetter(1)
 _KEPT = timedelta(days=8)  # longer than any window that decisions look back over
@@ -297,7 +297,7 @@ class InMemoryLedger:
         """The nodes with a stop of ours of which a round shows more than the one before."""
         if before is None or len(before.nodes) != len(fleet.nodes):
             return list(self._stopped)
-        changed = {fleet.nodes[place].id for place in changed_since(before.nodes, fleet)} | self._unseen
+        changed = {fleet.nodes[place].id for place in changed_places(before.nodes, fleet.nodes)} | self._unseen
         self._unseen.clear()
         return [node_id for node_id in changed if node_id in self._stopped]
 

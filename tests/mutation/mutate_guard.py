@@ -78,7 +78,6 @@ TESTS = (
     "properties/test_group_protection",
     "unit/guard/test_mass_idleness",
     "unit/policies/test_scale_in_protection",
-    "unit/policies/test_step_cache",
     "unit/policies/test_capacity",
     "unit/policies/test_capacity_late",
     "unit/policies/test_waiting",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -10,6 +10,7 @@ from gpuwatch.clouds import CloudError
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import LedgerError
+from gpuwatch.model.decision import LedgerView
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.crash_points import a_mortal, copied
@@ -114,18 +115,37 @@ def test_a_pause_holds_up_every_other_change_as_well(verb: str) -> None:
     assert desk.fleet.calls == before
 
 
+def _fail_after(desk: Desk, answers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the ledger says so often what was ordered, and then no more."""
+    says, left = desk.ledger.orders, iter(range(answers))
+
+    def locked(now: datetime) -> LedgerView:
+        if next(left, None) is None:
+            raise LedgerError("the ledger failed: database is locked")
+        return says(now)
+
+    monkeypatch.setattr(desk.ledger, "orders", locked)
+
+
 def test_nothing_leaves_while_the_ledger_cannot_say_what_was_ordered(monkeypatch: pytest.MonkeyPatch) -> None:
     """It fails at that very moment: a clear refusal, and no error that a cloud's client could take for its own."""
     desk = a_desk()
-
-    def locked(*_: object) -> None:
-        raise LedgerError("the ledger failed: database is locked")
-
-    monkeypatch.setattr(desk.ledger, "orders", locked)
+    _fail_after(desk, 1, monkeypatch)  # it answers the last question
     done = desk.round()
 
     assert outcomes(done) == [("i-1", "cancelled")]
+    assert "not sent: the ledger cannot say" in done.acts[0].outcome.detail
     assert "database is locked" in done.acts[0].outcome.detail
+    assert desk.fleet.stops() == []
+
+
+def test_a_ledger_that_fails_at_the_last_question_ends_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows what was ordered, and nothing leaves."""
+    desk = a_desk()
+    _fail_after(desk, 0, monkeypatch)
+    with pytest.raises(LedgerError, match="database is locked"):
+        desk.round()
+
     assert desk.fleet.stops() == []
 
 

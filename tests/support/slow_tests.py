@@ -119,7 +119,6 @@ SLOW = frozenset(
         "policies/idle_timeout/test_restart_times",
         "policies/idle_timeout/test_timeouts",
         "policies/test_schedule",
-        "policies/test_step_cache",
         "policies/test_unknown_pool",
         "runtime/http/test_server",
         "runtime/http/test_tls",

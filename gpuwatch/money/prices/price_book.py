@@ -5,10 +5,11 @@ at which rate, and what stands in for an unknown price says so.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from operator import attrgetter
 
 from gpuwatch.model.fleet import CapacityType, Fleet
 from gpuwatch.model.money import Price, PriceKey, key_of_node, price_key
@@ -19,6 +20,7 @@ from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
 Ask = Callable[[PriceKey, datetime], Price | None]
 Launch = tuple[str | None, str | None, str | None]  # machine type, region and cloud; None: whatever the template says
 _Where = tuple[str, str | None]  # cloud and region
+_PRICED_ALIKE = attrgetter("instance_type", "region", "zone", "capacity_type", "cloud")  # of nodes
 _LOG = logging.getLogger(__name__)
 
 _IN_PLACE_OF = {
@@ -202,26 +204,25 @@ def of_fleet(
     now: datetime,
     offers: Iterable[PriceKey] = (),
     *,
-    hires: Sequence[PriceKey] | None = None,
     named: Collection[str] | None = None,
 ) -> dict[str, Price]:
     """What is known, by `PriceKey.key`, by `key_of_node` for a machine with a price of its own, and by machine type.
 
     `launches` are the machine types, regions and clouds of what may be launched. The price by type is for machines that
     are not there yet: the highest on demand of all regions in question, or none where that of one is not known. The
-    prices of `offers` are known by their own keys. `hires` are the nodes' own, where they are at hand. `named` are the
-    ids and names of all machines that may have a price of their own; None: any may.
+    prices of `offers` are known by their own keys. `named` are the ids and names of all machines that may have a price
+    of their own; None: any may.
     """
     found: dict[str, Price | None] = {}
     places: dict[str, set[_Where]] = {}
-    hires = list(map(price_key, fleet.nodes)) if hires is None else hires
-    keys = [hire.key for hire in hires]
-    first = dict(zip(reversed(keys), reversed(hires), strict=True))
-    for key in dict.fromkeys(keys):
-        hire = first[key]
+    first: dict[str, PriceKey] = {}
+    for kind, region, zone, capacity_type, cloud in dict.fromkeys(map(_PRICED_ALIKE, fleet.nodes)):
+        hire = PriceKey(instance_type=kind, region=region, zone=zone, capacity_type=capacity_type, cloud=cloud)
+        first.setdefault(hire.key, hire)
+    for key, hire in first.items():
         places.setdefault(hire.instance_type, set()).add((hire.cloud, hire.region))
-        found[key] = ask(replace(hire, node_id=None, node_name=None), now)
-    for hire in hires if named is None or named else ():
+        found[key] = ask(hire, now)
+    for hire in map(price_key, fleet.nodes) if named is None or named else ():
         if named is not None and hire.node_id not in named and hire.node_name not in named:
             continue
         mine = ask(hire, now)

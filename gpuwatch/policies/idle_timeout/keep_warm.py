@@ -21,9 +21,9 @@ from gpuwatch.policies import capacity, schedule
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
 from gpuwatch.policies.idle_timeout.node_wait import learns, restart_of
+from gpuwatch.policies.idle_words import count_steps
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.sizes import NODES, Sizes
-from gpuwatch.policies.step_cache import count_steps
 
 _ENDS = frozenset({Verb.NOTICE, Verb.STOP, Verb.TERMINATE})
 

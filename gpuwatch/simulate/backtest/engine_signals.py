@@ -20,8 +20,8 @@ from gpuwatch.controller.observe.pool_metrics import of_verdicts
 from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, GpuVerdict, Node, NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.measurement import MetricQuery, MetricValue
-from gpuwatch.model.node_facts import changed_places
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.simulate.caches import changed_places
 from gpuwatch.simulate.fleet.workloads import Workload
 from gpuwatch.simulate.fleet.world import Host, World
 

@@ -13,9 +13,11 @@ from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.health_settings import HealthRules
+from gpuwatch.policies.idle import each_step
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.simulate.backtest.engine import play
+from gpuwatch.simulate.caches import KnownFleets
 from gpuwatch.simulate.fleet.options import Options
 from gpuwatch.simulate.fleet.workloads import Workload
 
@@ -73,7 +75,9 @@ def test_a_round_decides_as_one_of_a_controller_that_has_just_begun(
 
     def controller(parts: ControllerContext, *, act: bool = True) -> Round:
         steps = parts.memory.clock_steps
-        anew = step(replace(parts, memory=Memory(clock_steps=steps)), act=False)
+        source = parts.signals.source if isinstance(parts.signals, KnownFleets) else parts.signals
+        plain = replace(parts, signals=source, idle_steps=each_step)
+        anew = step(replace(plain, memory=Memory(clock_steps=steps)), act=False)
         planned = step(parts, act=False)
         seen, other = anew.observation, planned.observation
         compared.append(
