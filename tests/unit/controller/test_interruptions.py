@@ -51,7 +51,7 @@ def test_a_node_is_replaced_at_its_notice_and_once() -> None:
 @pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "restarts"])
 @pytest.mark.parametrize("back", [-7200.0, 7200.0])
 def test_a_node_is_replaced_once_although_the_clock_is_set(back: float, restarts: bool) -> None:
-    """The clock is set by two hours after the replacement was asked for, and the cloud takes the node ten minutes later."""
+    """The clock is set by two hours once the replacement is asked for; the cloud takes the node ten minutes later."""
     desk = a_settled_market(max_nodes=9)
     (lost,) = desk.fleet.alive("spot-a")
     desk.fleet.announce(lost)
