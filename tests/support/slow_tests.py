@@ -77,6 +77,7 @@ SLOW = frozenset(
         "controller/test_compared_weeks",
         "controller/test_denied_calls",
         "controller/test_interruptions",
+        "controller/test_last_question",
         "controller/test_offers",
         "controller/test_offers_that_fail",
         "controller/test_round",
