@@ -138,7 +138,7 @@ class SettingsOfAccounts(ProviderSettings, ABC):
     ) -> Mapping[str, str]:
         """By the cloud's module `iam`."""
         del partition, scopes
-        found: Mapping[str, str] = resolve_name(f"gpuwatch.clouds.{cls.section}.iam:written")(
+        found: Mapping[str, str] = resolve_name(f"gpuwatch.clouds.{cls.section}.iam:write_policies")(
             fleet=fleet, regions=regions
         )
         return found
