@@ -78,7 +78,7 @@ def is_old(made: str | None, now: datetime, *, form: str | None = None) -> bool:
 
 
 def old_image(
-    place: HasPlace, image_id: str, *, size_bytes: int | None, name: str | None, provider: str = "aws"
+    place: HasPlace, image_id: str, name: str | None, size_bytes: int | None, *, provider: str = "aws"
 ) -> Leftover:
     """Return an old image that nothing names, as what is left over in its place."""
     return Leftover(

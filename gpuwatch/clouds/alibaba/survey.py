@@ -161,13 +161,7 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
             return []  # templates need not be looked at
         used = set(_named_images(place))
         return [
-            old_image(
-                place,
-                image["ImageId"],
-                size_bytes=int(image["Size"]) * GIB,
-                name=image.get("ImageName"),
-                provider="alibaba",
-            )
+            old_image(place, image["ImageId"], image.get("ImageName"), int(image["Size"]) * GIB, provider="alibaba")
             for image in old
             if image["ImageId"] not in used and image.get("ImageFamily", "") not in used - {""}
         ]

@@ -159,7 +159,7 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
     if any(image.startswith(_INDIRECT) for image in used):
         return []
     return [
-        old_image(place, image["ImageId"], size_bytes=_size(image), name=image.get("Name"))
+        old_image(place, image["ImageId"], image.get("Name"), _size(image))
         for image in old
         if image["ImageId"] not in used
     ]

@@ -147,13 +147,7 @@ def old_images(place: Region, now: datetime) -> list[Leftover]:
             return []  # templates need not be looked at
         used = set(_named_images(place))
         return [
-            old_image(
-                place,
-                image["ImageId"],
-                size_bytes=image["ImageSize"] * GIB,
-                name=image.get("ImageName"),
-                provider="tencent",
-            )
+            old_image(place, image["ImageId"], image.get("ImageName"), image["ImageSize"] * GIB, provider="tencent")
             for image in old
             if image["ImageId"] not in used
         ]
