@@ -1,7 +1,7 @@
 """What a backtest need not find out again: it plays months of rounds, and most nodes are the same objects as before.
 
-`injected` puts all of it into a controller's parts. A live controller has none of it: there each node has a new verdict
-in every round. Nothing here decides: the tests hold each answer against the one that is found out anew.
+`with_caches` puts all of it into a controller's parts. A live controller has none of it: there each node has a new
+verdict in every round. Nothing here decides: the tests hold each answer against the full computation.
 
 Rules: nodes are frozen, so what followed from one still does while it is the same object. What is kept of the look
 before is used only for the nodes that did not change since; the few others are looked at again.
@@ -28,7 +28,7 @@ from gpuwatch.policies.idle import Asked
 _FEW = 4  # of so many nodes one: where more have changed, counting all of them takes no longer
 
 
-def injected(parts: ControllerContext) -> ControllerContext:
+def with_caches(parts: ControllerContext) -> ControllerContext:
     """Return the parts with every cache that a backtest has."""
     steps = IdleSteps()
     return replace(
@@ -61,7 +61,7 @@ class LastFleet:
     counted: Counted | None = None
 
     def count(self, fleet: Fleet) -> Counted:
-        """Count a fleet: anew, or from the last one where few nodes are others."""
+        """Count a whole fleet, or go on from the last one if few nodes are others."""
         before, nodes, groups = self.counted, fleet.nodes, fleet.groups
         changes = None if before is None else _changes(before, fleet)
         if before is None or changes is None:
@@ -130,7 +130,7 @@ def _sum(name: str) -> Any:  # noqa: ANN401  takes the place of a cached propert
 
 @dataclass(frozen=True, kw_only=True)
 class KnownFleet(Fleet):
-    """A fleet whose sums are counted from those of the fleet before it; each `replace` of it counts again."""
+    """A fleet with sums that are counted from those of the fleet before it; each `replace` of it counts again."""
 
     last: LastFleet = field(compare=False, repr=False)
 
@@ -145,22 +145,22 @@ class KnownFleet(Fleet):
 
 @dataclass(frozen=True, slots=True)
 class KnownFleets:
-    """A source of signals whose fleets are counted from the one before."""
+    """A source of signals; its fleets are counted from the one before."""
 
     source: NodeReportSource
     last: LastFleet = field(default_factory=LastFleet)
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
-        """All nodes."""
+        """Return the fleet with the signals of all nodes."""
         fleet = self.source.observe(nodes)
         return KnownFleet(last=self.last, **{each.name: getattr(fleet, each.name) for each in fields(Fleet)})
 
     def confirm(self, node: Node) -> NodeReport:
-        """One node, now."""
+        """Return one node as it is now."""
         return self.source.confirm(node)
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
-        """What queries say."""
+        """Return the answers to these queries."""
         return self.source.measure(fleet, queries)
 
 
@@ -235,14 +235,14 @@ class IdleSteps:
         if len(before.made) == len(nodes):
             others = changed_places(before.nodes, nodes)
             same = all(before.nodes[place].id == nodes[place].id for place in others)
-            place_of = before.place_of if same else _numbered(nodes)
+            place_of = before.place_of if same else _number_nodes(nodes)
             places = _others(before, others, place_of, observation)
             made, steps = list(before.made), list(before.steps)
             for place in places:
                 made[place] = one = decide(nodes[place], made[place])
                 steps[place] = one.step
         else:
-            place_of, places = _numbered(nodes), range(len(nodes))
+            place_of, places = _number_nodes(nodes), range(len(nodes))
             by_id = {one.node.id: one for one in before.made}
             made = [decide(node, by_id.get(node.id)) for node in nodes]
             steps = [one.step for one in made]
@@ -257,14 +257,16 @@ class IdleSteps:
             waits=waits,
             made=tuple(made),
             steps=tuple(steps),
-            changing=_moved(before.changing, places, [place for place in places if steps[place].verb is not hold]),
-            timed=_moved(before.timed, places, [place for place in places if made[place].at is not None]),
-            advising=_moved(before.advising, places, [place for place in places if made[place].advice]),
+            changing=_move_places(
+                before.changing, places, [place for place in places if steps[place].verb is not hold]
+            ),
+            timed=_move_places(before.timed, places, [place for place in places if made[place].at is not None]),
+            advising=_move_places(before.advising, places, [place for place in places if made[place].advice]),
         )
         return found.answer
 
 
-def _numbered(nodes: tuple[Node, ...]) -> dict[str, int]:
+def _number_nodes(nodes: tuple[Node, ...]) -> dict[str, int]:
     return {node.id: place for place, node in enumerate(nodes)}
 
 
@@ -275,8 +277,8 @@ def _others(
     if len(place_of) < len(before.nodes):  # two have one id
         return range(len(before.nodes))
     ledger, waits, now = observation.ledger, observation.waits, observation.now
-    changed = [each.node_id for each in _renewed(before.notices, ledger.notices)]
-    changed += [each.node_id for each in _renewed(before.stopped, ledger.stopped)]
+    changed = [each.node_id for each in _renewed_items(before.notices, ledger.notices)]
+    changed += [each.node_id for each in _renewed_items(before.stopped, ledger.stopped)]
     if before.waits is not waits:
         changed += [name for name in before.waits.keys() | waits.keys() if before.waits.get(name) != waits.get(name)]
     places = set(changed_nodes)
@@ -288,7 +290,7 @@ def _others(
 _Of = TypeVar("_Of", Notice, Stopped)
 
 
-def _renewed(before: tuple[_Of, ...], now: tuple[_Of, ...]) -> list[_Of]:
+def _renewed_items(before: tuple[_Of, ...], now: tuple[_Of, ...]) -> list[_Of]:
     """Return what is in one of them and not in the other; equal values that are not one object count as other ones."""
     if before is now:
         return []
@@ -301,6 +303,6 @@ def _renewed(before: tuple[_Of, ...], now: tuple[_Of, ...]) -> list[_Of]:
     return [each for each in before if id(each) not in new] + [each for each in now if id(each) not in old]
 
 
-def _moved(before: frozenset[int], places: Collection[int], inside: list[int]) -> frozenset[int]:
+def _move_places(before: frozenset[int], places: Collection[int], inside: list[int]) -> frozenset[int]:
     """Return the places, with those that were looked at in or out."""
     return before.difference(places).union(inside)

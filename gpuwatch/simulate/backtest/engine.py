@@ -20,7 +20,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.runtime.clock import Clock, ManualClock
 from gpuwatch.simulate.backtest.engine_signals import HistorySource, Timeline, timeline_of
 from gpuwatch.simulate.backtest.witness import Controller, SafetyChecker, WatchedCloud, WatchedLedger
-from gpuwatch.simulate.caches import injected
+from gpuwatch.simulate.caches import with_caches
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
 from gpuwatch.simulate.fleet.play import stage_play
 from gpuwatch.simulate.fleet.workloads import Workload
@@ -103,7 +103,7 @@ def play(  # noqa: PLR0913  what a play is made of
     outside = cloud(bare.cloud, clock)
     witness = SafetyChecker(world=world, cloud=bare.cloud, ledger=ledger, rules=bare.rules, least_seconds=least_seconds)
     ledger.look = witness.settles
-    parts = injected(replace(bare, signals=HistorySource(world, clock, timelines)))
+    parts = with_caches(replace(bare, signals=HistorySource(world, clock, timelines)))
     parts = replace(parts, cloud=WatchedCloud(outside, parts, witness))
     waits = None if every_round else _all_foreseen(bare.rules, lives)
     resting = None if waits is None else Resting(world, timelines, waits)
