@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, CloudError, ProtectedError
 from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE
-from gpuwatch.clouds.alibaba.groups import Group, get_group, template_reference
+from gpuwatch.clouds.alibaba.groups import Group, one_group, template_reference
 from gpuwatch.clouds.alibaba.instances import STOP_CHARGING, Instance, describe_instance
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.errors import reading
@@ -59,7 +59,7 @@ def terminate_member(
     its owner's tag protects, so the machine is looked at first.
     """
     instance = Instance(described=describe_instance(place, place.acting, node_id))
-    group = get_group(place, place.acting, group_id)
+    group = one_group(place, place.acting, group_id)
     member = group.members.get(node_id)
     if instance.state is NodeState.TERMINATING or (member is not None and member.leaving):
         return
@@ -145,7 +145,7 @@ def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> No
 
     An addition, and no new total: it cannot take machines away where somebody has raised the size meanwhile.
     """
-    group = get_group(place, place.acting, group_id)
+    group = one_group(place, place.acting, group_id)
     if group.size >= size:
         return
     if size > group.max_size:
@@ -159,7 +159,7 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
 
     A group without a desired size lacks nothing.
     """
-    group = get_group(place, place.acting, group_id)
+    group = one_group(place, place.acting, group_id)
     if group.size <= size:
         return
     _refuse_group(group, fleet=fleet, process="ScaleIn", grows=True)
@@ -169,9 +169,9 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
         group,
         group.size,
         size,
-        lambda: get_group(place, place.acting, group_id),
+        lambda: one_group(place, place.acting, group_id),
         lambda new: _adjust(place, group, new, key),
-        lambda raised: _adjust(place, get_group(place, place.acting, group_id), raised, key),
+        lambda raised: _adjust(place, one_group(place, place.acting, group_id), raised, key),
     )
 
 
@@ -190,7 +190,7 @@ def _adjust(place: Region, group: Group, size: int, key: str) -> None:
 
 def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
     """Source: SetInstancesProtection, where it is not so already."""
-    group = get_group(place, place.acting, group_id)
+    group = one_group(place, place.acting, group_id)
     _refuse_group(group, fleet=fleet)
     member = group.members.get(node_id)
     if member is not None and member.protected is on:

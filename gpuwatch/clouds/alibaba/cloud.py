@@ -169,7 +169,7 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
         found += instances.of_ids(place, place.reading, missing)
         there = {each["InstanceId"] for each in found}
         ended = [name for name in missing if name not in there][:_ENDS_A_ROUND]
-        groups = {name: group for group in scaling.list_groups(place) for name in group.members}
+        groups = {name: group for group in scaling.every_group(place) for name in group.members}
         shown = [self._instance(each) for each in found]
         nodes = self._translator.nodes(place, shown, groups, self._clock.now())
         gone = [name for name in ended if instances.is_denied(place.reading, name)]
@@ -242,10 +242,10 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
     # Its groups.
 
     def _listed_groups(self, place: Region) -> list[Group]:
-        return scaling.list_groups(place)
+        return scaling.every_group(place)
 
     def _known_group(self, place: Region, group_id: str) -> Group:
-        return scaling.get_group(place, place.reading, group_id)
+        return scaling.one_group(place, place.reading, group_id)
 
     def _groups(self, place: Region) -> list[NodeGroup]:
         shown = []

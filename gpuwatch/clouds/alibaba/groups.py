@@ -86,7 +86,7 @@ class Group(ScalingGroup):
         )
 
 
-def list_groups(place: Region) -> list[Group]:
+def every_group(place: Region) -> list[Group]:
     """Every group of the place with its members. Source: DescribeScalingGroups, DescribeScalingInstances."""
     asked = {"RegionId": place.region}
     groups = by_number(place.reading, _GROUPS, {**asked, "GroupType": "ECS"}, size=_GROUPS_A_PAGE)
@@ -97,7 +97,7 @@ def list_groups(place: Region) -> list[Group]:
         ]
 
 
-def get_group(place: Region, line: Client, group_id: str) -> Group:
+def one_group(place: Region, line: Client, group_id: str) -> Group:
     """The group of that id as it is now.
 
     Raises:
@@ -119,7 +119,7 @@ def group_of(place: Region, line: Client, node_id: str) -> Group | None:
     members = by_number(line, _MEMBERS, {"RegionId": place.region, "InstanceIds": [node_id]}, size=_MEMBERS_A_PAGE)
     with reading(line.name_call(_MEMBERS.call)):
         names = [each["ScalingGroupId"] for each in members if each["InstanceId"] == node_id]
-    return get_group(place, line, names[0]) if names else None
+    return one_group(place, line, names[0]) if names else None
 
 
 def types_of(place: Region, group: Group) -> frozenset[str]:

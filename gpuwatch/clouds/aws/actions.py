@@ -19,7 +19,7 @@ from gpuwatch.clouds import (
     CloudError,
     ProtectedError,
 )
-from gpuwatch.clouds.aws.groups import SERVICE, Group, get_group
+from gpuwatch.clouds.aws.groups import SERVICE, Group, one_group
 from gpuwatch.clouds.aws.instances import describe_instance, state_of
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.groups import lower
@@ -65,7 +65,7 @@ def terminate_member(place: Region, node_id: str, group_id: str, permit: Permit,
     machine that is protected against termination, or by its owner's tag, which no policy of IAM can see here.
     """
     instance = describe_instance(place, place.acting, node_id)
-    group = get_group(place, place.acting, group_id)
+    group = one_group(place, place.acting, group_id)
     member = group.members.get(node_id)
     if state_of(instance) in TERMINATE_IS_DONE or (member and member.ending):
         return
@@ -148,7 +148,7 @@ def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dic
 def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: SetDesiredCapacity without its cooldown."""
     del key  # there is no token: asking twice changes nothing more
-    group = get_group(place, place.acting, group_id)
+    group = one_group(place, place.acting, group_id)
     if group.desired >= size and not group.weighted:
         return
     _refuse_group(group, fleet=fleet, process="Launch", grows=True)
@@ -172,7 +172,7 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
     others must be protected from a scale-in, and the group is looked at once more afterwards.
     """
     del key  # there is no token: asking twice changes nothing more
-    group = get_group(place, place.acting, group_id)
+    group = one_group(place, place.acting, group_id)
     if group.desired <= size:
         return
     _refuse_group(group, fleet=fleet, grows=True)
@@ -182,14 +182,14 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
         group,
         group.desired,
         size,
-        lambda: get_group(place, place.acting, group_id),
+        lambda: one_group(place, place.acting, group_id),
         lambda new: _set_size(place, group, new),
     )
 
 
 def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
     """Set a member's scale-in protection. Source: Auto Scaling SetInstanceProtection."""
-    group = get_group(place, place.acting, group_id)
+    group = one_group(place, place.acting, group_id)
     _refuse_group(group, fleet=fleet)
     with place.changing("SetInstanceProtection", permit_in_force(), service=SERVICE):
         answer = place.acting.autoscaling.set_instance_protection(

@@ -155,7 +155,7 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
         alive = machines.alive(instances)
         groups: dict[str, Group] = {}
         if any(instance.group_name for instance in alive):
-            groups = {group.name: group for group in scaling.list_groups(place)}
+            groups = {group.name: group for group in scaling.every_group(place)}
         nodes = list(self._translator.nodes(place, alive, groups, self._notices))
         return self._views.keep(place, nodes, [instance.id for instance in instances])
 
@@ -190,12 +190,12 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
     # Its groups.
 
     def _listed_groups(self, place: Region) -> list[Group]:
-        groups = scaling.list_groups(place)
+        groups = scaling.every_group(place)
         self._translator.types.learn(place, (name for group in groups for name in group.types))
         return groups
 
     def _known_group(self, place: Region, group_id: str) -> Group:
-        return scaling.get_group(place, place.reading, group_id)
+        return scaling.one_group(place, place.reading, group_id)
 
     def _has_gpus(self, place: Region, group: Group) -> bool:
         return self._translator.types.has_gpus(place, group.types)

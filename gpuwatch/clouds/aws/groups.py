@@ -92,7 +92,7 @@ class Group(ScalingGroup):
         )
 
 
-def list_groups(place: Region) -> list[Group]:
+def every_group(place: Region) -> list[Group]:
     """Every group of the place. Source: DescribeAutoScalingGroups to its last page."""
     pages = place.reading.autoscaling.get_paginator("describe_auto_scaling_groups")
     with place.asking(_DESCRIBE, service=SERVICE):
@@ -110,7 +110,7 @@ def find_group(place: Region, line: ClientPool, name: str) -> Group | None:
         return _group(groups[0]) if groups else None
 
 
-def get_group(place: Region, line: ClientPool, group_id: str) -> Group:
+def one_group(place: Region, line: ClientPool, group_id: str) -> Group:
     """The group of that id as it is now.
 
     Raises:

@@ -26,7 +26,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.azure.client import Answer
 from gpuwatch.clouds.azure.errors import NOT_FOUND, code_and_message, typed_error
-from gpuwatch.clouds.azure.groups import ScaleSet, get_group, members_of
+from gpuwatch.clouds.azure.groups import ScaleSet, members_of, one_group
 from gpuwatch.clouds.azure.instances import Machine, one
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions, machine, name_of
 from gpuwatch.clouds.azure.settings import TemplateSettings
@@ -144,7 +144,7 @@ def grow(place: Subscription, group_id: str, size: int, *, key: str, fleet: str)
     The answer's etag makes Azure refuse where somebody has changed the scale set since it was read.
     """
     del key  # there is no token: asking twice changes nothing more
-    group = get_group(place, group_id)
+    group = one_group(place, group_id)
     refuse_group(group, fleet=fleet, grows=True)
     if group.desired is None:
         raise CloudError(f"{group.name} keeps no number of machines, so it cannot grow", code="NoCapacity")
@@ -162,7 +162,7 @@ def shrink(place: Subscription, group_id: str, size: int, *, key: str, fleet: st
     scale-in. Flexible scale sets have no such protection.
     """
     del key  # likewise
-    group = get_group(place, group_id)
+    group = one_group(place, group_id)
     refuse_group(group, fleet=fleet, grows=True)
     if group.desired is None or group.desired <= size:
         return
@@ -180,7 +180,7 @@ def shrink(place: Subscription, group_id: str, size: int, *, key: str, fleet: st
             size,
             group.desired,
             lambda: len(_living(members_of(place, group))),
-            lambda raised: _set_capacity(place, get_group(place, group.path), raised),
+            lambda raised: _set_capacity(place, one_group(place, group.path), raised),
         )
         return
     body = {"instanceIds": [_number(each) for each in lost[:takes]]}
@@ -198,7 +198,7 @@ def _set_capacity(place: Subscription, group: ScaleSet, size: int) -> None:
 
 def protect(place: Subscription, machine: Machine, group_id: str, *, on: bool, fleet: str) -> None:
     """Source: VirtualMachineScaleSetVMs Update of its protectionPolicy; Flexible scale sets have no such policy."""
-    group = get_group(place, group_id)
+    group = one_group(place, group_id)
     refuse_group(group, fleet=fleet)
     if not machine.uniform:
         raise CloudError(

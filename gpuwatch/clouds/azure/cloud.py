@@ -111,7 +111,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
             actions.terminate(place, machine, permit)
         else:
             home = self._places.of_path(group)
-            scale_set = groups.get_group(home, group)
+            scale_set = groups.one_group(home, group)
             size = 0 if scale_set.desired is not None else len(groups.members_of(home, scale_set))
             actions.terminate_member(
                 place, machine, scale_set, permit, fleet=self._fleet, now=self._clock.now(), members=size
@@ -195,7 +195,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
 
     def _nodes(self, place: Subscription) -> list[Node]:
         """The place's GPU machines; what was there before and is not listed is asked for by itself."""
-        scale_sets = groups.list_groups(place)
+        scale_sets = groups.every_group(place)
         found = instances.list_machines(place)
         uniform = [group for group in scale_sets if self._looked_into(place, group)]
         for group in uniform:
@@ -231,7 +231,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
     def _groups(self, place: Subscription) -> list[NodeGroup]:
         shown = []
         flexible: list[Machine] | None = None
-        for group in groups.list_groups(place):
+        for group in groups.every_group(place):
             if not place.covers(group.region) or not (group.is_enrolled(self._fleet) or self._has_gpus(place, group)):
                 continue
             if not group.uniform and flexible is None:
@@ -268,10 +268,10 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         return self._paths.gone_by_name(actions.name_for(key))
 
     def _listed_groups(self, place: Subscription) -> list[ScaleSet]:
-        return groups.list_groups(place)
+        return groups.every_group(place)
 
     def _known_group(self, place: Subscription, group_id: str) -> ScaleSet:
-        return groups.get_group(place, group_id)
+        return groups.one_group(place, group_id)
 
     def _group_in_our_words(self, place: Subscription, group: ScaleSet) -> NodeGroup:
         return self._translator.scale_set(place, group, groups.members_of(place, group))
@@ -284,7 +284,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         self._paths.saw([machine])
         scale_sets = {}
         if machine.group is not None:
-            found = attempt(lambda: groups.get_group(place, machine.group or ""))
+            found = attempt(lambda: groups.one_group(place, machine.group or ""))
             scale_sets = {found.id: found} if isinstance(found, ScaleSet) else {}
         paths = [group.path for group in scale_sets.values() if machine.uniform]
         around = Surroundings(groups=scale_sets, locks=locks_of(place), addresses=instances.addresses(place, paths))

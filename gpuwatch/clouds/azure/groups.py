@@ -103,14 +103,14 @@ class ScaleSet(Owned):
         )
 
 
-def list_groups(place: Subscription) -> list[ScaleSet]:
+def every_group(place: Subscription) -> list[ScaleSet]:
     """Every scale set of the subscription. Sources: VirtualMachineScaleSets ListAll, autoscaleSettings."""
     described = place.everything(KIND)
     bounds = _bounds(place) if described else {}
     return [ScaleSet(described=each, bounds=bounds.get(same(str(each["id"])))) for each in described]
 
 
-def get_group(place: Subscription, group_id: str) -> ScaleSet:
+def one_group(place: Subscription, group_id: str) -> ScaleSet:
     """The scale set of that id as it is now. Source: VirtualMachineScaleSets Get.
 
     Raises:
@@ -145,7 +145,7 @@ def all_machines(place: Subscription) -> list[Machine]:
 
     """
     found = instances.list_machines(place)
-    for group in list_groups(place):
+    for group in every_group(place):
         if group.uniform:
             found += instances.members(place, group.described)
     return found

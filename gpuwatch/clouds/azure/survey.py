@@ -185,7 +185,7 @@ def _named_images(place: Subscription) -> Iterator[str]:
     """Images of machines, of scale sets, and of members of Uniform ones, which may be of an older model."""
     for machine in place.everything("virtualMachines"):
         yield _reference(machine.get("properties") or {})
-    for group in groups.list_groups(place):
+    for group in groups.every_group(place):
         properties = group.described.get("properties") or {}
         yield _reference(properties.get("virtualMachineProfile") or {})
         for member in instances.members(place, group.described) if group.uniform else ():
@@ -312,7 +312,7 @@ def _look_at_regions(
 
 def _machines(place: Subscription, translator: Translator) -> list[Machine]:
     found = instances.list_machines(place)
-    for group in groups.list_groups(place):
+    for group in groups.every_group(place):
         if group.uniform and translator.has_gpus(place, group.region, group.size):
             found += instances.members(place, group.described)
     return found

@@ -24,7 +24,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.errors import NOT_FOUND, NOT_READY, STALE, failure
-from gpuwatch.clouds.gcp.groups import Group, get_group, members, region_of
+from gpuwatch.clouds.gcp.groups import Group, members, one_group, region_of
 from gpuwatch.clouds.gcp.iam import (
     DELETE,
     DELETE_MEMBERS,
@@ -271,7 +271,7 @@ def terminate_member(
     it knows no minimum where its autoscaler is switched off.
     """
     instance = describe_instance(home, node_id)
-    group = get_group(home.client, group_id)
+    group = one_group(home.client, group_id)
     member = next((each for each in members(home.client, group) if each.id == node_id), None)
     if member is not None and member.action in _LEAVING:
         return
@@ -306,7 +306,7 @@ def grow(place: InProject, group_id: str, size: int, *, key: str, fleet: str) ->
     """Raise the target size, where it is smaller at this moment. Source: instanceGroupManagers.resize."""
     del key  # asking twice changes nothing more
     client = place.client
-    group = get_group(client, group_id)
+    group = one_group(client, group_id)
     if group.desired >= size:
         return
     if size > group.bounds[1]:
@@ -322,7 +322,7 @@ def shrink(place: InProject, group_id: str, size: int, *, key: str, fleet: str) 
     is deleted before it has begun to work.
     """
     client = place.client
-    group = get_group(client, group_id)
+    group = one_group(client, group_id)
     if group.desired <= size:
         return
     if size < group.bounds[0]:
@@ -346,7 +346,7 @@ def shrink(place: InProject, group_id: str, size: int, *, key: str, fleet: str) 
 
 def protect(client: Client, group_id: str, *, fleet: str) -> None:
     """Refuse: a managed instance group has no protection of a member; without an autoscaler it never chooses one."""
-    _refuse_group(get_group(client, group_id), fleet=fleet)
+    _refuse_group(one_group(client, group_id), fleet=fleet)
     raise CloudError(
         "Google Cloud has no protection of a member from its group's scale-in; without an autoscaler a group of "
         "Google's never chooses a member by itself",

@@ -322,10 +322,10 @@ class GcpCloud(PlacedCloud[Listing, Group]):
         return self._place_of(None, gcp_groups.project_of(group_id))
 
     def _listed_groups(self, place: Listing) -> Iterable[Group]:
-        return gcp_groups.list_groups(place.client, place.wanted).values()
+        return gcp_groups.every_group(place.client, place.wanted).values()
 
     def _known_group(self, place: Listing, group_id: str) -> Group:
-        return gcp_groups.get_group(place.client, group_id)
+        return gcp_groups.one_group(place.client, group_id)
 
     def _has_gpus(self, place: Listing, group: Group) -> bool:
         for path in group.templates:

@@ -183,7 +183,7 @@ class Template:
     labels: Mapping[str, str]
 
 
-def list_groups(client: Client, wanted: Callable[[str], bool]) -> dict[str, Group]:
+def every_group(client: Client, wanted: Callable[[str], bool]) -> dict[str, Group]:
     """The project's groups in the regions that are wanted, by id.
 
     Sources: instanceGroupManagers.aggregatedList, autoscalers.aggregatedList.
@@ -200,7 +200,7 @@ def list_groups(client: Client, wanted: Callable[[str], bool]) -> dict[str, Grou
     return {group.id: group for group in groups}
 
 
-def get_group(client: Client, group_id: str) -> Group:
+def one_group(client: Client, group_id: str) -> Group:
     """One group as it is now.
 
     Raises:

@@ -50,7 +50,7 @@ class Memberships:
         if not any(instance.group for instance in instances):
             return {}
         if self._groups is None:
-            found = gcp_groups.list_groups(self._client, self._wanted)
+            found = gcp_groups.every_group(self._client, self._wanted)
             self._groups = {group.path: group for group in found.values()}
         return self._groups
 

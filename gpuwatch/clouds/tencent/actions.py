@@ -19,7 +19,7 @@ from gpuwatch.clouds.groups import lower
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.tencent.errors import about_its_state
-from gpuwatch.clouds.tencent.groups import Group, get_group
+from gpuwatch.clouds.tencent.groups import Group, one_group
 from gpuwatch.clouds.tencent.instances import describe_instance
 from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.clouds.tencent.seen import History
@@ -80,7 +80,7 @@ def terminate_member(
     It ends what the group made, and also what is protected there against a scale-in; a machine that somebody attached
     is only detached. Machine and group are looked at first.
     """
-    group = get_group(place.acting, group_id)
+    group = one_group(place.acting, group_id)
     member = group.members.get(node_id)
     if member is not None and member.state in _GOING:
         return
@@ -116,7 +116,7 @@ def terminate_member(
 def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: ModifyDesiredCapacity."""
     del key  # there is no token: asking twice changes nothing more
-    group = get_group(place.acting, group_id)
+    group = one_group(place.acting, group_id)
     if group.desired >= size:
         return
     if size > group.max_size:
@@ -128,7 +128,7 @@ def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> No
 def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> None:
     """Take the desired size back, where no member can go for it. Source: ModifyDesiredCapacity."""
     del key  # there is no token: asking twice changes nothing more
-    group = get_group(place.acting, group_id)
+    group = one_group(place.acting, group_id)
     if group.desired <= size:
         return
     if size < group.min_size:
@@ -138,7 +138,7 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
         group,
         group.desired,
         size,
-        lambda: get_group(place.acting, group_id),
+        lambda: one_group(place.acting, group_id),
         lambda new: _set_size(place, group_id, new),
     )
 
@@ -151,7 +151,7 @@ def _set_size(place: Region, group_id: str, size: int) -> None:
 
 def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
     """Set a member's scale-in protection. Source: Auto Scaling SetInstancesProtection."""
-    _refuse_group(get_group(place.acting, group_id), fleet=fleet)
+    _refuse_group(one_group(place.acting, group_id), fleet=fleet)
     place.acting.change(
         permit_in_force(),
         "as",

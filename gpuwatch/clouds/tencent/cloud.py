@@ -125,7 +125,7 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
         alive = [each for each in found if each.state is not NodeState.TERMINATED]
         members = scaling.members(place) if alive else {}
         grouped = any(each.id in members for each in alive)
-        groups = {group.id: group for group in scaling.list_groups(place, members)} if grouped else {}
+        groups = {group.id: group for group in scaling.every_group(place, members)} if grouped else {}
         nodes = [self._history.with_start_time(node) for node in self._translator.nodes(place, alive, members, groups)]
         gone = [node_id for node_id in missing if self._history.ended_machine(node_id) is not None]
         return self._views.keep(place, nodes, [*(instance.id for instance in found), *gone])
@@ -155,7 +155,7 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
     def _node_of(self, place: Region, instance: Instance) -> Node:
         """One machine, with its group."""
         member = scaling.member(place.reading, instance.id)
-        group = None if member is None else scaling.get_group(place.reading, member.group_id)
+        group = None if member is None else scaling.one_group(place.reading, member.group_id)
         return self._history.with_start_time(self._translator.node(place, instance, member, group))
 
     def _no_gpu(self, arguments: Mapping[str, str]) -> str | None:
@@ -176,10 +176,10 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
     # Its groups.
 
     def _listed_groups(self, place: Region) -> list[Group]:
-        return scaling.list_groups(place, scaling.members(place))
+        return scaling.every_group(place, scaling.members(place))
 
     def _known_group(self, place: Region, group_id: str) -> Group:
-        return scaling.get_group(place.reading, group_id)
+        return scaling.one_group(place.reading, group_id)
 
     def _has_gpus(self, place: Region, group: Group) -> bool:
         return self._translator.types.has_gpus(place, group.types)

@@ -77,7 +77,7 @@ def member(line: Line, node_id: str) -> Member | None:
     return _members(line, own).get(node_id)
 
 
-def list_groups(place: Region, known: Mapping[str, Member]) -> list[Group]:
+def every_group(place: Region, known: Mapping[str, Member]) -> list[Group]:
     """Every group of the place; `known` are the members of all of them.
 
     Sources: DescribeAutoScalingGroups and DescribeLaunchConfigurations, to their last pages.
@@ -87,7 +87,7 @@ def list_groups(place: Region, known: Mapping[str, Member]) -> list[Group]:
     return _groups(line, found, known)
 
 
-def get_group(line: Line, group_id: str) -> Group:
+def one_group(line: Line, group_id: str) -> Group:
     """The group of that id as it is now.
 
     Raises:

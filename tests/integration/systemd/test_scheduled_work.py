@@ -20,7 +20,7 @@ from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.runtime.clock import SystemClock
 watched = Watched(signal=Scheduled(ScheduledSettings(), Roots(), 10.0), interval_seconds=60.0)
 watcher = HostWatcher([watched], SystemClock(), 10.0)
-watcher.look(watched)
+watcher.look_once(watched)
 (found,) = watched.seen[1]
 print(found.says, found.note, blind(Roots()), sep="|")
 """

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.clouds.tencent.client import VERSIONS
-from gpuwatch.clouds.tencent.groups import get_group
+from gpuwatch.clouds.tencent.groups import one_group
 from gpuwatch.clouds.tencent.instances import Instance
 from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.runtime.clock import ManualClock
@@ -97,7 +97,7 @@ def test_the_documented_group_is_read() -> None:
     """Sizes, zone and switch; its members are another group's."""
     line: Any = Replayed()
 
-    group = get_group(line, "asg-pts6qcgp")
+    group = one_group(line, "asg-pts6qcgp")
 
     assert (group.id, group.name, group.min_size, group.max_size, group.desired) == (
         "asg-pts6qcgp",
