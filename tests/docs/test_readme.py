@@ -56,7 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         }.items():
             patch.setenv(name, value)
         try:
-            ec2 = boto3.client("ec2", endpoint_url=endpoint)
+            ec2 = boto3.Session().client("ec2", endpoint_url=endpoint)  # one of its own: other tests watch theirs
             ec2.run_instances(
                 ImageId=ec2.register_image(Name="gpu")["ImageId"],
                 InstanceType="g6.xlarge",
