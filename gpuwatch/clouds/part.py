@@ -88,7 +88,7 @@ class Part:
         return [as_last_seen(node, str(error)) for node in self.nodes]
 
     def last_groups(self, error: CloudError) -> list[NodeGroup]:
-        """The same of its groups, protected from every change; raises likewise."""
+        """The same of its groups, protected from every change; raises CloudError."""
         if self.groups is None:
             if self.past is None:
                 raise error

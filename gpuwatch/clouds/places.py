@@ -140,7 +140,7 @@ class Views(Generic[AnyPlace]):
     def groups(
         self, places: Sequence[AnyPlace], ask: Callable[[AnyPlace], list[NodeGroup]]
     ) -> Iterator[tuple[AnyPlace, list[NodeGroup]]]:
-        """Each place's groups; of a silent one as last seen; raises likewise."""
+        """Each place's groups; of a silent one as last seen; raises CloudError."""
         return anywhere(places, ask, self.last_groups, self._lacks_groups)
 
     def left_out(self, place: AnyPlace, listed: Collection[str]) -> list[str]:
@@ -194,7 +194,7 @@ class Views(Generic[AnyPlace]):
         return self._groups[place]
 
     def last_groups(self, place: AnyPlace, error: CloudError) -> list[NodeGroup]:
-        """The groups that a place without an answer showed last, protected from every change; raises likewise."""
+        """The groups that a place without an answer showed last, protected from every change; raises CloudError."""
         self._lacks_groups(place, error)
         if place not in self._groups:
             if self._recall is None:

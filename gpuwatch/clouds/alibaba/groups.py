@@ -156,7 +156,7 @@ def template_type(place: Region, template: str, version: str | None) -> str | No
 
 
 def newest_version(place: Region, template: str) -> str:
-    """The number of a launch template's newest version; raises likewise."""
+    """The number of a launch template's newest version; raises CloudError."""
     found = _newest(place, template, "Latest")
     with reading(place.reading.name_call(_VERSIONS)):
         return str(found["VersionNumber"])

@@ -35,7 +35,7 @@ def by_token(client: Client, what: List, parameters: Mapping[str, object], *, si
 
 
 def by_number(client: Client, what: List, parameters: Mapping[str, object], *, size: int) -> list[dict[str, Any]]:
-    """All entries of a list with page numbers and a total; raises likewise."""
+    """All entries of a list with page numbers and a total; raises CloudError."""
     return _whole(lambda: _numbers(client, what, parameters, size))
 
 

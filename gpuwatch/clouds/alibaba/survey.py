@@ -44,7 +44,7 @@ def list_unused(place: Region, stopped: frozenset[str]) -> list[Leftover]:
 
 
 def disks_in_use(place: Region, running: frozenset[str]) -> list[Leftover]:
-    """Disks of these machines, which are not stopped; raises likewise."""
+    """Disks of these machines, which are not stopped; raises CloudError."""
     disks = by_token(place.reading, DISKS, {"RegionId": place.region}, size=_PAGE_SIZE) if running else []
     with reading(place.reading.name_call(DISKS.call)):
         return of_machines(_disks(disks, running, place.region, place.account))

@@ -25,10 +25,7 @@ _CODES: errors.Table = (
     ("*AllocationFailed*", errors.InsufficientCapacityError),  # also ZonalAllocationFailed
     ("Overconstrained*AllocationRequest", errors.InsufficientCapacityError),
     ("SkuNotAvailable", errors.InsufficientCapacityError),
-    (
-        "SpotPriceGreaterThanProvidedMaxPrice",
-        errors.InsufficientCapacityError,
-    ),  # above the bid
+    ("SpotPriceGreaterThanProvidedMaxPrice", errors.InsufficientCapacityError),  # above the bid
     ("*QuotaExceeded*", errors.QuotaExceededError),
     ("*NotFound", errors.NotFoundError),
     ("AuthorizationFailed", errors.AuthFailedError),

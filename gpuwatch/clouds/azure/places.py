@@ -174,7 +174,7 @@ class Subscriptions:
         raise NotFoundError(f"{account!r} is not among cloud.azure.subscriptions: {self}")
 
     def of_path(self, path: str) -> Subscription:
-        """The place of a resource's id; raises likewise."""
+        """The place of a resource's id; raises CloudError."""
         number = subscription_of(path)
         if not number:
             raise NotFoundError(f"{path!r} is no id of a resource in Azure", code="ResourceNotFound")

@@ -31,7 +31,7 @@ class Paths:
         self._ending: set[str] = set()
 
     def learn(self, node_id: str, path: str) -> None:
-        """The path of a machine that nobody has seen yet."""
+        """Note the path of a machine that no list has shown yet."""
         with self._lock:
             self._paths[node_id] = path
             self._names[path.rpartition("/")[2]] = node_id

@@ -194,7 +194,7 @@ def _quotas_of(place: Subscription, sizes: Sizes, regions: Iterable[str]) -> Ite
 
 
 def quotas(places: Sequence[Subscription], sizes: Sizes, nodes: Iterable[Node]) -> Sequence[Quota]:
-    """Of all subscriptions; where one looks at all regions, those of its machines; raises likewise."""
+    """Of all subscriptions; where one looks at all regions, those of its machines; raises CloudError."""
     seen = {(node.account, node.region) for node in nodes}
 
     def ask(place: Subscription) -> Iterator[Quota]:

@@ -40,7 +40,7 @@ def list_unused(place: Subscription, stopped: Mapping[str, str]) -> list[Leftove
 
 
 def disks_in_use(place: Subscription, running: Mapping[str, str]) -> list[Leftover]:
-    """Disks of these machines, which are not stopped; raises likewise."""
+    """Disks of these machines, which are not stopped; raises CloudError."""
     disks = place.everything("disks", version="disks") if running else []
     return of_machines(_disks(place, disks, running))
 
@@ -209,7 +209,7 @@ _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def use_of(place: Subscription, paths: Mapping[str, str], begin: datetime, end: datetime) -> dict[str, CloudUse]:
-    """Use of those of these machines that have values, by their ids; raises likewise."""
+    """Use of those of these machines that have values, by their ids; raises CloudError."""
     found = {name: _use_of_machine(place.beside_path(path), path, begin, end) for name, path in paths.items()}
     return {name: use for name, use in found.items() if use is not None}
 

@@ -110,7 +110,7 @@ def ended_machine(client: Client, node_id: str, zone: str | None = None) -> Node
 
 
 def launch_that_ended(client: Client, name: str) -> Node | None:
-    """The same of a machine that we launched under that name; raises likewise."""
+    """The same of a machine that we launched under that name; raises CloudError."""
     found = _operations(client, f'targetLink eq ".*/instances/{name}"')
     return _gone_machine(client, found)
 

@@ -97,7 +97,7 @@ class Client:
         raise CloudUnavailableError(f"{self._name_call(call)}: more than {_MOST_PAGES} pages", code="TooManyPages")
 
     def items(self, call: Call, *, query: Mapping[str, str] | None = None, **path: str) -> list[Json]:
-        """The things of a list that has no scopes; raises likewise."""
+        """The things of a list that has no scopes; raises CloudError."""
         name, missing = call.items or "items", dict[str, CloudError]()
         found: list[Json] = []
         for page in self.pages(call, query=query, **path):

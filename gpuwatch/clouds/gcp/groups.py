@@ -271,7 +271,7 @@ class Templates:
         return self.read(client, path) if known is None else known
 
     def read(self, client: Client, path: str) -> Template:
-        """One as it is now; raises likewise. Source: instanceTemplates.get."""
+        """One as it is now; raises CloudError. Source: instanceTemplates.get."""
         properties = client.read(GET_TEMPLATE, template=path).get("properties", {})
         template = Template(
             machine_type=properties.get("machineType", "").rpartition("/")[2],

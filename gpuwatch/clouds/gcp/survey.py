@@ -52,7 +52,7 @@ def list_unused(client: Client, wanted: Callable[[str], bool]) -> list[Leftover]
 
 
 def disks_in_use(client: Client, wanted: Callable[[str], bool], running: AbstractSet[str]) -> list[Leftover]:
-    """Disks of these machines, which are not stopped, each once; raises likewise."""
+    """Disks of these machines, which are not stopped, each once; raises CloudError."""
     if not running:
         return []
     names = {

@@ -33,7 +33,7 @@ def list_unused(place: Region, stopped: frozenset[str]) -> list[Leftover]:
 
 
 def disks_in_use(place: Region, running: frozenset[str]) -> list[Leftover]:
-    """Disks of these machines, which are not stopped; raises likewise."""
+    """Disks of these machines, which are not stopped; raises CloudError."""
     disks = place.reading.list_all("cbs", _DISKS, "DiskSet", "DiskId") if running else []
     return of_machines(_disks(place, disks, running))
 
