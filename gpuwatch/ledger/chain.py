@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, Result, Row, Table, func, select
 
 from gpuwatch.ledger import indexes
+from gpuwatch.ledger.any_text import json_of
 from gpuwatch.ledger.records import Audit, Broken
 from gpuwatch.ledger.tables import BODIES, CHAIN, CONTROLS, HEAD, RECORDS
 
@@ -42,7 +42,7 @@ class Writer:
 
 def link_hash(before: str, kind: str, row: list[object]) -> str:
     """SHA-256 over the hash before and the record: its kind and its columns in the schema's order, as JSON."""
-    return hashlib.sha256(before.encode() + msgspec.json.encode([kind, *row])).hexdigest()
+    return hashlib.sha256(before.encode() + json_of([kind, *row])).hexdigest()
 
 
 def sha256(body: bytes) -> str:

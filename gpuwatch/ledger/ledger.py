@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, select
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import active_times, chain, retention, scale_in_protection, snapshots, views
+from gpuwatch.ledger.any_text import json_of
 from gpuwatch.ledger.attempts import runs_again
 from gpuwatch.ledger.audit_log import AuditLog
 from gpuwatch.ledger.bodies import Bodies
@@ -132,7 +133,7 @@ class Ledger:
 
         `gaps` is what pools know from now on of their idle gaps. It is an estimate and no record; its digest is kept.
         """
-        known = {pool: msgspec.json.encode(each) for pool, each in sorted((gaps or {}).items())}
+        known = {pool: json_of(each) for pool, each in sorted((gaps or {}).items())}
         with self.store.reading() as db:
             left = {row.pool: row.body for row in db.execute(select(GAPS))}
         digests = {pool: snapshots.digest(each) for pool, each in (left | known).items()}
@@ -241,9 +242,9 @@ class Ledger:
                 "node_id": node_id,
                 "pool": pool,
                 "at": text(at),
-                "reason": msgspec.json.encode(reason).decode(),
+                "reason": json_of(reason).decode(),
                 "round_id": round_id,
-                "arguments": msgspec.json.encode(dict(arguments or {}), order="sorted").decode(),
+                "arguments": json_of(dict(arguments or {})).decode(),
                 "owner": owner,
                 "usd_per_hour": None if usd_per_hour is None else str(usd_per_hour),
             }

@@ -16,6 +16,10 @@ class LedgerError(Exception):
     """The ledger cannot be used; the sentence says why and what to do."""
 
 
+class LedgerValueError(LedgerError):
+    """A value cannot be written: nothing of this write was, and the next one with other values will be."""
+
+
 class LeadLostError(LedgerError):
     """Another controller leads: nothing was written."""
 

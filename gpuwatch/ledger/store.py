@@ -14,12 +14,15 @@ from threading import RLock
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, select, update
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from gpuwatch.ledger.chain import Writer
-from gpuwatch.ledger.records import LeadLostError, LedgerError, OtherLedgerError
+from gpuwatch.ledger.records import LeadLostError, LedgerError, LedgerValueError, OtherLedgerError
 from gpuwatch.ledger.tables import CHAIN, HEAD, META
 
+# SQLSTATE's classes: data exception, integrity constraint violation, program limit exceeded (a text in an index).
+_OF_VALUES = frozenset({"22", "23", "54"})
+_UNBOUND = "Error binding parameter"  # in SQLite's words: a type that it does not have
 _ID = select(META.c.value).where(META.c.name == "ledger_id")
 RESTART = "restart the controller once the right one is back (docs/ledger.md, What survives what)"
 
@@ -57,6 +60,7 @@ class Store:
 
         Raises:
             LeadLostError: another one leads, or nobody; nothing is written.
+            LedgerValueError: the database cannot hold one of the values; nothing is written.
             OtherLedgerError: it is not the ledger that this process knows; nothing is written.
             LedgerError: the database failed; nothing is written.
 
@@ -175,12 +179,25 @@ class Store:
         try:
             yield
         except SQLAlchemyError as error:
-            raise LedgerError(f"the ledger {self.place} failed: {cause(error)}") from error
+            kind = LedgerValueError if _is_of_a_value(error) else LedgerError
+            raise kind(f"the ledger {self.place} failed: {cause(error)}") from error
+        except (OverflowError, UnicodeEncodeError) as error:  # the drivers' own, of numbers and texts
+            raise LedgerValueError(f"the ledger {self.place} cannot hold a value: {error}") from error
 
 
 def this_process() -> str:
     """Who writes, for people."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _is_of_a_value(error: SQLAlchemyError) -> bool:
+    """Whether the database, or its driver, refuses what was to be written, and would take something else."""
+    if isinstance(error, DataError | IntegrityError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return isinstance(error, StatementError)  # it could not be made ready for the driver
+    state = str(getattr(error.orig, "sqlstate", None) or "")
+    return state[:2] in _OF_VALUES or _UNBOUND in str(error.orig)
 
 
 def cause(error: SQLAlchemyError) -> str:

@@ -6,8 +6,9 @@ both databases give back the very same bytes. All other tables are indexes over 
 transaction.
 """
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table
 
+from gpuwatch.ledger.any_text import AnyText
 from gpuwatch.model.usage import AMOUNTS, GPU, JOULES
 
 SCHEMA_VERSION = 8
@@ -15,7 +16,7 @@ SCHEMA_VERSION = 8
 METADATA = MetaData()
 _ID = BigInteger().with_variant(Integer, "sqlite")  # SQLite's own row number is called INTEGER
 
-META = Table("meta", METADATA, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
+META = Table("meta", METADATA, Column("name", AnyText, primary_key=True), Column("value", AnyText, nullable=False))
 
 
 def _id() -> Column[int]:
@@ -25,7 +26,7 @@ def _id() -> Column[int]:
 
 def _text(name: str) -> Column[str]:
     """A text that is always there."""
-    return Column(name, Text, nullable=False)
+    return Column(name, AnyText, nullable=False)
 
 
 ROUNDS = Table(
@@ -44,7 +45,7 @@ INTENTS = Table(
     "intents",
     METADATA,
     _id(),
-    Column("key", Text, nullable=False, unique=True),
+    Column("key", AnyText, nullable=False, unique=True),
     _text("verb"),
     _text("node_id"),
     _text("pool"),
@@ -52,8 +53,8 @@ INTENTS = Table(
     _text("reason"),
     Column("round_id", _ID, ForeignKey("rounds.id")),
     _text("arguments"),
-    Column("owner", Text),
-    Column("usd_per_hour", Text),
+    Column("owner", AnyText),
+    Column("usd_per_hour", AnyText),
     Index("intents_by_node", "node_id", "id"),
     Index("intents_by_round", "round_id"),
 )
@@ -61,7 +62,7 @@ OUTCOMES = Table(
     "outcomes",
     METADATA,
     _id(),
-    Column("key", Text, ForeignKey("intents.key"), nullable=False),
+    Column("key", AnyText, ForeignKey("intents.key"), nullable=False),
     _text("at"),
     _text("status"),
     _text("detail"),
@@ -74,10 +75,10 @@ CONTROLS = Table(
     _id(),
     _text("at"),
     _text("verb"),
-    Column("pool", Text),
+    Column("pool", AnyText),
     _text("who"),
     _text("reason"),
-    Column("until", Text),
+    Column("until", AnyText),
     Index("controls_by_verb", "verb", "at"),
 )
 BACKTESTS = Table(
@@ -96,8 +97,8 @@ BACKTESTS = Table(
     Column("checked_stops", Integer, nullable=False),
     Column("wrongly_stopped", Integer, nullable=False),
     Column("violations", Integer, nullable=False),
-    Column("saved_ratio", Text),
-    Column("failure", Text),
+    Column("saved_ratio", AnyText),
+    Column("failure", AnyText),
     Index("backtests_by_rules", "pool", "rules", "id"),
 )
 KEEPS = Table(
@@ -183,20 +184,20 @@ BODIES = Table(
     Index("bodies_by_time", "at", "round_id"),
     Index("bodies_by_base", "base"),
 )
-OPEN_INTENTS = Table("open_intents", METADATA, Column("key", Text, ForeignKey("intents.key"), primary_key=True))
-NOTICES = Table("notices", METADATA, Column("node_id", Text, primary_key=True), _text("key"), _text("at"))
-STOPPED = Table("stopped", METADATA, Column("node_id", Text, primary_key=True), _text("key"), _text("at"))
+OPEN_INTENTS = Table("open_intents", METADATA, Column("key", AnyText, ForeignKey("intents.key"), primary_key=True))
+NOTICES = Table("notices", METADATA, Column("node_id", AnyText, primary_key=True), _text("key"), _text("at"))
+STOPPED = Table("stopped", METADATA, Column("node_id", AnyText, primary_key=True), _text("key"), _text("at"))
 # Scale-in protection that gpuwatch set and that no round has seen gone since; `missing_since`: not listed since then.
 SHIELDS = Table(
     "shields",
     METADATA,
-    Column("node_id", Text, primary_key=True),
+    Column("node_id", AnyText, primary_key=True),
     _text("key"),
     _text("at"),
-    Column("missing_since", Text),
+    Column("missing_since", AnyText),
 )
 PAUSES = Table("pauses", METADATA, Column("id", _ID, ForeignKey("controls.id"), primary_key=True, autoincrement=False))
-GAPS = Table("gaps", METADATA, Column("pool", Text, primary_key=True), Column("body", LargeBinary, nullable=False))
+GAPS = Table("gaps", METADATA, Column("pool", AnyText, primary_key=True), Column("body", LargeBinary, nullable=False))
 WISHES = Table(
     "wishes",
     METADATA,
@@ -218,7 +219,7 @@ FLEET_USE = Table(
 NODE_USE = Table(
     "node_use",
     METADATA,
-    Column("node_id", Text, primary_key=True),
+    Column("node_id", AnyText, primary_key=True),
     Column("begin", BigInteger, primary_key=True, autoincrement=False),
     _text("use"),
     Index("node_use_by_begin", "begin"),
@@ -229,20 +230,20 @@ SPEND_TERMS = Table(
     "spend_terms",
     METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("digest", Text, nullable=False, unique=True),
+    Column("digest", AnyText, nullable=False, unique=True),
     _text("pool"),
-    Column("owner", Text),
-    Column("account", Text),
+    Column("owner", AnyText),
+    Column("account", AnyText),
     _text("region"),
     _text("instance_type"),
     _text("capacity_type"),
     Column("gpus", Integer, nullable=False),
-    Column("usd_per_hour", Text),
-    Column("price_as_of", Text),
-    Column("price_source", Text),
+    Column("usd_per_hour", AnyText),
+    Column("price_as_of", AnyText),
+    Column("price_source", AnyText),
     _text("tags"),
-    Column("cloud", Text),
-    Column("provider", Text),
+    Column("cloud", AnyText),
+    Column("provider", AnyText),
 )
 # Milliseconds of a node, and of its GPUs together, by use, in the hour or day of `span` seconds that begins at `begin`
 # (seconds since 1970); joules, and the milliseconds of GPUs over which they were measured.
@@ -250,7 +251,7 @@ SPEND = Table(
     "spend",
     METADATA,
     Column("begin", BigInteger, primary_key=True, autoincrement=False),
-    Column("node_id", Text, primary_key=True),
+    Column("node_id", AnyText, primary_key=True),
     Column("terms", Integer, ForeignKey("spend_terms.id"), primary_key=True, autoincrement=False),
     Column("span", Integer, primary_key=True, autoincrement=False),
     *(Column(name, BigInteger, nullable=False) for name in AMOUNTS),
@@ -260,12 +261,12 @@ SPEND_HOLDERS = Table(
     "spend_holders",
     METADATA,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("digest", Text, nullable=False, unique=True),
+    Column("digest", AnyText, nullable=False, unique=True),
     _text("cluster"),
     _text("namespace"),
     _text("kind"),
     _text("name"),
-    Column("owner", Text),
+    Column("owner", AnyText),
 )
 # The milliseconds of GPUs in `spend` that are of a cluster's nodes, by who held them; keys and uses as there.
 SPEND_HELD = Table(

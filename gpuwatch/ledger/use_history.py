@@ -15,6 +15,7 @@ import msgspec
 from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from gpuwatch.ledger.any_text import json_of
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import FLEET_USE, INTENTS, NODE_USE, OUTCOMES
@@ -187,7 +188,7 @@ def _add(db: Connection, begin: int, gpus: Counter[str]) -> None:
         gpus = gpus + Counter(msgspec.json.decode(row.gpus, type=dict[str, int]))
         db.execute(FLEET_USE.delete().where(FLEET_USE.c.begin == begin))
     rounds = 1 + (0 if row is None else row.rounds)
-    body = msgspec.json.encode(dict(gpus), order="sorted").decode()
+    body = json_of(dict(gpus)).decode()
     db.execute(FLEET_USE.insert(), {"begin": begin, "rounds": rounds, "gpus": body})
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, Row, Select, func, select
 
+from gpuwatch.ledger.any_text import json_of
 from gpuwatch.ledger.tables import SPEND_HELD, SPEND_HOLDERS
 from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, Holder, Terms
 from gpuwatch.money.accounting.holders import Held
@@ -61,7 +61,7 @@ def sealed_texts(db: Connection, begin: int, end: int, terms: Mapping[int, str])
     for row in sorted(rows, key=lambda row: (row.holder, row.terms, row.begin, row.span)):
         holder = holders.get(row.holder)
         about = None if holder is None else _columns(row.holder, holder)["digest"]
-        yield msgspec.json.encode([*row, about, terms.get(row.terms)])
+        yield json_of([*row, about, terms.get(row.terms)])
 
 
 def each(db: Connection, since: int, until: int) -> Iterator[tuple[int, Holder, list[int]]]:
@@ -130,4 +130,4 @@ def _columns(number: int, holder: Holder) -> dict[str, str | int | None]:
         "name": holder.name,
         "owner": holder.owner,
     }
-    return {"id": number, "digest": hashlib.sha256(msgspec.json.encode(about, order="sorted")).hexdigest(), **about}
+    return {"id": number, "digest": hashlib.sha256(json_of(about)).hexdigest(), **about}

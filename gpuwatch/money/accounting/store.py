@@ -17,6 +17,7 @@ import msgspec
 from sqlalchemy import Connection, Row, Select, func, select
 
 from gpuwatch.ledger import Ledger
+from gpuwatch.ledger.any_text import json_of
 from gpuwatch.ledger.chain import Writer, text
 from gpuwatch.ledger.tables import SPEND, SPEND_DAYS, SPEND_MARKS
 from gpuwatch.model.decision import Observation
@@ -343,7 +344,7 @@ def _digest(rows: Sequence[Row[Any]], terms: dict[int, str], parts: Iterator[byt
     """SHA-256 of a day: each row with all of its terms, in the order of their keys; then those by holder."""
     made = hashlib.sha256()
     for row in sorted(rows, key=lambda row: (row.node_id, row.terms, row.begin, row.span)):
-        made.update(msgspec.json.encode([*row, terms.get(row.terms)]))
+        made.update(json_of([*row, terms.get(row.terms)]))
     for each in parts:
         made.update(each)
     return made.hexdigest()

@@ -12,6 +12,7 @@ import msgspec
 from sqlalchemy import Connection, Dialect, Table, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from gpuwatch.ledger.any_text import AnyText, json_of, storable_text
 from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.tables import SPEND_TERMS
 from gpuwatch.model.usage import Terms
@@ -62,7 +63,7 @@ def _columns(terms: Terms) -> dict[str, str | int | None]:
         **asdict(terms),
         "usd_per_hour": None if usd is None else str(usd),
         "price_as_of": None if as_of is None else as_of.isoformat(),
-        "tags": msgspec.json.encode(dict(terms.tags), order="sorted").decode(),
+        "tags": json_of(dict(terms.tags)).decode(),
     }
 
 
@@ -70,7 +71,7 @@ def _canonical(terms: Terms) -> bytes:
     """What is hashed. What a schema did not have is left out while it is not known: the seals of old days hold."""
     columns = _columns(terms)
     unknown = [name for name in _LATER if columns[name] is None]
-    return msgspec.json.encode({name: columns[name] for name in columns.keys() - unknown}, order="sorted")
+    return json_of({name: columns[name] for name in columns.keys() - unknown})
 
 
 class _Known(dict[int, Terms]):
@@ -125,8 +126,9 @@ def upsert(db: Connection, table: Table, rows: Sequence[tuple[int | str, ...]]) 
         return
     # By place: that SQLAlchemy names 40 values of each row takes as long as writing them.
     places = [names.index(name) for name in order]
-    in_order = places == list(range(len(names)))
-    db.exec_driver_sql(str(sql), list(rows) if in_order else [tuple([row[at] for at in places]) for row in rows])
+    texts = {at for at in places if isinstance(table.columns[names[at]].type, AnyText)}
+    written = [[storable_text(str(row[at])) if at in texts else row[at] for at in places] for row in rows]
+    db.exec_driver_sql(str(sql), list(map(tuple, written)))
 
 
 @lru_cache(maxsize=8)
