@@ -114,7 +114,8 @@ def units(*, folder: Path, program: str, force: bool) -> None:
     "scopes",
     metavar="SCOPE",
     multiple=True,
-    help="On Azure: where the roles may be given (/subscriptions/…[/resourceGroups/…]); may be repeated.",
+    help="On Azure: where the roles may be given (/subscriptions/…[/resourceGroups/…]); may be repeated. On Google "
+    "Cloud: the project that has the tags of the conditions (projects/ID).",
 )
 @force_option
 def iam(
@@ -144,10 +145,11 @@ def iam(
     where = f" in {', '.join(regions)}" if regions else ""
     if any(FLEET_TAG in text for text in files.values()):
         print_text(f"They are for machines tagged gpuwatch:fleet={fleet}{where}. Begin with observe.json.")
-    else:
-        print_text(
-            "They know no tags: they hold for every machine of the place where you give them. Begin with observe.json."
-        )
+        return
+    text = "They know no tags: they hold for every machine of the place where you give them"
+    if any(name.endswith(".condition.json") for name in files):
+        text += ", except where you bind them with a condition.json (docs/clouds/gcp.md says which)"
+    print_text(f"{text}. Begin with observe.json.")
 
 
 @export.command()

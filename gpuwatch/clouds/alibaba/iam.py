@@ -2,7 +2,10 @@
 
 `gpuwatch export iam` writes them. The files in iam/alibaba/ are these with the defaults;
 `tests/integration/clouds/alibaba/test_alibaba_ram.py` holds the table to the calls that the code makes. RAM has no
-operator for "the key exists": `StringLike "*"` says it.
+operator for "the key exists": `StringLike "*"` says it. No condition of a launch knows its template, so what a launch
+names must have the fleet's tag itself. Its tags are part of the launch: it needs no TagResources.
+Sources: https://www.alibabacloud.com/help/en/ecs/developer-reference/api-ecs-2014-05-26-ram, and for tags at a launch
+https://www.alibabacloud.com/help/en/elastic-compute-service/latest/create-a-resource-with-a-specific-tag.
 """
 
 import json
@@ -21,8 +24,10 @@ _GROUPS = "acs:ess:{region}:*:scalinggroup/*"
 _OWN = {"StringEquals": {f"acs:ResourceTag/{FLEET_TAG}": "{fleet}"}}
 _PROTECTED = {"StringLike": {f"acs:ResourceTag/{PROTECT_TAG}": "*"}}
 _NEW = {"StringEquals": {f"acs:RequestTag/{FLEET_TAG}": "{fleet}"}}
-# What a launch is made of beside the machine.
-_PARTS = ("disk", "image", "keypair", "securitygroup", "snapshot", "volume")
+# What decides which software runs, what it can read and who gets in; and what a launch makes, or is made in. A security
+# group belongs to one network, and with it the VSwitch.
+_NAMED = ("image", "keypair", "launchtemplate", "securitygroup", "snapshot")
+_MADE = (_MACHINES, "acs:ecs:{region}:*:disk/*", "acs:ecs:{region}:*:volume/*", "acs:vpc:{region}:*:vswitch/*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +74,14 @@ _RECLAIM = (
         resources=(_GROUPS,),
         condition=_PROTECTED,
     ),
-    # Never a tag that lifts a protection, hands a machine on, or postpones. The fleet's own tag is set by a launch.
+    # Never a tag that enrols, lifts a protection, hands a machine on, or postpones, on whatever machine and whatever
+    # other policy allows it. The fleet's own tag is set by a launch.
     *(
         Statement(
             effect="Deny",
             actions=("ecs:TagResources",),
             resources=(_MACHINES,),
-            condition={**_OWN, "StringLike": {f"acs:RequestTag/{key}": "*"}},
+            condition={"StringLike": {f"acs:RequestTag/{key}": "*"}},
         )
         for key in (OWNER_TAG, PROTECT_TAG, SNOOZE_TAG, FLEET_TAG, POOL_TAG)
     ),
@@ -87,11 +93,11 @@ _SHIELD = (
 _SCALE = (
     *_RECLAIM,
     Statement(actions=("ess:ScaleWithAdjustment",), resources=(_GROUPS,), condition=_OWN),
-    Statement(actions=("ecs:RunInstances", "ecs:TagResources"), resources=(_MACHINES,), condition=_NEW),
-    Statement(actions=("ecs:RunInstances",), resources=("acs:ecs:{region}:*:launchtemplate/*",), condition=_OWN),
+    Statement(actions=("ecs:RunInstances",), resources=_MADE, condition=_NEW),
     Statement(
         actions=("ecs:RunInstances",),
-        resources=(*(f"acs:ecs:{{region}}:*:{part}/*" for part in _PARTS), "acs:vpc:{region}:*:vswitch/*"),
+        resources=tuple(f"acs:ecs:{{region}}:*:{part}/*" for part in _NAMED),
+        condition=_OWN,
     ),
     Statement(actions=("ram:PassRole",), resources=("acs:ram::*:role/gpuwatch-node",)),
 )

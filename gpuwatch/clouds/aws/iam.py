@@ -104,7 +104,13 @@ _RECLAIM = (
         resources=(_MACHINES,),
         condition=_OWN_MACHINE,
     ),
-    Statement(sid="LookAtTheirProtection", actions=("ec2:DescribeInstanceAttribute",)),
+    # The same call shows user data, in which people keep secrets.
+    Statement(
+        sid="LookAtTheirProtection",
+        actions=("ec2:DescribeInstanceAttribute",),
+        resources=(_MACHINES,),
+        condition=_OWN_MACHINE,
+    ),
     Statement(
         sid="EndMembersOfOwnGroups",
         actions=("autoscaling:TerminateInstanceInAutoScalingGroup",),

@@ -1,14 +1,16 @@
 """What Azure must allow for what the code does, and no more: custom roles.
 
 `gpuwatch export iam` writes them; the files in iam/azure/ are these with a subscription of nobody.
-`tests/integration/clouds/azure/test_roles.py` holds them to the calls that the code makes. A role of Azure has no
-conditions by tags: give it at the fleet's resource groups alone.
+`tests/integration/clouds/azure/test_roles.py` holds them to the calls that the code makes. Azure has conditions for
+data in its storage alone, none for machines. So what changes machines is given at the fleet's own resource group. What
+can change more than its work needs (a whole machine, or a scale set's whole model) is a role of its own.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 
 NOBODYS = "/subscriptions/00000000-0000-0000-0000-000000000000"
+NOBODYS_GROUP = f"{NOBODYS}/resourceGroups/gpu-fleet"
 
 _COMPUTE, _NETWORK = "Microsoft.Compute", "Microsoft.Network"
 _MACHINE, _SET = f"{_COMPUTE}/virtualMachines", f"{_COMPUTE}/virtualMachineScaleSets"
@@ -71,31 +73,40 @@ SCAN = (
     "Microsoft.Resources/subscriptions/read",
 )
 
+_LOOK = (*READ, *FOLLOW)
 ROLES: Mapping[str, tuple[str, ...]] = {
-    "observe": READ,
-    "reclaim": (*READ, *FOLLOW, *ACT, *END, *GROUPS),
-    "scale": (*READ, *FOLLOW, *ACT, *END, *GROUPS, *GROW, *LAUNCH),
+    "observe": _LOOK,
+    "reclaim": (*_LOOK, *ACT),
+    "terminate": (*_LOOK, *ACT, *END, *GROUPS),
+    "scale": GROW,
+    "launch": LAUNCH,
     "shield": SHIELD,
     "scan": SCAN,
 }
 _SAYS = {
     "observe": "Looks at machines, and changes nothing",
-    "reclaim": "Stops, starts, tags and ends machines",
-    "scale": "As reclaim, and grows scale sets and launches machines",
+    "reclaim": "Stops, starts and tags machines",
+    "terminate": "As reclaim, and ends machines and members of scale sets",
+    "scale": "In addition, grows scale sets; can change all of their model",
+    "launch": "In addition, makes machines; can change machines of its resource group",
     "scan": "Looks at machines and their use in every subscription",
-    "shield": "Protects members of scale sets from scale-ins",
+    "shield": "In addition, protects members of scale sets from scale-ins",
 }
+_GROUPS_OF_RESOURCES = "/resourcegroups/"
+_LOOKS = frozenset({"observe", "scan"})  # given at the subscription, the others at resource groups if there are any
 
 
-def role(name: str, *, scopes: Sequence[str] = (NOBODYS,)) -> dict[str, object]:
+def role(name: str, *, scopes: Sequence[str] = (NOBODYS_GROUP,)) -> dict[str, object]:
     """The definition of a role, as `az role definition create` takes it."""
+    groups = [scope for scope in scopes if _GROUPS_OF_RESOURCES in scope.lower()]
+    subscriptions = dict.fromkeys("/".join(scope.split("/")[:3]) for scope in scopes)
     return {
         "Name": f"gpuwatch {name}",
         "IsCustom": True,
         "Description": f"gpuwatch: {_SAYS[name]}.",
         "Actions": sorted(ROLES[name]),
         "NotActions": [],
-        "AssignableScopes": list(scopes),
+        "AssignableScopes": list(subscriptions) if name in _LOOKS else groups or list(scopes),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
 
-from gpuwatch.clouds.azure.iam import NOBODYS, ROLES, render, role
+from gpuwatch.clouds.azure.iam import NOBODYS_GROUP, ROLES, render, role
 from gpuwatch.clouds.provider import ProviderSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 
@@ -131,7 +131,7 @@ class AzureSettings(ProviderSettings):
     def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:
         """Custom roles; they have no conditions by tags or regions: they are given at scopes."""
         del fleet, regions, partition
-        return {f"{name}.json": render(role(name, scopes=scopes or (NOBODYS,))) for name in ROLES}
+        return {f"{name}.json": render(role(name, scopes=scopes or (NOBODYS_GROUP,))) for name in ROLES}
 
     @staticmethod
     def start_command(node_id: str, region: str | None) -> str:

@@ -1,8 +1,8 @@
 """The table of calls of Google's APIs, and what Google Cloud must allow for them, and no more: custom roles.
 
-`gpuwatch export iam` writes them; the files in iam/gcp/ are these. IAM's conditions know no labels, so a role holds
-for all machines of a project; where that is too much, put the machines' tag (of the Resource Manager) into the
-condition of the role's binding.
+`gpuwatch export iam` writes them; the files in iam/gcp/ are these for a project of nobody. A role alone holds for all
+of a project, and IAM knows no labels. So the roles that change machines are bound with a condition on a tag of the
+Resource Manager and on the names of what gpuwatch launches, and a deny policy keeps protected machines.
 """
 
 import json
@@ -207,39 +207,79 @@ LIST_SKUS = Call(
 CALLS: tuple[Call, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Call))
 
 
-# A start is followed by its operation. To end a group's member and to grow the group is one permission of Google's.
+# A start is followed by its operation. To end a group's member, to grow the group and to give it another template is
+# one permission of Google's, so it is a role of its own; so is what makes machines, which can also change them.
 _RECLAIM = (STOP, START, RESUME, SET_LABELS, GET_OPERATION)
 _SCAN = (LIST_TIME_SERIES,)  # for people: the controller asks no monitor
 _AGES = (LIST_KEYS,)  # for the doctor alone
-_TERMINATE = (DELETE, DELETE_MEMBERS)
+_SCALE = (RESIZE, DELETE_MEMBERS)
+_OBSERVE = tuple(each for each in CALLS if not (each.changes or each in (*_RECLAIM, *_SCAN, *_AGES)))
 # `iam.serviceAccounts.actAs` is not among these: it is given on the machines' own service account, not on the project.
 
 ROLES: Mapping[str, tuple[str, tuple[Call, ...]]] = {
-    "observe": (
-        "gpuwatch observe: look at machines",
-        tuple(each for each in CALLS if not (each.changes or each in (*_RECLAIM, *_SCAN, *_AGES))),
-    ),
-    "scan": ("gpuwatch scan: also read what Cloud Monitoring says of machines", _SCAN),
-    "keys": ("gpuwatch keys: also see how old the keys of service accounts are", _AGES),
-    "reclaim": ("gpuwatch reclaim: also stop and start machines", _RECLAIM),
-    "terminate": ("gpuwatch terminate: also delete machines, and members of groups", (*_RECLAIM, *_TERMINATE)),
-    "scale": (
-        "gpuwatch scale: also launch machines and grow groups",
-        (*_RECLAIM, *_TERMINATE, INSERT, RESIZE),
-    ),
+    "observe": ("gpuwatch observe: look at machines", _OBSERVE),
+    "scan": ("gpuwatch scan: also read what Cloud Monitoring says of machines", (*_OBSERVE, *_SCAN)),
+    "keys": ("gpuwatch keys: also see how old the keys of service accounts are", (*_OBSERVE, *_AGES)),
+    "reclaim": ("gpuwatch reclaim: also stop and start machines", (*_OBSERVE, *_RECLAIM)),
+    "terminate": ("gpuwatch terminate: also delete machines", (*_OBSERVE, *_RECLAIM, DELETE)),
+    "scale": ("gpuwatch scale: in addition, grow groups and delete their members", _SCALE),
+    "launch": ("gpuwatch launch: in addition, launch machines", (INSERT,)),
 }
+
+NOBODYS = "projects/my-gpu-project"
+_OWN, _NEW = "own", "new"
+# The condition with which a role is bound; the others look, or are about groups, of which a condition knows no tag.
+CONDITION_OF: Mapping[str, str] = {"reclaim": _OWN, "terminate": _OWN, "launch": _NEW}
+_OTHER_THINGS = "resource.type != 'compute.googleapis.com/Instance'"
+_LAUNCHED = "resource.name.extract('/instances/{name}').startsWith('gpuwatch-')"
 
 
 def role(name: str) -> dict[str, object]:
     """A custom role's definition, as `gcloud iam roles create --file` takes it."""
     title, own = ROLES[name]
-    every = {*own, *ROLES["observe"][1]}
     return {
         "title": title.partition(":")[0],
         "description": title,
         "stage": "GA",
-        "includedPermissions": sorted({permission for call in every for permission in call.permissions}),
+        "includedPermissions": sorted({permission for call in own for permission in call.permissions}),
     }
+
+
+def condition(name: str, *, fleet: str = "default", scope: str = NOBODYS) -> dict[str, object]:
+    """A binding's condition, as `--condition-from-file` takes it; `scope` is the project that has the tags.
+
+    What gpuwatch launches is known by its name, so its template need not give it the tag.
+    Source: https://docs.cloud.google.com/iam/docs/configuring-resource-based-access
+    """
+    tagged = f"resource.matchTag('{scope.removeprefix('projects/')}/gpuwatch-fleet', '{fleet}')"
+    known = {
+        _OWN: (f"machines of the fleet {fleet}", f"{_OTHER_THINGS} || {tagged} || {_LAUNCHED}"),
+        _NEW: ("what gpuwatch launches", f"{_OTHER_THINGS} || {_LAUNCHED}"),
+    }
+    title, expression = known[name]
+    return {"title": f"gpuwatch {name}", "description": f"Of machines, only {title}.", "expression": expression}
+
+
+def denial(*, scope: str = NOBODYS) -> dict[str, object]:
+    """The deny policy that keeps protected machines, as `gcloud iam policies create --policy-file` takes it."""
+    project = scope.removeprefix("projects/")
+    account = f"gpuwatch@{project}.iam.gserviceaccount.com"
+    rule = {
+        "deniedPrincipals": [f"principal://iam.googleapis.com/projects/-/serviceAccounts/{account}"],
+        "deniedPermissions": ["compute.googleapis.com/instances.delete", "compute.googleapis.com/instances.stop"],
+        "denialCondition": {
+            "title": "protected machines",
+            "expression": f"resource.matchTag('{project}/gpuwatch-protect', 'true')",
+        },
+    }
+    return {"displayName": "gpuwatch leaves protected machines alone", "rules": [{"denyRule": rule}]}
+
+
+def documents(*, fleet: str = "default", scope: str = NOBODYS) -> dict[str, dict[str, object]]:
+    """All that there is to give, by the names of its files."""
+    roles = {f"{name}.json": role(name) for name in ROLES}
+    conditions = {f"{name}.condition.json": condition(name, fleet=fleet, scope=scope) for name in (_OWN, _NEW)}
+    return {**roles, **conditions, "protected.deny.json": denial(scope=scope)}
 
 
 def render(document: Mapping[str, object]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import MinLen
 
-from gpuwatch.clouds import CloudError
+from gpuwatch.clouds import FLEET_TAG, CloudError
 from gpuwatch.clouds.gcp.owners import value_of
 from gpuwatch.clouds.provider import ProviderSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
@@ -61,11 +61,12 @@ class GcpSettings(ProviderSettings):
 
     @staticmethod
     def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:
-        """Custom roles. Google's conditions know neither labels nor regions, so these hold for a whole project."""
-        from gpuwatch.clouds.gcp.iam import ROLES, render, role  # noqa: PLC0415  needed by one command only
+        """Custom roles, the conditions to bind them with, and a deny policy. `scopes` is the project with the tags."""
+        from gpuwatch.clouds.gcp.iam import NOBODYS, documents, render  # noqa: PLC0415  needed by one command only
 
-        del fleet, regions, partition, scopes
-        return {f"{name}.json": render(role(name)) for name in ROLES}
+        del regions, partition
+        made = documents(fleet=value_of(FLEET_TAG, fleet), scope=next(iter(scopes), NOBODYS))
+        return {name: render(document) for name, document in made.items()}
 
     @staticmethod
     def start_command(node_id: str, region: str | None) -> str:

@@ -2,7 +2,8 @@
 
 `gpuwatch export iam` writes them; the files in iam/tencent/ are these with the defaults.
 `tests/integration/clouds/tencent/test_tencent_iam.py` holds the table to the calls that the code makes. CAM writes a
-tag in a condition as KEY&VALUE.
+tag in a condition as KEY&VALUE. A launch's template is no resource of CAM, so what a launch names must have the fleet's
+tag itself. Source: https://www.tencentcloud.com/document/product/213/10314
 """
 
 import json
@@ -17,6 +18,15 @@ _OWN = {"for_any_value:string_equal": {"qcs:resource_tag": [f"{FLEET_TAG}&{{flee
 _MADE_OWN = {"for_any_value:string_equal": {"qcs:request_tag": [f"{FLEET_TAG}&{{fleet}}"]}}
 _PROTECTED = {"for_any_value:string_like": {"qcs:resource_tag": [f"{PROTECT_TAG}&*"]}}
 _NOTICES = {"for_all_value:string_like": {"qcs:request_tag": [f"{key}&*" for key in sorted(WRITABLE_TAGS)]}}
+# What a launch makes, or is made in; and what decides which software runs and who gets in.
+_MADE = (
+    _MACHINES,
+    "qcs::cvm:{region}::systemdisk/*",
+    "qcs::cvm:{region}::datadisk/*",
+    "qcs::vpc:{region}::vpc/*",
+    "qcs::vpc:{region}::subnet/*",
+)
+_NAMED = tuple(f"qcs::cvm:{{region}}::{part}/*" for part in ("image", "keypair", "sg"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +108,8 @@ _SHIELD = (
 _SCALE = (
     *_RECLAIM,
     Statement(actions=("as:ModifyDesiredCapacity",), resources=(_GROUPS,), condition=_OWN),
-    Statement(actions=("cvm:RunInstances",), condition=_MADE_OWN),
+    Statement(actions=("cvm:RunInstances",), resources=_MADE, condition=_MADE_OWN),
+    Statement(actions=("cvm:RunInstances",), resources=_NAMED, condition=_OWN),
     Statement(actions=("vpc:DescribeSubnets",)),  # of a pool that names subnets
 )
 # In addition to one of the others: `gpuwatch doctor` then says how old the controller's own keys are.

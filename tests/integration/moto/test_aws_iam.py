@@ -17,6 +17,7 @@ from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
+from tests.support.clouds.policy_languages import Question, allowed_by_statements
 from tests.support.fakes import moto_groups
 from tests.support.fakes.cloud_worlds import FLEET, MINE, TEMPLATE
 from tests.support.fakes.moto_faults import REGION
@@ -295,7 +296,7 @@ def test_a_policy_fits(role: str) -> None:
     assert len(text) <= MANAGED_POLICY_CHARACTERS
 
 
-# What a stolen controller could do: the documented logic of IAM, as far as these policies use it.
+# The parts of a launch one by one; what all policies together allow is in tests/docs/test_security_page.py.
 
 OWN, FOREIGN = {f"aws:ResourceTag/{FLEET_TAG}": "lab"}, {f"aws:ResourceTag/{FLEET_TAG}": "another"}
 FROM = {"ec2:LaunchTemplate": "arn:aws:ec2:us-east-1:1:launch-template/lt-1"}
@@ -306,29 +307,9 @@ OWN_GROUP = {f"autoscaling:ResourceTag/{FLEET_TAG}": "lab"}
 
 def may(role: str, action: str, resource: str, context: dict[str, str]) -> bool:
     """Whether a role's policy for the fleet `lab` allows it."""
-    document: Any = policy(role, fleet="lab")
-    effects = {
-        each["Effect"]
-        for each in document["Statement"]
-        if action in each["Action"]
-        and any(fnmatchcase(resource, pattern) for pattern in each["Resource"])
-        and all(_holds(test, each["Condition"][test], context) for test in each.get("Condition", {}))
-    }
-    return effects == {"Allow"}
-
-
-def _holds(test: str, wanted: dict[str, Any], context: dict[str, str]) -> bool:
-    for key, value in wanted.items():
-        given = context.get(key)
-        if test == "Null":
-            holds = (given is None) is (value == "true")
-        elif test.startswith("ForAllValues:"):
-            holds = given is None or set(given.split()) <= set(value)
-        else:
-            holds = given is not None and fnmatchcase(given, value)
-        if not holds:
-            return False
-    return True
+    return allowed_by_statements(
+        [policy(role, fleet="lab")], Question(action=action, resource=resource, context=context)
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, STOP_AT, WRITABLE_TAGS
+from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG, STOP_AT, WRITABLE_TAGS
 from gpuwatch.clouds.alibaba.iam import NEEDS_NO_PERMISSION, RIDES_ALONG, ROLES, policy, render
 from gpuwatch.clouds.permissions import Needs
 from gpuwatch.model.decision import DECISION_TAG
@@ -141,14 +141,14 @@ def test_a_policy_fits_into_ram(role: str) -> None:
 
 
 def test_each_change_is_held_to_the_fleets_own_resources() -> None:
-    """Whatever changes something names the fleet's tag; a launch may use images and networks that nobody tagged."""
+    """What exists is held by its own tags, and a launch by the tag that it sets: the one never stands for the other."""
+    of_resource, of_request = f"acs:ResourceTag/{FLEET_TAG}", f"acs:RequestTag/{FLEET_TAG}"
     for each in ROLES["scale"]:
         changes = [action for action in each.actions if ":Describe" not in action]
         if each.effect == "Allow" and changes and not set(changes) & RIDES_ALONG:
-            parts_of_a_launch = changes == ["ecs:RunInstances"] and not any(
-                "instance/" in part for part in each.resources
-            )
-            assert parts_of_a_launch or any(FLEET_TAG in key for test in each.condition.values() for key in test), each
+            keys = {key for test in each.condition.values() for key in test}
+            made = changes == ["ecs:RunInstances"] and any("instance/" in part for part in each.resources)
+            assert keys == {of_request if made else of_resource}, each
 
 
 def test_what_people_protect_is_denied() -> None:
@@ -165,17 +165,15 @@ def test_what_people_protect_is_denied() -> None:
     assert acts - denied == {"ecs:RunInstances", "ram:PassRole"}
 
 
-def test_no_tag_that_enrols_protects_or_postpones_can_be_written_on_a_machine_of_the_fleet() -> None:
-    """Only the three tags that gpuwatch writes pass."""
-    denied = {
-        key.partition("/")[2]
-        for each in ROLES["reclaim"]
-        if each.effect == "Deny" and each.actions == ("ecs:TagResources",)
-        for key in each.condition["StringLike"]
-    }
+@pytest.mark.parametrize("role", ["reclaim", "scale"])
+def test_no_tag_that_enrols_protects_or_postpones_can_be_written_on_any_machine(role: str) -> None:
+    """Of gpuwatch's tags only the three that it writes pass, whatever another policy allows."""
+    denials = [each for each in ROLES[role] if each.effect == "Deny" and each.actions == ("ecs:TagResources",)]
+    denied = {key.partition("/")[2] for each in denials for key in each.condition["StringLike"]}
 
+    assert denied == {OWNER_TAG, PROTECT_TAG, SNOOZE_TAG, FLEET_TAG, POOL_TAG}
     assert not denied & WRITABLE_TAGS
-    assert {FLEET_TAG, PROTECT_TAG} <= denied
+    assert all(set(each.condition) == {"StringLike"} for each in denials)
 
 
 def test_a_policy_can_be_for_some_regions() -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.main import commands
 from gpuwatch.clouds import STOP_AT
 from gpuwatch.clouds.azure.cloud import AzureCloud
-from gpuwatch.clouds.azure.iam import RIDES_ALONG, ROLES, render, role
+from gpuwatch.clouds.azure.iam import FOLLOW, RIDES_ALONG, ROLES, render, role
 from gpuwatch.clouds.permissions import Needs
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
@@ -48,35 +48,45 @@ def observes(world: AzureWorld, cloud: AzureCloud) -> None:
 
 
 def reclaims(world: AzureWorld, cloud: AzureCloud) -> None:
-    """Each change of a machine, of a member of either kind, and of a place in a group."""
+    """Each change of a machine and of a member that can be undone."""
     observes(world, cloud)
     alone = next(node.id for node in cloud.nodes() if node.group is None)
-    first, second = (node for node in cloud.nodes() if node.group is not None)
+    (first, *_) = (node for node in cloud.nodes() if node.group is not None)
     for node_id in (alone, first.id):
         cloud.stop(node_id, "key", permit=a_permit())
         world.settle(node_id)
         cloud.start(node_id, "key")
         world.settle(node_id)
         cloud.tag(node_id, {STOP_AT: "then"}, "key")
+
+
+def terminates(world: AzureWorld, cloud: AzureCloud) -> None:
+    """And the ends, of a member with its place too."""
+    reclaims(world, cloud)
+    alone = next(node.id for node in cloud.nodes() if node.group is None)
+    first, second = (node for node in cloud.nodes() if node.group is not None)
+    for node_id in (alone, first.id):
         cloud.terminate(node_id, "key", permit=a_permit())
     cloud.terminate(second.id, "key", permit=a_permit(), group=second.group)
 
 
-def scales(world: AzureWorld, cloud: AzureCloud) -> None:
-    """And what makes machines."""
-    reclaims(world, cloud)
-    cloud.grow(cloud.groups()[0].id, 5, "key")
-    cloud.launch(LAUNCH, "key")
-    cloud.find("key")
+def changes_alone(work: Callable[[AzureCloud], object]) -> Callable[[AzureWorld, AzureCloud], None]:
+    """The changes of a role that is given in addition: what it reads, the role that looks allows."""
+
+    def does(world: AzureWorld, cloud: AzureCloud) -> None:
+        cloud.nodes()
+        done = len(world.server.log)
+        work(cloud)
+        del world.server.log[:done]
+        world.server.log[:] = world.server.changes()
+
+    return does
 
 
-def shields(world: AzureWorld, cloud: AzureCloud) -> None:
-    """The one change alone: what it reads, the role that looks allows."""
+def shield(cloud: AzureCloud) -> None:
+    """Keep one member from a scale-in."""
     (member, *_) = (node for node in cloud.nodes() if node.group is not None)
-    done = len(world.server.log)
     cloud.protect(member.id, member.group or "", "key", on=True)
-    del world.server.log[:done]
-    world.server.log[:] = world.server.changes()
 
 
 def scans(world: AzureWorld, cloud: AzureCloud) -> None:
@@ -88,8 +98,10 @@ def scans(world: AzureWorld, cloud: AzureCloud) -> None:
 DOES: dict[str, Callable[[AzureWorld, AzureCloud], None]] = {
     "observe": observes,
     "reclaim": reclaims,
-    "scale": scales,
-    "shield": shields,
+    "terminate": terminates,
+    "scale": changes_alone(lambda cloud: cloud.grow(cloud.groups()[0].id, 5, "key")),
+    "launch": changes_alone(lambda cloud: cloud.launch(LAUNCH, "key")),
+    "shield": changes_alone(shield),
     "scan": scans,
 }
 
@@ -103,7 +115,11 @@ def test_a_role_allows_what_the_code_asks_and_no_more(world: AzureWorld, name: s
     DOES[name](world, world.connect(regions=("eastus",)))
 
     asked = {action.lower() for entry in world.server.log for action in actions_of(entry.request)}
-    assert asked == {action.lower() for action in ROLES[name]} - {action.lower() for action in RIDES_ALONG}
+    allowed = {action.lower() for action in ROLES[name]}
+    # The role that looks follows what another started: it is the one that is given at the subscription.
+    unasked = {action.lower() for action in (*RIDES_ALONG, *(FOLLOW if name == "observe" else ()))}
+    assert asked <= allowed
+    assert allowed - asked <= unasked
 
 
 @pytest.mark.parametrize("name", ROLES)
@@ -120,13 +136,24 @@ def test_the_files_are_what_the_table_says(name: str) -> None:
     assert (ROOT / "iam" / "azure" / f"{name}.json").read_text() == render(role(name))
 
 
+@pytest.mark.parametrize("name", ROLES)
+def test_what_changes_machines_is_given_at_a_resource_group(name: str) -> None:
+    """Azure has no conditions for machines, so a role at the subscription would hold for all of it."""
+    (scope,) = json.loads((ROOT / "iam" / "azure" / f"{name}.json").read_text())["AssignableScopes"]
+    changes = [action for action in ROLES[name] if not action.endswith("/read")]
+
+    assert ("/resourceGroups/" in scope) is bool(changes)
+
+
 def test_roles_are_written_for_ones_own_scopes(tmp_path: Path) -> None:
-    """By subscription, or by resource group, where a fleet's own is to be all that gpuwatch may touch."""
+    """What looks at the subscriptions; what changes at the resource groups, if any are named."""
     scopes = ["/subscriptions/a", "/subscriptions/b/resourceGroups/fleet"]
     asked = [word for scope in scopes for word in ("--scope", scope)]
     done = CliRunner().invoke(commands, ["export", "iam", str(tmp_path), "--provider", "azure", *asked])
 
     assert done.exit_code == 0, done.output
     assert "They know no tags" in done.output
-    for name in ROLES:
-        assert json.loads((tmp_path / f"{name}.json").read_text())["AssignableScopes"] == scopes
+    written = {name: json.loads((tmp_path / f"{name}.json").read_text())["AssignableScopes"] for name in ROLES}
+    everywhere = ["/subscriptions/a", "/subscriptions/b"]
+    assert written == {name: everywhere if name in {"observe", "scan"} else [scopes[1]] for name in ROLES}
+    assert role("reclaim", scopes=scopes[:1])["AssignableScopes"] == scopes[:1]

@@ -1,30 +1,35 @@
 """The roles in iam/gcp/ against the calls that the code makes: no permission is missing, none is superfluous."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from click.testing import CliRunner
 
+from gpuwatch.cli.main import commands
 from gpuwatch.clouds import STOP_AT, AuthFailedError
 from gpuwatch.clouds.gcp.cloud import GcpCloud
-from gpuwatch.clouds.gcp.iam import CALLS, ROLES, render, role
+from gpuwatch.clouds.gcp.iam import CALLS, CONDITION_OF, ROLES, condition, documents, render, role
+from gpuwatch.clouds.gcp.launches import name_of
 from gpuwatch.clouds.permissions import Needs
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.gcp.description import named
 from tests.support.clouds.gcp.tokens import a_key, token_service
 from tests.support.clouds.gcp.world import PROJECT, REGION, GcpWorld, a_world
+from tests.support.clouds.policy_languages import GoogleResource, condition_holds
 from tests.support.each import for_each
 from tests.support.fakes.cloud_worlds import FLEET, MINE
 from tests.support.paths import ROOT
 
 
-def permissions(name: str) -> set[str]:
-    """What a role's file allows."""
-    held = role(name)["includedPermissions"]
-    assert isinstance(held, list)
-    return set(held)
+def permissions(*names: str) -> set[str]:
+    """What roles' files allow together."""
+    held = [role(name)["includedPermissions"] for name in names]
+    assert all(isinstance(each, list) for each in held)
+    return {permission for each in held if isinstance(each, list) for permission in each}
 
 
 def observe(world: GcpWorld) -> None:
@@ -90,35 +95,68 @@ def reclaim(world: GcpWorld) -> None:
 
 
 def terminate(world: GcpWorld) -> None:
-    """The end of a machine, and of a group's member."""
-    node_id = world.launch(MINE)
-    world.cloud.terminate(node_id, "key", permit=a_permit())
-    group = next(group for group in world.cloud.groups() if group.node_ids)
-    world.settle("")
-    world.cloud.terminate(group.node_ids[0], "key", permit=a_permit(), group=group.id)
+    """The end of a machine."""
+    world.cloud.terminate(world.launch(MINE), "key", permit=a_permit())
 
 
 def scale(world: GcpWorld) -> None:
-    """A launch, and a larger group."""
-    world.cloud.launch({"template": "gpu-node"}, "key")
+    """The end of a group's member, and a larger group."""
+    group = next(group for group in world.cloud.groups() if group.node_ids)
+    world.settle("")
+    world.cloud.terminate(group.node_ids[0], "key", permit=a_permit(), group=group.id)
     group = next(iter(world.cloud.groups()))
     world.cloud.grow(group.id, group.desired + 1, "key")
 
 
-WORK: dict[str, tuple[Callable[[GcpWorld], None], ...]] = {
-    "observe": (observe,),
-    "scan": (observe, scan),
-    "keys": (observe, keys),
-    "reclaim": (observe, reclaim),
-    "terminate": (observe, reclaim, terminate),
-    "scale": (observe, reclaim, terminate, scale),
+def launch(world: GcpWorld) -> None:
+    """A new machine."""
+    world.cloud.launch({"template": "gpu-node"}, "key")
+
+
+# The roles that are given together, with what they are given for.
+WORK: dict[tuple[str, ...], tuple[Callable[[GcpWorld], None], ...]] = {
+    ("observe",): (observe,),
+    ("scan",): (observe, scan),
+    ("keys",): (observe, keys),
+    ("reclaim",): (observe, reclaim),
+    ("terminate",): (observe, reclaim, terminate),
+    ("reclaim", "scale"): (observe, reclaim, scale),
+    ("reclaim", "launch"): (observe, reclaim, launch),
 }
+together = pytest.mark.parametrize("names", WORK, ids="+".join)
 
 
-@pytest.mark.parametrize("name", sorted(ROLES))
-def test_the_file_is_the_table(name: str) -> None:
-    """iam/gcp/ROLE.json is what the table says, and `gpuwatch export iam` writes it."""
-    assert (ROOT / "iam/gcp" / f"{name}.json").read_text() == render(role(name))
+def test_the_files_are_the_tables() -> None:
+    """iam/gcp/ has each role, the conditions to bind them with and the deny policy, as `gpuwatch export iam` does."""
+    files = {path.name: path.read_text() for path in (ROOT / "iam/gcp").iterdir()}
+
+    assert files == {name: render(document) for name, document in documents().items()}
+    assert set(CONDITION_OF) < set(ROLES)
+
+
+def test_conditions_are_for_ones_own_fleet_and_project(tmp_path: Path) -> None:
+    """The tags are a project's; a fleet's name is written as the label of a machine has it."""
+    asked = ["export", "iam", str(tmp_path), "--provider", "gcp", "--fleet", "Lab A", "--scope", "projects/our-project"]
+    done = CliRunner().invoke(commands, asked)
+
+    assert done.exit_code == 0, done.output
+    assert "bind" in done.output
+    own = json.loads((tmp_path / "own.condition.json").read_text())["expression"]
+    assert "resource.matchTag('our-project/gpuwatch-fleet', 'x--_4cab_20_41')" in own
+    (rule,) = json.loads((tmp_path / "protected.deny.json").read_text())["rules"]
+    assert (
+        rule["denyRule"]["denialCondition"]["expression"] == "resource.matchTag('our-project/gpuwatch-protect', 'true')"
+    )
+
+
+def test_what_is_launched_has_a_name_that_its_condition_allows() -> None:
+    """The role that launches may make machines of these names alone."""
+    expression = str(condition("new")["expression"])
+
+    made = f"projects/p/zones/z/instances/{name_of('a key')}"
+    assert condition_holds(expression, GoogleResource(type="compute.googleapis.com/Instance", name=made))
+    foreign = GoogleResource(type="compute.googleapis.com/Instance", name="projects/p/zones/z/instances/trainer")
+    assert not condition_holds(expression, foreign)
 
 
 @for_each(CALLS, lambda call: call.name)
@@ -135,34 +173,34 @@ def test_every_call_is_one_of_googles(call: object) -> None:
     assert named(each.name).path.fullmatch(filled.lstrip("/"))
 
 
-@pytest.mark.parametrize("name", sorted(WORK))
-def test_a_role_suffices_for_its_work(name: str) -> None:
-    """With the role's permissions alone nothing is refused, and the doctor says so."""
+@together
+def test_a_role_suffices_for_its_work(names: tuple[str, ...]) -> None:
+    """With the roles' permissions alone nothing is refused, and the doctor says so."""
     with a_world(ManualClock()) as world:
         for group, size in (("train", 2), ("empty", 0)):
             world.add_group(group, MINE, size=size)
         world.settle("")
-        world.fake.permissions = permissions(name)
+        world.fake.permissions = permissions(*names)
 
-        for work in WORK[name]:
+        for work in WORK[names]:
             work(world)
 
         assert not [entry for entry in world.server.log if entry.status == 403]
 
 
-@pytest.mark.parametrize("name", sorted(WORK))
-def test_a_role_allows_no_more_than_its_work_calls(name: str) -> None:
+@together
+def test_a_role_allows_no_more_than_its_work_calls(names: tuple[str, ...]) -> None:
     """Each permission belongs to a call that the work makes, and every method that is asked for is in the table."""
     with a_world(ManualClock()) as world:
         world.add_group("train", MINE, size=2)
         world.settle("")
-        for work in WORK[name]:
+        for work in WORK[names]:
             work(world)
         asked = set(world.fake.asked_for)
 
     table = {name: call for call in CALLS for name in (call.name, call.also) if name}
     assert asked <= table.keys()
-    assert permissions(name) == {permission for each in asked for permission in table[each].permissions}
+    assert permissions(*names) == {permission for each in asked for permission in table[each].permissions}
 
 
 def test_without_a_permission_the_doctor_names_the_call() -> None:

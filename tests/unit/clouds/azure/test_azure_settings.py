@@ -89,7 +89,8 @@ def test_the_roles_can_be_exported() -> None:
     """`gpuwatch export iam --provider azure` writes those of iam/azure/."""
     files = AzureSettings.policies(fleet="lab", regions=(), partition="aws", scopes=())
 
-    assert set(files) == {"observe.json", "reclaim.json", "scale.json", "shield.json", "scan.json"}
+    roles = ("observe", "reclaim", "terminate", "scale", "launch", "shield", "scan")
+    assert set(files) == {f"{role}.json" for role in roles}
     assert all((ROOT / "iam" / "azure" / name).read_text() == text for name, text in files.items())
 
 
