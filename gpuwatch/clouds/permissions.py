@@ -88,6 +88,10 @@ class Diagnosable(Protocol):
         """Whether each call that is needed is allowed; none is carried out."""
         ...
 
+    def may_beyond(self, node_ids: Sequence[str]) -> Iterable[Permission]:
+        """Whether changes of some of these machines, which are not the fleet's, are allowed; none is carried out."""
+        ...
+
     def identity(self) -> Identity:
         """Return who we are to the cloud."""
         ...

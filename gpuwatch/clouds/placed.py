@@ -123,6 +123,11 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
     def _may_act(self, place: AnyPlace, needs: Needs) -> Iterable[Permission]:
         """Try what is done in a place; nothing is carried out."""
 
+    def _may_beyond(self, place: AnyPlace, node_ids: Sequence[str]) -> Iterable[Permission]:
+        """Try what would change one of these machines of others; none where the cloud has no trial of it."""
+        del place, node_ids
+        return ()
+
     @abstractmethod
     def _may_launch(self, arguments: Mapping[str, str]) -> Iterable[Permission]:
         """Try a launch; nothing is carried out."""
@@ -259,6 +264,10 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
                 yield from self._may_act(place, needs)
         for arguments in needs.launches:
             yield from self._may_launch(arguments)
+
+    def may_beyond(self, node_ids: Sequence[str]) -> Iterator[Permission]:
+        """Whether changes of machines that are not the fleet's are allowed, in every place that has one of these."""
+        return (each for place in self._all for each in self._may_beyond(place, node_ids))
 
     def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
         """Why templates do not fit: their machine type has no GPU that the agent can read."""

@@ -10,6 +10,7 @@ Rules, all of them:
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -196,6 +197,14 @@ class SeveralClouds:
                     yield replace(each, where=f"{part.name}: {each.where}")
             except CloudError as error:
                 yield Permission(call="all calls", where=part.name, allowed=None, reason=str(error))
+
+    def may_beyond(self, node_ids: Sequence[str]) -> Iterator[Permission]:
+        """What each cloud allows on machines that are not the fleet's; of a silent one nothing is known."""
+        for part in self._parts.values():
+            if isinstance(part.cloud, Diagnosable):
+                with suppress(CloudError):
+                    for each in part.cloud.may_beyond(self._machines_of(part, node_ids)):
+                        yield replace(each, where=f"{part.name}: {each.where}")
 
     def identity(self) -> Identity:
         """Who we are in each cloud; each has a clock of its own, so there is no common time."""

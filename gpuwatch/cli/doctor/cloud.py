@@ -97,6 +97,29 @@ def permissions(case: ControllerCase) -> Iterator[Finding]:
         yield fine("permissions", f"permissions in {place}", f"allowed: {', '.join(calls)}")
 
 
+def reach(case: ControllerCase) -> Iterator[Finding]:
+    """What stolen credentials could do to machines that are not the fleet's, tried without being carried out."""
+    where = "permissions on machines that are not the fleet's"
+    nodes = list_fleet(case)
+    foreign = [node.id for node in nodes or () if not node.enrolled]
+    if not foreign or not isinstance(case.cloud, Diagnosable):
+        return
+    try:
+        found = list(case.cloud.may_beyond(foreign))
+    except CloudError as error:
+        yield make_finding("cloud.unusable", where, str(error))
+        return
+    allowed: dict[str, list[str]] = {}
+    for each in found:
+        if each.allowed:
+            allowed.setdefault(each.where, []).append(each.call)
+    for place, calls in allowed.items():
+        yield make_finding("permission.beyond", f"permissions in {place}", f"allowed: {', '.join(calls)}")
+    refused = dict.fromkeys(each.where for each in found if each.allowed is False and each.where not in allowed)
+    if refused:
+        yield fine("permissions", where, f"not allowed in {first_names(list(refused))}")
+
+
 def templates(case: ControllerCase) -> Iterator[Finding]:
     """What the pools would launch has GPUs."""
     where = "launch templates of the pools"

@@ -150,6 +150,10 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
         yield from standing.may_act(place, self._machine_to_try(place, needs.node_ids), terminate=needs.terminate)
         yield from standing.may_change_groups(place) if needs.groups else ()
 
+    def _may_beyond(self, place: Region, node_ids: Sequence[str]) -> Iterator[Permission]:
+        tried = self._machine_to_try(place, node_ids)
+        yield from () if tried is None else standing.may_change(place, tried)
+
     def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
         place = self._place_for(arguments)
         yield standing.may_launch(place, arguments, _version(place, arguments), fleet=self._fleet)

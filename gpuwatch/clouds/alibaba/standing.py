@@ -5,6 +5,7 @@ ESS have no DryRun: they are not tried at all.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -65,6 +66,14 @@ def may_act(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[
         request = {"InstanceId": node_id, **asked, "DryRun": True}
         yield _try_call(place, call, partial(place.acting.change, call, request, None))
     yield untried_permission(("TagResources",), place.name, _UNTRIED)
+
+
+def may_change(place: Region, node_id: str) -> Iterator[Permission]:
+    """What would stop or end a machine that is not the fleet's; TagResources has no DryRun."""
+    for call in ("ecs:StopInstance", "ecs:DeleteInstance"):
+        request = {"InstanceId": node_id, **{**_ACTS, **_ENDS}[call], "DryRun": True}
+        tried = _try_call(place, call, partial(place.acting.change, call, request, None))
+        yield replace(tried, where=f"{place.name}, machine {node_id}")
 
 
 def may_change_groups(place: Region) -> Iterator[Permission]:

@@ -7,6 +7,7 @@ UnauthorizedOperation. Auto Scaling has no DryRun: its changes are not tried at 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -80,6 +81,13 @@ def may_act(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[
         return
     for call, ask in calls.items():
         yield _try_call(place, call, partial(ask, place.acting.ec2, node_id))
+
+
+def may_change(place: Region, node_id: str) -> Iterator[Permission]:
+    """What would stop, end or tag a machine that is not the fleet's."""
+    where = f"{place.name}, machine {node_id}"
+    for call in ("StopInstances", "TerminateInstances", "CreateTags"):
+        yield replace(_try_call(place, call, partial({**_ACTS, **_ENDS}[call], place.acting.ec2, node_id)), where=where)
 
 
 def may_change_groups(place: Region) -> Iterator[Permission]:

@@ -161,6 +161,13 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         yield from standing.may_act(place, tried, terminate=needs.terminate)
         yield from standing.may_change_groups(place) if needs.groups else ()
 
+    def _may_beyond(self, place: Subscription, node_ids: Sequence[str]) -> Iterator[Permission]:
+        """Roles hold by resource group, so one machine of each is asked about."""
+        paths = [path for path in self._paths.paths_of(node_ids).values() if same(path).startswith(same(place.root))]
+        one_each = {same(path).split("/")[4]: path for path in reversed(paths)}
+        for path in one_each.values():
+            yield from standing.may_change(place, path)
+
     def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
         template = self._templates.get(arguments["template"])
         if template is not None:

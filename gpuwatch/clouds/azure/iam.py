@@ -48,9 +48,10 @@ END = (f"{_MACHINE}/delete", f"{_SET}/virtualMachines/delete")
 GROUPS = (f"{_SET}/delete/action",)
 SHIELD = (f"{_SET}/virtualMachines/write",)
 GROW = (f"{_SET}/write",)
+WRITE = f"{_MACHINE}/write"
 LAUNCH = (
     f"{_COMPUTE}/disks/write",
-    f"{_MACHINE}/write",
+    WRITE,
     f"{_NETWORK}/networkInterfaces/join/action",
     f"{_NETWORK}/networkInterfaces/write",
     f"{_NETWORK}/networkSecurityGroups/join/action",
@@ -58,7 +59,7 @@ LAUNCH = (
 )
 
 # What Azure itself asks for on the way to a machine with the disks and interfaces of its template.
-RIDES_ALONG = frozenset(LAUNCH) - {f"{_MACHINE}/write"}
+RIDES_ALONG = frozenset(LAUNCH) - {WRITE}
 
 # For people: `gpuwatch scan` asks with their own credentials, in every subscription.
 SCAN = (

@@ -16,7 +16,7 @@ from azure.core.exceptions import AzureError
 
 from gpuwatch.clouds import AuthFailedError, CloudError
 from gpuwatch.clouds.azure.client import Line
-from gpuwatch.clouds.azure.iam import ACT, END, GROUPS, LAUNCH, READ
+from gpuwatch.clouds.azure.iam import ACT, END, GROUPS, LAUNCH, READ, WRITE
 from gpuwatch.clouds.azure.instances import Sizes
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.settings import GRAPHS
@@ -49,6 +49,11 @@ def may_act(place: Subscription, path: str | None, *, terminate: bool) -> Iterat
         yield untried_permission(wanted, place.name, NO_MACHINE)
         return
     yield from _held_permissions(place, path, wanted, place.name)
+
+
+def may_change(place: Subscription, path: str) -> Iterator[Permission]:
+    """What would stop, end, tag or write a machine that is not the fleet's."""
+    return _held_permissions(place, path, (*ACT, *END, WRITE), f"{place.name}, machine {path}")
 
 
 def may_change_groups(place: Subscription) -> Iterator[Permission]:

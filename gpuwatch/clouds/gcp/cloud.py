@@ -186,6 +186,10 @@ class GcpCloud(PlacedCloud[Listing, Group]):
         yield from standing.may_act(place.client, homes, terminate=needs.terminate)
         yield from standing.may_change_groups(place.client) if needs.groups else ()
 
+    def _may_beyond(self, place: Listing, node_ids: Sequence[str]) -> Iterator[Permission]:
+        tried = next((place.homes[node_id] for node_id in node_ids if node_id in place.homes), None)
+        yield from () if tried is None else standing.may_change(tried.client, tried)
+
     def _may_launch(self, arguments: Mapping[str, str]) -> Iterator[Permission]:
         yield standing.may_launch(self._place(arguments)[0].client)
 

@@ -1,6 +1,7 @@
 """What Google says of our own standing: reads are tried, changes asked for by testIamPermissions; keys and limits."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -45,6 +46,11 @@ _READS = (
     GET_PROJECT,
 )
 _ACTS = (STOP, START, SET_LABELS)
+# Changes of a machine; the last two, of which a launch needs the permissions, make somebody root there.
+_CHANGES = {
+    f"compute.instances.{each}": (f"compute.instances.{each}",)
+    for each in ("stop", "delete", "setLabels", "setMetadata", "setServiceAccount")
+}
 
 
 def may_read(client: Client) -> Iterator[Permission]:
@@ -56,24 +62,28 @@ def may_read(client: Client) -> Iterator[Permission]:
 
 def may_act(client: Client, homes: Mapping[str, Home], *, terminate: bool) -> Iterator[Permission]:
     """What the role `reclaim` needs, asked for one of the fleet's own machines; else for the whole project."""
-    calls = (*_ACTS, DELETE) if terminate else _ACTS
+    calls = _permissions((*_ACTS, DELETE) if terminate else _ACTS)
     home = next((home for home in homes.values() if home.client is client), None)
     if home is None:
         yield from _in_project(client, calls)
         return
-    yield from _test_calls(
-        client, calls, lambda body: client.read(TEST_INSTANCE, body=body, zone=home.zone, instance=home.name)
-    )
+    yield from _test_calls(client, calls, lambda body: _test_machine(client, home, body))
+
+
+def may_change(client: Client, home: Home) -> Iterator[Permission]:
+    """What would stop, delete, label or configure a machine that is not the fleet's."""
+    for each in _test_calls(client, _CHANGES, lambda body: _test_machine(client, home, body)):
+        yield replace(each, where=f"{client.name}, machine {home.name}")
 
 
 def may_change_groups(client: Client) -> Iterator[Permission]:
     """What the roles need for members of groups."""
-    yield from _in_project(client, (DELETE_MEMBERS, RESIZE))
+    yield from _in_project(client, _permissions((DELETE_MEMBERS, RESIZE)))
 
 
 def may_launch(client: Client) -> Permission:
     """What the role `scale` needs."""
-    return next(_in_project(client, (INSERT,)))
+    return next(_in_project(client, _permissions((INSERT,))))
 
 
 def identity(client: Client, given: Given) -> Identity:
@@ -82,16 +92,23 @@ def identity(client: Client, given: Given) -> Identity:
     return Identity(name=given.name or f"a person's credentials in {client}", at=at)
 
 
-def _in_project(client: Client, calls: Iterable[Call]) -> Iterator[Permission]:
+def _permissions(calls: Iterable[Call]) -> dict[str, tuple[str, ...]]:
+    return {call.name: call.permissions for call in calls}
+
+
+def _in_project(client: Client, needed: Mapping[str, tuple[str, ...]]) -> Iterator[Permission]:
     """By the Resource Manager's API, which may be switched off in a project."""
-    return _test_calls(client, calls, lambda body: client.read(TEST_PROJECT, body=body))
+    return _test_calls(client, needed, lambda body: client.read(TEST_PROJECT, body=body))
+
+
+def _test_machine(client: Client, home: Home, body: object) -> Json:
+    return client.read(TEST_INSTANCE, body=body, zone=home.zone, instance=home.name)
 
 
 def _test_calls(
-    client: Client, calls: Iterable[Call], ask: Callable[[object], Mapping[str, object]]
+    client: Client, needed: Mapping[str, tuple[str, ...]], ask: Callable[[object], Mapping[str, object]]
 ) -> Iterator[Permission]:
     """What the answer says of each call; any error says nothing of the permission."""
-    needed = {call.name: call.permissions for call in calls}
     wanted = sorted({permission for each in needed.values() for permission in each})
 
     def held() -> set[str]:

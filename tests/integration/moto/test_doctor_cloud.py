@@ -138,6 +138,33 @@ def test_nothing_is_tried_on_machines_that_are_not_ours(ec2: MotoFaults, tags: d
     assert {call.action for call in ec2.calls} & set(ACTS) == set()
 
 
+def test_a_right_on_a_machine_that_is_not_ours_is_a_warning(ec2: MotoFaults) -> None:
+    """Tried by DryRun on one that is not enrolled, also by an observer; nothing is carried out."""
+    node_id = ec2.launch({})
+    before = ec2.client.describe_instances()["Reservations"]
+    (found,) = cloud.reach(a_case(ec2))
+
+    assert (found.code, found.severity) == ("permission.beyond", Severity.WARNING)
+    assert found.looked_at == f"permissions in {REGION}, machine {node_id}"
+    assert found.seen == "allowed: StopInstances, TerminateInstances, CreateTags"
+    assert ec2.client.describe_instances()["Reservations"] == before
+
+
+def test_no_right_on_machines_that_are_not_ours_is_as_it_should_be(ec2: MotoFaults) -> None:
+    """What EC2 refuses, and what gives no answer; without such a machine there is nothing to try."""
+    case = a_case(ec2)
+    assert list(cloud.reach(case)) == []
+
+    ec2.launch({})
+    for action in ("StopInstances", "TerminateInstances"):
+        ec2.refuse(action, "UnauthorizedOperation", status=403)
+    ec2.throttle("CreateTags")
+    (found,) = cloud.reach(a_case(ec2))
+
+    assert found.severity is Severity.FINE
+    assert "not allowed in" in found.seen
+
+
 def test_a_fleet_that_cannot_be_listed_is_a_problem_once(ec2: MotoFaults) -> None:
     """Whatever rests on it was not looked at, which is told as such and never as fine."""
     ec2.refuse("DescribeInstances", "UnauthorizedOperation", status=403, times=9)

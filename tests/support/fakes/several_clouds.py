@@ -43,6 +43,11 @@ class Region(SimulatedCloud):
         self._answer()
         return [Permission(call=f"{needs.node_ids} {needs.launches}", where="r", allowed=True)]
 
+    def may_beyond(self, node_ids: Sequence[str]) -> Sequence[Permission]:
+        """A stop of each."""
+        self._answer()
+        return [Permission(call="stop", where=f"r, machine {node_id}", allowed=True) for node_id in node_ids]
+
     def identity(self) -> Identity:
         """Who we are."""
         return Identity(name=f"role {self.name}", at=None)

@@ -97,6 +97,20 @@ def test_without_a_machine_nothing_can_be_tried(world: AlibabaWorld) -> None:
     assert world.server.count("StopInstance") == 0
 
 
+def test_a_right_on_a_machine_that_is_not_ours_is_found_by_dry_run(world: AlibabaWorld) -> None:
+    """Stop and end, both without being carried out."""
+    cloud, node_id = world.another(), world.launch({})
+    cloud.nodes()
+    world.fake.denied.add("ecs:DeleteInstance")
+    before = deepcopy(world.fake.state.machines)
+
+    found = {each.call: each for each in cloud.may_beyond([node_id])}
+
+    assert {call: each.allowed for call, each in found.items()} == {"StopInstance": True, "DeleteInstance": False}
+    assert found["StopInstance"].where.endswith(f"machine {node_id}")
+    assert world.fake.state.machines == before
+
+
 def test_the_clouds_own_clock_is_told(world: AlibabaWorld) -> None:
     """By the Date of its answer; our own may be wrong."""
     world.server.plan.strike(Fault.SKEW, when(operation="DescribeRegions"))

@@ -65,6 +65,20 @@ def test_without_a_machine_to_ask_of_nothing_is_claimed(world: AzureWorld) -> No
     assert [each.allowed for each in answers] == [None]
 
 
+def test_rights_on_machines_that_are_not_ours_are_listed_for_each_resource_group(world: AzureWorld) -> None:
+    """By the roles' actions at one machine of each; nothing is tried."""
+    world.state.allowed = ["*/read", f"{MACHINE}/deallocate/action", f"{MACHINE}/write"]
+    node_ids = [world.launch({}) for _ in range(2)]
+    cloud = world.connect()
+    cloud.nodes()
+
+    found = list(cloud.may_beyond(node_ids))
+
+    assert {each.call for each in found if each.allowed} == {f"{MACHINE}/deallocate/action", f"{MACHINE}/write"}
+    assert len({each.where for each in found}) == 1
+    assert world.server.changes() == []
+
+
 def test_launches_are_asked_of_their_resource_group(world: AzureWorld) -> None:
     """Where the machine would be made."""
     world.state.allowed = ["*/read"]

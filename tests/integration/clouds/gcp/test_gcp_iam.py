@@ -227,6 +227,25 @@ def test_without_a_permission_the_doctor_names_the_call() -> None:
         assert world.server.changes()[0].status == 403
 
 
+def test_a_right_on_a_machine_that_is_not_ours_is_found_by_asking_for_it() -> None:
+    """As where a role is bound without its condition: with `launch` it would be root there."""
+    with a_world(ManualClock()) as world:
+        node_id = world.launch({})
+        world.cloud.nodes()
+        world.fake.permissions = permissions("observe", "launch")
+        assert isinstance(world.cloud, GcpCloud)
+
+        found = {each.call: each.allowed for each in world.cloud.may_beyond((node_id,))}
+
+        assert {call for call, allowed in found.items() if allowed} == {
+            "compute.instances.setLabels",
+            "compute.instances.setMetadata",
+            "compute.instances.setServiceAccount",
+        }
+        assert found["compute.instances.stop"] is False
+        assert world.server.changes() == []
+
+
 def test_a_doctor_that_gets_no_answer_says_neither_yes_nor_no() -> None:
     """The Resource Manager's API may be switched off in a project."""
     with a_world(ManualClock()) as world:

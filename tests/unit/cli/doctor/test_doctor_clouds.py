@@ -12,7 +12,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.doctor_findings import a_controller, codes
-from tests.support.builders.fleet import NOW
+from tests.support.builders.fleet import NOW, a_node
 from tests.support.fakes.several_clouds import Clouds, machine
 
 ENFORCE = {
@@ -75,6 +75,20 @@ def test_a_launch_is_tried_in_the_cloud_that_its_pool_names() -> None:
     assert "'template': 'lt-1'" in seen["permissions in us: r"]
     assert "'template'" not in seen["permissions in bj: r"]
     assert "('i-bj',)" in seen["permissions in bj: r"]
+
+
+def test_rights_on_machines_of_others_are_named_with_their_cloud() -> None:
+    """A machine that is not enrolled, and that the controller might stop; of a silent cloud nothing is known."""
+    clouds = Clouds("bj", "us")
+    case = a_case(clouds)
+    for name, each in clouds.items():
+        each.add(a_node(f"i-foreign-{name}"))
+    _ = case.nodes
+    clouds["bj"].down = CloudUnavailableError("no answer")
+    (found,) = cloud.reach(case)
+
+    assert (found.code, found.looked_at) == ("permission.beyond", "permissions in us: r, machine i-foreign-us")
+    assert found.seen == "allowed: stop"
 
 
 def test_a_silent_cloud_is_a_permission_that_was_not_tried() -> None:
