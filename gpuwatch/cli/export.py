@@ -128,7 +128,7 @@ def iam(
     scopes: Sequence[str],
     force: bool,
 ) -> None:
-    """Write a cloud's policies; of AWS: observe, reclaim, scale, and three that add to them."""
+    """Write a cloud's policies: observe, reclaim, scale, and what may be added to them."""
     from gpuwatch.clouds import FLEET_TAG
     from gpuwatch.clouds.settings import CLOUDS
 

@@ -31,13 +31,13 @@ variable "permissions" {
 }
 
 variable "more_permissions" {
-  description = "Further policies: shield (scale-in protection), assume (other accounts), secrets (of this service's own names), scan (other regions), quotas, keys (their ages)."
+  description = "Further policies: shield (scale-in protection), assume (other accounts), secrets (of this service's own names), scan (other regions), quotas, keys (their ages), prices (live ones), disks (with KMS keys of your own)."
   type        = set(string)
   default     = []
 
   validation {
-    condition     = length(setsubtract(var.more_permissions, ["shield", "assume", "secrets", "scan", "quotas", "keys"])) == 0
-    error_message = "more_permissions is made of shield, assume, secrets, scan, quotas and keys."
+    condition     = length(setsubtract(var.more_permissions, ["shield", "assume", "secrets", "scan", "quotas", "keys", "prices", "disks"])) == 0
+    error_message = "more_permissions is made of shield, assume, secrets, scan, quotas, keys, prices and disks."
   }
 }
 

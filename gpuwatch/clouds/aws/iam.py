@@ -13,10 +13,11 @@ from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, WRITABLE_TAGS
 
 # What has no permission of its own, or belongs to another call.
 NEEDS_NO_PERMISSION = frozenset({"sts:GetCallerIdentity"})
-# Of RunInstances, where the template names an instance profile; of the stores of secrets.
-RIDES_ALONG = frozenset({"iam:PassRole", "kms:Decrypt"})
+# Of RunInstances, where the template names an instance profile; of the stores of secrets; of the start of a machine
+# with volumes under a key of one's own, which EC2 accepts without it and which then fails.
+RIDES_ALONG = frozenset({"iam:PassRole", "kms:CreateGrant", "kms:Decrypt"})
 
-_NOWHERE = ("iam:", "kms:Decrypt")  # asked of no region of ours, or by a service on its way
+_NOWHERE = ("iam:", "kms:Decrypt", "pricing:")  # asked of no region of ours, or by a service on its way
 
 _MACHINES = "arn:{partition}:ec2:*:*:instance/*"
 _GROUPS = "arn:{partition}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/*"
@@ -95,6 +96,20 @@ _AGES = (
         resources=_OF_OURSELVES,
     ),
     Statement(sid="ReadRotationOfKeys", actions=("kms:GetKeyRotationStatus",), resources=(_KEYS,)),
+)
+# In addition to one of the others, for `prices.live.aws`.
+_PRICES = (
+    Statement(sid="ReadListPrices", actions=("pricing:GetProducts",)),
+    Statement(sid="ReadSpotPrices", actions=("ec2:DescribeSpotPriceHistory",)),
+)
+# In addition to reclaim or scale, for volumes under KMS keys of one's own. Source: "How Amazon EBS uses AWS KMS".
+_DISKS = (
+    Statement(
+        sid="StartMachinesWithEncryptedVolumes",
+        actions=("kms:CreateGrant",),
+        resources=(_KEYS,),
+        condition={"Bool": {"kms:GrantIsForAWSResource": "true"}, "StringLike": {"kms:ViaService": "ec2.*"}},
+    ),
 )
 _RECLAIM = (
     *_OBSERVE,
@@ -238,6 +253,8 @@ ROLES: Mapping[str, tuple[Statement, ...]] = {
     "secrets": _SECRETS,
     "quotas": _QUOTAS,
     "keys": _AGES,
+    "prices": _PRICES,
+    "disks": _DISKS,
 }
 
 

@@ -27,7 +27,7 @@ from tests.support.paths import ROOT
 _SECRETS = "secrets.py"  # asks these services, and all else in clouds/aws the others
 SERVICES = {
     True: ("ssm", "secretsmanager"),
-    False: ("ec2", "autoscaling", "sts", "cloudwatch", "service-quotas", "iam", "kms"),
+    False: ("ec2", "autoscaling", "sts", "cloudwatch", "service-quotas", "iam", "kms", "pricing"),
 }
 MANAGED_POLICY_CHARACTERS = 6144  # AWS's limit, white space aside
 OBSERVING = {"ec2:Describe*", "autoscaling:Describe*"}
@@ -48,13 +48,15 @@ def called() -> set[str]:
             for service in services
             for operation in session.get_service_model(service).operation_names
         }
-        for path in (ROOT / "gpuwatch/clouds/aws").glob("*.py"):
+        for path in (*(ROOT / "gpuwatch/clouds/aws").glob("*.py"), ROOT / "gpuwatch/money/prices/providers/aws.py"):
             if (path.name == _SECRETS) is not secrets:
                 continue
             for node in ast.walk(ast.parse(path.read_text())):
-                if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                if not isinstance(node, ast.Call):
                     continue
-                named = [node.func.attr, *(str(arg.value) for arg in node.args if isinstance(arg, ast.Constant))]
+                of_call = [node.func.attr] if isinstance(node.func, ast.Attribute) else []
+                named = [*of_call, *(str(arg.value) for arg in node.args if isinstance(arg, ast.Constant))]
+                named += [arg.attr for arg in node.args if isinstance(arg, ast.Attribute)]
                 found |= {names[each] for each in named if each in names}
     return found
 
@@ -232,6 +234,28 @@ def test_secrets_are_read_and_decrypted_for_that_alone() -> None:
 
     assert all(resource.endswith("gpuwatch/*") for each in reading for resource in each.resources)
     assert {each.condition["StringLike"]["kms:ViaService"] for each in decrypting} == {"ssm.*", "secretsmanager.*"}
+
+
+def test_volumes_are_decrypted_for_machines_alone() -> None:
+    """The grant that a start needs is one for EC2 itself; it is narrowed to regions as all else."""
+    document: Any = policy("disks", regions=["eu-west-1"])
+    (grants,) = document["Statement"]
+
+    assert grants["Condition"] == {
+        "Bool": {"kms:GrantIsForAWSResource": "true"},
+        "StringLike": {"kms:ViaService": "ec2.*"},
+        "StringEquals": {"aws:RequestedRegion": ["eu-west-1"]},
+    }
+    assert document["Statement"][0]["Action"] == ["kms:CreateGrant"]
+
+
+def test_list_prices_are_those_of_every_region() -> None:
+    """One region serves the list of all; spot prices are asked of each."""
+    document: Any = policy("prices", regions=["eu-west-1"])
+    listed, spot = document["Statement"]
+
+    assert "Condition" not in listed
+    assert spot["Condition"] == {"StringEquals": {"aws:RequestedRegion": ["eu-west-1"]}}
 
 
 def test_an_observer_changes_nothing() -> None:
