@@ -15,7 +15,7 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.observe.ended import ended_machines
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.observe.short_groups import with_short
-from gpuwatch.controller.offers_past import offers_past
+from gpuwatch.controller.offers_past import with_past
 from gpuwatch.controller.slurm.join import Shown, show_cluster, with_slurm
 from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.model.decision import LedgerView, Observation
@@ -168,16 +168,16 @@ _STAGES: Sequence[Callable[[_Look], None]] = (
 
 def _observation(look: _Look) -> Observation:
     """Put together what was seen; budgets and deadlines are judged by all of it."""
-    parts, with_offers = look.parts, [pool for pool, rule in look.rules.items() if rule.offers]
+    parts = look.parts
     seen = Observation(
         now=look.now,
         fleet=look.fleet,
         ledger=look.ledger,
         measures=look.measures,
         prices=look.prices,
-        offers=offers_past(parts, look.fleet, look.ledger, with_offers, look.now),
         interval_seconds=parts.interval_seconds,
     )
+    seen = with_past(parts, seen, look.rules)
     return replace(seen, budgets=parts.budgets(seen), batches=parts.batches(seen))
 
 

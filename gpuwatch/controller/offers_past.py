@@ -1,19 +1,19 @@
-"""What the ledger's last three days say of pools' offers, without reading three days again in every round.
+"""What the ledger's last three days say of pools' offers and launches, without reading them again in every round.
 
 What has ended does not change. So a process keeps what it has read, and adds what the round has read of the last hour
 anyway. All of it is read again after a start, after a step of the clock, and where no round looked for half an hour.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.context import ControllerContext
-from gpuwatch.model.decision import REMOVALS, Done, LedgerView, Verb
-from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.measurement import OffersPast
+from gpuwatch.model.decision import REMOVALS, Done, LedgerView, Observation, Verb
 from gpuwatch.model.verbs import CLOUD_RECORDS
-from gpuwatch.policies import capacity
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.lives import lives, offers_past
 from gpuwatch.policies.spot.offers import MEMORY_SECONDS
 
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
@@ -21,14 +21,20 @@ _LONGEST_GAP = timedelta(minutes=30)  # every view goes back an hour at least
 _COUNTS = REMOVALS | CLOUD_RECORDS | {Verb.LAUNCH}
 
 
-def offers_past(
-    parts: ControllerContext, fleet: Fleet, seen: LedgerView, pools: list[str], now: datetime
-) -> dict[str, OffersPast]:
-    """What is known of the offers of these pools; without any, nothing is asked. `seen` is the round's own view."""
-    if not pools:
-        return {}
-    ended = [*_ended_actions(parts, seen, now), *interruptions.unrecorded_notices(parts.rules, fleet, seen, now)]
-    return {pool: capacity.offers_past(ended, fleet, pool, now) for pool in pools}
+def with_past(parts: ControllerContext, seen: Observation, pools: Mapping[str, PoolRules]) -> Observation:
+    """The observation with what is known of the offers of these pools, and of the machines that were launched for them.
+
+    Where nothing can be launched, nothing is asked.
+    """
+    if not any(rules.launches for rules in pools.values()):
+        return seen
+    ended = _ended_actions(parts, seen.ledger, seen.now)
+    told = [*ended, *interruptions.unrecorded_notices(parts.rules, seen.fleet, seen.ledger, seen.now)]
+    return replace(
+        seen,
+        offers={pool: offers_past(told, seen.fleet, pool, seen.now) for pool in pools if pools[pool].offers},
+        lives=lives(ended, seen.ledger.open_intents, seen.fleet, seen.now),
+    )
 
 
 def _ended_actions(parts: ControllerContext, seen: LedgerView, now: datetime) -> Iterable[Done]:

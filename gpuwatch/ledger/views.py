@@ -355,7 +355,8 @@ def _ended_intents(rows: Sequence[Row[Any]]) -> Iterator[Done]:
                 reached=status is Status.SETTLED or tried.reached,
                 reached_at=tried.reached_at,
                 refused=tried.given_up_as_refused(status),
-                why=read_reason(row.reason).sentence,
+                why=(reason := read_reason(row.reason)).sentence,
+                code=reason.code,
                 fault=fault(status, row.detail, [Status(each.status) for each in known[:-1]]),
             )
 

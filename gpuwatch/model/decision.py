@@ -15,6 +15,7 @@ from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import with_snoozes
+from gpuwatch.model.life import Life
 from gpuwatch.model.measurement import BatchPast, MetricValue, OffersPast, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
@@ -132,7 +133,8 @@ class Done:
     """A finished intent of the recent past, for limits and cooldowns; `detail` is its last outcome's.
 
     `reached` is whether it was, or may have been, carried out, and `reached_at` when the newest attempt that may have
-    done so was over. `refused` is whether it was given up because the cloud kept refusing it. `why` is its reason.
+    done so was over. `refused` is whether it was given up because the cloud kept refusing it. `why` is its reason's
+    sentence, `code` its code.
     `fault` is what of a failure is ours or the network's: the status of the last attempt (denied, throttled, a template
     that does not work, no answer); None: the cloud itself had nothing to give, or it did not fail.
     """
@@ -151,6 +153,7 @@ class Done:
     reached_at: datetime | None = None
     refused: bool = False
     why: str = ""
+    code: str = ""
     fault: Status | None = None
 
 
@@ -322,6 +325,7 @@ class Observation:
     budgets: tuple[BudgetState, ...] = ()
     offers: Mapping[str, OffersPast] = field(default_factory=dict)  # by pool, of those with offers
     batches: Mapping[str, BatchPast] = field(default_factory=dict)  # by pool, of those whose work has a deadline
+    lives: tuple[Life, ...] = ()  # of the machines that were launched in the last three days
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
     def price(self, node: Node) -> Price | None:

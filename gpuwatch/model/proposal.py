@@ -81,9 +81,9 @@ class Advice:
 class Proposal:
     """What one policy wants of one pool: bounds on its running nodes, and steps. In a pool that counts GPUs, of these.
 
-    `desired_nodes` is also a floor for removals. `grows` says whether this policy's `desired_nodes` and `min_nodes` may
-    add nodes; without it they only keep nodes from being removed. `raw_desired_nodes` is the number before smoothing,
-    kept in the ledger for the stabilisation window.
+    `desired_nodes` is also a floor for removals. `kept_nodes` is such a floor and nothing else: so many stay that are
+    there, and none is bought for it. `grows` says whether this policy's `desired_nodes` and `min_nodes` may add nodes.
+    `raw_desired_nodes` is the number before smoothing, kept in the ledger for the stabilisation window.
     """
 
     policy: str
@@ -92,6 +92,7 @@ class Proposal:
     desired_nodes: int | None = None
     min_nodes: int | None = None
     max_nodes: int | None = None
+    kept_nodes: int | None = None
     grows: bool = False
     raw_desired_nodes: int | None = None
     steps: tuple[Step, ...] = ()

@@ -9,7 +9,6 @@ asked again before all else. What its cloud is about to take does not count; a m
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from gpuwatch.model.decision import (
     ADDITIONS,
@@ -25,9 +24,9 @@ from gpuwatch.model.decision import (
     Step,
     Verb,
 )
-from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup, NodeState
-from gpuwatch.model.measurement import OffersPast
+from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Sources, again, failed_actions, launches, may_appear
+from gpuwatch.policies.lives import ENDED, LAUNCHES, SHOWN, THERE
 from gpuwatch.policies.sizes import NODES, Need, Sizes
 from gpuwatch.policies.spot import records
 from gpuwatch.policies.spot.choice import choose_offers
@@ -38,13 +37,7 @@ from gpuwatch.policies.uncounted import forgotten, is_closed, lacks
 
 __all__ = ["ENDED", "LAUNCHES", "SHOWN", "THERE", "LaunchRules", "additions", "adds", "adds_of", "coming"]
 __all__ += ["launched_id", "launching", "leaving", "may_appear", "nodes_being_taken", "now", "others"]
-__all__ += ["pool_of_launch", "same_try", "unreplaced_count", "unseen"]
-
-THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
-_ENDS = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
-
-# How outcomes of a launch name its machine: accepted, settled, and ended before it was a node.
-LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
+__all__ += ["pool_of_launch", "same_try", "surplus", "unreplaced_count", "unseen"]
 
 
 def now(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
@@ -91,7 +84,9 @@ def nodes_being_taken(observation: Observation, pool: str) -> list[Node]:
 
 def unreplaced_count(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
     """How much of those nothing was added for since the first of their notices: no loss is replaced twice."""
-    going = sum(_known_size(sizes.node(node)) for node in nodes_being_taken(observation, pool))
+    extra = {each.node_id for each in observation.lives if each.surplus}
+    lost = [node for node in nodes_being_taken(observation, pool) if node.id not in extra]
+    going = sum(_known_size(sizes.node(node)) for node in lost)
     if not going:
         return 0
     ids = {node.id for node in observation.fleet.roster(pool).nodes if node.cloud_notice is not None}
@@ -102,6 +97,22 @@ def unreplaced_count(observation: Observation, pool: str, sizes: Sizes = NODES) 
     came = [each for each in came if each.pool == pool and each.at >= since]
     added = [sizes.brings(observation.fleet, each.verb, each.node_id, each.arguments) for each in came]
     return 0 if None in added else max(0, going - sum(map(_known_size, added)))  # a doubt buys nothing
+
+
+def surplus(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
+    """How much of what the pool has is there on top of what is wanted, until nodes on demand have gone in its place."""
+    extra = [each for each in observation.lives if each.surplus and each.pool == pool]
+    if not extra:
+        return 0
+    there, fleet = _there(observation, pool), observation.fleet
+    nodes = [node for each in extra if each.node_id in there and (node := fleet.find(each.node_id or "")) is not None]
+    asked = {entry.intent.key for entry in observation.ledger.open_intents if _brought(observation, entry)}
+    asked |= {done.key for done in _lately(observation) if _late(observation, done)}
+    kinds = [each.asked.get("instance_type") for each in extra if each.key in asked]
+    total = sum(map(_known_size, (*map(sizes.node, nodes), *map(sizes.kind, kinds))))
+    others = [node for node in fleet.roster(pool).nodes if node.id in there]
+    firm = sum(_known_size(sizes.node(node)) for node in others if node.capacity_type is not CapacityType.SPOT)
+    return min(total, firm)  # with no other left there is nothing that could go in its place
 
 
 def leaving(observation: Observation) -> set[str]:
@@ -222,24 +233,6 @@ def unseen(observation: Observation, pool: str) -> Iterator[str]:
         last = entry.last
         if entry.intent.pool == pool and last is not None and last.status is Status.UNSEEN:
             yield last.detail
-
-
-def offers_past(recent: Iterable[Done], fleet: Fleet, pool: str, now: datetime) -> OffersPast:
-    """What the ledger's last three days and the fleet say of a pool's offers."""
-
-    def lives(node_id: str) -> bool | None:
-        node = fleet.find(node_id)
-        if node is None:
-            return None if fleet.silent and node_id not in fleet.ended else False
-        return True if node.state in THERE else False if node.state in _ENDS else None
-
-    return records.past(recent, pool, now, brought=_machine, lives=lives)
-
-
-def _machine(done: Done) -> tuple[str | None, bool]:
-    """The machine of a finished launch, where it became a node, and whether it ended before that."""
-    node_id = done.detail.removeprefix(SHOWN)
-    return None if node_id == done.detail else node_id, done.detail.endswith(ENDED)
 
 
 def adds(step: Step) -> int:

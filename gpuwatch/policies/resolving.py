@@ -1,7 +1,8 @@
 """PURE: one decision of all proposals for a pool.
 
 Rules: the largest wish, then minimums, then maximums; every limit that took effect is a sentence. Where policies differ
-over one node, the safest step wins. A wish keeps as many nodes as it wants, whatever else would remove them.
+over one node, the safest step wins. A wish keeps as many nodes as it wants, whatever else would remove them. A hold
+does the same and is no wish: nothing is bought for it.
 """
 
 from collections.abc import Sequence
@@ -70,6 +71,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     steps = proposed[0] if len(proposed) == 1 else tuple(chain.from_iterable(proposed))
     wanted = max((proposal.desired_nodes for proposal in proposals if proposal.desired_nodes is not None), default=0)
     least = max((proposal.min_nodes for proposal in proposals if proposal.min_nodes is not None), default=0)
+    stays = max((proposal.kept_nodes for proposal in proposals if proposal.kept_nodes is not None), default=0)
     most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
     clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
     clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
@@ -107,7 +109,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     changes = {step.node_id: step for step in changing(steps)}
 
     # A wish keeps as many nodes as it wants, whatever else would remove them.
-    kept, clamp = floors.keep_floor(observation, pool, list(changes.values()), max(wanted, least), rules)
+    kept, clamp = floors.keep_floor(observation, pool, list(changes.values()), max(wanted, least, stays), rules)
     clamps += [clamp] if clamp else []
     now = {node_id: _in_date(kept.get(node_id, step), observation) for node_id, step in changes.items()}
     if any(now[node_id] is not step for node_id, step in changes.items()):
@@ -120,7 +122,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             rules.health,
         ),
         clamps=tuple(clamps),
-        target=target,
+        target=None if target is None else max(target, min(stays, capacity.now(observation, pool, sizes))),
         unit=sizes.key,
         advice=(
             *(each for proposal in proposals for each in proposal.advice),

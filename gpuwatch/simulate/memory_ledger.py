@@ -384,6 +384,7 @@ class InMemoryLedger:
                 reached_at=tried.reached_at,
                 refused=tried.given_up_as_refused(status),
                 why=intent.reason.sentence,
+                code=intent.reason.code,
                 fault=fault(status, outcome.detail, [each.status for each in before_it]),
             )
             self._ended.append((outcome.at, int(intent.key.rpartition("-")[2]), done))

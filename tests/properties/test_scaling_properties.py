@@ -170,7 +170,7 @@ def with_numbers(case: tuple[ScalingRules, dict[str, object]], measures: list[Me
 
 def floor(proposal: Proposal) -> int:
     """How many running nodes a proposal keeps."""
-    return max(proposal.desired_nodes or 0, proposal.min_nodes or 0)
+    return max(proposal.desired_nodes or 0, proposal.kept_nodes or 0)
 
 
 numbers = st.none() | st.floats(0.0, 300.0)
@@ -225,7 +225,7 @@ def test_one_decision_keeps_its_limits(case: tuple[ScalingRules, dict[str, objec
     rules, past = case
     count = len(past["members"])  # type: ignore[arg-type]
     proposal = with_numbers(case, [a_measure(name, data.draw(numbers)) for name in names(rules)])
-    wanted = count if proposal.desired_nodes is None else proposal.desired_nodes
+    wanted = count if proposal.desired_nodes is None else floor(proposal)
     out = max(rules.max_out or 1, 1, -(-count * (rules.max_out_ratio or 0) // 1))
 
     assert wanted >= max(0, count - max(rules.max_in or 1, -(-count // 2)))
@@ -244,4 +244,4 @@ def test_numbers_older_than_the_last_change_move_nothing(
     past = {**past, "recent": (done(Verb.START, 900.0),)}
     proposal = with_numbers((rules, past), [a_measure(name, value, at=at) for name in names(rules)])
 
-    assert (proposal.desired_nodes, proposal.min_nodes) == (None, len(past["members"]))  # type: ignore[arg-type]
+    assert (proposal.desired_nodes, proposal.kept_nodes) == (None, len(past["members"]))  # type: ignore[arg-type]

@@ -9,7 +9,9 @@ Rules, all of them:
    its cloud is about to take is replaced all the same, once.
 4. Shrinking goes no further than the largest wish of the last `stabilisation` seconds; doubt is a wish to stay.
 5. One decision moves by `max_out` and `max_in` at most.
-6. The number is a wish and a floor. Which nodes go is the idle policy's to say, and only idle ones do.
+6. The number is a wish and a floor. What is held by rules 2 to 5 is a floor under removals and no wish: nothing is
+   bought for it. Which nodes go is the idle policy's to say, and only idle ones do.
+7. Nodes that come on top of what is wanted, to take the places of others (spot/back.py), are no change of the size.
 
 So constant load settles: a pool grows only at a value past its threshold and shrinks only to a size at which the
 predicted value is short of it.
@@ -17,10 +19,10 @@ predicted value is short of it.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gpuwatch.model.decision import ADDITIONS, REMOVALS, Advice, Observation, Proposal, Reason, Status
+from gpuwatch.model.decision import ADDITIONS, REMOVALS, Advice, Observation, Proposal, Reason, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.measurement import MetricQuery
 from gpuwatch.policies import capacity
@@ -35,10 +37,12 @@ from gpuwatch.policies.scaling.settings import (
 )
 from gpuwatch.policies.scaling.votes import judge, strength
 from gpuwatch.policies.sizes import NODES, Sizes
+from gpuwatch.policies.spot.records import BACK_TO_SPOT
 
 __all__ = ["Metric", "ScalingRules", "contradictions", "propose", "queries", "warnings"]
 
 POLICY = "scaling"
+_CHANGES = (ADDITIONS, REMOVALS)
 
 
 def queries(pool: str, rules: ScalingRules) -> tuple[MetricQuery, ...]:
@@ -58,8 +62,8 @@ def propose(
     if not rules.metrics:
         return Proposal(policy=POLICY, pool=pool, reason=Reason(code="no_metrics", sentence="No metric is given."))
     has = strength(observation, pool, warm_up, sizes)
-    out_at, in_at = (_last(observation, pool, verbs) for verbs in (ADDITIONS, REMOVALS))
-    changed = max(filter(None, (out_at, in_at)), default=None)
+    changed = max(filter(None, (_last(observation, pool, verbs, but=None) for verbs in _CHANGES)), default=None)
+    out_at, in_at = (_last(observation, pool, verbs, but=BACK_TO_SPOT) for verbs in _CHANGES)
     ballots = [
         pending.judge(observation, pool, has.count, warm_up=warm_up, name=name)
         if metric.signal == PENDING
@@ -74,10 +78,10 @@ def propose(
         for name, metric in sorted(rules.metrics.items())
     ]
     sentences = "; ".join(ballot.sentence for ballot in ballots)
-    largest = max((ballot.wants for ballot in ballots if ballot.wants is not None), default=has.count)
+    largest = max((ballot.wants for ballot in ballots if ballot.wants is not None), default=has.wanted)
     unsized = capacity.unsized_machines(observation, pool, sizes)
     if unsized:  # a mean of GPUs says nothing of a pool of which nobody knows how many it has
-        largest, sentences = has.count, f"nobody knows the GPUs of {', '.join(unsized)}"
+        largest, sentences = has.wanted, f"nobody knows the GPUs of {', '.join(unsized)}"
     unknown = bool(unsized) or any(ballot.wants is None for ballot in ballots)
     advice = tuple(_advice(observation, pool, rules))
     if any(metric.signal == PENDING for metric in rules.metrics.values()):
@@ -91,24 +95,23 @@ def propose(
             policy=POLICY,
             pool=pool,
             reason=reason,
-            min_nodes=has.running,
+            kept_nodes=has.running,
             grows=False,
-            raw_desired_nodes=has.count,
+            raw_desired_nodes=has.wanted,
             advice=advice,
         )
-    verdict = _Verdict(code="steady", want=has.count)
+    verdict = _Verdict(code="steady", want=largest)
     if largest > has.count:
         verdict = _out(observation.now, rules, has.count, largest, out_at)
-    elif largest < has.count:
-        verdict = _scale_in(observation, pool, rules, has.count, largest, changed)
-        # A loss makes the pool smaller by itself: what is not needed now is not bought for it.
-        want = min(verdict.want, max(largest, capacity.now(observation, pool, sizes)))
-        verdict = replace(verdict, want=want)
+    elif largest < has.wanted:
+        since = max(filter(None, (out_at, in_at)), default=None)
+        verdict = _scale_in(observation, pool, rules, has.wanted, largest, since)
     return Proposal(
         policy=POLICY,
         pool=pool,
         reason=Reason(code=verdict.code, sentence=f"{sentences}{verdict.limited}."),
         desired_nodes=verdict.want,
+        kept_nodes=verdict.keeps,
         grows=True,
         raw_desired_nodes=largest,
         advice=advice,
@@ -117,10 +120,14 @@ def propose(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verdict:
-    """What becomes of a wish, and why where that differs."""
+    """What becomes of a wish, and why where that differs.
+
+    `keeps` is how many stay while it is too early for fewer: nothing is bought for them, should one be lost.
+    """
 
     code: str
     want: int
+    keeps: int | None = None
     limited: str = ""
 
 
@@ -143,20 +150,20 @@ def _scale_in(
     left = _cooldown_left(observation.now, since, rules.cooldown_in)
     if left > 0:
         wait = f"; the pool changed lately, fewer in {format_duration(left)} at the earliest: {count} stay"
-        return _Verdict(code="cooldown_in", want=count, limited=wait)
-    want, limited = wish, ""
+        return _Verdict(code="cooldown_in", want=wish, keeps=count, limited=wait)
+    keeps, limited = wish, ""
     if rules.stabilisation > 0:
         earlier = [each for each in observation.ledger.wishes if (each.pool, each.policy) == (pool, POLICY)]
         window = observation.now - timedelta(seconds=rules.stabilisation)
         # Without any earlier wish nobody knows what the window held, so this round only begins it.
         lately = [each.want for each in earlier if each.at >= window] if earlier else [count]
-        want = min(count, max([wish, *lately]))
-        if want > wish:
-            limited = f", within the last {format_duration(rules.stabilisation)} it was {want}"
+        keeps = min(count, max([wish, *lately]))
+        if keeps > wish:
+            limited = f", within the last {format_duration(rules.stabilisation)} it was {keeps}"
     most = _limit(count, rules.max_in, rules.max_in_ratio)
-    if most is not None and want < count - most:
-        want, limited = count - most, f"{limited}, limited to -{most}"
-    return _Verdict(code="scale_in" if want < count else "stabilising", want=want, limited=limited)
+    if most is not None and keeps < count - most:
+        keeps, limited = count - most, f"{limited}, limited to -{most}"
+    return _Verdict(code="scale_in" if keeps < count else "stabilising", want=wish, keeps=keeps, limited=limited)
 
 
 def _cooldown_left(now: datetime, since: datetime | None, cooldown: float) -> float:
@@ -170,9 +177,9 @@ def _limit(count: int, nodes: int | None, ratio: float | None) -> int | None:
     return max(1, *limits) if limits else None
 
 
-def _last(observation: Observation, pool: str, verbs: frozenset[object]) -> datetime | None:
-    """When the pool's last change of that kind was settled."""
-    done = [each for each in observation.ledger.recent if each.pool == pool and each.verb in verbs]
+def _last(observation: Observation, pool: str, verbs: frozenset[Verb], *, but: str | None) -> datetime | None:
+    """When the pool's last change of that kind was settled, those with the code `but` aside."""
+    done = [each for each in observation.ledger.ended_actions(verbs) if each.pool == pool and each.code != but]
     return max((each.at for each in done if each.status is Status.SETTLED), default=None)
 
 

@@ -7,7 +7,7 @@ target for a removal: they neither add twice nor let the pool shrink.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gpuwatch.model.decision import REMOVALS, Observation
@@ -23,13 +23,20 @@ _ROUNDING = 1e-9  # what floating point may add: 0.9 / 0.6 is a little more than
 class Strength:
     """A pool's nodes: all that it has or is getting, those that can have readings, and those past warm-up.
 
-    Each counts as much as the pool's `unit` says.
+    Each counts as much as the pool's `unit` says. `surplus` of them were launched on top of what is wanted, until
+    others have gone in their places.
     """
 
     count: int
     running: int
     mature: int
     unit: str = "nodes"
+    surplus: int = 0
+
+    @property
+    def wanted(self) -> int:
+        """How many stay where nothing changes."""
+        return max(0, self.count - self.surplus)
 
 
 def strength(observation: Observation, pool: str, warm_up: float, sizes: Sizes = NODES) -> Strength:
@@ -47,7 +54,8 @@ def strength(observation: Observation, pool: str, warm_up: float, sizes: Sizes =
     # With those that a cloud is about to take, until something is added for them: what keeps the count replaces them.
     count = capacity.now(observation, pool, sizes) + capacity.unreplaced_count(observation, pool, sizes)
     running = sum(sizes.node(node) or 0 for node in members)
-    return Strength(count=count, running=running, mature=min(mature, count), unit=sizes.unit)
+    extra = capacity.surplus(observation, pool, sizes)
+    return Strength(count=count, running=running, mature=min(mature, count), unit=sizes.unit, surplus=extra)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +78,8 @@ def judge(
     said = f"{name} {measure.value:.3g}" + ("" if coverage == 1 else f" (of {known} of {expected})")
     if metric.target is None:
         return _by_steps(metric, measure.value, coverage, has, said)
+    # What a load needs does not depend on the nodes that are there on top of it.
+    has = replace(has, count=has.wanted, mature=min(has.mature, has.wanted), surplus=0)
     return _by_target(metric, metric.target, (measure.value, coverage), has, said, tolerance)
 
 
@@ -153,7 +163,7 @@ def _by_steps(metric: Metric, value: float, coverage: float, has: Strength, said
         basis = "" if has.mature == has.count else f", {has.count - has.mature} of them on their way or warming up"
         return Recommendation(wants=wants, sentence=f"{said} over its step: {has.count}{basis} → {wants} {has.unit}")
     if not any(step.side == "below" and step.matches(high) for step in steps):
-        return Recommendation(wants=has.count, sentence=f"{said} within its steps: {has.count} {has.unit} stay")
+        return Recommendation(wants=has.wanted, sentence=f"{said} within its steps: {has.wanted} {has.unit} stay")
     low = value * coverage + (1 - coverage) if metric.signal in DEVICE_SIGNALS else value
     if coverage < 1 and metric.signal not in DEVICE_SIGNALS:
         return Recommendation(wants=None, sentence=f"{said} under its step, and what is missing could change that")
@@ -161,12 +171,12 @@ def _by_steps(metric: Metric, value: float, coverage: float, has: Strength, said
     if not ins or has.mature < has.count:
         why = "nodes are young" if ins else "missing nodes count as loaded"
         return Recommendation(
-            wants=has.count, sentence=f"{said} under its step, and {why}: {has.count} {has.unit} stay"
+            wants=has.wanted, sentence=f"{said} under its step, and {why}: {has.wanted} {has.unit} stay"
         )
-    wished = min(has.count, max(_least(metric), min(ins)))
+    wished = min(has.wanted, max(_least(metric), min(ins)))
     limit = min((step.bound for step in steps if step.side == "above"), default=math.inf)
     wants = wished
-    while wants < has.count and _predict_value(low, has.count, wants) >= limit - abs(limit) * _ROUNDING:
+    while wants < has.wanted and _predict_value(low, has.count, wants) >= limit - abs(limit) * _ROUNDING:
         wants += 1
     guarded = "" if wants == wished else f" ({wished} would bring it to the step at {limit:.3g})"
     return Recommendation(wants=wants, sentence=f"{said} under its step: {has.count} → {wants} {has.unit}{guarded}")

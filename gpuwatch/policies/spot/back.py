@@ -25,10 +25,10 @@ from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.launches import Sources, launches
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.mix import Has, MixRules, goal, shares
-from gpuwatch.policies.spot.records import CAPACITY, SPOT
+from gpuwatch.policies.spot.records import BACK_TO_SPOT, CAPACITY, SPOT
 from gpuwatch.policies.spot.settings import INTERRUPTIBLE, OfferRules, Offers
 
-CODE = "back_to_spot"  # of the reasons of all its steps
+CODE = BACK_TO_SPOT
 _REMOVES = frozenset({"stop", "terminate"})
 
 

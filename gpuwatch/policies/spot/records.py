@@ -22,6 +22,8 @@ from gpuwatch.policies.spot.offers import MEMORY_SECONDS, refusals_after
 # The arguments of a launch that name its offer and how that is paid for.
 OFFER, CAPACITY = "offer", "capacity"
 SPOT = "spot"
+# The code of the reasons of all steps by which a pool comes back to spot.
+BACK_TO_SPOT = "back_to_spot"
 
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
 _AT_ONCE = timedelta(minutes=1)

@@ -118,16 +118,16 @@ class Loop:
                 DesiredNodes(pool=POOL, policy="scaling", at=self.now, want=proposal.raw_desired_nodes),
             ]
         if proposal.desired_nodes is not None:
-            self._obey(min(most, proposal.desired_nodes))
+            self._obey(min(most, proposal.desired_nodes), proposal.kept_nodes or 0)
         self.sizes.append(len(self._born) + len(self._due))
         self.now += timedelta(minutes=1)
 
-    def _obey(self, want: int) -> None:
-        """Launch what is missing, drop what is too much."""
+    def _obey(self, want: int, kept: int) -> None:
+        """Launch what is missing, drop what is too much and not kept."""
         have = len(self._born) + len(self._due)
         self._due += [self.boot] * (want - have)
-        if want < have and not self._due:
-            del self._born[want:]
+        if max(want, kept) < have and not self._due:
+            del self._born[max(want, kept) :]
             self._note(Verb.STOP)
 
     def _note(self, verb: Verb) -> None:

@@ -55,5 +55,5 @@ def test_a_mean_says_nothing_while_nobody_knows_the_gpus_of_a_node() -> None:
     """It is no size, and every GPU that is known stays."""
     dark = replace(of_gpus(8, "i-3"), instance_type="x.large", gpu_count=None, signal=NodeReport(failure="no answer"))
     proposal = proposed(STEPS, 0.1, [*POOL, dark])
-    assert (proposal.desired_nodes, proposal.min_nodes, proposal.grows) == (None, 12, False)
+    assert (proposal.desired_nodes, proposal.kept_nodes, proposal.grows) == (None, 12, False)
     assert "nobody knows the GPUs of i-1 (x.large)" in proposal.reason.sentence or "x.large" in proposal.reason.sentence

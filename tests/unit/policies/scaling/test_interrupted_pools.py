@@ -44,21 +44,23 @@ def a_pool(wish: int, *, taken: int = 1, added: int = 0, known: bool = True, min
 
 
 @pytest.mark.parametrize(
-    ("wish", "taken", "added", "wanted"),
+    ("wish", "taken", "added", "wanted", "kept"),
     [
-        (4, 1, 0, 4),  # replaced in spite of the cooldown
-        (4, 1, 1, 4),  # and once
-        (4, 2, 1, 4),
-        (6, 1, 0, 4),  # growth waits for its cooldown
-        (3, 1, 0, 3),  # the loss makes the pool as small as the load wants it
-        (2, 1, 0, 3),  # what is left stays for the cooldown
-        (3, 1, 1, 4),
+        (4, 1, 0, 4, None),  # replaced in spite of the cooldown
+        (4, 1, 1, 4, None),  # and once
+        (4, 2, 1, 4, None),
+        (6, 1, 0, 4, None),  # growth waits for its cooldown
+        (3, 1, 0, 3, 4),  # the loss makes the pool as small as the load wants it
+        (2, 1, 0, 2, 4),  # what is left stays for the cooldown
+        (3, 1, 1, 3, 4),
     ],
 )
-def test_what_is_taken_is_replaced_as_far_as_it_is_needed(wish: int, taken: int, added: int, wanted: int) -> None:
-    """The number is a wish and a floor, so that nodes that stay are not removed before their time."""
+def test_what_is_taken_is_replaced_as_far_as_it_is_needed(
+    wish: int, taken: int, added: int, wanted: int, kept: int | None
+) -> None:
+    """What is kept is a floor alone: nodes that stay are not removed before their time, and none is bought for it."""
     proposal = proposed(a_pool(wish, taken=taken, added=added), RULES)
-    assert (proposal.desired_nodes, proposal.grows) == (wanted, True)
+    assert (proposal.desired_nodes, proposal.kept_nodes, proposal.grows) == (wanted, kept, True)
 
 
 def test_a_load_that_is_not_known_buys_nothing() -> None:

@@ -126,7 +126,7 @@ def test_what_is_not_known_keeps_every_node() -> None:
     outside = replace(a_member(1), kubernetes=None)
 
     for result in (wants(a_member(1), a_member(2), trouble="It is silent."), wants(outside, a_node("i-2"))):
-        assert (result.desired_nodes, result.min_nodes, result.grows) == (None, 2, False)
+        assert (result.desired_nodes, result.kept_nodes, result.grows) == (None, 2, False)
         assert "is unknown" in result.reason.sentence
 
 

@@ -60,29 +60,29 @@ def test_what_changed_nothing_begins_no_cooldown(entry: object) -> None:
 
 
 def test_shrinking_goes_no_further_than_the_largest_wish_of_the_window() -> None:
-    """Four were wanted 299 s ago, so four stay, although one is enough now."""
+    """Four were wanted 299 s ago, so four stay, although one is enough now; none is bought for what only stays."""
     wishes = (wished(4, 299.0), wished(2, 100.0))
     proposal = proposed(seen(6, LOW, wishes=wishes), PLAIN)
 
-    assert (proposal.desired_nodes, proposal.raw_desired_nodes) == (4, 1)
+    assert (proposal.desired_nodes, proposal.kept_nodes, proposal.raw_desired_nodes) == (1, 4, 1)
     assert "within the last 5m it was 4" in proposal.reason.sentence
 
 
 def test_a_wish_before_the_window_does_not_count() -> None:
     """301 s ago is over."""
-    assert proposed(seen(6, LOW, wishes=(wished(6, 301.0), wished(2, 100.0))), PLAIN).desired_nodes == 2
+    assert proposed(seen(6, LOW, wishes=(wished(6, 301.0), wished(2, 100.0))), PLAIN).kept_nodes == 2
 
 
 def test_the_first_round_of_all_does_not_shrink() -> None:
     """Nobody knows what the window held: the first wish only begins it."""
-    assert (proposed(seen(6, LOW), PLAIN).desired_nodes, proposed(seen(6, LOW), PLAIN).raw_desired_nodes) == (6, 1)
+    assert (proposed(seen(6, LOW), PLAIN).kept_nodes, proposed(seen(6, LOW), PLAIN).raw_desired_nodes) == (6, 1)
 
 
 def test_doubt_is_a_wish_to_stay() -> None:
     """A number that is gone for a moment keeps the pool for a whole window."""
     proposal = proposed(seen(6, a_measure("gpu_utilization", None)), PLAIN)
 
-    assert (proposal.desired_nodes, proposal.min_nodes, proposal.raw_desired_nodes) == (None, 6, 6)
+    assert (proposal.desired_nodes, proposal.kept_nodes, proposal.raw_desired_nodes) == (None, 6, 6)
 
 
 def test_of_two_limits_the_larger_holds() -> None:
@@ -95,9 +95,9 @@ def test_of_two_limits_the_larger_holds() -> None:
 
 def test_shrinking_has_limits_too() -> None:
     """At most `max_in` nodes or `max_in_ratio` of them in one decision, and one is always possible."""
-    assert utilization(0.0, 10, max_in=3).desired_nodes == 7
-    assert utilization(0.0, 10, max_in_ratio=0.25).desired_nodes == 7
-    assert utilization(0.0, 10, max_in_ratio=0.01).desired_nodes == 9
+    assert utilization(0.0, 10, max_in=3).kept_nodes == 7
+    assert utilization(0.0, 10, max_in_ratio=0.25).kept_nodes == 7
+    assert utilization(0.0, 10, max_in_ratio=0.01).kept_nodes == 9
 
 
 def test_a_share_of_nothing_is_one_node() -> None:
@@ -125,7 +125,7 @@ def test_an_unknown_number_holds_the_pool(measure: MetricValue | None) -> None:
     """No size, no growth, a floor of all that run, and the reason."""
     proposal = proposed(seen(6, *filter(None, (measure,))), free_rules(load=TARGET))
 
-    assert (proposal.desired_nodes, proposal.min_nodes, proposal.grows, proposal.reason.code) == (
+    assert (proposal.desired_nodes, proposal.kept_nodes, proposal.grows, proposal.reason.code) == (
         None,
         6,
         False,
@@ -175,7 +175,7 @@ def test_a_partial_number_without_an_upper_limit_never_shrinks_a_pool(metric: Me
     """What is missing of a PromQL number could be anything."""
     proposal = proposed(seen(6, a_measure("q", 1.0, samples=5, expected=6)), free_rules(q=metric))
 
-    assert (proposal.desired_nodes, proposal.min_nodes) == (None, 6)
+    assert (proposal.desired_nodes, proposal.kept_nodes) == (None, 6)
     assert "(of 5 of 6)" in proposal.reason.sentence
 
 
@@ -210,7 +210,7 @@ def test_another_pools_past_is_not_ours() -> None:
         for pool, policy in (("other", "scaling"), ("default", "schedule"))
     )
 
-    assert proposed(seen(6, LOW, wishes=(*others, wished(2, 20.0))), rules).desired_nodes == 2
+    assert proposed(seen(6, LOW, wishes=(*others, wished(2, 20.0))), rules).kept_nodes == 2
 
 
 def test_nodes_of_other_people_are_not_counted() -> None:

@@ -12,6 +12,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.model.sight import Silence
 from gpuwatch.policies import capacity
+from gpuwatch.policies.lives import offers_past
 from gpuwatch.policies.next_offer import faults
 from gpuwatch.policies.spot.choice import resting_seconds
 from tests.support.builders.fleet import NOW, a_node
@@ -52,7 +53,7 @@ def success(node_id: str, name: str = "east-a", *, minutes: float = 60.0, spot: 
 
 def past(*recent: Done, nodes: tuple[str, ...] = (), now: datetime = NOW) -> OffersPast:
     """What follows from it; these nodes run."""
-    return capacity.offers_past(recent, seen(*map(a_node, nodes)).fleet, "default", now)
+    return offers_past(recent, seen(*map(a_node, nodes)).fleet, "default", now)
 
 
 def test_each_failed_launch_is_a_refusal_and_a_success_takes_four_away() -> None:
@@ -110,8 +111,8 @@ def test_a_spot_node_that_is_gone_without_us_is_a_loss() -> None:
 
     assert past(success("i-1")).offers["east-a"].losses == 1
     assert past(success("i-1", spot=False)).offers["east-a"].losses == 0
-    assert capacity.offers_past([success("i-1")], stopped, "default", NOW).offers["east-a"].losses == 0
-    assert capacity.offers_past([success("i-1")], silent, "default", NOW).offers["east-a"].losses == 0
+    assert offers_past([success("i-1")], stopped, "default", NOW).offers["east-a"].losses == 0
+    assert offers_past([success("i-1")], silent, "default", NOW).offers["east-a"].losses == 0
 
 
 def test_a_machine_that_ended_before_it_was_a_node_is_a_refusal_and_a_loss() -> None:

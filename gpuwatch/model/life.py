@@ -1,0 +1,41 @@
+"""The life of a machine that gpuwatch launched: from the order until its end, as decisions know it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class End(StrEnum):
+    """How a machine's life ended, or why it is over for its pool."""
+
+    REMOVED = "removed"  # by gpuwatch
+    TAKEN = "taken"  # by its cloud, which had announced it
+    STOPPED = "stopped"  # by itself or by somebody; it is still there, and its disks are paid for
+    ENDED = "ended"  # by itself, by somebody, or by its cloud without a word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """A machine that was launched for a pool, or that is about to come.
+
+    `asked` is what the launch asked for. `at` is when it became a node of the pool; of one that is not yet a node, when
+    it was asked for. `node_id` is None until its cloud has shown it. `surplus` is whether it was launched on top of
+    what is wanted, in the place of another that has not gone yet. `end` None: it is there. `worked` is whether it ever
+    had work; None: nobody looked all the time.
+    """
+
+    key: str
+    pool: str
+    at: datetime
+    asked: Mapping[str, str] = field(default_factory=dict)
+    node_id: str | None = None
+    surplus: bool = False
+    end: End | None = None
+    ended_at: datetime | None = None
+    worked: bool | None = None
+
+    @property
+    def lasted(self) -> timedelta | None:
+        """For how long it was a node of the pool; None: it still is."""
+        return None if self.ended_at is None else max(timedelta(0), self.ended_at - self.at)

@@ -1,0 +1,132 @@
+"""PURE: one record for each machine that was launched: what it was asked for as, whether it is there, how it ended.
+
+Rules, all of them:
+
+1. A launch is a life from the moment at which its cloud may have carried it out.
+2. A life ends by our own removal, by its cloud's notice, or by itself: its cloud lists it no more, or as stopped,
+   and we did not do that. What a silent cloud does not show has not ended. One that runs again has not, either.
+3. A machine that was launched on top of what is wanted (code `back_to_spot`) is a surplus until another machine of the
+   pool is removed, which then goes in its place, or until it ends itself.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain
+
+from gpuwatch.model.decision import REMOVALS, SETTLE_TIMEOUT, Done, OpenIntent, Status, Verb
+from gpuwatch.model.fleet import Fleet, NodeState
+from gpuwatch.model.life import End, Life
+from gpuwatch.model.measurement import OffersPast
+from gpuwatch.policies.spot import records
+from gpuwatch.policies.spot.records import BACK_TO_SPOT
+
+# How outcomes of a launch name its machine: accepted, settled, and ended before it was a node.
+LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
+THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
+_GONE = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
+
+
+def lives(ended: Iterable[Done], opened: Iterable[OpenIntent], fleet: Fleet, now: datetime) -> tuple[Life, ...]:
+    """The life of every launched machine, oldest first. `ended` has what the ledger's last three days have of them."""
+    known = sorted(ended, key=lambda done: (done.at, done.key))
+    removed = {done.node_id: done for done in known if done.verb in REMOVALS and done.status is Status.SETTLED}
+    taken = {done.node_id: done for done in known if done.verb is Verb.LOST}
+    going = [entry for entry in opened if not entry.resumable]
+    found = [
+        _ended_life(_begin_life(done), removed, taken, fleet, now)
+        for done in known
+        if done.verb is Verb.LAUNCH and (done.status is Status.SETTLED or done.detail.endswith(ENDED))
+    ]
+    coming = [entry for entry in going if entry.intent.verb is Verb.LAUNCH]
+    found += [
+        Life(
+            key=entry.intent.key,
+            pool=entry.intent.pool,
+            at=entry.intent.at,
+            asked=entry.intent.arguments,
+            surplus=entry.intent.reason.code == BACK_TO_SPOT,
+        )
+        for entry in coming
+    ]
+    leaving = [(entry.intent.at, entry.intent.pool, entry.intent.node_id) for entry in going]
+    leaving = [each for each, entry in zip(leaving, going, strict=True) if entry.intent.verb in REMOVALS]
+    left = [(done.at, done.pool, done.node_id) for done in removed.values()]
+    return _with_surplus(found, [*left, *leaving])
+
+
+def _begin_life(done: Done) -> Life:
+    """The life that a finished launch began."""
+    failed = done.status is Status.FAILED
+    node_id = done.detail.partition(" ")[0] if failed else done.detail.removeprefix(SHOWN)
+    return Life(
+        key=done.key,
+        pool=done.pool,
+        at=done.at,
+        asked=done.arguments,
+        node_id=node_id,
+        surplus=done.code == BACK_TO_SPOT,
+        end=End.ENDED if failed else None,
+        ended_at=done.at if failed else None,
+        worked=False if failed else None,
+    )
+
+
+def _ended_life(
+    life: Life, removed: Mapping[str, Done], taken: Mapping[str, Done], fleet: Fleet, now: datetime
+) -> Life:
+    """The life with its end, where it has one (rule 2)."""
+    node_id = life.node_id or ""
+    node = fleet.find(node_id)
+    if life.end is not None or (node is not None and node.state in THERE):
+        return life
+    for end, known in ((End.REMOVED, removed), (End.TAKEN, taken)):
+        record = known.get(node_id)
+        if record is not None and record.at >= life.at:
+            return replace(life, end=end, ended_at=record.at)
+    if node is None:  # a list may be late
+        gone = node_id in fleet.ended or (not fleet.silent and now - life.at > SETTLE_TIMEOUT)
+        return replace(life, end=End.ENDED, ended_at=now) if gone else life
+    if node.state in _GONE or node.state is NodeState.STOPPED:
+        return replace(life, end=End.ENDED if node.state in _GONE else End.STOPPED, ended_at=now)
+    return life
+
+
+def _with_surplus(found: list[Life], left: Iterable[tuple[datetime, str, str]]) -> tuple[Life, ...]:
+    """Return the lives; of those launched on top of what is wanted a surplus is what rule 3 leaves."""
+    extra = {each.node_id or each.key: each for each in found if each.surplus}
+    if not extra:
+        return tuple(found)
+    events = [(each.at, 0, each.pool, name) for name, each in extra.items()]
+    events += [(at, 1, pool, node_id) for at, pool, node_id in left]
+    lost = [each for each in extra.values() if each.ended_at is not None and each.end is not End.REMOVED]
+    events += [(each.ended_at or each.at, 2, each.pool, each.node_id or each.key) for each in lost]
+    waiting: dict[str, list[str]] = {}
+    for _, kind, pool, name in sorted(events):
+        here = waiting.setdefault(pool, [])
+        if kind == 0:
+            here.append(name)
+        elif name in here:
+            here.remove(name)
+        elif kind == 1 and here:
+            here.pop(0)
+    keys = {extra[name].key for name in chain.from_iterable(waiting.values())}
+    return tuple([replace(each, surplus=each.key in keys) for each in found])
+
+
+def offers_past(recent: Iterable[Done], fleet: Fleet, pool: str, now: datetime) -> OffersPast:
+    """What the ledger's last three days and the fleet say of a pool's offers."""
+
+    def lives(node_id: str) -> bool | None:
+        node = fleet.find(node_id)
+        if node is None:
+            return None if fleet.silent and node_id not in fleet.ended else False
+        return True if node.state in THERE else False if node.state in _GONE else None
+
+    return records.past(recent, pool, now, brought=_machine, lives=lives)
+
+
+def _machine(done: Done) -> tuple[str | None, bool]:
+    """The machine of a finished launch, where it became a node, and whether it ended before that."""
+    node_id = done.detail.removeprefix(SHOWN)
+    return None if node_id == done.detail else node_id, done.detail.endswith(ENDED)
