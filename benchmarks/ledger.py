@@ -5,18 +5,23 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
 
+from sqlalchemy import select
+
 from benchmarks.figures import Figure
 from benchmarks.processes import peak_rss_bytes
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.activity import Evidence, State
+from gpuwatch.ledger.tables import BODIES
+from gpuwatch.model.activity import Evidence, GpuUse, State
 from gpuwatch.model.decision import Decision, Observation, Proposal, Reason, Status, Step, Verb
+from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, Node, NodeReport
-from tests.support.builders.fleet import NOW, a_node, a_verdict
+from tests.support.builders.fleet import NOW, a_node, a_verdict, an_activity
 
 _COUNTS = (1_000, 12_500)
 _GPUS = 8
@@ -63,6 +68,15 @@ def measure() -> Iterator[Figure]:
         1 / _KIB,
         linear,
         seen[small].round_bytes,
+    )
+    whole, later = _hour(small)
+    yield _figure(
+        f"bytes of a round of {small:,} nodes, 9 in 10 busy as before",
+        "KiB",
+        later,
+        1 / _KIB,
+        "the first of its hour",
+        whole,
     )
     extra = "likewise of " + linear
     rss = ([seen[large].extra_rss], [seen[small].extra_rss])
@@ -114,6 +128,55 @@ def _story(count: int) -> _Seen:
             read.append(time.perf_counter() - begin)
         ledger.close()
     return _Seen(record=record, read=read, round_bytes=size, extra_rss=extra)
+
+
+def _hour(count: int) -> tuple[list[float], list[float]]:
+    """Bytes of the first round of an hour, and of a later one; every figure is noise in both."""
+    whole: list[float] = []
+    later: list[float] = []
+    for run in range(_RUNS):
+        chance = random.Random(run)
+        with closing(Ledger.in_memory()) as ledger:
+            for minute, sizes in enumerate((whole, later)):
+                now = NOW + timedelta(minutes=minute)
+                nodes = tuple(_worker(chance, number, now, minute) for number in range(count))
+                steps = tuple(_busy_step(node) for node in nodes)
+                decision = Decision(pool="default", steps=steps)
+                proposal = Proposal(policy="idle", pool="default", reason=_REASON, steps=steps)
+                observation = Observation(now=now, fleet=Fleet(observed_at=now, nodes=nodes))
+                number = ledger.record_round(observation, (proposal,), (decision,))
+                with ledger.store.reading() as db:
+                    body = db.execute(select(BODIES.c.body).where(BODIES.c.round_id == number)).scalar_one()
+                sizes.append(float(len(body)))
+    return whole, later
+
+
+def _worker(chance: random.Random, number: int, now: datetime, minute: int) -> Node:
+    """A node at work, and every tenth an idle one."""
+    state = State.BUSY if number % 10 else State.IDLE
+    node = _node(chance, number)
+    verdict, held = node.signal.verdict, 7200.0 + number + 60 * minute
+    if verdict is None:
+        raise RuntimeError("a node of this benchmark has a verdict")
+    activity = replace(an_activity(state, held, now=now), evidence=verdict.gpus[0].activity.evidence)
+    gpus = tuple(
+        replace(
+            gpu,
+            uuid=f"GPU-{number:x}-{gpu.index}",
+            activity=replace(activity, evidence=gpu.activity.evidence),
+            use=GpuUse(over_seconds=300.0, utilization_ratio=chance.random(), memory_used_ratio=chance.random()),
+        )
+        for gpu in verdict.gpus
+    )
+    at = now - timedelta(seconds=chance.random())
+    signal = replace(node.signal, verdict=replace(verdict, at=at, activity=activity, gpus=gpus), received_at=now)
+    return replace(node, signal=signal)
+
+
+def _busy_step(node: Node) -> Step:
+    held = format_duration(node.activity.held_seconds)
+    reason = Reason(code="busy", sentence=f"It has been busy for {held}.", evidence=node.activity.evidence)
+    return Step(node_id=node.id, verb=Verb.HOLD, reason=reason, change="It would have to be idle for 30m.")
 
 
 def _size(path: Path) -> float:

@@ -1,33 +1,69 @@
-"""Bodies of rounds in the database. Of a Kubernetes cluster a body holds what differs from its base, a whole body.
+"""Bodies of rounds in the database. Many hold what differs from their base, which is a whole body.
 
 The base is a round of the same hour, so that each hour has one. While a body refers to it, compaction leaves it. A
 controller writes a whole body after its start, when an hour begins, and when much has changed.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection, select
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import snapshots
-from gpuwatch.ledger.cluster_snapshots import Base
 from gpuwatch.ledger.records import LedgerError, PastRound
 from gpuwatch.ledger.snapshots import Rest, Said
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import BODIES, ROUNDS
-from gpuwatch.model.decision import Observation
+from gpuwatch.ledger.unchanged import Marks, node_objects, shared_objects
+from gpuwatch.model.decision import Decision, Observation
+from gpuwatch.model.kubernetes import KubernetesNode
 
 _HOUR = len("2026-01-01T00")
+_LEAST_UNCHANGED = 0.25  # of the machines: with fewer lines, a body of its own costs little more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Base:
+    """What later bodies need of a whole one; `hour` is its time's, `2026-01-01T00`."""
+
+    hour: str
+    objects: Mapping[str, KubernetesNode]
+    marks: Marks
+    round_id: int = 0
+
+    @classmethod
+    def of_round(cls, observation: Observation, decisions: Sequence[Decision], hour: str) -> "_Base":
+        """What a round would be to later ones."""
+        nodes, decided = observation.fleet.nodes, {step.node_id: step for each in decisions for step in each.steps}
+        return cls(hour=hour, objects=node_objects(nodes), marks=Marks.of_round(nodes, decided))
+
+    def rest_of(self, later: "_Base", observation: Observation) -> Rest | None:
+        """What a later round need not hold because this one does; None: too little."""
+        shared = shared_objects(self.objects, later.objects)
+        if shared is None:
+            return None
+        nodes, objects = observation.fleet.nodes, self.objects
+        same = (
+            node
+            for node in nodes
+            if node.id in (shared if node.kubernetes is not None else {})
+            or (node.kubernetes is None and node.id not in objects)
+        )
+        lines = self.marks.lines(later.marks, same)
+        if not shared and len(lines) <= _LEAST_UNCHANGED * len(nodes):
+            return None
+        return Rest(base=self.round_id, shared=shared, lines=lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What is to be written; `becomes` is what later bodies may rest on once it is, by machine."""
+    """What is to be written; `becomes` is what later bodies may rest on once it is."""
 
     content: bytes
     base: int | None
-    becomes: Base | None
+    becomes: _Base | None
 
 
 class Bodies:
@@ -36,32 +72,28 @@ class Bodies:
     def __init__(self, store: Store) -> None:
         """Nothing is written yet."""
         self._store = store
-        self._base: Base | None = None
-        self._read: Base | None = None
+        self._base: _Base | None = None
+        self._read: PastRound | None = None
 
     def make_body(self, observation: Observation, rulebook: Rulebook | None, said: Said, at: str) -> Body:
         """The body of a round at that time (text)."""
-        base = self._base
-        if base is not None and (base.hour != at[:_HOUR] or not self._there(base)):
+        base, new = self._base, _Base.of_round(observation, said[1], at[:_HOUR])
+        if base is not None and (base.hour != new.hour or not self._there(base.round_id)):
             base = None
-        new = Base.of_machines(observation.fleet.nodes, at[:_HOUR])
-        shared = None if base is None else base.shared_machines(new)
-        if base is None or shared is None:
-            content = snapshots.encode(observation, rulebook, *said)
-            return Body(content=content, base=None, becomes=new if new.nodes else None)
-        rest = Rest(base=base.round_id, shared=shared)
-        return Body(content=snapshots.encode(observation, rulebook, *said, rest=rest), base=rest.base, becomes=None)
+        rest = None if base is None else base.rest_of(new, observation)
+        content = snapshots.encode(observation, rulebook, *said, rest=rest)
+        return Body(content=content, base=None if rest is None else rest.base, becomes=new if rest is None else None)
 
     def insert(self, db: Connection, round_id: int, at: str, body: Body) -> None:
         """Write it, in the transaction of its round."""
-        codec = snapshots.PIECES if body.base is None else snapshots.ON_BASE
+        codec = snapshots.PIECES if body.base is None else snapshots.CHANGES
         row = {"round_id": round_id, "at": at, "codec": codec, "body": body.content, "base": body.base}
         db.execute(BODIES.insert(), row)
 
     def note_written(self, round_id: int, body: Body) -> None:
         """It is there for good: others may rest on it."""
-        if body.base is None:
-            self._base = None if body.becomes is None else body.becomes.with_round_id(round_id)
+        if body.becomes is not None:
+            self._base = replace(body.becomes, round_id=round_id)
 
     def round(self, round_id: int) -> PastRound:
         """A past round, whole.
@@ -81,18 +113,17 @@ class Bodies:
             )
         return snapshots.decode(round_id, datetime.fromisoformat(row.at), row.codec, row.body, self._base_of)
 
-    def _base_of(self, round_id: int) -> Base:
+    def _base_of(self, round_id: int) -> PastRound:
         """What a body rests on; raises LedgerError."""
-        if self._read is None or self._read.round_id != round_id:
+        if self._read is None or self._read.id != round_id:
             with self._store.reading() as db:
                 row = db.execute(select(BODIES).where(BODIES.c.round_id == round_id)).one_or_none()
             if row is None:
                 raise LedgerError(f"round {round_id}, on which later ones rest, is gone; restore the ledger")
-            nodes = snapshots.nodes(round_id, row.codec, row.body)
-            self._read = Base.of_machines(nodes, row.at[:_HOUR]).with_round_id(round_id)
+            self._read = snapshots.decode_base(round_id, datetime.fromisoformat(row.at), row.codec, row.body)
         return self._read
 
-    def _there(self, base: Base) -> bool:
+    def _there(self, round_id: int) -> bool:
         """Whether it is still in the database, which may have been put back."""
         with self._store.reading() as db:
-            return db.scalar(select(BODIES.c.round_id).where(BODIES.c.round_id == base.round_id)) is not None
+            return db.scalar(select(BODIES.c.round_id).where(BODIES.c.round_id == round_id)) is not None

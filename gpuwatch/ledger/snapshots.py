@@ -2,65 +2,38 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from functools import partial
+from itertools import accumulate, islice
+from typing import TypeVar
 
 import msgspec
 
 from gpuwatch.guard.settings import Rulebook
-from gpuwatch.ledger.cluster_snapshots import Base, stored_node, stored_view, whole_view
+from gpuwatch.ledger.former_rounds import PROFILES, decode_observation, decode_proposals, decode_rulebook
 from gpuwatch.ledger.records import LedgerError, PastRound, with_present_code
+from gpuwatch.ledger.unchanged import Line, node_of, step_of, stored_node, stored_view, whole_view
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step
 from gpuwatch.model.evidence_text import newest_reset
-from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
+from gpuwatch.model.fleet import Fleet, Node
 
 V1 = 1  # of schema 1: zlib over JSON of the observation, and of the reviews, each after its length
 V2 = 2  # as PIECES, with the field names in _FORMER_NAMES
 ON_BASE = 4  # as PIECES; machines that the last piece does not name have the node objects of its base
+CHANGES = 5  # as ON_BASE; machines that work as they did are lines, after the last piece
 PIECES = 3  # zlib over MessagePack pieces, each after its length: the observation without nodes, the rules, nodes, …
-_IN_PIECES = frozenset({V2, PIECES, ON_BASE})
+_IN_PIECES = frozenset({V2, PIECES, ON_BASE, CHANGES})
 _NODES_PER_PIECE = 100
+_LINES_PER_PIECE = 1000
 _LENGTH_BYTES = 4
 _SAID = 3  # pieces after the nodes: proposals, decisions, reviews; then the digests of the gaps
 _LEVEL = 1  # of zlib: 3 takes a third longer for 3 % less
 
-# Former names of fields, by what holds them, and former values of actions.
-_FORMER_NAMES: dict[str, dict[str, str]] = {
-    "ledger": {"keeps": "snoozes"},
-    "limits": {"require_told": "require_notification"},
-    "idle": {
-        "after": "timeout",
-        "then": "action",
-        "notice": "grace_period",
-        "requires": "required_evidence",
-        "snooze_max": "max_snooze",
-        "parked_after": "parked_timeout",
-        "stalled_after": "stalled_timeout",
-    },
-    "window": {"at_least": "min_nodes", "at_most": "max_nodes", "after": "idle_timeout"},
-    "proposal": {
-        "want": "desired_nodes",
-        "wish": "raw_desired_nodes",
-        "at_least": "min_nodes",
-        "at_most": "max_nodes",
-    },
-}
-_FORMER_ACTIONS = {"tell": "report"}
-_PROFILES = "profiles"  # in rules that were written since pools have profiles
-# What was in force before that where nothing else is written; idle nodes of the pool `default` were always stopped.
-_FORMER_IDLE = {
-    "timeout": 1800.0,
-    "grace_period": 600.0,
-    "occupied": "report",
-    "parked": "report",
-    "parked_timeout": 14400.0,
-    "stalled": "report",
-    "stalled_timeout": 14400.0,
-}
-
+_Said = TypeVar("_Said", Proposal, Decision)
+_Kept = TypeVar("_Kept", Node, Step)
 _ITS_NODES = Evidence(name="=", says=State.UNKNOWN, observed=None, limit=None, unit="", source="its node's evidence")
 
 
@@ -69,17 +42,31 @@ Said = tuple[Sequence[Proposal], Sequence[Decision], Sequence[Review], Mapping[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """The round that a body rests on, and the machines of which that one alone has the node objects."""
+    """The round that a body rests on, the machines of which that one alone has the node objects, and the lines."""
 
     base: int
     shared: frozenset[str]
+    lines: Mapping[str, Line]
+
+
+class _Order(msgspec.Struct, array_like=True):
+    """The places of steps that are kept whole; the others are those of lines, each so many lines after the last."""
+
+    whole: list[int]
+    lines: list[int]
 
 
 class _LastPiece(msgspec.Struct):
-    """Of ON_BASE: the round that it rests on, and the places of machines that do not."""
+    """Of ON_BASE: the round that it rests on, and the places of machines that do not. The rest is of CHANGES.
+
+    `whole` are the places of machines without a line, `proposed` and `decided` the order of the steps.
+    """
 
     base: int
     own: list[int]
+    whole: list[int] = []
+    proposed: list[_Order] = []
+    decided: list[_Order] = []
 
 
 def encode(
@@ -92,17 +79,27 @@ def encode(
     *,
     rest: Rest | None = None,
 ) -> bytes:
-    """A round's body; `gaps` are the digests of what pools know of their gaps after it. With a `rest` it is ON_BASE."""
+    """A round's body; `gaps` are the digests of what pools know of their gaps after it. With a `rest` it is CHANGES."""
     squeeze = zlib.compressobj(_LEVEL)
+    rest = rest or Rest(base=0, shared=frozenset(), lines={})
+    proposed, decided = _order(proposals, decisions, rest), _order(decisions, decisions, rest)
     pieces = [
-        *_pieces(
-            observation, rulebook, proposals, decisions, reviews, rest.shared if rest is not None else frozenset()
-        ),
+        *_pieces(observation, rulebook, _whole(proposals, proposed), _whole(decisions, decided), reviews, rest),
         msgspec.msgpack.encode(dict(gaps or {})),
     ]
-    if rest is not None:
-        own = [place for place, node in enumerate(observation.fleet.nodes) if node.id not in rest.shared]
-        pieces.append(msgspec.msgpack.encode(_LastPiece(base=rest.base, own=own)))
+    if rest.base:
+        nodes = observation.fleet.nodes
+        last = _LastPiece(
+            base=rest.base,
+            own=[place for place, node in enumerate(nodes) if node.id not in rest.shared],
+            whole=[place for place, node in enumerate(nodes) if node.id not in rest.lines],
+            proposed=proposed,
+            decided=decided,
+        )
+        lines = list(rest.lines.values())
+        pieces.append(msgspec.msgpack.encode(last))
+        firsts = range(0, len(lines), _LINES_PER_PIECE)
+        pieces.extend(msgspec.msgpack.encode(lines[first : first + _LINES_PER_PIECE]) for first in firsts)
     return b"".join([*(squeeze.compress(_frame_piece(piece)) for piece in pieces), squeeze.flush()])
 
 
@@ -119,7 +116,7 @@ def wishes(round_id: int, codec: int, body: bytes) -> Iterator[tuple[str, str, i
         pieces = _unframe_pieces(zlib.decompress(body))
         for _ in iter(lambda: next(pieces), b""):
             pass
-        proposals = _decode_proposals(next(pieces), codec)
+        proposals = decode_proposals(next(pieces), former_names=codec == V2)
     except (zlib.error, msgspec.MsgspecError, StopIteration) as error:
         raise _unreadable(round_id, error) from error
     yield from (
@@ -139,7 +136,7 @@ def gaps(codec: int, body: bytes) -> dict[str, str] | None:
 
 
 def decode(
-    round_id: int, at: datetime, codec: int, body: bytes, base_of: Callable[[int], Base] | None = None
+    round_id: int, at: datetime, codec: int, body: bytes, base_of: Callable[[int], PastRound] | None = None
 ) -> PastRound:
     """The round of a body; `base_of` gives what bodies ON_BASE rest on.
 
@@ -174,21 +171,48 @@ def _pieces(
     proposals: Sequence[Proposal],
     decisions: Sequence[Decision],
     reviews: Sequence[Review],
-    shared: Collection[str],
+    rest: Rest,
 ) -> Iterator[bytes]:
     """MessagePack, one piece at a time."""
     encode_ = msgspec.msgpack.Encoder().encode
-    fleet = observation.fleet
+    fleet, shared = observation.fleet, rest.shared
     nodes = fleet.nodes
     yield encode_(replace(observation, fleet=replace(fleet, nodes=(), cluster=stored_view(fleet.cluster, nodes))))
-    yield encode_(None if rulebook is None else {**msgspec.to_builtins(rulebook), _PROFILES: True})
-    for first in range(0, len(nodes), _NODES_PER_PIECE):
-        part = nodes[first : first + _NODES_PER_PIECE]
+    yield encode_(None if rulebook is None else {**msgspec.to_builtins(rulebook), PROFILES: True})
+    whole = [node for node in nodes if node.id not in rest.lines] if rest.lines else nodes
+    for first in range(0, len(whole), _NODES_PER_PIECE):
+        part = whole[first : first + _NODES_PER_PIECE]
         yield encode_([_node_to_store(replace(node, kubernetes=None) if node.id in shared else node) for node in part])
     yield b""
     yield encode_([replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in proposals])
     yield encode_([replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in decisions])
     yield encode_([replace(each, step=_without_evidence(each.step, fleet)) for each in reviews])
+
+
+def _order(said: Sequence[Proposal] | Sequence[Decision], decisions: Sequence[Decision], rest: Rest) -> list[_Order]:
+    """Which of the steps are those of lines: the very steps that were decided about their machines."""
+    numbers = {node_id: number for number, node_id in enumerate(rest.lines)}
+    decided = {id(step) for each in decisions for step in each.steps if step.node_id in numbers}
+    orders = []
+    for each in said:
+        whole, lines, last = [], [], -1
+        for place, step in enumerate(each.steps):
+            if id(step) in decided:
+                number = numbers[step.node_id]
+                lines.append(number - last)
+                last = number
+            else:
+                whole.append(place)
+        orders.append(_Order(whole=whole, lines=lines))
+    return orders
+
+
+def _whole(said: Sequence[_Said], orders: Sequence[_Order]) -> list[_Said]:
+    """What was said, without the steps of lines."""
+    return [
+        replace(each, steps=tuple([each.steps[place] for place in order.whole])) if order.lines else each
+        for each, order in zip(said, orders, strict=True)
+    ]
 
 
 def _node_to_store(node: Node) -> Node:
@@ -229,37 +253,42 @@ def _with_present_code(step: Step) -> Step:
     return step if reason is step.reason else replace(step, reason=reason)
 
 
-def nodes(round_id: int, codec: int, body: bytes) -> list[Node]:
-    """The machines of a whole body; raises as `decode`."""
+def decode_base(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
+    """The round of a whole body, on which others rest; raises as `decode`."""
     if codec != PIECES:
         raise LedgerError(f"round {round_id} is in codec {codec}, and later ones rest on it; restore the ledger")
-    try:
-        pieces = _unframe_pieces(zlib.decompress(body))
-        next(pieces)
-        next(pieces)
-        found: list[Node] = []
-        for piece in iter(lambda: next(pieces), b""):
-            found.extend(msgspec.msgpack.decode(piece, type=list[Node]))
-    except (zlib.error, msgspec.MsgspecError, StopIteration) as error:
-        raise _unreadable(round_id, error) from error
-    return found
+    return decode(round_id, at, codec, body)
 
 
 def _decode_pieces(
-    round_id: int, at: datetime, codec: int, body: bytes, base_of: Callable[[int], Base] | None
+    round_id: int, at: datetime, codec: int, body: bytes, base_of: Callable[[int], PastRound] | None
 ) -> PastRound:
-    """Of codec V2, PIECES or ON_BASE."""
-    pieces = _unframe_pieces(zlib.decompress(body))
-    observation = msgspec.msgpack.decode(_piece(next(pieces), codec, _rename_in_observation), type=Observation)
-    rulebook = _decode_rulebook(next(pieces), codec)
+    """Of any codec in pieces."""
+    pieces, former = _unframe_pieces(zlib.decompress(body)), codec == V2
+    observation = decode_observation(next(pieces), former_names=former)
+    rulebook = decode_rulebook(next(pieces), former_names=former)
     machines: list[Node] = []
     for piece in iter(lambda: next(pieces), b""):
         machines.extend(msgspec.msgpack.decode(piece, type=list[Node]))
-    proposals = _decode_proposals(next(pieces), codec)
+    proposals = decode_proposals(next(pieces), former_names=former)
     decisions = msgspec.msgpack.decode(next(pieces), type=tuple[Decision, ...])
     reviews = msgspec.msgpack.decode(next(pieces), type=tuple[Review, ...])
-    if codec == ON_BASE:
-        machines = _rest_on_base(round_id, machines, list(pieces)[-1], base_of)
+    if codec in {ON_BASE, CHANGES}:
+        next(pieces)  # the digests
+        rest = msgspec.msgpack.decode(next(pieces), type=_LastPiece)
+        if base_of is None:
+            raise LedgerError(f"round {round_id} rests on round {rest.base}, which is not at hand")
+        base = base_of(rest.base)
+        lines = [line for piece in pieces for line in msgspec.msgpack.decode(piece, type=list[Line])]
+        if codec == CHANGES:
+            same, machines = _with_lines(machines, rest.whole, lines, base)
+            proposals = tuple(map(partial(_with_steps, same), proposals, rest.proposed))
+            decisions = tuple(map(partial(_with_steps, same), decisions, rest.decided))
+        own, objects = frozenset(rest.own), {node.id: node.kubernetes for node in base.observation.fleet.nodes}
+        machines = [
+            node if place in own else replace(node, kubernetes=objects.get(node.id))
+            for place, node in enumerate(machines)
+        ]
     fleet = replace(observation.fleet, nodes=tuple(machines), cluster=whole_view(observation.fleet.cluster, machines))
     return PastRound(
         id=round_id,
@@ -272,92 +301,35 @@ def _decode_pieces(
     )
 
 
-def _rest_on_base(
-    round_id: int, machines: list[Node], piece: bytes, base_of: Callable[[int], Base] | None
-) -> list[Node]:
-    """The machines with the node objects of the base, but for those with their own."""
-    rest = msgspec.msgpack.decode(piece, type=_LastPiece)
-    if base_of is None:
-        raise LedgerError(f"round {round_id} rests on round {rest.base}, which is not at hand")
-    base, own = base_of(rest.base), frozenset(rest.own)
-    return [
-        node if place in own else replace(node, kubernetes=base.nodes.get(node.id))
-        for place, node in enumerate(machines)
+def _with_lines(
+    whole: Sequence[Node], places: Sequence[int], lines: Sequence[Line], base: PastRound
+) -> tuple[list[Step], list[Node]]:
+    """The steps of the machines that have lines, and all machines in their order."""
+    before = base.observation.fleet.nodes
+    said = {step.node_id: step for each in base.decisions for step in each.steps}
+    same = [node_of(line, before[line.place]) for line in lines]
+    steps = [
+        step_of(said[node.id], before[line.place].activity, node.activity)
+        for line, node in zip(lines, same, strict=True)
     ]
+    return steps, _merged(whole, places, iter(same))
 
 
-def _decode_rulebook(piece: bytes, codec: int) -> Rulebook | None:
-    """The rules of a round; None: it had none."""
-    kind: Any = Rulebook | None  # a union is no type to the type checker
-    content = msgspec.msgpack.decode(_piece(piece, codec, _rename_in_rulebook))
-    if content is not None and _PROFILES not in content:
-        _before_profiles(content)
-    _before_fresh_pools(content)
-    rulebook: Rulebook | None = msgspec.msgpack.decode(msgspec.msgpack.encode(content), type=kind)
-    return rulebook
+def _with_steps(same: Sequence[Step], said: _Said, order: _Order) -> _Said:
+    """What was said, with the steps of lines in their places."""
+    numbers = accumulate(order.lines, initial=-1)
+    next(numbers)
+    return replace(said, steps=tuple(_merged(said.steps, order.whole, (same[number] for number in numbers))))
 
 
-def _before_profiles(rulebook: dict[str, Any]) -> None:
-    """The rules as they were meant: somebody's nodes were reported, and had no grace of their own."""
-    pools = rulebook.setdefault("pools", {})
-    pools.setdefault(DEFAULT_POOL, {})
-    for rules in pools.values():
-        rules["profile"] = "cautious"
-        idle = rules["idle"] = _FORMER_IDLE | rules.get("idle", {})
-        idle["owner_grace_period"] = idle["grace_period"]
-
-
-def _before_fresh_pools(rulebook: dict[str, Any] | None) -> None:
-    """The rules as they were meant: waits did not depend on what the pool had shown, nor graces on the wait."""
-    for rules in ({} if rulebook is None else rulebook.get("pools", {})).values():
-        idle = rules.get("idle", {})
-        idle.setdefault("fresh_timeout", None)
-        idle.setdefault("timeout", 1800.0)
-        idle.setdefault("unattended_grace_period", idle.get("grace_period", 600.0))
-        rules["idle"] = idle
-
-
-def _decode_proposals(piece: bytes, codec: int) -> tuple[Proposal, ...]:
-    """The proposals of a round."""
-    return msgspec.msgpack.decode(_piece(piece, codec, _rename_in_proposals), type=tuple[Proposal, ...])
-
-
-def _piece(piece: bytes, codec: int, rename: Callable[[Any], None]) -> bytes:
-    """The piece with the present names of its fields."""
-    if codec == PIECES:
-        return piece
-    content = msgspec.msgpack.decode(piece)
-    rename(content)
-    return msgspec.msgpack.encode(content)
-
-
-def _rename_in_observation(observation: dict[str, Any]) -> None:
-    _rename(observation.get("ledger"), "ledger")
-
-
-def _rename_in_rulebook(rulebook: dict[str, Any] | None) -> None:
-    if rulebook is None:
-        return
-    _rename(rulebook.get("limits"), "limits")
-    for rules in rulebook.get("pools", {}).values():
-        idle = rules.get("idle", {})
-        _rename(idle, "idle")
-        for key in {"action", "parked", "stalled"} & idle.keys():
-            idle[key] = _FORMER_ACTIONS.get(idle[key], idle[key])
-        for window in rules.get("schedule", {}).values():
-            _rename(window, "window")
-
-
-def _rename_in_proposals(proposals: list[dict[str, Any]]) -> None:
-    for proposal in proposals:
-        _rename(proposal, "proposal")
-
-
-def _rename(fields: dict[str, Any] | None, kind: str) -> None:
-    """Former names become the present ones."""
-    for old, new in _FORMER_NAMES[kind].items():
-        if fields is not None and old in fields:
-            fields[new] = fields.pop(old)
+def _merged(whole: Sequence[_Kept], places: Sequence[int], others: Iterator[_Kept]) -> list[_Kept]:
+    """All of these in their order: `places` are those of the whole ones."""
+    merged: list[_Kept] = []
+    for each, place in zip(whole, places, strict=True):
+        merged.extend(islice(others, place - len(merged)))
+        merged.append(each)
+    merged.extend(others)
+    return merged
 
 
 def _decode_v1(round_id: int, at: datetime, body: bytes) -> PastRound:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isfinite
 from typing import Annotated, Any
 
@@ -98,7 +99,13 @@ def format_duration(seconds: float) -> str:
         return f"-{format_duration(-seconds)}"
     if seconds < 10:  # noqa: PLR2004  below ten seconds a tenth still says something
         return f"{seconds:.3g}s"
-    rest, words = int(seconds), []
+    return _in_units(int(seconds))
+
+
+@lru_cache(maxsize=8192)  # a round says thousands of times how long something has lasted
+def _in_units(rest: int) -> str:
+    """The two largest units of whole seconds."""
+    words = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, rest = divmod(rest, size)
         if count:

@@ -11,6 +11,8 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.node_wait import too_old, wait_seconds
 
+# Rounds compare thousands; to look a member up takes longer than to compare it.
+_RUNNING, _BUSY, _IDLE = NodeState.RUNNING, State.BUSY, State.IDLE
 # What each verdict means to this policy; the sentence finishes "It is …".
 _WORDS = {
     State.BUSY: "busy",
@@ -91,10 +93,10 @@ def stopped_by(found: Stopped | None) -> str:
 def advice(node: Node, observation: Observation, rules: IdleRules) -> Iterator[Advice]:
     """Say what people might do about a node that is partly idle, too old, or of the wrong size."""
     verdict, state = node.verdict, node.activity.state
-    if node.state is not NodeState.RUNNING or verdict is None:
+    if node.state is not _RUNNING or verdict is None:
         return
-    if state is State.BUSY:
-        idle = [gpu for gpu in verdict.gpus if gpu.activity.state is State.IDLE]
+    if state is _BUSY:
+        idle = [gpu for gpu in verdict.gpus if gpu.activity.state is _IDLE]
         wait = wait_seconds(node, observation, rules) if idle else None
         shortest = min((gpu.activity.held_seconds for gpu in idle), default=0.0)
         if len(idle) < len(verdict.gpus) and wait is not None and shortest >= wait:

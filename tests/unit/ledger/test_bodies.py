@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
-from gpuwatch.ledger.snapshots import ON_BASE, PIECES
+from gpuwatch.ledger.snapshots import CHANGES, PIECES
 from gpuwatch.model.decision import Observation, Reason, Verb
 from gpuwatch.model.kubernetes import KubernetesNode
 from tests.support.builders.fleet import NOW, a_node, an_observation
@@ -67,7 +67,7 @@ def test_what_has_not_changed_is_kept_once_and_reads_back(place: Place) -> None:
     ]
     numbers = [ledger.record_round(each) for each in stories]
 
-    assert codecs(place) == [(PIECES, None)] + 4 * [(ON_BASE, numbers[0])]
+    assert codecs(place) == [(PIECES, None)] + 4 * [(CHANGES, numbers[0])]
     assert [ledger.observation(number) for number in numbers] == stories
     assert ledger.audit().broken is None
 
@@ -84,7 +84,7 @@ def test_a_whole_body_begins_each_hour_each_start_and_after_a_great_change(place
     again = place.open()
     last = again.record_round(seen(62, *members))
 
-    assert [codec for codec, _ in codecs(place)] == [PIECES, ON_BASE, PIECES, PIECES, PIECES]
+    assert [codec for codec, _ in codecs(place)] == [PIECES, CHANGES, PIECES, PIECES, PIECES]
     assert again.observation(last) == seen(62, *members)
 
 

@@ -1,0 +1,217 @@
+"""What a body need not hold because an earlier round of the same hour does: node objects, and machines at work.
+
+Of a large fleet most machines are busy from one round to the next. The line holds what is new about such a machine: the
+age of its verdict, how long it has been busy, and how much its GPUs did. All else is in the round that the body rests
+on. A machine that does anything else than work, or about which anything is decided but that it holds, is kept whole in
+every round.
+
+Of a Kubernetes cluster each node object is kept once, with its machine, and no pod that nothing rests on.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from operator import attrgetter
+
+import msgspec
+
+from gpuwatch.model.activity import Activity, GpuUse, State
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
+from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
+from gpuwatch.model.proposal import Step
+from gpuwatch.model.verbs import Verb
+
+_BUSY, _IDLE, _HOLD, _RUNNING = State.BUSY, State.IDLE, Verb.HOLD, NodeState.RUNNING
+_TIME = "\0"  # stands in a sentence where the time stood for which the machine has been busy
+_THOUSANDTHS = 1000  # to which a GPU's use is kept: it is for advice alone
+# What the cloud says of a machine. `kubernetes` is compared by itself (`shared_objects`), `tags` are a mapping.
+_APART = frozenset({"kubernetes", "tags", "signal"})
+_FACTS = attrgetter(*(name for name in Node.__slots__ if name not in _APART))
+_SAID = attrgetter(
+    "schema", "node_id", "agent_version", "interval_seconds", "confirm", "blind", "cloud_notices", "local_disks"
+)
+_HEALTH = attrgetter("state", "since", "findings", "doubt")
+
+_LEAST_SHARED = 0.75  # of the node objects: with fewer, a body of its own costs little more
+
+
+class Line(msgspec.Struct, array_like=True, frozen=True):
+    """What is new about a machine that works as it did: times are Unix times, `place` is in the round before.
+
+    `uses` has for each GPU its utilization, memory and multiprocessors in use, in thousandths; None is not known.
+    """
+
+    place: int
+    at: float
+    age_seconds: float
+    held_seconds: float
+    received_at: float | None
+    uses: list[int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """What of each machine of a round must be the same later for a line to be enough; None: it is kept whole."""
+
+    by_machine: Mapping[str, tuple[int, int | None]]  # its place, and its mark
+
+    @classmethod
+    def of_round(cls, nodes: Sequence[Node], decided: Mapping[str, Step]) -> "Marks":
+        """The marks of a round's machines, given what was decided about each."""
+        return cls(
+            by_machine={node.id: (place, _mark_of(node, decided.get(node.id))) for place, node in enumerate(nodes)}
+        )
+
+    def lines(self, later: "Marks", nodes: Iterable[Node]) -> dict[str, Line]:
+        """The lines that are enough for machines of a later round, in its order."""
+        before, found = self.by_machine, {}
+        for node in nodes:
+            mark = later.by_machine[node.id][1]
+            if mark is not None and (known := before.get(node.id)) is not None and known[1] == mark:
+                found[node.id] = _line(known[0], node)
+        return found
+
+
+def _mark_of(node: Node, step: Step | None) -> int | None:
+    """The hash of what must stay the same; it is of this process alone."""
+    signal = node.signal
+    verdict = signal.verdict
+    if verdict is None or verdict.activity.state is not _BUSY or node.state is not _RUNNING:
+        return None
+    activity = verdict.activity
+    if step is None or step.verb is not _HOLD or step.arguments or step.reason.evidence != activity.evidence:
+        return None
+    if verdict.pods or activity.doubt is not None or _TIME in step.reason.sentence:
+        return None
+    said = step.reason.sentence.replace(format_duration(activity.held_seconds), _TIME)
+    try:
+        return hash(
+            (
+                _FACTS(node),
+                tuple(node.tags.items()),
+                _SAID(verdict),
+                activity.since,
+                tuple([_gpu_mark(gpu, verdict.at) for gpu in verdict.gpus]),
+                signal.failure,
+                signal.windowed,
+                step.reason.code,
+                said,
+                step.change,
+            )
+        )
+    except TypeError:  # something in it is a mapping
+        return None
+
+
+def _gpu_mark(gpu: GpuVerdict, at: datetime) -> tuple[object, ...]:
+    """What of a GPU must stay the same. Of one that rests, its time must have grown with the clock."""
+    activity, use = gpu.activity, gpu.use
+    begun = None if activity.state is _BUSY else round(at.timestamp() - activity.held_seconds)
+    over = None if use is None else use.over_seconds
+    health = None if gpu.health is None else _HEALTH(gpu.health)
+    return (gpu.uuid, gpu.index, activity.state, activity.since, activity.doubt, begun, health, over, gpu.pods)
+
+
+def _line(place: int, node: Node) -> Line:
+    verdict, received = node.signal.verdict, node.signal.received_at
+    assert verdict is not None  # noqa: S101  it has a mark
+    uses: list[int | None] = []
+    for gpu in verdict.gpus:
+        if (use := gpu.use) is not None:
+            uses += map(_thousandths, (use.utilization_ratio, use.memory_used_ratio, use.sm_active_ratio))
+    return Line(
+        place=place,
+        at=verdict.at.timestamp(),
+        age_seconds=verdict.age_seconds,
+        held_seconds=verdict.activity.held_seconds,
+        received_at=None if received is None else received.timestamp(),
+        uses=uses,
+    )
+
+
+def _thousandths(ratio: float | None) -> int | None:
+    return None if ratio is None else round(ratio * _THOUSANDTHS)
+
+
+def node_of(line: Line, before: Node) -> Node:
+    """The machine that a line stands for, made of what it was before."""
+    report = before.signal
+    verdict = report.verdict
+    assert verdict is not None  # noqa: S101  a line is of a machine with a verdict
+    at, uses = datetime.fromtimestamp(line.at, UTC), iter(line.uses)
+    later = (at - verdict.at).total_seconds()
+    new = replace(
+        verdict,
+        at=at,
+        age_seconds=line.age_seconds,
+        activity=replace(verdict.activity, held_seconds=line.held_seconds),
+        gpus=tuple(
+            replace(
+                gpu,
+                activity=replace(gpu.activity, held_seconds=gpu.activity.held_seconds + later),
+                use=None if gpu.use is None else _use(gpu.use, next(uses), next(uses), next(uses)),
+            )
+            for gpu in verdict.gpus
+        ),
+    )
+    received = None if line.received_at is None else datetime.fromtimestamp(line.received_at, UTC)
+    return replace(before, signal=replace(report, verdict=new, received_at=received))
+
+
+def _use(before: GpuUse, utilization: int | None, memory: int | None, multiprocessors: int | None) -> GpuUse:
+    return replace(
+        before,
+        utilization_ratio=_ratio(utilization),
+        memory_used_ratio=_ratio(memory),
+        sm_active_ratio=_ratio(multiprocessors),
+    )
+
+
+def _ratio(thousandths: int | None) -> float | None:
+    return None if thousandths is None else thousandths / _THOUSANDTHS
+
+
+def step_of(before: Step, then: Activity, now: Activity) -> Step:
+    """What was said of a machine that has a line: what was said before, with the time of now."""
+    reason = before.reason
+    sentence = reason.sentence.replace(format_duration(then.held_seconds), format_duration(now.held_seconds))
+    return replace(before, reason=replace(reason, sentence=sentence, evidence=now.evidence))
+
+
+def node_objects(nodes: Sequence[Node]) -> dict[str, KubernetesNode]:
+    """The node objects of a round as they are kept, by machine."""
+    return {node.id: _slim(node.kubernetes) for node in nodes if node.kubernetes is not None}
+
+
+def shared_objects(before: Mapping[str, KubernetesNode], now: Mapping[str, KubernetesNode]) -> frozenset[str] | None:
+    """The machines with the same node objects as then; None: so few that a body does not rest on that round."""
+    same = frozenset(name for name, known in now.items() if before.get(name) == known)
+    return same if len(same) >= _LEAST_SHARED * len(now) else None
+
+
+def stored_node(node: Node) -> Node:
+    """A machine as it is kept: a DaemonSet's pods that hold no GPU are two thirds of all, and nothing looks at them."""
+    known = node.kubernetes
+    return node if known is None else replace(node, kubernetes=_slim(known))
+
+
+def stored_view(view: ClusterView | None, nodes: Sequence[Node]) -> ClusterView | None:
+    """The view without the node objects that stand with their machines."""
+    if view is None:
+        return None
+    joined = {node.kubernetes.uid for node in nodes if node.kubernetes is not None}
+    return replace(view, nodes=tuple(_slim(each) for each in view.nodes if each.uid not in joined))
+
+
+def whole_view(view: ClusterView | None, nodes: Sequence[Node]) -> ClusterView | None:
+    """The view with the node objects of these machines."""
+    if view is None:
+        return None
+    joined = [node.kubernetes for node in nodes if node.kubernetes is not None]
+    return replace(view, nodes=tuple(sorted([*view.nodes, *joined], key=lambda node: node.name)))
+
+
+def _slim(node: KubernetesNode) -> KubernetesNode:
+    kept = tuple(pod for pod in node.pods if pod.gpus > 0 or not pod.daemon)
+    return node if len(kept) == len(node.pods) else replace(node, pods=kept)
