@@ -227,11 +227,13 @@ ROLES: Mapping[str, tuple[str, tuple[Call, ...]]] = {
 }
 
 NOBODYS = "projects/my-gpu-project"
-_OWN, _NEW = "own", "new"
-# The condition with which a role is bound; the others look, or are about groups, of which a condition knows no tag.
-CONDITION_OF: Mapping[str, str] = {"reclaim": _OWN, "terminate": _OWN, "launch": _NEW}
+_OWN, _NEW, _GROUPS = "own", "new", "groups"
+# The condition with which a role is bound; the others look.
+CONDITION_OF: Mapping[str, str] = {"reclaim": _OWN, "terminate": _OWN, "launch": _NEW, "scale": _GROUPS}
+_PROJECT = "resource.type == 'cloudresourcemanager.googleapis.com/Project'"  # where the doctor asks
 _OTHER_THINGS = "resource.type != 'compute.googleapis.com/Instance'"
 _LAUNCHED = "resource.name.extract('/instances/{name}').startsWith('gpuwatch-')"
+_GROUP_NAME = "resource.name.extract('/instanceGroupManagers/{name}').startsWith"
 
 
 def role(name: str) -> dict[str, object]:
@@ -248,16 +250,24 @@ def role(name: str) -> dict[str, object]:
 def condition(name: str, *, fleet: str = "default", scope: str = NOBODYS) -> dict[str, object]:
     """A binding's condition, as `--condition-from-file` takes it; `scope` is the project that has the tags.
 
-    What gpuwatch launches is known by its name, so its template need not give it the tag.
+    What gpuwatch launches is known by its name, so its template need not give it the tag. Groups are, too.
     Source: https://docs.cloud.google.com/iam/docs/configuring-resource-based-access
     """
     tagged = f"resource.matchTag('{scope.removeprefix('projects/')}/gpuwatch-fleet', '{fleet}')"
     known = {
         _OWN: (f"machines of the fleet {fleet}", f"{_OTHER_THINGS} || {tagged} || {_LAUNCHED}"),
         _NEW: ("what gpuwatch launches", f"{_OTHER_THINGS} || {_LAUNCHED}"),
+        _GROUPS: (
+            f"groups with a name that begins with gpuwatch-{fleet}-",
+            f"{_PROJECT} || {_GROUP_NAME}('gpuwatch-{fleet}-')",
+        ),
     }
     title, expression = known[name]
-    return {"title": f"gpuwatch {name}", "description": f"Of machines, only {title}.", "expression": expression}
+    return {
+        "title": f"gpuwatch {name}",
+        "description": f"Of machines and groups, only {title}.",
+        "expression": expression,
+    }
 
 
 def denial(*, scope: str = NOBODYS) -> dict[str, object]:
@@ -278,7 +288,8 @@ def denial(*, scope: str = NOBODYS) -> dict[str, object]:
 def documents(*, fleet: str = "default", scope: str = NOBODYS) -> dict[str, dict[str, object]]:
     """All that there is to give, by the names of its files."""
     roles = {f"{name}.json": role(name) for name in ROLES}
-    conditions = {f"{name}.condition.json": condition(name, fleet=fleet, scope=scope) for name in (_OWN, _NEW)}
+    named = sorted(set(CONDITION_OF.values()))
+    conditions = {f"{name}.condition.json": condition(name, fleet=fleet, scope=scope) for name in named}
     return {**roles, **conditions, "protected.deny.json": denial(scope=scope)}
 
 

@@ -301,7 +301,11 @@ class Gcp(Cloud):
         tags = {} if subject.launched else {f"{project}/{words[key]}": each for key, each in subject.tags.items()}
         name = f"projects/{project}/zones/us-central1-a/instances/{NAME if subject.launched else 'trainer-1'}"
         machine = GoogleResource(type="compute.googleapis.com/Instance", name=name, tags=tags)
-        group = GoogleResource(type="compute.googleapis.com/InstanceGroupManager", name="train")
+        group_name = "train" if subject.fleet is None else f"gpuwatch-{subject.fleet}-train"
+        group = GoogleResource(
+            type="compute.googleapis.com/InstanceGroupManager",
+            name=f"projects/{project}/zones/us-central1-a/instanceGroupManagers/{group_name}",
+        )
         update = ("compute.instanceGroupManagers.update",)
         calls: Mapping[str, tuple[tuple[str, ...], GoogleResource]] = {
             "stop or end": (("compute.instances.stop", "compute.instances.delete"), machine),

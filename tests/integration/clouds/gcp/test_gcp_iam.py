@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.main import commands
 from gpuwatch.clouds import STOP_AT, AuthFailedError
 from gpuwatch.clouds.gcp.cloud import GcpCloud
-from gpuwatch.clouds.gcp.iam import CALLS, CONDITION_OF, ROLES, condition, documents, render, role
+from gpuwatch.clouds.gcp.iam import CALLS, CONDITION_OF, ROLES, condition, denial, documents, render, role
 from gpuwatch.clouds.gcp.launches import name_of
 from gpuwatch.clouds.permissions import Needs
 from gpuwatch.runtime.clock import ManualClock
@@ -19,7 +19,7 @@ from tests.support.builders.fleet import a_permit
 from tests.support.clouds.gcp.description import named
 from tests.support.clouds.gcp.tokens import a_key, token_service
 from tests.support.clouds.gcp.world import PROJECT, REGION, GcpWorld, a_world
-from tests.support.clouds.policy_languages import GoogleResource, condition_holds
+from tests.support.clouds.policy_languages import GoogleResource, allowed_by_google, condition_holds
 from tests.support.each import for_each
 from tests.support.fakes.cloud_worlds import FLEET, MINE
 from tests.support.paths import ROOT
@@ -147,6 +147,65 @@ def test_conditions_are_for_ones_own_fleet_and_project(tmp_path: Path) -> None:
     assert (
         rule["denyRule"]["denialCondition"]["expression"] == "resource.matchTag('our-project/gpuwatch-protect', 'true')"
     )
+
+
+def bind(world: GcpWorld, *names: str) -> None:
+    """Give these roles as docs/clouds/gcp.md says, each with its condition, and the deny policy."""
+    conditions = {
+        name: condition(each, scope=f"projects/{PROJECT}", fleet=FLEET) for name, each in CONDITION_OF.items()
+    }
+    bound = [(role(name), str(conditions[name]["expression"]) if name in conditions else None) for name in names]
+    denials = [denial(scope=f"projects/{PROJECT}")]
+    world.fake.allows = lambda permission, resource: allowed_by_google(bound, denials, permission, resource)
+
+
+def test_with_conditions_the_fleets_own_machines_can_be_stopped_and_no_others() -> None:
+    """Everything is seen; what has the tag or was launched can be changed, unless it has the tag that protects."""
+    with a_world(ManualClock()) as world:
+        ours, untagged, protected = (world.launch(MINE) for _ in range(3))
+        names = {node.id: world.told(node.id)["name"] for node in world.cloud.nodes()}
+        own = {f"{PROJECT}/gpuwatch-fleet": FLEET}
+        world.fake.tags = {names[ours]: own, names[protected]: {**own, f"{PROJECT}/gpuwatch-protect": "true"}}
+        bind(world, "observe", "terminate", "launch")
+
+        observe_all = {node.id for node in world.cloud.nodes()}
+        launched = world.cloud.launch({"template": "gpu-node"}, "key")
+        world.settle("")
+        for node_id in (ours, launched):
+            world.cloud.tag(node_id, {STOP_AT: ""}, "key")
+            world.cloud.stop(node_id, "key", permit=a_permit())
+        for node_id in (untagged, protected):
+            with pytest.raises(AuthFailedError, match=r"compute\.instances\.stop"):
+                world.cloud.stop(node_id, "key", permit=a_permit())
+
+        assert observe_all == {ours, untagged, protected}
+        assert world.told(untagged)["status"] == world.told(protected)["status"] == "RUNNING"
+
+
+def test_with_conditions_only_groups_of_the_fleets_name_can_be_changed() -> None:
+    """A condition knows no group's label: it goes by the name."""
+    with a_world(ManualClock()) as world:
+        own, foreign = (world.add_group(name, MINE, size=1) for name in (f"gpuwatch-{FLEET}-train", "train"))
+        world.cloud.groups()
+        bind(world, "observe", "reclaim", "scale")
+
+        world.cloud.grow(own, 2, "key")
+        with pytest.raises(AuthFailedError, match=r"compute\.instanceGroupManagers\.update"):
+            world.cloud.grow(foreign, 2, "key")
+
+
+def test_with_conditions_the_doctor_finds_no_right_that_is_missing() -> None:
+    """What it asks of the project is not about one machine or group, so no condition stands in its way."""
+    with a_world(ManualClock()) as world:
+        node_id = world.launch(MINE)
+        world.add_group(f"gpuwatch-{FLEET}-train", MINE, size=1)
+        (name,) = (world.told(node.id)["name"] for node in world.cloud.nodes() if node.id == node_id)
+        world.fake.tags = {name: {f"{PROJECT}/gpuwatch-fleet": FLEET}}
+        bind(world, "observe", "terminate", "scale", "launch")
+        assert isinstance(world.cloud, GcpCloud)
+
+        needs = Needs(act=True, terminate=True, groups=True, node_ids=(node_id,), launches=({"template": "gpu-node"},))
+        assert [each for each in world.cloud.may(needs) if not each.allowed] == []
 
 
 def test_what_is_launched_has_a_name_that_its_condition_allows() -> None:

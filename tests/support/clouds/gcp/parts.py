@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.support.clouds.gcp.machines import RefusedError, Resource
+from tests.support.clouds.policy_languages import GoogleResource
+from tests.support.clouds.server import Request
 
 _TERM = re.compile(r'\(?(\w+) (=|!=|eq) (?:"([^"]*)"|(\w+))\)?')
 
@@ -43,3 +45,25 @@ def named(known: Mapping[str, Resource], name: str) -> Resource:
     if name not in known:
         raise RefusedError(404, "notFound", f"The resource '{name}' was not found")
     return known[name]
+
+
+def catalogue(skus: list[Resource], request: Request) -> Resource:
+    """What Compute Engine sells."""
+    page, token = page_of(skus, request.query, "pageSize")
+    return {"skus": page, **token}
+
+
+_ASKED = re.compile(r"/compute/v1/(?P<name>projects/[^/]+/(?:zones|regions)/[^/]+/(?P<kind>\w+))(?:/(?P<own>[^/]+))?")
+_TYPES = {"instances": "Instance", "instanceGroupManagers": "InstanceGroupManager"}
+
+
+def resource_of(permission: str, request: Request, tags: Mapping[str, Mapping[str, str]]) -> GoogleResource:
+    """What a permission is asked of: the machine or group in the path, the one that is made, else the project."""
+    found = _ASKED.match(request.path)
+    kind = permission.split(".")[1]
+    if found is None or kind not in _TYPES or found["kind"] != kind:
+        return GoogleResource(type="cloudresourcemanager.googleapis.com/Project")
+    own = found["own"] or request.json["name"]
+    return GoogleResource(
+        type=f"compute.googleapis.com/{_TYPES[kind]}", name=f"{found['name']}/{own}", tags=tags.get(own, {})
+    )

@@ -25,7 +25,8 @@ from tests.support.clouds.gcp.machines import (
     told,
 )
 from tests.support.clouds.gcp.monitoring import MEASURED, time_series
-from tests.support.clouds.gcp.parts import fits, named, page_of, scope_of
+from tests.support.clouds.gcp.parts import catalogue, fits, named, page_of, resource_of, scope_of
+from tests.support.clouds.policy_languages import GoogleResource
 from tests.support.clouds.server import Refused, Request, Response
 
 _REFUSALS = {
@@ -48,6 +49,8 @@ class FakeGcp:
         self.regions = dict(projects)
         self.unreachable: set[str] = set()  # zones
         self.permissions: set[str] | None = None  # None: all
+        self.allows: Callable[[str, GoogleResource], bool] = lambda *_: True  # bindings with conditions
+        self.tags: dict[str, Mapping[str, str]] = {}  # the Resource Manager's, by the names of machines
         self.refusing: dict[str, list[tuple[int, str, str]]] = {}  # by the name of a method, once each
         self.before: dict[str, Callable[[], None]] = {}  # what somebody else does just before such a call, once
         self.after: dict[str, Callable[[], None]] = {}  # and right after it
@@ -105,16 +108,16 @@ class FakeGcp:
         if self.tokens is not None and token not in self.tokens:
             raise RefusedError(401, "authError", "Invalid Credentials")
         if method.name.startswith("cloudbilling."):  # of no project
-            return self.catalogue(request)
+            return catalogue(self.skus, request)
         if method.name.startswith("iam."):  # of a service account
-            self._permitted(method.name, "the service account")
+            self._permitted(method.name, "the service account", request)
             return {"keys": self.service_account_keys} if self.service_account_keys else {}
         name = _project_of(variables)
         if name not in self.projects:
             raise RefusedError(404, "notFound", f"The resource 'projects/{name}' was not found")
         project = self.projects[name]
         project.tick()
-        self._permitted(method.name, f"'projects/{project.name}'")
+        self._permitted(method.name, f"'projects/{project.name}'", request)
         self.before.pop(method.name, lambda: None)()
         if self.refusing.get(method.name):
             raise RefusedError(*self.refusing[method.name].pop(0))
@@ -130,8 +133,12 @@ class FakeGcp:
         self.after.pop(method.name, lambda: None)()
         return told(answer)
 
-    def _permitted(self, name: str, where: str) -> None:
-        missing = sorted(set(_PERMISSIONS[name]) - self.permissions) if self.permissions is not None else []
+    def _holds(self, permission: str, request: Request) -> bool:
+        given = self.permissions is None or permission in self.permissions
+        return given and self.allows(permission, resource_of(permission, request, self.tags))
+
+    def _permitted(self, name: str, where: str, request: Request) -> None:
+        missing = sorted(each for each in _PERMISSIONS[name] if not self._holds(each, request))
         if missing:
             raise RefusedError(403, "forbidden", f"Required '{missing[0]}' permission for {where}")
 
@@ -223,16 +230,11 @@ class FakeGcp:
             ],
         }
 
-    def catalogue(self, request: Request) -> Resource:
-        """What Compute Engine sells."""
-        page, token = page_of(self.skus, request.query, "pageSize")
-        return {"skus": page, **token}
-
     def _test(self, project: Project, at: Mapping[str, str], request: Request) -> Resource:
         if "zone" in at:
             project.machine(at["zone"], at["resource"])
         wanted = request.json["permissions"]
-        return {"permissions": [each for each in wanted if self.permissions is None or each in self.permissions]}
+        return {"permissions": [each for each in wanted if self._holds(each, request)]}
 
 
 # The calls.
