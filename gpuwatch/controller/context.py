@@ -55,6 +55,7 @@ class Memory:
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     ended: Ended = field(default_factory=Ended)
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
+    unbelieved: dict[str, str] = field(default_factory=dict)  # why clouds are not believed, by id, as the log has it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

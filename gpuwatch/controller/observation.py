@@ -4,6 +4,7 @@ What is slow is asked before the agents, so that nothing makes old what they say
 round comes after them.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from operator import attrgetter
 from gpuwatch.clouds.silence import of_cloud
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.observe.believable import Listing
 from gpuwatch.controller.observe.ended import ended_machines
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.observe.short_groups import with_short
@@ -25,6 +27,8 @@ from gpuwatch.model.money import Price
 from gpuwatch.money.prices.price_book import of_fleet
 from gpuwatch.policies import PoolRules, replacement, scaling
 from gpuwatch.policies.idle_timeout import demand
+
+log = logging.getLogger(__name__)
 
 _POOL = attrgetter("pool")
 
@@ -58,7 +62,9 @@ def observe(parts: ControllerContext) -> Observation:
 
 def _begin(parts: ControllerContext) -> _Look:
     """List the machines and groups: everything else is asked about them and their pools."""
-    nodes, groups = tuple(parts.cloud.nodes()), tuple(parts.cloud.groups())
+    listing = Listing()
+    nodes, groups = listing.nodes(parts.cloud.nodes()), listing.groups(parts.cloud.groups())
+    _note_doubts(parts, listing)
     outlook, named = of_cloud(parts.cloud), tuple(sorted(parts.rules.growing))
     fleet = Fleet(
         observed_at=parts.clock.now(),
@@ -71,6 +77,16 @@ def _begin(parts: ControllerContext) -> _Look:
     pools = {*map(_POOL, nodes), *map(_POOL, groups), *named}
     rules = {pool: parts.rules.pool(pool) for pool in sorted(pools)}
     return _Look(parts=parts, now=fleet.observed_at, fleet=fleet, rules=rules)
+
+
+def _note_doubts(parts: ControllerContext, listing: Listing) -> None:
+    """Say in the log once of each machine and group why its cloud is not believed."""
+    told = parts.memory.unbelieved
+    for name, why in listing.doubts.items():
+        if told.get(name) != why:
+            log.warning("%s is left alone, for its cloud says of it what cannot be: %s", name, why)
+    told.clear()
+    told |= listing.doubts
 
 
 def _measure_in_prometheus(look: _Look) -> None:

@@ -26,6 +26,15 @@ from gpuwatch.kubernetes.objects import BudgetObject, Described, NodeObject, Pod
 from gpuwatch.kubernetes.owners import Owners
 from gpuwatch.kubernetes.picture import OwnersOf, Picture, asked_labels, pending
 from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.kubernetes.unreadable import (
+    UNREADABLE,
+    draw_or_protect,
+    protected_node,
+    protected_owner,
+    protected_pod,
+    read_or_protect,
+    refusing_budget,
+)
 from gpuwatch.kubernetes.watch import Watch
 from gpuwatch.kubernetes.workloads import ApiWorkloads
 from gpuwatch.model.duration import format_duration
@@ -70,7 +79,7 @@ class ApiCluster:
             api,
             clock,
             NAMESPACES,
-            lambda item: owner_facts(_DESCRIBED.decode(item), of_namespace=True),
+            _read_namespace,
             accept=(METADATA_LIST, METADATA),
             silence_seconds=silence,
         )
@@ -79,7 +88,7 @@ class ApiCluster:
             api,
             clock,
             DISRUPTION_BUDGETS,
-            lambda item: budget_facts(_BUDGET.decode(item)),
+            _read_budget,
             accept=_PLAIN,
             silence_seconds=silence,
         )
@@ -139,7 +148,7 @@ class ApiCluster:
         facts = list(self._pods_on(name))
         now = AskedNow(self.api, self.owners.path)
         picture = self._picture(now.owner, now.namespaces({pod.namespace for pod in facts}))
-        return picture.node(found, map(picture.pod, facts), ())
+        return picture.node(found, (draw_or_protect(picture.pod, pod) for pod in facts), ())
 
     def cordon(self, name: str, key: str, *, permit: Permit, taint: bool = False) -> None:
         """Let no new pod onto a node and write CORDONED_BY on it; errors as in `Cluster`."""
@@ -196,7 +205,7 @@ class ApiCluster:
         picture = self._picture(self.owners.owner_of, namespaces)
         on: defaultdict[str | None, list[Pod]] = defaultdict(list)
         for pod in self._pods.kept.all():
-            on[pod.node].append(picture.pod(pod))
+            on[pod.node].append(draw_or_protect(picture.pod, pod))
         waiting = tuple(sorted(pending(on[None]), key=lambda pod: (pod.namespace, pod.name)))
         asked = asked_labels(waiting)
         nodes = (picture.node(node, on[node.name], asked) for node in self._nodes.kept.all())
@@ -226,8 +235,8 @@ class ApiCluster:
         return self._behind
 
     def _required_watches(self) -> "list[Watch[NodeFacts] | Watch[PodFacts] | Watch[OwnerFacts]]":
-        """The watches that the whole depends on; a kind of owner that may not be read is not among them."""
-        return [self._nodes, self._pods, self._namespaces, *(each for each in self.owners.watches if each.listed)]
+        """The watches that the whole depends on; a kind of owner costs its own pods alone, which are protected."""
+        return [self._nodes, self._pods, self._namespaces]
 
     def _trouble(self) -> str | None:
         """Why the whole is not to be relied on, as a sentence."""
@@ -268,7 +277,7 @@ class ApiCluster:
         facts = list(self._pods_of(f"{NAMESPACES}/{namespace}/pods", {}, namespace))
         now = AskedNow(self.api, self.owners.path)
         picture = self._picture(now.owner, now.namespaces({namespace}))
-        return tuple(map(picture.pod, facts))
+        return tuple(draw_or_protect(picture.pod, pod) for pod in facts)
 
     def _pods_of(self, path: str, query: Mapping[str, str], whose: str) -> Iterator[PodFacts]:
         """Yield the pods of one list."""
@@ -276,13 +285,23 @@ class ApiCluster:
             for item in page.items or ():
                 try:
                     found = self._read_pod(bytes(item))
-                except msgspec.MsgspecError as error:
+                except UNREADABLE as error:
                     raise CloudUnavailableError(f"a pod of {whose} cannot be read: {error}", code="Nonsense") from None
                 if found is not None:
                     yield found
 
-    def _read_node(self, item: bytes) -> NodeFacts:
-        return node_facts(_NODE.decode(item), self.settings.gpu_resources)
+    def _read_node(self, item: bytes) -> NodeFacts | None:
+        resources = self.settings.gpu_resources
+        return read_or_protect(item, lambda item: node_facts(_NODE.decode(item), resources), protected_node)
 
     def _read_pod(self, item: bytes) -> PodFacts | None:
-        return pod_facts(_POD.decode(item), self.settings.gpu_resources)
+        resources = self.settings.gpu_resources
+        return read_or_protect(item, lambda item: pod_facts(_POD.decode(item), resources), protected_pod)
+
+
+def _read_namespace(item: bytes) -> OwnerFacts | None:
+    return read_or_protect(item, lambda item: owner_facts(_DESCRIBED.decode(item), of_namespace=True), protected_owner)
+
+
+def _read_budget(item: bytes) -> BudgetFacts | None:
+    return read_or_protect(item, lambda item: budget_facts(_BUDGET.decode(item)), refusing_budget)

@@ -9,6 +9,7 @@ from gpuwatch.clouds.errors import (
     NotFoundError,
     ThrottledError,
 )
+from gpuwatch.model.bounds import BoundedInt
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY = 401, 403, 404, 409, 410, 429
 _SERVER_ERRORS = 500
@@ -52,7 +53,7 @@ class Status(msgspec.Struct):
     https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
     """
 
-    code: int = 0
+    code: BoundedInt = 0
     reason: str = ""
     message: str = ""
     details: Details | None = None

@@ -26,6 +26,7 @@ from gpuwatch.kubernetes.objects import (
     PodSpec,
     Volume,
 )
+from gpuwatch.model.bounds import MOST_AMOUNT, bounded_name, bounded_text, bounded_time
 from gpuwatch.model.kubernetes import (
     ANNOTATIONS,
     CORDONED_AT,
@@ -62,6 +63,8 @@ _KEPT = frozenset(
         *(SAFE_TO_EVICT, SCALE_DOWN_DISABLED, DO_NOT_DISRUPT),
     }
 )
+_MOST_KEPT = 64  # annotations of one object: anybody may add as many as there is room for
+_VERSION_DIGITS = 20
 _BACKOFF_LIMIT = 6  # of a Job that names none
 _AS_LABELS = frozenset({PROTECT, SNOOZE_UNTIL})
 _MIG = re.compile(r"nvidia\.com/mig-(\d)g\.")
@@ -70,7 +73,7 @@ _SEVENTHS = 7  # compute slices of a GPU that can be divided
 # tencent.com/vcuda-core, gpu.intel.com/i915, and KubeVirt's nvidia.com/GA102GL_A10.
 _PARTS = ("*gpu*", "*vcuda*", "nvidia.com/[A-Z]*")
 _SUFFIXES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
-_QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|)")
+_QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(m|k|M|G|)", re.ASCII)
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -203,7 +206,7 @@ def owner_facts(described: Described, *, of_namespace: bool = False) -> OwnerFac
     meta = described.metadata
     annotations = keeping_annotations(meta)
     if of_namespace and OWNER not in annotations and (meta.annotations or {}).get(KUBEFLOW_OWNER):
-        annotations = {**annotations, OWNER: (meta.annotations or {})[KUBEFLOW_OWNER]}
+        annotations = {**annotations, OWNER: bounded_name((meta.annotations or {})[KUBEFLOW_OWNER])}
     return OwnerFacts(
         namespace=intern(meta.namespace),
         name=meta.name,
@@ -240,10 +243,10 @@ def keeping_annotations(meta: ObjectMeta) -> Mapping[str, str]:
     """The annotations that mean something here, slips among them; and what protects, if it is a label by mistake."""
     if not meta.annotations and not meta.labels:
         return _NOTHING
-    found = {key: value for key, value in (meta.labels or _NOTHING).items() if key in _AS_LABELS}
+    found = {key: bounded_text(value) for key, value in (meta.labels or _NOTHING).items() if key in _AS_LABELS}
     for key, value in (meta.annotations or _NOTHING).items():
-        if key in _KEPT or (key.startswith("gpuwatch") and key not in ANNOTATIONS):
-            found[intern(key)] = value
+        if key in _KEPT or (key.startswith("gpuwatch") and key not in ANNOTATIONS and len(found) < _MOST_KEPT):
+            found[intern(key)] = bounded_name(value) if key == OWNER else bounded_text(value)
     return found or _NOTHING
 
 
@@ -253,15 +256,20 @@ def controller_of(meta: ObjectMeta) -> OwnerReference | None:
 
 
 def version_of(meta: ObjectMeta) -> int:
-    """Its version; comparable within one kind. What is no number is older than all."""
-    return int(meta.resource_version) if meta.resource_version.isdecimal() else 0
+    """Its version; comparable within one kind."""
+    return version_number(meta.resource_version)
+
+
+def version_number(text: str) -> int:
+    """A version as a number; what is no number of the API server's is older than all."""
+    return int(text) if len(text) <= _VERSION_DIGITS and text.isdecimal() else 0
 
 
 def time_of(text: str | None) -> datetime | None:
     """A time of RFC 3339; None: it is missing, or cannot be read."""
     try:
         time = None if text is None else datetime.fromisoformat(text)
-        return None if time is None or time.tzinfo is None else time.astimezone(UTC)
+        return None if time is None or time.tzinfo is None else bounded_time(time.astimezone(UTC))
     except (ValueError, OverflowError):  # anybody may annotate 9999-12-31T23:59:59-14:00, which no calendar has in UTC
         return None
 
@@ -307,7 +315,7 @@ def _holds_part(container: Container) -> bool:
 def _amount(value: str) -> float:
     """An amount that cannot be read holds something."""
     found = _QUANTITY.fullmatch(value)
-    return float(found[1]) * _SUFFIXES[found[2]] if found else 1.0
+    return min(float(found[1]) * _SUFFIXES[found[2]], MOST_AMOUNT) if found else 1.0
 
 
 def _gpus(key: str, value: str, gpu_resources: Sequence[str]) -> float | None:
@@ -323,7 +331,7 @@ def _unschedulable(pod: PodObject) -> str | None:
     conditions = (pod.status.conditions if pod.status is not None else None) or ()
     for each in conditions:
         if each.type == "PodScheduled" and each.status == "False" and each.reason != "SchedulingGated":
-            return each.message or each.reason
+            return bounded_text(each.message or each.reason or "") or None
     return None
 
 

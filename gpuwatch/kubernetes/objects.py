@@ -5,6 +5,8 @@ Fields: https://kubernetes.io/docs/reference/kubernetes-api/. A field may be mis
 
 from msgspec import Raw, Struct, field
 
+from gpuwatch.model.bounds import BoundedInt
+
 Texts = dict[str, str]
 
 
@@ -236,15 +238,15 @@ class FailurePolicy(Struct):
 class JobSpec(Struct, rename="camel"):
     """When a Job fails for good."""
 
-    backoff_limit: int | None = None
-    backoff_limit_per_index: int | None = None
+    backoff_limit: BoundedInt | None = None
+    backoff_limit_per_index: BoundedInt | None = None
     pod_failure_policy: FailurePolicy | None = None
 
 
 class JobStatus(Struct):
     """How many of its pods have failed."""
 
-    failed: int | None = None
+    failed: BoundedInt | None = None
 
 
 class JobObject(Struct):
@@ -272,9 +274,9 @@ class BudgetSpec(Struct, rename="camel"):
 class BudgetStatus(Struct, rename="camel"):
     """Likewise, as its controller has counted."""
 
-    disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
+    disruptions_allowed: BoundedInt = 0
+    current_healthy: BoundedInt = 0
+    desired_healthy: BoundedInt = 0
 
 
 class BudgetObject(Struct):

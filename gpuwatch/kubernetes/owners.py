@@ -18,7 +18,9 @@ from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, PLAIN, Api
 from gpuwatch.kubernetes.errors import UNAUTHORIZED
 from gpuwatch.kubernetes.facts import OwnerFacts, job_facts, owner_facts
 from gpuwatch.kubernetes.objects import ApiResources, Described, JobObject, OwnerReference
+from gpuwatch.kubernetes.unreadable import protected_owner, read_or_protect
 from gpuwatch.kubernetes.watch import Watch
+from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import Clock
 
 _DESCRIBED = msgspec.json.Decoder(Described)
@@ -82,6 +84,10 @@ class Owners:
             return f"{what} cannot be read: {refused[0]}" if refused is not None else f"{what} was not read yet"
         if not watch.listed:
             return f"{what} cannot be read: {watch.failure or 'it was not listed yet'}"
+        if watch.silent_seconds > self._silence:
+            silence = format_duration(round(watch.silent_seconds))
+            why = "" if watch.failure is None else f" ({watch.failure})"
+            return f"{what} is not known: the API server has been silent about its kind for {silence}{why}"
         return watch.kept.get(reference.uid)
 
     def close(self) -> None:
@@ -158,9 +164,9 @@ class Owners:
         return None
 
 
-def _owner(item: bytes) -> OwnerFacts:
-    return owner_facts(_DESCRIBED.decode(item))
+def _owner(item: bytes) -> OwnerFacts | None:
+    return read_or_protect(item, lambda item: owner_facts(_DESCRIBED.decode(item)), protected_owner)
 
 
-def _job(item: bytes) -> OwnerFacts:
-    return job_facts(_JOB.decode(item))
+def _job(item: bytes) -> OwnerFacts | None:
+    return read_or_protect(item, lambda item: job_facts(_JOB.decode(item)), protected_owner)

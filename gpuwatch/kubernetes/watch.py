@@ -170,7 +170,7 @@ class Watch(Generic[F]):
             if event.type == "BOOKMARK":
                 return meta.resource_version
             seen = None if event.type == "DELETED" else self._read(bytes(event.object))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise GoneError(f"an event cannot be read ({error})", code=str(GONE)) from None
         if seen is None:
             self.kept.drop(meta.uid)

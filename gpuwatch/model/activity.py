@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from gpuwatch.model.bounds import BoundedFloat, BoundedInt, BoundedText
+
 
 class State(StrEnum):
     """What a GPU or a node is doing. Occupied, parked and stalled are never merged with idle."""
@@ -29,10 +31,10 @@ class LocalDisks(StrEnum):
 class WorkOwner:
     """The owner of a process: names for people, None where not known. Never a command line."""
 
-    user: str | None = None
-    unit: str | None = None  # systemd unit, container, pod or Slurm job
-    process: str | None = None  # the program's short name
-    pid: int | None = None
+    user: BoundedText | None = None
+    unit: BoundedText | None = None  # systemd unit, container, pod or Slurm job
+    process: BoundedText | None = None  # the program's short name
+    pid: BoundedInt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +45,15 @@ class Evidence:
     process that made the difference; `setting` the key of the setting that would change the answer.
     """
 
-    name: str
+    name: BoundedText
     says: State
-    observed: float | None
-    limit: float | None
-    unit: str
-    source: str
-    note: str | None = None
+    observed: BoundedFloat | None
+    limit: BoundedFloat | None
+    unit: BoundedText
+    source: BoundedText
+    note: BoundedText | None = None
     owner: WorkOwner | None = None
-    setting: str | None = None
+    setting: BoundedText | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class LastBusy:
 
     evidence: Evidence
     at: datetime
-    ago_seconds: float
+    ago_seconds: BoundedFloat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +78,19 @@ class Activity:
 
     state: State
     since: datetime | None
-    held_seconds: float
+    held_seconds: BoundedFloat
     evidence: tuple[Evidence, ...] = ()
-    doubt: str | None = None  # why it is unknown
+    doubt: BoundedText | None = None  # why it is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUse:
     """How much one GPU did lately: means over the last `over_seconds`; None is unknown. No ground for a removal."""
 
-    over_seconds: float
-    utilization_ratio: float | None = None
-    memory_used_ratio: float | None = None
-    sm_active_ratio: float | None = None
+    over_seconds: BoundedFloat
+    utilization_ratio: BoundedFloat | None = None
+    memory_used_ratio: BoundedFloat | None = None
+    sm_active_ratio: BoundedFloat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ class Tally:
     """
 
     since: datetime
-    node_seconds: Mapping[str, float]
-    gpu_seconds: Mapping[str, float]
-    joules: float = 0.0
-    joules_gpu_seconds: float = 0.0
+    node_seconds: Mapping[BoundedText, BoundedFloat]
+    gpu_seconds: Mapping[BoundedText, BoundedFloat]
+    joules: BoundedFloat = 0.0
+    joules_gpu_seconds: BoundedFloat = 0.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from gpuwatch.model.bounds import BoundedText
 from gpuwatch.model.readable import legible
 
 # A notice of more than this ahead changes nothing yet: a replacement that waits for days costs as much as the machine.
@@ -49,8 +50,8 @@ class CloudNotice:
     the work on the machine was saved last, as the program says that runs at a notice; None: it says nothing.
     """
 
-    kind: str
-    action: str
+    kind: BoundedText
+    action: BoundedText
     deadline: datetime | None
     seen_at: datetime
     checkpoint_at: datetime | None = None

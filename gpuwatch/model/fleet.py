@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from gpuwatch.model.activity import Activity, GpuUse, LastBusy, LocalDisks, State, Tally
+from gpuwatch.model.bounds import BoundedFloat, BoundedInt, BoundedText
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
@@ -22,12 +23,14 @@ DEFAULT_POOL = "default"
 class GpuVerdict:
     """One GPU's activity, health and use within its node's verdict; an older agent reports the first alone."""
 
-    uuid: str
-    index: int | None  # None once the driver no longer lists the GPU and another one has its number
+    uuid: BoundedText
+    index: BoundedInt | None  # None once the driver no longer lists the GPU and another one has its number
     activity: Activity
     health: GpuHealth | None = None
     use: GpuUse | None = None
-    pods: tuple[str, ...] = ()  # `namespace/name` of those that the kubelet gave it, or a part of it, for certain
+    pods: tuple[
+        BoundedText, ...
+    ] = ()  # `namespace/name` of those that the kubelet gave it, or a part of it, for certain
 
     @property
     def key(self) -> tuple[str, str | None]:
@@ -39,9 +42,9 @@ class GpuVerdict:
 class PodVerdict:
     """What a pod with GPUs does besides them, by its own processes and control group; `name`: `namespace/name`."""
 
-    uid: str
+    uid: BoundedText
     activity: Activity  # busy, idle or unknown
-    name: str | None = None
+    name: BoundedText | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,21 +58,21 @@ class NodeVerdict:
     `looked_seconds` is then the age of the oldest look that the answer rests on, when the answer was made.
     """
 
-    schema: int
-    node_id: str
-    agent_version: str
+    schema: BoundedInt
+    node_id: BoundedText
+    agent_version: BoundedText
     at: datetime
-    age_seconds: float
-    interval_seconds: float
+    age_seconds: BoundedFloat
+    interval_seconds: BoundedFloat
     activity: Activity
     gpus: tuple[GpuVerdict, ...]
     tally: Tally | None = None
-    confirm: str | None = None
-    looked_seconds: float | None = None
+    confirm: BoundedText | None = None
+    looked_seconds: BoundedFloat | None = None
     last_busy: tuple[LastBusy, ...] = ()
     local_disks: LocalDisks | None = None
-    blind: tuple[str, ...] = ()
-    cpu_utilization_ratio: float | None = None
+    blind: tuple[BoundedText, ...] = ()
+    cpu_utilization_ratio: BoundedFloat | None = None
     cloud_notices: tuple[CloudNotice, ...] | None = None
     pods: tuple[PodVerdict, ...] = ()  # those with GPUs of which the agent can tell it from the host's other work
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from gpuwatch.model.bounds import BoundedText
+
 OFF_THE_BUS = 79
 RECOVERY_ACTION_CHANGED = 154
 NVLINK_5 = range(144, 151)  # fatal or not: only the kernel log says which
@@ -37,11 +39,11 @@ class Remedy(StrEnum):
 class Finding:
     """One thing that is wrong: a stable code, a sentence, what to do, and where that is known from."""
 
-    code: str
+    code: BoundedText
     health: Health
-    sentence: str
+    sentence: BoundedText
     remedy: Remedy
-    source: str
+    source: BoundedText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class GpuHealth:
     state: Health
     since: datetime | None
     findings: tuple[Finding, ...] = ()
-    doubt: str | None = None  # why it is unknown
+    doubt: BoundedText | None = None  # why it is unknown
 
     @property
     def remedy(self) -> Remedy:

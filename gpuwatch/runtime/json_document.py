@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _HALVES = re.compile(r"\\u[dD][89a-fA-F]")
 _Document = TypeVar("_Document", bound="DataclassInstance")
+_DIGITS = 18  # of the integers that are believed: any of them fits into 64 bits
 VERSION = 1  # of a document's schema; it grows when a field changes its meaning or goes, never for a new field
 
 
@@ -48,15 +49,29 @@ def fill_document(kind: type[_Document], source: object, **others: object) -> _D
 def read_json(text: str | bytes) -> Any:  # noqa: ANN401  JSON
     """What somebody else's JSON says, in texts that can be stored and sent: half a character is a question mark.
 
-    JSON may have halves of a surrogate pair, which Python reads, and no database or file takes.
+    JSON may have halves of a surrogate pair, which Python reads, and no database or file takes. A number beyond 64
+    bits, beyond a double, and NaN, is not known: None.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is no JSON, or nested deeper than any honest document.
 
     """
     whole = text.decode("utf-8-sig", errors="replace") if isinstance(text, bytes) else text
-    found = json.loads(whole)
+    try:
+        found = json.loads(whole, parse_int=_integer, parse_float=_float, parse_constant=lambda _word: None)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
     return _whole(found) if _HALVES.search(whole) else found
+
+
+def _integer(digits: str) -> int | None:
+    """The integer; None: it has more digits than 64 bits."""
+    return int(digits) if len(digits) <= _DIGITS else None
+
+
+def _float(digits: str) -> float | None:
+    """The number; None: it is larger than any."""
+    return found if math.isfinite(found := float(digits)) else None
 
 
 def _whole(value: Any) -> Any:  # noqa: ANN401  JSON

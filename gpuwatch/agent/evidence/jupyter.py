@@ -24,6 +24,7 @@ from gpuwatch.agent.evidence.files import ENDED, hides_processes, list_paths, pr
 from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
 from gpuwatch.model.activity import Evidence, State
+from gpuwatch.model.bounds import BoundedInt
 from gpuwatch.runtime.printable import legible
 
 _FILES = re.compile(r"(jpserver|nbserver)-.*\.json", re.DOTALL)  # jupyter_server; notebook before 7
@@ -48,8 +49,8 @@ _AT_REST = frozenset({"idle", "starting", "restarting", "autorestarting", "termi
 class _Server:
     """What a runtime file says; other keys are not looked at."""
 
-    pid: int
-    port: int
+    pid: BoundedInt
+    port: BoundedInt
     base_url: str = "/"
     secure: bool = False
     sock: str = ""
@@ -205,7 +206,7 @@ class Jupyter:
                 raise UnseenError("its server does not speak HTTP") from None
             try:
                 kernels = _KERNELS.decode(body)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 raise UnseenError("its server's answer is not a list of kernels") from None
             if any(kernel.last_activity.tzinfo is None for kernel in kernels):
                 raise UnseenError("its server gives times without a zone")
@@ -226,7 +227,7 @@ def _decode_runtime_file(data: bytes) -> _Server:
     """A runtime file; its text is never repeated, for it holds the token."""
     try:
         return _SERVER.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise UnseenError("it is not a runtime file") from None
 
 

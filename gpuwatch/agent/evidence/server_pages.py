@@ -94,7 +94,7 @@ def requests_on(page: bytes) -> Requests:
     if begin == b'"':  # llama.cpp in some versions: the page as one string of JSON (ggml-org/llama.cpp#17384)
         try:
             page = _QUOTED.decode(page).encode()
-        except (msgspec.MsgspecError, UnicodeError):
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise UnseenError("its page is no metrics page") from None
     return _of_metrics(page)
 
@@ -131,7 +131,7 @@ def _number(word: bytes) -> float:
 def _of_ollama(page: bytes) -> Requests:
     try:
         models = _MODELS.decode(page).models or []
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise UnseenError("its page is neither a metrics page nor Ollama's /api/ps") from None
     if not all(each.name and each.expires_at for each in models):
         raise UnseenError("its page names a model without a time at which it expires")

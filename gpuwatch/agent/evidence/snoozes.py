@@ -20,6 +20,7 @@ from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_findin
 from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.model.activity import Evidence, State
+from gpuwatch.model.bounds import BoundedFloat
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.orders import Snooze as WorkloadSnooze
 from gpuwatch.runtime.clock import Clock
@@ -37,8 +38,8 @@ class _Written:
     """What a snooze file holds."""
 
     boot_id: str
-    from_monotonic_seconds: float
-    until_monotonic_seconds: float
+    from_monotonic_seconds: BoundedFloat
+    until_monotonic_seconds: BoundedFloat
     reason: str
 
 
@@ -144,7 +145,7 @@ class Snoozes:
             raise UnseenError(f"it belongs to {user_name(contents.owner_uid)} and has another user's name")
         try:
             written = _DECODER.decode(contents.data)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise UnseenError("it is not a snooze") from None
         if not _BOOT_ID.fullmatch(written.boot_id):
             raise UnseenError("it has no boot id")

@@ -120,7 +120,7 @@ class AgentSource:
         self._judge(status)
         try:
             page = msgspec.json.decode(body, type=HostPage)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise RefusedError(f"{self.url}{_PATH} is not what this version expects: {error}") from error
         if page.schema > HOST_SCHEMA:
             raise RefusedError(f"the agent at {self.url} is newer (schema {page.schema}); update this gpuwatch")

@@ -14,6 +14,7 @@ from gpuwatch.clouds.disks import is_old, of_machines, old_image, time_made
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.model.fleet import Node
+from gpuwatch.runtime.json_document import read_json
 
 DISKS = List(call="ecs:DescribeDisks", path=("Disks", "Disk"), identity="DiskId")
 _SNAPSHOTS = List(call="ecs:DescribeSnapshots", path=("Snapshots", "Snapshot"), identity="SnapshotId")
@@ -233,7 +234,7 @@ def _points(place: Region, metric: str, batch: Sequence[str], begin: datetime, e
         with reading(said):
             if str(answer["Code"]) != "200":
                 raise CloudUnavailableError(f"{said}: {answer.get('Message')}", code=str(answer["Code"]))
-            for point in json.loads(answer["Datapoints"]):
+            for point in read_json(answer["Datapoints"]):
                 found.setdefault(point["instanceId"], []).append(point)
         token = answer.get("NextToken") or ""
         if not token:

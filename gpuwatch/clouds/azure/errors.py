@@ -4,7 +4,6 @@ The codes are of the pages "Common REST API error codes" and "Troubleshoot alloc
 documentation, and of the error examples in azure-rest-api-specs.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 
 from gpuwatch.clouds import errors
+from gpuwatch.runtime.json_document import read_json
 
 NOT_FOUND = "ResourceNotFound"
 
@@ -103,7 +103,7 @@ def _kind(code: str, message: str, status: int) -> type[errors.CloudError]:
 def _code_and_message(body: str) -> tuple[str, str]:
     """Code and message of an answer; of several that are nested the innermost, which says why."""
     try:
-        document = json.loads(body)
+        document = read_json(body)
     except ValueError:
         return "", ""
     error = document.get("error") if isinstance(document, dict) else None

@@ -5,7 +5,6 @@ code generated from the same description that the tests hold every request and a
 (tests/support/clouds/tencent/description.py), and take 20 MB more.
 """
 
-import json
 import logging
 import os
 import threading
@@ -153,7 +152,7 @@ class _MachineRole(CVMRoleCredential):  # type: ignore[misc]  # the SDK ships no
         """New credentials, some minutes before the old ones end."""
         if not self._need_refresh():
             return
-        answer = json.loads(self._ask_metadata(quote(self.get_role_name())))
+        answer = read_json(self._ask_metadata(quote(self.get_role_name())))
         self._secret_id, self._secret_key = answer["TmpSecretId"], answer["TmpSecretKey"]
         self._token, self._expired_ts = answer["Token"], answer["ExpiredTime"]
 

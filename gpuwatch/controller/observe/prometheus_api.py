@@ -17,6 +17,7 @@ from gpuwatch.controller.observe.credentials import Credentials, credentials_of,
 from gpuwatch.controller.observe.plain_http import body_of
 from gpuwatch.controller.observe.plain_http import session as plain_session
 from gpuwatch.controller.observe.settings import PromqlSettings
+from gpuwatch.model.bounds import BoundedFloat
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reloading_file import ReloadingFile
@@ -51,12 +52,12 @@ class Answer:
 
 class _Sample(msgspec.Struct, gc=False):
     metric: Labels
-    value: tuple[float, str]
+    value: tuple[BoundedFloat, str]
 
 
 class _Series(msgspec.Struct, gc=False):
     metric: Labels
-    values: list[tuple[float, str]]
+    values: list[tuple[BoundedFloat, str]]
 
 
 class _Data(msgspec.Struct, rename={"kind": "resultType"}):
@@ -76,7 +77,7 @@ class _Body(msgspec.Struct, rename={"error_type": "errorType", "partial": "isPar
 
 _BODY = msgspec.json.Decoder(_Body)
 _ROWS = msgspec.json.Decoder(list[_Sample])
-_SCALAR = msgspec.json.Decoder(tuple[float, str])
+_SCALAR = msgspec.json.Decoder(tuple[BoundedFloat, str])
 _MATRIX = msgspec.json.Decoder(list[_Series])
 
 

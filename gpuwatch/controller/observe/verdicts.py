@@ -9,6 +9,7 @@ from functools import cache
 from gpuwatch.controller.observe.exporters import RULE_STRETCH, STRETCH, Dialect, Sign, enough, stretches
 from gpuwatch.controller.observe.settings import PromqlSettings
 from gpuwatch.model.activity import Activity, Evidence, State
+from gpuwatch.model.bounds import bounded_amount
 from gpuwatch.model.duration import LONGEST_SECONDS, format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, GpuVerdict, Node, NodeReport, NodeVerdict
 
@@ -154,7 +155,7 @@ def _evidence(sign: Sign, values: Mapping[str, float], settings: PromqlSettings)
     return Evidence(
         name=sign.name,
         says=sign.says if observed >= sign.limit else State.IDLE,
-        observed=observed if math.isfinite(observed) else None,
+        observed=bounded_amount(observed),
         limit=sign.limit,
         unit=sign.unit,
         source=_source(sign.metric, settings.lookback),
@@ -198,8 +199,8 @@ def _gpus(target: Target, activity: Activity) -> tuple[GpuVerdict, ...]:
     idle = target.values.get("gpu_idle", 0.0)
     made: list[GpuVerdict] = []
     for word, count in sorted(target.states.get("gpus", {}).items()):
-        state = _STATES.get(word, State.UNKNOWN)
-        if not 0 <= count <= _MOST_GPUS:
+        state = _STATES.get(word)
+        if state is None or not 0 <= count <= _MOST_GPUS:
             continue
         alike = activity
         if state is not activity.state:

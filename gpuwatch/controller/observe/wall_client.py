@@ -15,6 +15,7 @@ from gpuwatch.controller.observe.credentials import Credentials, credentials_of,
 from gpuwatch.controller.observe.plain_http import body_of
 from gpuwatch.controller.observe.plain_http import session as plain_session
 from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.model.bounds import BoundedInt, BoundedText
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
@@ -48,9 +49,9 @@ class HostNote:
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent answers, as far as it is read."""
 
-    reached: int
-    refused: dict[str, str] = {}
-    doubts: tuple[str, ...] = ()
+    reached: BoundedInt
+    refused: dict[BoundedText, BoundedText] = {}
+    doubts: tuple[BoundedText, ...] = ()
 
 
 def send_to_hosts(settings: ObserveSettings, clock: Clock, notes: Sequence[HostNote]) -> list[str | None]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from gpuwatch.clouds import CloudUnavailableError
+from gpuwatch.model.bounds import BoundedInt, BoundedText
 from gpuwatch.model.slurm import SlurmJob
 
 ARGUMENTS = ("--json", "--states=RUNNING")  # 22.05 lists the others all the same
@@ -26,14 +27,14 @@ _WORD = re.compile(r"([^\[\],]*)(?:\[([0-9,-]+)\])?([^\[\],]*)(?:,|$)")  # gpu-[
 class _Number(msgspec.Struct):
     """A number as Slurm writes it since 23.02."""
 
-    number: int = 0
+    number: BoundedInt = 0
 
 
 class _Job(msgspec.Struct):
-    job_id: int = 0
-    user_name: str | None = None
+    job_id: BoundedInt = 0
+    user_name: BoundedText | None = None
     job_state: str | list[str] = ""
-    start_time: int | _Number = 0
+    start_time: BoundedInt | _Number = 0
     nodes: str | None = None
     gres_detail: list[str] | None = None
 
@@ -54,7 +55,7 @@ def parse_jobs(text: str) -> Mapping[str, tuple[SlurmJob, ...]]:
     """
     try:
         jobs = _DECODER.decode(text).jobs
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise CloudUnavailableError(f"squeue --json cannot be read: {error}") from error
     found: dict[str, list[SlurmJob]] = {}
     for job in jobs:

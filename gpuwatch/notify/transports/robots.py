@@ -9,7 +9,6 @@ open.feishu.cn/document/client-docs/bot-v3/add-custom-bot.
 import base64
 import hashlib
 import hmac
-import json
 import re
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from urllib.parse import quote_plus, urlsplit
 from gpuwatch.model.setting import Contradiction, Setting
 from gpuwatch.notify.transports.base import Delivery, DeliveryError, one_without_other, secret
 from gpuwatch.notify.transports.web import SecretUrlTransport, post
+from gpuwatch.runtime.json_document import read_json
 
 _LONGEST_REASON = 200  # characters of what the service says
 _MENTION = re.compile(r"<(?=\s*/?\s*at\b)", re.IGNORECASE)  # Feishu reads <at user_id="all"> in texts as a mention
@@ -56,7 +56,7 @@ class RobotTransport(SecretUrlTransport):
         address, document = self.sign_message(url, text, now)
         answer = post(address, document, {})
         try:
-            said = json.loads(answer)
+            said = read_json(answer)
         except ValueError:
             said = None
         code = _first(said, self.codes)

@@ -1,6 +1,5 @@
 """EC2's list prices (Pricing GetProducts) and spot prices (DescribeSpotPriceHistory), with the SDK's credentials."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -13,6 +12,7 @@ from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import amount_of
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.json_document import read_json
 
 # The price list is served in a few regions only; any of them has the prices of all.
 _PRICE_LIST_REGION = "us-east-1"
@@ -104,7 +104,7 @@ def _pages(call: Any, **asked: object) -> Iterator[Mapping[str, Any]]:  # noqa: 
 def _dimensions(text: str) -> Iterator[tuple[Decimal, str]]:
     """What an hour costs on demand, by a product's own terms."""
     try:
-        terms = json.loads(text)["terms"].get("OnDemand", {})
+        terms = read_json(text)["terms"].get("OnDemand", {})
         for term in terms.values():
             for dimension in term["priceDimensions"].values():
                 for currency, amount in dimension["pricePerUnit"].items():

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -21,6 +22,22 @@ from tests.support.builders.last_busy import busy_last, cpu_evidence
 from tests.support.fakes.scraped_agent import encoded
 
 IMPOSSIBLE_TIMES = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-03-02T10:00:00")
+# Beyond 53, 63 and 64 bits, beyond a double's whole numbers, endless, and of other types.
+NASTY: tuple[Any, ...] = (
+    2**53 + 1,
+    2**63,
+    2**64,
+    -(2**63) - 1,
+    10**400,
+    1e300,
+    -1e300,
+    "\x00",
+    "x" * 100_000,
+    [],
+    {},
+    True,
+    None,
+)
 Path = tuple[str | int, ...]
 
 
@@ -56,6 +73,15 @@ def dataclasses_in(kind: Any) -> Iterator[msgspec.inspect.DataclassType]:  # noq
         yield from dataclasses_in(inner if isinstance(inner, tuple) else (inner,))
     for each in kind if isinstance(kind, tuple) else ():
         yield from dataclasses_in(each)
+
+
+def numbers(value: Any) -> Iterator[float]:  # noqa: ANN401  JSON
+    """The numbers of a document."""
+    if isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from numbers(each)
+    elif isinstance(value, int | float):
+        yield value
 
 
 def spoiled(path: Path, value: object) -> bytes:
@@ -96,7 +122,9 @@ def test_a_time_that_cannot_be_shown_in_utc_is_no_answer(path: Path, time: str) 
 @pytest.mark.parametrize("path", DURATIONS, ids=str)
 def test_a_duration_that_no_machine_can_know_is_no_answer(path: Path, seconds: float) -> None:
     """Longer than a century, or below zero, of the node, its GPUs, its pods, or what was busy last."""
-    assert "duration" in (read_answer(spoiled(path, seconds), a_node(), NOW, 30.0).failure or "")
+    failure = read_answer(spoiled(path, seconds), a_node(), NOW, 30.0).failure or ""
+
+    assert "duration" in failure or f"{path[-1]}`" in failure  # the field's name, where no number is that large
 
 
 def test_a_lying_agent_stops_no_round_for_the_others() -> None:
@@ -120,6 +148,18 @@ def test_a_lying_agent_stops_no_round_for_the_others() -> None:
         desk.round()
 
     assert desk.fleet.stops() == ["i-idle"]
+
+
+@pytest.mark.parametrize("path", PLACES, ids=str)
+def test_what_is_believed_of_an_answer_can_be_written_down(path: Path) -> None:
+    """P22: in each place of it stands what no machine says; the node is unknown, or the ledger takes it."""
+    for value in NASTY:
+        node = a_node()
+        report = read_answer(spoiled(path, value), node, NOW, 30.0)
+        seen = replace(node, signal=report)
+
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(seen), type=Node) == seen
+        assert all(isfinite(each) and abs(each) < 2**63 for each in numbers(msgspec.to_builtins(report)))
 
 
 @pytest.mark.parametrize("seconds", [1e11, 1e20])

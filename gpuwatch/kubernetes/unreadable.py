@@ -1,0 +1,160 @@
+"""One object that cannot be read costs what depends on it, and no other: it is kept as protected, with the reason.
+
+Anybody who may make a pod decides what most of its fields say. The API server checks them by its own version's rules,
+which are not the ones here. A whole list is not given up for one of its objects; only an object that does not even say
+which one it is ends the list, as nobody knows then what is missing.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import msgspec
+
+from gpuwatch.kubernetes.disruptions import BudgetFacts
+from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, version_number
+from gpuwatch.kubernetes.objects import LabelSelector
+from gpuwatch.model.bounds import BoundedText, bounded_text
+from gpuwatch.model.kubernetes import PROTECT, Pod, PodPhase
+
+_LOG = logging.getLogger(__name__)
+
+_Facts = TypeVar("_Facts")
+# What decoding others' JSON, and making facts of it, may raise.
+UNREADABLE = (msgspec.MsgspecError, UnicodeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
+
+
+class _Who(msgspec.Struct, rename="camel"):
+    """The least that has to be known of an object."""
+
+    name: BoundedText
+    uid: BoundedText
+    namespace: BoundedText = ""
+    resource_version: BoundedText = ""
+
+
+class _Where(msgspec.Struct, rename={"node": "nodeName", "provider_id": "providerID"}):
+    """The place of a pod, or the machine of a node."""
+
+    node: BoundedText = ""
+    provider_id: BoundedText = ""
+
+
+class _Least(msgspec.Struct):
+    """An object of any kind."""
+
+    metadata: _Who
+    spec: _Where | None = None
+
+
+_LEAST = msgspec.json.Decoder(_Least)
+
+
+def read_or_protect(
+    item: bytes, read: Callable[[bytes], _Facts | None], protect: Callable[[bytes, str], _Facts]
+) -> _Facts | None:
+    """The facts of an object; where they cannot be read, those by which it is left alone.
+
+    Raises:
+        CloudError, or one of UNREADABLE: it does not say which object it is.
+
+    """
+    try:
+        return read(item)
+    except UNREADABLE as error:
+        why = bounded_text(f"{type(error).__name__}: {error}")
+        found = protect(item, why)
+        _LOG.warning("An object of the cluster cannot be read, and is left alone: %s (%s)", found, why)
+        return found
+
+
+def draw_or_protect(draw: Callable[[PodFacts], Pod], pod: PodFacts) -> Pod:
+    """A pod with what stands above it; where that makes no sense, the pod alone, which is left alone."""
+    try:
+        return draw(pod)
+    except UNREADABLE as error:
+        why = bounded_text(f"{type(error).__name__}: {error}")
+        _LOG.warning(
+            "What stands above the pod %s/%s cannot be read, and it is left alone: %s", pod.namespace, pod.name, why
+        )
+        bare = replace(pod, owner=None, created_at=None, ends_at=None, placement=None, annotations=_protection(why))
+        return draw(bare)
+
+
+def protected_pod(item: bytes, why: str) -> PodFacts:
+    """A pod that may hold a GPU of its node, and is not to be touched."""
+    least = _LEAST.decode(item)
+    who = least.metadata
+    return PodFacts(
+        namespace=who.namespace,
+        name=who.name,
+        uid=who.uid,
+        version=version_number(who.resource_version),
+        phase=PodPhase.UNKNOWN,
+        node=(least.spec or _Where()).node or None,
+        gpus=1.0,
+        created_at=None,
+        ends_at=None,
+        owner=None,
+        mirror=False,
+        local_data=None,
+        unschedulable=None,
+        placement=None,
+        annotations=_protection(why),
+        ready=False,
+    )
+
+
+def protected_node(item: bytes, why: str) -> NodeFacts:
+    """A node that is not to be touched, by all that names its machine."""
+    least = _LEAST.decode(item)
+    who = least.metadata
+    return NodeFacts(
+        name=who.name,
+        uid=who.uid,
+        version=version_number(who.resource_version),
+        provider_id=(least.spec or _Where()).provider_id,
+        system_uuid="",
+        addresses=(),
+        ready=False,
+        unschedulable=False,
+        gpus=None,
+        labels={},
+        taints=(),
+        annotations=_protection(why),
+    )
+
+
+def protected_owner(item: bytes, why: str) -> OwnerFacts:
+    """Make an owner, or a namespace, that protects all its pods."""
+    who = _LEAST.decode(item).metadata
+    return OwnerFacts(
+        namespace=who.namespace,
+        name=who.name,
+        uid=who.uid,
+        version=version_number(who.resource_version),
+        owner=None,
+        annotations=_protection(why),
+    )
+
+
+def refusing_budget(item: bytes, why: str) -> BudgetFacts:
+    """Make a budget that allows no eviction in its namespace, as its own pods are not known."""
+    del why
+    who = _LEAST.decode(item).metadata
+    return BudgetFacts(
+        namespace=who.namespace,
+        name=who.name,
+        uid=who.uid,
+        version=version_number(who.resource_version),
+        selector=LabelSelector(),
+        allowed=0,
+        healthy=0,
+        needed=0,
+        unhealthy_may_go=False,
+    )
+
+
+def _protection(why: str) -> dict[str, str]:
+    return {PROTECT: f"it cannot be read ({why})"}
