@@ -16,6 +16,7 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.azure.actions import actions_of
 from tests.support.clouds.azure.world import COMPUTE, AzureWorld, an_azure
+from tests.support.clouds.policy_languages import allowed_by_azure
 from tests.support.fakes.cloud_worlds import MINE
 from tests.support.paths import ROOT
 
@@ -120,6 +121,31 @@ def test_a_role_allows_what_the_code_asks_and_no_more(world: AzureWorld, name: s
     unasked = {action.lower() for action in (*RIDES_ALONG, *(FOLLOW if name == "observe" else ()))}
     assert asked <= allowed
     assert allowed - asked <= unasked
+
+
+def test_roles_at_the_fleets_resource_group_suffice_beside_a_look_at_the_subscription(world: AzureWorld) -> None:
+    """Every request of a controller with all of them, at the path that it goes to."""
+    world.launch(MINE)
+    world.add_scale_set("train", MINE, size=2)
+    home = COMPUTE.partition("/providers/")[0]
+    given = [role(name, scopes=(home,)) for name in ("observe", "terminate", "scale", "launch", "shield")]
+    cloud = world.connect(regions=("eastus",))
+
+    (member, *_) = (node for node in cloud.nodes() if node.group is not None)
+    for on in (True, False):
+        cloud.protect(member.id, member.group or "", "key", on=on)
+    terminates(world, cloud)
+    cloud.grow(cloud.groups()[0].id, 5, "key")
+    cloud.launch(LAUNCH, "key")
+
+    refused = {
+        (action, entry.request.path)
+        for entry in world.server.log
+        for action in actions_of(entry.request)
+        if not allowed_by_azure(given, action, entry.request.path)
+    }
+    # Azure lists the subscriptions in which somebody has any right.
+    assert refused == {("Microsoft.Resources/subscriptions/read", "/subscriptions")}
 
 
 @pytest.mark.parametrize("name", ROLES)

@@ -153,14 +153,16 @@ def test_other_accounts_are_entered_by_their_role_alone() -> None:
 
 @pytest.mark.parametrize("role", ["reclaim", "scale", "shield"])
 def test_every_change_is_held_to_the_fleets_tag(role: str) -> None:
-    """No action that changes anything is allowed without a condition on whose it is."""
+    """What exists is held by its own tags, and what a launch makes by the tag that it sets."""
     document: Any = json.loads(render(policy(role, fleet="lab")))
 
     for each in document["statement"]:
         if each["effect"] == "allow" and any(
             ":Describe" not in action and "Get" not in action for action in each["action"]
         ):
-            assert '"gpuwatch:fleet&lab"' in json.dumps(each.get("condition", {})), each["action"]
+            made = each["action"] == ["cvm:RunInstances"] and "qcs::cvm:::instance/*" in each["resource"]
+            key = "qcs:request_tag" if made else "qcs:resource_tag"
+            assert each["condition"]["for_any_value:string_equal"] == {key: ["gpuwatch:fleet&lab"]}, each["action"]
 
 
 @pytest.mark.parametrize("role", ["reclaim", "scale"])
