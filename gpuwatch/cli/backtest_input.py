@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
-from urllib.parse import urlsplit
 
 import click
 
@@ -163,8 +162,9 @@ class Asked:
                 raise click.UsageError("signals.promql.url is not set; expected --prometheus URL")
             return replace(settings, timeout=max(settings.timeout, _QUERY_SECONDS)), self.dialect or settings.dialect
         self._alone("prometheus", "URL")
-        parts = urlsplit(self.prometheus or "")
-        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+        from gpuwatch.runtime.http.address import is_web_address
+
+        if not is_web_address(self.prometheus or ""):
             right = "a URL such as http://127.0.0.1:9090, and credentials in signals.promql of --config"
             raise click.BadParameter(f"expected {right}", param_hint="--prometheus")
         return PromqlSettings(url=self.prometheus, timeout=_QUERY_SECONDS), self.dialect or "auto"

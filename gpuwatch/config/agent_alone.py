@@ -14,7 +14,7 @@ from gpuwatch.config import keys
 from gpuwatch.config.keys import PREFIX, Kind
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.setting import Contradiction
-from gpuwatch.runtime.http import access
+from gpuwatch.runtime.http import access, address
 from gpuwatch.runtime.program import VARIABLE as TRACEBACK_VARIABLE
 from gpuwatch.runtime.secrets import files_named
 
@@ -133,6 +133,11 @@ def contradictions(agent: AgentSettings) -> Iterator[Contradiction]:
         from gpuwatch.agent.evidence import loopback  # noqa: PLC0415  loads an HTTP client
 
         yield from loopback.contradictions(agent.evidence.model_servers)
+    if agent.metadata.endpoint is not None:
+        endpoint = ("agent", "metadata", "endpoint")
+        yield from address.contradictions(
+            endpoint, agent.metadata.endpoint, right="a URL such as http://169.254.169.254"
+        )
     yield from access.contradictions(agent, "agent")
     if agent.notice_users and not (agent.basic_auth_users or agent.users_file or agent.tls_client_ca):
         yield Contradiction(

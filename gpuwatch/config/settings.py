@@ -40,8 +40,7 @@ from gpuwatch.policies.idle_settings import wait_words
 from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.policies.schedule import with_dates
 from gpuwatch.runtime import secrets
-from gpuwatch.runtime.http import access
-from gpuwatch.runtime.http.settings import is_web_address, shown_address
+from gpuwatch.runtime.http import access, address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,17 +231,8 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
             "good answers would count as stale",
             right=f"a limits.max_verdict_age above {slow}",
         )
-    urls = named.urls(settings.named_clouds)
-    if signals.promql.url is not None:
-        urls[("signals", "promql", "url")] = signals.promql.url
-    urls |= {("signals", "targets", name): url for name, url in signals.targets.items()}
-    for path, url in urls.items():
-        if not is_web_address(url):
-            yield Contradiction(
-                keys=(path,),
-                wrong=f"{shown_address(url)!r} is not a valid URL",
-                right="a URL such as http://10.0.0.7:9460",
-            )
+    for path, url in named.urls(settings.named_clouds).items():
+        yield from address.contradictions(path, url)
 
 
 def _of_clouds(settings: Settings) -> Iterator[Contradiction]:

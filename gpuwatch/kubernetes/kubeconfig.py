@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
 from gpuwatch.clouds.errors import AuthFailedError
+from gpuwatch.runtime.http.address import is_web_address, shown_address
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -112,8 +112,13 @@ class _File:
         cluster = self._entry("clusters", "cluster", str(context.get("cluster") or ""))
         user = self._entry("users", "user", str(context["user"])) if context.get("user") else {}
         server = str(cluster.get("server") or "")
-        if urlsplit(server).scheme not in {"http", "https"} or not urlsplit(server).hostname:
-            raise self._wrong(f"has the server {server!r}; expected is a URL such as https://10.0.0.1:6443")
+        if not is_web_address(server):
+            right = "a URL such as https://10.0.0.1:6443, without user"
+            raise self._wrong(f"has the server {shown_address(server)!r}; expected is {right}")
+        proxy = str(cluster.get("proxy-url") or "") or None
+        if proxy is not None and not is_web_address(proxy):
+            right = "a URL such as http://10.0.0.1:3128, without user and password"
+            raise self._wrong(f"has the proxy-url {shown_address(proxy)!r}; expected is {right}")
         for unsupported in ("auth-provider",):
             if user.get(unsupported):
                 raise self._wrong(f"has a user with {unsupported}, which kubectl has dropped; use exec")
@@ -132,7 +137,7 @@ class _File:
             token_path=self._path(token_file) if token_file else None,
             basic=basic,
             plugin=self._plugin(user.get("exec"), cluster),
-            proxy=cluster.get("proxy-url") or None,
+            proxy=proxy,
             files=tuple(self.files),
         )
 

@@ -11,6 +11,7 @@ from annotated_types import Ge, MinLen
 from gpuwatch.ledger.sqlite_files import left_over
 from gpuwatch.model.duration import Seconds, format_duration
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.runtime.http.address import host_and_port
 
 DEFAULT_PATH = "/var/lib/gpuwatch/ledger.db"
 SCHEMES = ("postgresql", "postgres")
@@ -76,7 +77,7 @@ class LedgerSettings:
         if self.url is None:
             return self.path
         parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return f"{parts.scheme}://{host_and_port(self.url)}{parts.path}"
 
 
 def contradictions(settings: LedgerSettings, interval_seconds: float) -> Iterator[Contradiction]:

@@ -14,7 +14,7 @@ from gpuwatch.notify.transports import registry
 from gpuwatch.notify.transports.base import LOOPBACK
 from gpuwatch.notify.transports.mail import ADDRESS
 from gpuwatch.notify.transports.registry import NotificationTransports, ReportTransports
-from gpuwatch.runtime.http.settings import shown_address
+from gpuwatch.runtime.http.address import shown_address
 
 EventName = Literal["notice", "withdrawn", "done", "interruption"]
 EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done", "interruption")

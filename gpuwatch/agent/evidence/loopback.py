@@ -14,6 +14,7 @@ from gpuwatch.agent.evidence.base import UnseenError
 from gpuwatch.agent.evidence.settings import ModelServerSettings
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.deadline import seconds_left
 from gpuwatch.runtime.printable import legible
 
 _LARGEST_BYTES = 4 << 20  # vLLM's page has some hundred kB
@@ -127,7 +128,7 @@ def _fetch_page(page: Page, address: str, ends: float) -> bytes:
         connection.sendall("\r\n".join((*words, "", "")).encode("ascii"))
         data = bytearray()
         while len(data) <= _LARGEST_BYTES:
-            connection.settimeout(_seconds_left(ends))
+            connection.settimeout(seconds_left(_CLOCK, ends))
             part = connection.recv(_PART_BYTES)
             if not part:
                 return bytes(data)
@@ -136,7 +137,7 @@ def _fetch_page(page: Page, address: str, ends: float) -> bytes:
 
 
 def _connect_to(page: Page, address: str, ends: float) -> socket.socket:
-    plain = socket.create_connection((address, page.port), timeout=_seconds_left(ends))
+    plain = socket.create_connection((address, page.port), timeout=seconds_left(_CLOCK, ends))
     if not page.secure:
         return plain
     try:
@@ -144,13 +145,6 @@ def _connect_to(page: Page, address: str, ends: float) -> socket.socket:
     except BaseException:
         plain.close()
         raise
-
-
-def _seconds_left(ends: float) -> float:
-    left = ends - _CLOCK.monotonic()
-    if left <= 0:
-        raise TimeoutError("timed out")
-    return left
 
 
 def _context() -> "ssl.SSLContext":

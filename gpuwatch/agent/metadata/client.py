@@ -3,21 +3,19 @@
 A request beyond the machine's own link is refused, so a wrong setting cannot send it anywhere else.
 """
 
-import io
 import ipaddress
 import socket
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import urlsplit
 
 from gpuwatch.agent.metadata.base import MetadataService, Question, TokenScheme
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import Clock
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from gpuwatch.runtime.http.address import shown_address
+from gpuwatch.runtime.http.deadline import TimedSocket
 
 _LARGEST_BODY_BYTES = 256 * 1024
 _RENEW_SECONDS = 60.0  # a token is replaced this long before it ends
@@ -123,7 +121,9 @@ class MetadataClient:
         with connection:
             try:
                 connection.sendall(f"{head}\r\n\r\n".encode("latin-1"))
-                response = HTTPResponse(cast("socket.socket", _Timed(connection, self._clock, until)), method=method)
+                response = HTTPResponse(
+                    cast("socket.socket", TimedSocket(connection, self._clock, until)), method=method
+                )
                 response.begin()
                 body = response.read(_LARGEST_BODY_BYTES)
             except TimeoutError as error:
@@ -141,50 +141,21 @@ class MetadataClient:
             MetadataError: the endpoint is no plain http URL of an address on this machine's link.
 
         """
+        shown = shown_address(self._endpoint)
         try:
             parts = urlsplit(self._endpoint)
             address = ipaddress.ip_address(parts.hostname or "")
             port = parts.port or 80
         except ValueError as error:
-            raise MetadataError("endpoint", f"agent.metadata.endpoint {self._endpoint!r}: {error}") from error
+            raise MetadataError("endpoint", f"agent.metadata.endpoint {shown!r}: {error}") from error
         near = address.is_link_local or address.is_loopback or self._endpoint == self._service.endpoint
         if parts.scheme != "http" or parts.path.strip("/") or not near:
             raise MetadataError(
                 "endpoint",
-                f"agent.metadata.endpoint {self._endpoint!r} is not http://ADDRESS[:PORT] on this link; expected"
+                f"agent.metadata.endpoint {shown!r} is not http://ADDRESS[:PORT] on this link; expected"
                 f" {self._service.endpoint}",
             )
         return str(address), port
-
-
-class _Timed(io.RawIOBase):
-    """The receiving side of a connection with one deadline for all of it, however slowly it drips."""
-
-    def __init__(self, connection: socket.socket, clock: Clock, until: float) -> None:
-        self._connection = connection
-        self._clock = clock
-        self._until = until
-
-    def makefile(self, *_: object) -> io.BufferedReader:
-        """The method of a socket that HTTPResponse calls."""
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        """Return True: the stream can always be read."""
-        return True
-
-    def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Some bytes, none at the end.
-
-        Raises:
-            TimeoutError: the deadline has passed.
-
-        """
-        left = self._until - self._clock.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left)
-        return self._connection.recv_into(memoryview(buffer))
 
 
 def _refusal_error(answer: _Answer, path: str) -> MetadataError:

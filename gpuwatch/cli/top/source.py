@@ -3,10 +3,11 @@
 import base64
 import http.client
 import logging
+import socket
 import ssl
 import threading
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -16,11 +17,14 @@ from gpuwatch.agent.parts import assemble_parts, host_name
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import Interruption
 from gpuwatch.model.host_page import HOST_SCHEMA, HostPage
-from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback
+from gpuwatch.runtime.http.address import host_and_port, shown_address
+from gpuwatch.runtime.http.deadline import TimedSocket, seconds_left
 from gpuwatch.runtime.printable import legible
 
 _PATH = "/v1/host"
+_CLOCK = SystemClock()  # the world's: what hangs there hangs in its time
 _ANSWER_SECONDS = 5.0
 _LARGEST_BYTES = 16 << 20
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  compared with, not bound
@@ -89,7 +93,7 @@ class AgentSource:
         if login is not None and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             raise ValueError(f"the password goes out over https or to this host only, and {url} is neither")
         self.note = ""
-        self.url = f"{parts.scheme}://{parts.netloc}"
+        self.url = f"{parts.scheme}://{host_and_port(parts.geturl())}"
         self._host, self._port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         self._context = _context(certificate) if parts.scheme == "https" else None
         self._headers = {"Accept": "application/json"}
@@ -146,19 +150,24 @@ class AgentSource:
         raise RefusedError(f"the agent at {self.url} answered HTTP {status}")
 
     def _ask(self) -> tuple[int, str, bytes]:
-        """Status, server and body of one answer: no redirect and no proxy, for the page is of that agent alone."""
-        if self._context is None:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=_ANSWER_SECONDS)
-        else:
-            connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=_ANSWER_SECONDS, context=self._context
-            )
-        try:
-            connection.request("GET", _PATH, headers=self._headers)
-            response = connection.getresponse()
-            return response.status, response.headers.get("Server", ""), response.read(_LARGEST_BYTES)
-        finally:
-            connection.close()
+        """Status, server and body of one answer: no redirect and no proxy, for the page is of that agent alone.
+
+        An agent that drips has no more time than one that is silent.
+        """
+        until = _CLOCK.monotonic() + _ANSWER_SECONDS
+        with socket.create_connection((self._host, self._port), timeout=_ANSWER_SECONDS) as plain:
+            plain.settimeout(seconds_left(_CLOCK, until))
+            line = plain if self._context is None else self._context.wrap_socket(plain, server_hostname=self._host)
+            with line:
+                line.settimeout(seconds_left(_CLOCK, until))
+                asked = http.client.HTTPConnection(self._host, self._port)
+                asked.sock = line
+                asked.request("GET", _PATH, headers=self._headers)
+                response = http.client.HTTPResponse(
+                    cast("socket.socket", TimedSocket(line, _CLOCK, until)), method="GET"
+                )
+                response.begin()
+                return response.status, response.headers.get("Server", ""), response.read(_LARGEST_BYTES)
 
 
 def _parts(url: str) -> SplitResult:
@@ -168,7 +177,7 @@ def _parts(url: str) -> SplitResult:
         ValueError: it is not a URL of an agent.
 
     """
-    wrong = ValueError(f"{url!r} is not the URL of an agent, such as http://127.0.0.1:9460")
+    wrong = ValueError(f"{shown_address(url)!r} is not the URL of an agent, such as http://127.0.0.1:9460")
     try:
         parts = urlsplit(url if "//" in url else f"//{url}", scheme="http")
         port = parts.port
@@ -177,7 +186,7 @@ def _parts(url: str) -> SplitResult:
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
         raise wrong
     if "//" not in url and port is None:
-        return parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{AgentSettings().port}")
+        return parts._replace(netloc=f"{host_and_port(parts.geturl()).rstrip(':')}:{AgentSettings().port}")
     return parts
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from alibabacloud_credentials.provider import (
     CLIProfileCredentialsProvider,
@@ -33,6 +33,7 @@ from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.http.address import host_and_port
 from gpuwatch.runtime.json_document import read_json
 
 # Who we are for Alibaba Cloud: the official chain of credentials (environment, profile, machine's role), and roles.
@@ -264,7 +265,7 @@ class Client:
         key_id, secret, token = key
         query: dict[str, str] = Utils.query(_plain(parameters))
         headers = {
-            "host": urlsplit(base).netloc,
+            "host": host_and_port(base),
             "accept": "application/json",
             "user-agent": f"gpuwatch/{__version__}",
             "x-acs-action": action,

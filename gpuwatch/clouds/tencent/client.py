@@ -35,6 +35,7 @@ from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import apart, sending
 from gpuwatch.clouds.tencent.errors import NO_ANSWER, NO_CREDENTIALS, THROTTLED, asking
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.http.address import host_and_port
 from gpuwatch.runtime.json_document import read_json
 from gpuwatch.runtime.reloading_file import ReloadingFile
 from gpuwatch.runtime.secrets import read_secret_text, version_of
@@ -365,6 +366,7 @@ class Line:
     def _profile(self, service: str) -> ClientProfile:
         """Where and how the SDK sends; answers' texts in English."""
         url = urlsplit(self._endpoint_url or f"https://{_DOMAIN}")
-        host = f"{service}.{url.netloc}" if url.netloc.endswith(_DOMAIN) else url.netloc
+        named = host_and_port(url.geturl())
+        host = f"{service}.{named}" if named.endswith(_DOMAIN) else named
         http = HttpProfile(protocol=url.scheme, endpoint=host, reqTimeout=self._timeouts)
         return ClientProfile(httpProfile=http, language="en-US")

@@ -4,14 +4,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Le, MinLen
 
 from gpuwatch.model.duration import Seconds, format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.runtime.http import address
+from gpuwatch.runtime.http.access import is_loopback
 
 RULES_EVERY = 15.0  # seconds: how often alerts/recording.yml is evaluated
+_SECRET = re.compile("auth|cookie|token|secret|passw|credential|api.?key", re.IGNORECASE)  # names of such headers
 LABEL = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 
 
@@ -62,7 +66,10 @@ class PromqlSettings:
     ] = False
     headers: Annotated[
         dict[str, str],
-        Setting("Headers to add to each query, such as X-Scope-OrgID for a tenant of Mimir; no secrets."),
+        Setting(
+            "Headers to add to each query, such as X-Scope-OrgID for a tenant of Mimir; over plain http no secrets, "
+            "which belong in `bearer_file`."
+        ),
     ] = field(default_factory=dict)
     tls_ca: Annotated[str | None, Setting("CA certificates in PEM that its certificate must come from.")] = None
     tls_server_name: Annotated[str | None, Setting("The name in its certificate. None: that of the URL.")] = None
@@ -141,6 +148,13 @@ def contradictions(settings: ObserveSettings) -> Iterator[Contradiction]:
     """Settings of which one is of no use without the other."""
     yield from _of_credentials(settings, ("signals",))
     promql, of_promql = settings.promql, ("signals", "promql")
+    for name, url in settings.targets.items():
+        login = "signals.username and signals.password_file"
+        yield from address.contradictions(("signals", "targets", name), url, login=login)
+    if promql.url is not None:
+        login = "signals.promql.username and signals.promql.password_file"
+        yield from address.contradictions((*of_promql, "url"), promql.url, login=login)
+        yield from _of_headers(promql)
     yield from _of_credentials(promql, of_promql)
     if promql.bearer_file is not None and promql.username is not None:
         yield Contradiction(
@@ -189,6 +203,20 @@ def of_time(
                 "known: no node would ever be idle for so long",
                 right=f"a signals.promql.lookback of {most} or more",
             )
+
+
+def _of_headers(settings: PromqlSettings) -> Iterator[Contradiction]:
+    """Headers that everybody on the way could read, and be gpuwatch with."""
+    url = settings.url or ""
+    if not address.is_web_address(url) or url.startswith("https://") or is_loopback(urlsplit(url).hostname or ""):
+        return
+    for name in filter(_SECRET.search, settings.headers):
+        yield Contradiction(
+            keys=(("signals", "promql", "headers", name), ("signals", "promql", "url")),
+            wrong=f"signals.promql.headers.{name} is a secret, and signals.promql.url is not https: "
+            "others could read it",
+            right="an https:// URL, and signals.promql.bearer_file or password_file for the secret",
+        )
 
 
 def _of_credentials(settings: ObserveSettings | PromqlSettings, section: tuple[str, ...]) -> Iterator[Contradiction]:

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -26,6 +25,7 @@ from gpuwatch.money.blocked.blocked import blocked_money
 from gpuwatch.money.blocked.text import observed_line
 from gpuwatch.runtime.certificates import Ends
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.http.address import host_and_port
 from gpuwatch.runtime.http.auth import files_of, make_auth
 from gpuwatch.runtime.http.request import TEXT, Response
 from gpuwatch.runtime.http.server import HttpServer, Route
@@ -62,15 +62,14 @@ class Discovery:
         if node.state not in {NodeState.RUNNING, NodeState.UNKNOWN} or base is None:
             return
         facts = {f"__meta_gpuwatch_{name}": value for name in _FACTS if (value := getattr(node, name)) is not None}
-        parts = urlsplit(base)
         labels = {
-            "__scheme__": parts.scheme,
+            "__scheme__": base.partition("://")[0],
             "__meta_gpuwatch_node_id": node.id,
             "__meta_gpuwatch_enrolled": str(node.enrolled).lower(),
             "__meta_gpuwatch_fleet": self.fleet,
             **facts,
         }
-        yield {"targets": [parts.netloc], "labels": labels}
+        yield {"targets": [host_and_port(base)], "labels": labels}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, MinLen
 from gpuwatch.model.currency import DOLLARS, Currency
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.runtime.http import address
 
 LIVE = ("aws", "azure", "gcp", "alibaba", "tencent")
 _CURRENCY = re.compile(r"[A-Z]{3}")
@@ -152,5 +153,5 @@ def contradictions(prices: PriceSettings) -> Iterator[Contradiction]:
             yield Contradiction(
                 keys=(path,), wrong=f"{name!r} is asked for no price", right=f"one of {', '.join(LIVE)}"
             )
-        elif not url.startswith(("http://", "https://")):
-            yield Contradiction(keys=(path,), wrong=f"{url!r} is no URL", right="a URL such as http://127.0.0.1:8080")
+        else:
+            yield from address.contradictions(path, url, right="a URL such as http://127.0.0.1:8080")

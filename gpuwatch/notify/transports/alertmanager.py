@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from json import JSONDecodeError, loads
 from typing import Annotated, Any, ClassVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from annotated_types import MinLen
 
 from gpuwatch.model.setting import Setting
 from gpuwatch.notify.transports.base import Content, Delivery, DeliveryError
 from gpuwatch.notify.transports.web import WebTransport
+from gpuwatch.runtime.http.address import host_and_port
 
 NOTICE = "GpuwatchNotice"
 _NAMES = {"notice": NOTICE, "done": "GpuwatchDone", "interruption": "GpuwatchInterruption"}
@@ -54,9 +55,9 @@ class AlertmanagerSettings(WebTransport):
             try:
                 self._post(url.rstrip("/"), delivery)
             except DeliveryError as error:
-                failed.append(f"{urlsplit(url).netloc}: {error}")
+                failed.append(f"{host_and_port(url)}: {error}")
             else:
-                accepted.append(urlsplit(url).netloc)
+                accepted.append(host_and_port(url))
         if not accepted:
             raise DeliveryError("; ".join(failed))
         return ", ".join(accepted) + (f"; failed: {'; '.join(failed)}" if failed else "")

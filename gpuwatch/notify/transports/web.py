@@ -21,8 +21,8 @@ from gpuwatch.notify.transports.base import (
     one_without_other,
     secret,
 )
+from gpuwatch.runtime.http import address
 from gpuwatch.runtime.http.client import opener
-from gpuwatch.runtime.http.settings import is_web_address, shown_address
 
 _TIMEOUT_SECONDS = 30.0
 _LARGEST_ANSWER = 16 << 20
@@ -48,18 +48,18 @@ class WebTransport(Transport):
     def contradictions(self, path: tuple[str, ...], *, owners: bool) -> Iterator[Contradiction]:
         """No valid URL, or a token that others could read."""
         del owners
-        where, urls = ".".join(path), self.addresses()
+        urls = self.addresses()
         if self.tls_ca is not None and not urls:
             yield one_without_other(path, "tls_ca", self.target)
         for url in urls:
-            if not is_web_address(url):
-                wrong = f"{where}.{self.target} {shown_address(url)!r} is not a valid URL"
-                right = "a URL such as https://example.com/in"
-                yield Contradiction(keys=((*path, self.target),), wrong=wrong, right=right)
+            yield from address.contradictions(
+                (*path, self.target), url, right="a URL such as https://example.com/in", login="its bearer_file"
+            )
         if self.bearer_file is not None and not (urls and all(url.startswith("https://") for url in urls)):
             yield Contradiction(
                 keys=((*path, "bearer_file"), (*path, self.target)),
-                wrong=f"{where}.bearer_file is set, and {self.target} is not https: others could read the token",
+                wrong=f"{'.'.join(path)}.bearer_file is set, and {self.target} is not https: "
+                "others could read the token",
                 right="an https:// URL",
             )
 
@@ -120,7 +120,7 @@ class SecretUrlTransport(Transport):
         """
         url = secret(self.url_file)
         if not is_safe(url):
-            raise DeliveryError(f"{self.url_file} does not hold an https:// URL")
+            raise DeliveryError(f"{self.url_file} does not hold an https:// URL without user and password")
         return url
 
 
@@ -149,7 +149,8 @@ def is_safe(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    secret = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    return secret and address.is_web_address(url)
 
 
 def post(url: str, document: object, headers: Mapping[str, str], context: ssl.SSLContext | None = None) -> bytes:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from gpuwatch.controller.observe.prometheus_api import Answer, Labels, PromApi
 from gpuwatch.model.fleet import DEFAULT_POOL
+from gpuwatch.runtime.http.address import host_and_port
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.sources import questions
 from gpuwatch.simulate.backtest.sources.nodes import Kind, NodeObservation, history_of_nodes
@@ -206,7 +207,7 @@ def series_of(api: PromApi, window: Window, dialects: Sequence[str]) -> dict[str
 def _place(api: PromApi) -> str:
     """Its URL without a password that somebody may have put there."""
     url = urlsplit(api.settings.url or "")
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}".rstrip("/")
+    return f"{url.scheme}://{host_and_port(api.settings.url or '')}{url.path}".rstrip("/")
 
 
 def _believed_answers(api: PromApi, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:

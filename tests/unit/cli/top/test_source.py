@@ -2,6 +2,8 @@
 
 import socket
 import ssl
+import threading
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -87,6 +89,31 @@ def test_an_agent_that_never_answers_is_told_so(monkeypatch: pytest.MonkeyPatch)
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(RefusedError, match="has not answered"):
             AgentSource(url).page()
+
+
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nServer: gpuwatch\r\nContent-Length: 100000\r\n\r\n"])
+def test_an_agent_that_drips_has_one_deadline_for_its_whole_answer(
+    monkeypatch: pytest.MonkeyPatch, begin: bytes
+) -> None:
+    """A byte now and then keeps no screen waiting, in the head or in the body."""
+    monkeypatch.setattr(source, "_ANSWER_SECONDS", 0.5)
+    over = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        with server.accept()[0] as connection, suppress(OSError):
+            connection.sendall(begin)
+            for _ in range(200):
+                if over.wait(0.05):
+                    return
+                connection.sendall(b"H")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dripping = threading.Thread(target=drip, args=(server,))
+        dripping.start()
+        with pytest.raises(RefusedError, match="has not answered"):
+            AgentSource(f"http://127.0.0.1:{server.getsockname()[1]}").page()
+        over.set()
+        dripping.join()
 
 
 def test_no_tls_where_it_was_expected_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

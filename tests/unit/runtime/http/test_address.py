@@ -1,8 +1,10 @@
 """Addresses in settings: what leads nowhere is found at once, and no error shows a secret of one."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gpuwatch.runtime.http.settings import is_web_address, shown_address
+from gpuwatch.runtime.http.address import contradictions, host_and_port, is_web_address, shown_address
 
 
 @pytest.mark.parametrize(
@@ -11,12 +13,13 @@ from gpuwatch.runtime.http.settings import is_web_address, shown_address
         "http://10.0.0.7:9460",
         "https://hooks.example/services/T0/B0/x?y=z#part",
         "http://[fe80::1%25eth0]:9460/",
-        "https://me:secret@prometheus.example:9090/path",
+        "https://prometheus.example:9090/path",
+        "https://example.com/@team?to=me@example.com",
         "http://localhost",
     ],
 )
 def test_addresses_are_addresses(url: str) -> None:
-    """With and without port, path, user, and brackets."""
+    """With and without port, path, query, and brackets."""
     assert is_web_address(url)
 
 
@@ -36,9 +39,35 @@ def test_what_has_no_host_is_none(url: str) -> None:
         ("https://hooks.example?key=hush", "https://hooks.example/(hidden)"),
         ("http://me:hush@10.0.0.7:9460", "http://(hidden)@10.0.0.7:9460"),
         ("http://me:hu/sh@10.0.0.7", "http://(hidden)@10.0.0.7"),
+        ("me:hush@10.0.0.7:9460", "(hidden)@10.0.0.7:9460"),
         ("http://10.0.0.7:9460", "http://10.0.0.7:9460"),
     ],
 )
 def test_an_address_is_shown_without_its_secrets(url: str, shown: str) -> None:
     """A webhook's path is its password."""
     assert shown_address(url) == shown
+
+
+USER_INFO = st.text(st.characters(codec="utf-8", exclude_characters="/?#"), max_size=30)
+
+
+@given(
+    scheme=st.sampled_from(["http", "https"]), user=USER_INFO, rest=st.sampled_from(["", ":9460", "/x", "?a=b", "#c"])
+)
+def test_no_address_may_hold_a_user(scheme: str, user: str, rest: str) -> None:
+    """Whatever it is made of: it would go out in the clear, and stand in lists, logs and the ledger."""
+    assert not is_web_address(f"{scheme}://{user}@10.0.0.7{rest}")
+
+
+def test_a_user_in_an_address_is_refused_with_what_would_be_right() -> None:
+    """The key, no part of the password, and where it belongs."""
+    (found,) = contradictions(("signals", "promql", "url"), "http://u:hush@10.0.0.7", login="signals.promql.username")
+
+    assert found.wrong.startswith("signals.promql.url 'http://(hidden)@10.0.0.7' holds a user or a password")
+    assert found.right == "the URL without it; a user and a password belong in signals.promql.username"
+
+
+@pytest.mark.parametrize("url", ["http://u:hush@10.0.0.7:9460/x", "http://10.0.0.7:9460", "http://u@10.0.0.7:9460"])
+def test_where_an_address_leads_is_shown_without_user(url: str) -> None:
+    """For messages, and for Prometheus' targets."""
+    assert host_and_port(url) == "10.0.0.7:9460"

@@ -1,0 +1,56 @@
+"""Addresses on the web in settings and texts. None may hold a user or a password.
+
+What stands in an address goes out in the clear, is shown by lists, logs and messages, and stays in the ledger. So
+`is_web_address` refuses it for every setting at once, and whoever shows an address takes `host_and_port` or
+`shown_address`: `netloc`, which holds the password, is read nowhere else (tests/docs/test_architecture.py).
+"""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from gpuwatch.model.setting import Contradiction
+
+_WEB = re.compile(r"https?://(?:\[[0-9A-Za-z:.%]+\]|[^\s/?#:@\[\]\\]+)(?::\d{1,5})?(?:[/?#]\S*)?")
+_USER = re.compile(r"^([A-Za-z][\w+.-]*:/+)?[^\s/?#]*@")
+_ANY_USER = re.compile(r"^(\w+:/+)?\S*@")
+_BEHIND_HOST = re.compile(r"\b(\w+:/+[^/\s?#]+)[/?#]\S+")
+_EXAMPLE = "a URL such as http://10.0.0.7:9460"
+
+
+def is_web_address(url: str) -> bool:
+    """Whether it is http:// or https:// with a host, a port that is a number, and neither user nor password."""
+    return _WEB.fullmatch(url) is not None
+
+
+def holds_user(url: str) -> bool:
+    """Whether a user or a password stands before the host."""
+    return _USER.match(url) is not None
+
+
+def shown_address(url: str) -> str:
+    """An address without what may be a secret in it: a webhook's path, a password."""
+    return _BEHIND_HOST.sub(r"\1/(hidden)", _ANY_USER.sub(r"\1(hidden)@", url))
+
+
+def host_and_port(url: str) -> str:
+    """Where an address leads, as people may see it: without user, password and path."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def contradictions(
+    path: tuple[str, ...], url: str, *, right: str = _EXAMPLE, login: str = ""
+) -> Iterator[Contradiction]:
+    """The setting `path`, where it is no address; `login` names the settings that a user and a password belong in."""
+    if is_web_address(url):
+        return
+    where = f"{'.'.join(path)} {shown_address(url)!r}"
+    if holds_user(url):
+        remedy = f"a user and a password belong in {login}" if login else "gpuwatch sends no password of a URL"
+        yield Contradiction(
+            keys=(path,),
+            wrong=f"{where} holds a user or a password, which logs and lists would show",
+            right=f"the URL without it; {remedy}",
+        )
+        return
+    yield Contradiction(keys=(path,), wrong=f"{where} is not a valid URL", right=right)
