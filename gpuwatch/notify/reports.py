@@ -49,7 +49,7 @@ class ReportContent:
 
     def text(self) -> str:
         """Return all sections of the report as text."""
-        return as_text(self.report) + "\n"
+        return as_text(self.report).replace("://", ": //") + "\n"  # of names: it has no links of its own
 
     def chat(self, *, links: bool = True) -> str:
         """The first figures, and the owners with the most waste."""
@@ -60,7 +60,7 @@ class ReportContent:
         if worst:
             owners = ", ".join(f"{line.name[:80]} {format_cents(line.wasted_cents)}" for line in worst)
             lines.append(f"Most waste: {owners}")
-        return "\n".join(lines)
+        return "\n".join(lines).replace("://", ": //")
 
     def html(self, *, mail: bool) -> str:
         """A page with charts; a mail without them."""

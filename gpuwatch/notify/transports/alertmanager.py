@@ -16,6 +16,7 @@ from annotated_types import MinLen
 
 from gpuwatch.model.setting import Setting
 from gpuwatch.notify.transports.base import Content, Delivery, DeliveryError
+from gpuwatch.notify.transports.harmless import harmless_text
 from gpuwatch.notify.transports.web import WebTransport
 from gpuwatch.runtime.http.address import host_and_port
 
@@ -121,7 +122,11 @@ def _alert(document: Mapping[str, Any], node: Mapping[str, Any], part: Content, 
 
 
 def _texts(document: Mapping[str, Any], node: Mapping[str, Any], part: Content) -> Alert:
-    annotations = {"summary": part.title, "description": part.chat(links=False), "snooze": node.get("snooze_url")}
+    annotations = {
+        "summary": part.title,
+        "description": harmless_text(part.chat(links=False)),
+        "snooze": node.get("snooze_url"),
+    }
     texts: Alert = {"annotations": {name: text for name, text in annotations.items() if text}}
     if document["page"]:
         texts["generatorURL"] = document["page"]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from gpuwatch.model.setting import Setting
 from gpuwatch.notify.transports.base import LOOPBACK, Delivery, DeliveryError, Transport, secret
+from gpuwatch.notify.transports.harmless import harmless_text
 
 _LOGGERS = ("apprise", "urllib3", "requests")
 
@@ -55,7 +56,7 @@ class AppriseSettings(Transport):
                 number
                 for number, service in services
                 if not service.notify(
-                    body=delivery.content.chat(links=all(map(_is_encrypted, service))),
+                    body=harmless_text(delivery.content.chat(links=all(map(_is_encrypted, service)))),
                     title=delivery.content.title,
                     body_format=apprise.NotifyFormat.TEXT,
                 )

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar
 from gpuwatch.model.setting import Contradiction, Setting
 from gpuwatch.notify.transports.base import Content, Delivery, Transport, in_words
 
+_MODE = 0o600  # owners and money are in it, as in the ledger
 FORMATS: Mapping[str, Callable[[Content], str]] = {
     "html": lambda content: content.html(mail=False),
     "json": lambda content: json.dumps(content.document("")) + "\n",
@@ -39,13 +40,16 @@ class FileSettings(Transport):
             )
 
     def send(self, delivery: Delivery) -> str:
-        """Write the whole file, or leave the earlier one as it was."""
+        """Write the whole file, for its owner alone, or leave the earlier one as it was."""
         path = Path(delivery.day.strftime(self.path or ""))
         with in_words():
             path.parent.mkdir(parents=True, exist_ok=True)
             fresh = path.with_name(f".{path.name}.new")
-            fresh.write_text(FORMATS[path.suffix[1:]](delivery.content), encoding="utf-8")
-            with fresh.open("rb") as file:
+            fresh.unlink(missing_ok=True)
+            fresh.touch(_MODE, exist_ok=False)
+            with fresh.open("w", encoding="utf-8") as file:
+                file.write(FORMATS[path.suffix[1:]](delivery.content))
+                file.flush()
                 os.fsync(file.fileno())
             fresh.replace(path)
         return str(path)

@@ -22,6 +22,7 @@ from gpuwatch.notify.transports.base import (
     one_without_other,
     secret,
 )
+from gpuwatch.notify.transports.harmless import harmless_html, harmless_text
 from gpuwatch.runtime.printable import legible
 
 ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
@@ -88,8 +89,9 @@ class MailSettings(Transport):
         message["Date"] = format_datetime(delivery.at)
         message["Message-ID"] = f"<{delivery.key}@{self.sender.rpartition('@')[2]}>"
         message["Auto-Submitted"] = "auto-generated"
-        message.set_content(delivery.content.text())
-        message.add_alternative(delivery.content.html(mail=True), subtype="html")  # after the text, as RFC 2046 says
+        message.set_content(harmless_text(delivery.content.text()))
+        page = harmless_html(delivery.content.html(mail=True))
+        message.add_alternative(page, subtype="html")  # after the text, as RFC 2046 says
         with in_words(), self._server(self.host or "") as server:
             if self.username is not None:
                 server.login(self.username, secret(self.password_file))

@@ -19,6 +19,7 @@ from urllib.parse import quote_plus, urlsplit
 
 from gpuwatch.model.setting import Contradiction, Setting
 from gpuwatch.notify.transports.base import Delivery, DeliveryError, one_without_other, secret
+from gpuwatch.notify.transports.harmless import harmless_text
 from gpuwatch.notify.transports.web import SecretUrlTransport, post
 from gpuwatch.runtime.json_document import read_json
 
@@ -47,7 +48,7 @@ class RobotTransport(SecretUrlTransport):
 
         """
         url, content = self.url(), delivery.content
-        parts = in_parts(f"{content.title}\n\n{content.chat()}", self.longest)
+        parts = in_parts(harmless_text(f"{content.title}\n\n{content.chat()}"), self.longest)
         for part in parts:
             self._post(url, part, delivery.at)
         return self.service if len(parts) == 1 else f"{self.service}, in {len(parts)} parts"

@@ -21,6 +21,7 @@ from gpuwatch.notify.transports.base import (
     one_without_other,
     secret,
 )
+from gpuwatch.notify.transports.harmless import harmless_text
 from gpuwatch.runtime.http import address
 from gpuwatch.runtime.http.client import opener
 
@@ -137,7 +138,8 @@ class SlackSettings(SecretUrlTransport):
 def slack_message(delivery: Delivery) -> dict[str, str]:
     """The text with mentions. Names come from others: nothing in them becomes a link or a mention."""
     content = delivery.content
-    text = f"{content.title}\n\n{content.chat()}".replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = harmless_text(f"{content.title}\n\n{content.chat()}")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     calls = " ".join(f"<@{member}>" for member in delivery.mentions)
     linked = _URL.sub(r"<\g<0>>", text)  # only ours are left: names hold no "://"
     return {"text": f"{calls} {linked}".strip(), "parse": "none"}

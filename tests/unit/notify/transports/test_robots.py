@@ -1,6 +1,7 @@
 """Chat robots: refusals come with status 200, parts keep every word, texts mention nobody."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,6 +75,15 @@ def test_a_name_mentions_nobody_in_feishu(tmp_path: Path) -> None:
 
     assert "<at" not in json.dumps(document)
     assert '< at user_id="all">all< /at>' in str(document)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["@all", "<@U1>", "see www.evil.example/login"])
+def test_a_name_calls_nobody_and_is_no_link(kind: Callable[..., RobotTransport], name: str, tmp_path: Path) -> None:
+    """In every chat, in the one way that the services have in common."""
+    (document,) = sent(kind, tmp_path, {"errcode": 0, "code": 0}, name=name)
+
+    assert not re.search(r"@\w|www\.", json.dumps(document, ensure_ascii=False))
 
 
 @given(st.text(alphabet=st.sampled_from("ab \n训"), max_size=400), st.integers(min_value=3, max_value=60))
