@@ -1,6 +1,8 @@
 # Two images: `docker build --target agent .` for GPU hosts, `docker build --target controller .` for the one machine
 # that decides. docs/containers.md says how to run them.
-FROM python:3.12-slim-bookworm AS source
+# One base, by its digest: docs/containers.md says how to renew it.
+ARG BASE=python:3.12-slim-bookworm@sha256:782412e85d0f0984994c290652577d4018aff08145c85b262bb63dc0c7522254
+FROM ${BASE} AS source
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 RUN python3 -m venv /opt/gpuwatch
 WORKDIR /source
@@ -35,7 +37,7 @@ RUN /opt/gpuwatch/bin/pip install --no-deps --no-index /wheel/*.whl && /opt/gpuw
 
 # Nothing but /run/gpuwatch and /var/lib/gpuwatch is ever written to: run both with a read-only root file system.
 # runc gives a tmpfs the mode of the folder that it covers, whatever the mount asks for: hence 1777.
-FROM python:3.12-slim-bookworm AS runtime
+FROM ${BASE} AS runtime
 RUN groupadd --gid 10001 gpuwatch \
  && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/gpuwatch --shell /usr/sbin/nologin gpuwatch \
  && install --directory --owner=10001 --group=10001 /var/lib/gpuwatch \

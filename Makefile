@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Workers of the test run: one more than there are processors, for many tests wait for real processes.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
 
-.PHONY: prices dashboards-check lives nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv release package-test lock audit clean
+.PHONY: prices dashboards-check lives nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv release package-test lock audit audit-if-reachable clean
 
 help:
 	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
@@ -110,9 +110,9 @@ package-test: $(VENV)/dev
 	GPUWATCH_PACKAGES=$(CURDIR)/dist $(BIN)/pytest --numprocesses 0 tests/integration/packages/test_installed_packages.py $(ARGS)
 
 # Tools of their own environments: they come with packages that are no business of ours.
-$(VENV)/tools/ready: $(VENV)/python
+$(VENV)/tools/ready: $(VENV)/python requirements/tools.lock
 	@$(PYTHON) -m venv $(VENV)/tools
-	@$(VENV)/tools/bin/python -m pip install --quiet uv pip-audit cyclonedx-bom
+	@$(VENV)/tools/bin/python -m pip install --quiet --require-hashes --requirement requirements/tools.lock
 	@touch $@
 
 LOCK := $(VENV)/tools/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header
@@ -121,11 +121,15 @@ lock: $(VENV)/tools/ready
 	$(LOCK) pyproject.toml --extra auth --extra alibaba --extra aws --extra azure --extra gcp --extra kubernetes --extra tencent --extra postgres \
 	  --extra notify --output-file requirements/controller.lock
 	$(LOCK) --group build --output-file requirements/build.lock
+	$(LOCK) --group tools --output-file requirements/tools.lock
 
 # --strict: a package that could not be looked up is a failure, not a clean bill.
 audit: $(VENV)/tools/ready
-	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes \
-	  --requirement requirements/agent.lock --requirement requirements/controller.lock --requirement requirements/build.lock
+	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes --vulnerability-service osv \
+	  $(foreach lock,agent controller build tools,--requirement requirements/$(lock).lock)
+
+audit-if-reachable:
+	@if $(PYTHON) tools/advisories.py; then $(MAKE) --no-print-directory audit; fi
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

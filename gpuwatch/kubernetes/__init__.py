@@ -5,7 +5,7 @@ A cluster never ends a machine: that is the work of the node's own cloud, by the
 `tests/contracts/test_clusters.py` tests every cluster, pretended or real, against the docstrings of `Cluster`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,12 +18,16 @@ from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What we may do with one resource, and what of it is refused, each a verb; `reason` ends "They are …"."""
+    """What we may do with one resource, and what of it is refused, each a verb; `reason` ends "They are …".
+
+    `namespaces` are those where all of it is allowed, of a right that a role gives in some namespaces alone.
+    """
 
     resource: str
     allowed: tuple[str, ...]
     refused: tuple[str, ...]
     reason: str
+    namespaces: tuple[str, ...] | None = None
 
 
 class Workloads(Protocol):
@@ -54,8 +58,8 @@ class Workloads(Protocol):
     def release(self, target: Target, how: str, pods: tuple[str, ...], key: str, *, permit: Permit) -> Drain:
         """End its pods, as its people have said: scale-to-zero, stop, or delete of these pods (by uid).
 
-        The first two write RELEASED_BY and what was there before in the same call; nothing is to be done where our key
-        is on it already, or where it wants no pods. A delete is an eviction of each pod: a PodDisruptionBudget's
+        The first two write RELEASED_BY and what was there before; nothing is to be done where our key is on it already,
+        or where it wants no pods. A delete is an eviction of each pod: a PodDisruptionBudget's
         refusal is an answer, and a pod that came since, or with local data that nobody gives up, is never asked.
 
         Raises:
@@ -177,8 +181,8 @@ class ConnectedCluster(Cluster, Protocol):
         """Follow nothing any more."""
         ...
 
-    def accesses(self, uses: AbstractSet[Use]) -> Iterator[Access]:
-        """Each right that these uses of the cluster need.
+    def accesses(self, uses: AbstractSet[Use], namespaces: Sequence[str]) -> Iterator[Access]:
+        """Each right that these uses of the cluster need; those to end workloads are asked for in these namespaces.
 
         Raises:
             CloudError: no answer.

@@ -1,12 +1,12 @@
 """What the API server is asked one by one: owners and namespaces right before a change, and what it lets us do."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from urllib.parse import quote
 
 from gpuwatch.clouds.errors import AuthFailedError, NotFoundError
 from gpuwatch.kubernetes import Access
-from gpuwatch.kubernetes.calls import NAMESPACES, RIGHTS, Right, Use
+from gpuwatch.kubernetes.calls import IN_NAMESPACES, NAMESPACES, RIGHTS, Right, Use
 from gpuwatch.kubernetes.client import METADATA, Api
 from gpuwatch.kubernetes.facts import OwnerFacts, job_facts, owner_facts
 from gpuwatch.kubernetes.objects import AccessReview, ApiResources, Described, JobObject, OwnerReference, Version
@@ -71,18 +71,25 @@ def server_version(api: Api) -> str:
     return api.get("/version", Version).git_version
 
 
-def accesses(api: Api, uses: AbstractSet[Use]) -> Iterator[Access]:
-    """Each right that these uses of the cluster need; raises CloudError."""
+def accesses(api: Api, uses: AbstractSet[Use], namespaces: Sequence[str]) -> Iterator[Access]:
+    """Each right that these uses of the cluster need; raises CloudError.
+
+    The chart gives rights to workloads in some namespaces alone: such a one is refused where none of these has it.
+    """
     for right in RIGHTS:
-        if right.use not in uses or (right.foreign and not _knows_kind(api, right)):
+        inside = right.use in IN_NAMESPACES
+        if right.use not in uses or (inside and not namespaces) or (right.foreign and not _knows_kind(api, right)):
             continue
-        granted = {verb: _is_granted(api, right, verb) for verb in right.verbs}
+        places = namespaces if inside else [None]
+        found = {place: {verb for verb in right.verbs if _is_granted(api, right, verb, place)} for place in places}
+        granted = set[str]().union(*found.values())
         resource = f"{right.resource}/{right.subresource}" if right.subresource else right.resource
         yield Access(
             resource=resource + (f" of {right.group}" if right.group else ""),
-            allowed=tuple(verb for verb in right.verbs if granted[verb]),
-            refused=tuple(verb for verb in right.verbs if not granted[verb]),
+            allowed=tuple(verb for verb in right.verbs if verb in granted),
+            refused=tuple(verb for verb in right.verbs if verb not in granted),
             reason=right.why,
+            namespaces=tuple(each for each in namespaces if found[each] == set(right.verbs)) if inside else None,
         )
 
 
@@ -95,8 +102,9 @@ def _knows_kind(api: Api, right: Right) -> bool:
     return True
 
 
-def _is_granted(api: Api, right: Right, verb: str) -> bool:
+def _is_granted(api: Api, right: Right, verb: str, namespace: str | None) -> bool:
     attributes = {
+        **({} if namespace is None else {"namespace": namespace}),
         "group": right.group,
         "resource": right.resource,
         "subresource": right.subresource,

@@ -16,6 +16,7 @@ MARKS = {"cluster-autoscaler": SCALE_DOWN_DISABLED, "karpenter": DO_NOT_DISRUPT}
 
 # What a controller does with a cluster: each beyond the first is a switch of its own in the chart.
 Use = Literal["observe", "nodes", "workloads", "bare-pods"]
+IN_NAMESPACES: frozenset[Use] = frozenset({"workloads", "bare-pods"})  # a role in each that is named; others: in all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +60,32 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(group="", resource="nodes", verbs=("patch",), why="cordoned, tainted, marked, and given back", use="nodes"),
     Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", use="nodes"),
+    Right(group="apps", resource="deployments", verbs=("patch",), why="marked with the notice", use="workloads"),
     Right(
-        group="apps", resource="deployments", verbs=("patch",), why="scaled to zero, after a notice", use="workloads"
+        group="apps",
+        resource="deployments",
+        subresource="scale",
+        verbs=("patch",),
+        why="scaled to zero, after a notice",
+        use="workloads",
     ),
+    Right(group="apps", resource="replicasets", verbs=("patch",), why="marked with the notice", use="workloads"),
     Right(
-        group="apps", resource="replicasets", verbs=("patch",), why="scaled to zero, after a notice", use="workloads"
+        group="apps",
+        resource="replicasets",
+        subresource="scale",
+        verbs=("patch",),
+        why="scaled to zero, after a notice",
+        use="workloads",
     ),
+    Right(group="apps", resource="statefulsets", verbs=("patch",), why="marked with the notice", use="workloads"),
     Right(
-        group="apps", resource="statefulsets", verbs=("patch",), why="scaled to zero, after a notice", use="workloads"
+        group="apps",
+        resource="statefulsets",
+        subresource="scale",
+        verbs=("patch",),
+        why="scaled to zero, after a notice",
+        use="workloads",
     ),
     Right(group="batch", resource="jobs", verbs=("patch",), why="suspended, after a notice", use="workloads"),
     Right(

@@ -120,9 +120,9 @@ class ApiCluster:
         """The API server's version; raises CloudError."""
         return server_version(self.api)
 
-    def accesses(self, uses: AbstractSet[Use]) -> Iterator[Access]:
+    def accesses(self, uses: AbstractSet[Use], namespaces: Sequence[str]) -> Iterator[Access]:
         """Each right that is needed; raises CloudError."""
-        return accesses(self.api, uses)
+        return accesses(self.api, uses, namespaces)
 
     def view(self) -> ClusterView:
         """All nodes, and all pods that have not ended, as the watches hold them; never raises."""

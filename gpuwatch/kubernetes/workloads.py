@@ -1,7 +1,9 @@
 """Workloads one by one: what they are now, the notice on them, and the end of their pods.
 
 An object is changed only as it was read a moment before (`resourceVersion`, uid): if somebody scaled it since, nothing
-is done. What was there before is written in the same call, so that people can undo it with kubectl alone.
+is done. What was there before is written first, so that people can undo it with kubectl alone. Replicas go by the
+subresource `scale`, for the role lets the controller change nothing else of a specification: while STOP_AT and our
+RELEASED_BY are both on it, the marks are written and the end is not yet confirmed.
 """
 
 import logging
@@ -9,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec import Struct, field
 
-from gpuwatch.clouds.errors import CloudError, NotFoundError, PermitExpiredError, ProtectedError
+from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, NotFoundError, PermitExpiredError, ProtectedError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes.changes import evict
 from gpuwatch.kubernetes.client import MERGE, Api
@@ -92,7 +95,7 @@ class ApiWorkloads:
             target=target,
             wants=_wants(target.kind, read),
             pods=tuple(pod for pod in self.pods_in(target.namespace) if pod.workload.uid == target.uid),
-            released_by=annotations.get(RELEASED_BY),
+            released_by=None if _only_marked(target.kind, read) else annotations.get(RELEASED_BY),
             stop_at=time_of(annotations.get(STOP_AT)),
         )
 
@@ -107,7 +110,7 @@ class ApiWorkloads:
         self._event(target, key, note, permit, reason="GPUsKept" if stop_at is None else "GPUsWithoutUse")
 
     def release(self, target: Target, how: str, pods: tuple[str, ...], key: str, *, permit: Permit) -> Drain:
-        """One patch, or an eviction of each pod."""
+        """The marks and its end, or an eviction of each pod."""
         read = self._read(target)
         annotations = read.metadata.annotations or {}
         if (why := _why_kept(keeping_annotations(read.metadata), str(target), self.now())) is not None:
@@ -115,12 +118,14 @@ class ApiWorkloads:
         if how == "delete" and target.kind in {"Job", "Pod"}:
             return self._delete(target, frozenset(pods), permit)
         wants = _wants(target.kind, read)
-        if annotations.get(RELEASED_BY) == key or wants == 0:
+        if wants == 0 or (annotations.get(RELEASED_BY) == key and not _only_marked(target.kind, read)):
+            if annotations.get(RELEASED_BY) == key and STOP_AT in annotations:
+                self._confirm_end(target, permit)  # an earlier attempt came as far as its scale
             return Drain()
         marks: dict[str, str | None] = {RELEASED_BY: key, STOP_AT: None}
         if how == "scale-to-zero" and target.kind in _SCALED:
             self._keeps_volumes(target, read)
-            self._patch(target, read, {"replicas": 0}, {**marks, REPLICAS_BEFORE: str(wants)}, permit)
+            self._scale_to_zero(target, read, {RELEASED_BY: key, REPLICAS_BEFORE: str(wants)}, permit)
         elif how == "stop" and target.kind == "Notebook":
             self._patch(target, read, {}, {**marks, KUBEFLOW_STOPPED: _text(self.now())}, permit)
         elif how == "stop" and target.kind == "Job":
@@ -129,6 +134,21 @@ class ApiWorkloads:
             raise CloudError(f"a {target.kind} cannot be asked to {how}", code="Unsupported")
         self._tell_end(target, how, wants, key, permit)
         return Drain()
+
+    def _scale_to_zero(self, target: Target, read: _Object, marks: Mapping[str, str], permit: Permit) -> None:
+        """The marks, then the scale of the object as it is with them; raises as `release`."""
+        announced = (read.metadata.annotations or {}).get(STOP_AT) or _text(self.now())
+        marked = self._patch(target, read, {}, {**marks, STOP_AT: announced}, permit)
+        scale = {"metadata": {"resourceVersion": marked.metadata.resource_version}, "spec": {"replicas": 0}}
+        self._change(target, "/scale", scale, permit)
+        try:
+            self._confirm_end(target, permit)
+        except (CloudError, PermitExpiredError) as error:
+            log.warning("%s was scaled to zero, and keeps its annotation %s: %s", target, STOP_AT, error)
+
+    def _confirm_end(self, target: Target, permit: Permit) -> None:
+        """Take the announced time away, whatever else has changed since; raises as `release`."""
+        self._change(target, "", {"metadata": {"uid": target.uid, "annotations": {STOP_AT: None}}}, permit)
 
     def _tell_end(self, target: Target, how: str, wanted: int | None, key: str, permit: Permit) -> None:
         """An Event with the way back; what has happened has happened, whether or not it can be written."""
@@ -189,15 +209,25 @@ class ApiWorkloads:
         spec: Mapping[str, object],
         annotations: Mapping[str, str | None],
         permit: Permit,
-    ) -> None:
-        """A merge patch of the object as it was read; raises as `release`."""
+    ) -> _Object:
+        """A merge patch of the object as it was read, and what it is then; raises as `release`."""
         about = {"resourceVersion": read.metadata.resource_version, "uid": read.metadata.uid}
         body: dict[str, object] = {"metadata": {"annotations": dict(annotations), **about}}
         if spec:
             body["spec"] = dict(spec)
-        code, answer = self.api.change("PATCH", _path(target), body, permit=permit, content_type=MERGE, query=_MANAGER)
+        answer = self._change(target, "", body, permit)
+        try:
+            return msgspec.json.decode(answer, type=_Object)
+        except msgspec.MsgspecError as error:
+            raise CloudUnavailableError(f"the answer to the patch of {target} is no object: {error}") from error
+
+    def _change(self, target: Target, subresource: str, body: Mapping[str, object], permit: Permit) -> bytes:
+        """The answer to a merge patch; raises as `release`."""
+        path = f"{_path(target)}{subresource}"
+        code, answer = self.api.change("PATCH", path, body, permit=permit, content_type=MERGE, query=_MANAGER)
         if code not in _GOOD:
-            raise refusal(f"patch of {target}", status_of(code, answer))
+            raise refusal(f"patch of {target}{subresource}", status_of(code, answer))
+        return answer
 
     def _event(self, target: Target, key: str, note: str, permit: Permit, *, reason: str) -> None:
         """An Event of its own name for each key: one that is there already was made by an earlier attempt."""
@@ -250,6 +280,12 @@ def _wants(kind: str, read: _Object) -> int | None:
     if kind == "Job":
         return 0 if spec.suspend else 1 if spec.parallelism is None else spec.parallelism
     return None
+
+
+def _only_marked(kind: str, read: _Object) -> bool:
+    """Whether marks of a scale are on it that were not confirmed, and it wants pods: nothing has ended."""
+    annotations = read.metadata.annotations or {}
+    return kind in _SCALED and _wants(kind, read) != 0 and {RELEASED_BY, STOP_AT} <= annotations.keys()
 
 
 def _why_kept(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:

@@ -8,6 +8,7 @@ renders it again; GPUWATCH_UPDATE_GOLDEN=1 then writes the files anew. tests/sup
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -140,8 +141,9 @@ def test_each_object_is_in_the_namespace_of_the_release(name: str) -> None:
     for each in found:
         assert each["apiVersion"]
         assert each["metadata"]["name"].startswith("gpuwatch")
-        assert each["metadata"].get("namespace", "gpuwatch") == "gpuwatch"
-        assert ("namespace" in each["metadata"]) != each["kind"].startswith("ClusterRole")
+        teams = {"team-a", "team-b"} if each["kind"] in {"Role", "RoleBinding"} else {"gpuwatch"}
+        assert each["metadata"].get("namespace", "gpuwatch") in teams
+        assert ("namespace" in each["metadata"]) != each["kind"].startswith(("ClusterRole", "ValidatingAdmission"))
 
 
 def test_the_defaults_run_agents_and_nothing_else() -> None:
@@ -162,8 +164,9 @@ def test_only_a_controller_that_is_told_so_asks_kubernetes(name: str) -> None:
     """Without `controller.kubernetes` there are no roles; an agent never gets a token."""
     told = name in {"kubernetes", "kustomize"}
 
-    assert sorted(each["kind"] for each in manifests(name) if "Role" in each["kind"]) == (
-        ["ClusterRole", "ClusterRoleBinding"] if told else []
+    assert {each["kind"] for each in manifests(name) if "Role" in each["kind"]} == (
+        ({"ClusterRole", "ClusterRoleBinding"} if told else set())
+        | ({"Role", "RoleBinding"} if name == "kubernetes" else set())
     )
     for kind, pod in pods(name):
         assert pod["automountServiceAccountToken"] is (told and kind == "Deployment")
@@ -185,17 +188,53 @@ def test_the_role_is_bound_to_the_controllers_account_alone() -> None:
 
 def test_the_role_never_deletes_and_reads_no_secret() -> None:
     """A pod goes by the eviction API, which keeps PodDisruptionBudgets; a node by its own cloud."""
-    rules = one("kubernetes", "ClusterRole", "controller")["rules"]
-    granted = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    everywhere = granted(one("kubernetes", "ClusterRole", "controller"))
+    inside = [granted(each) for each in manifests("kubernetes") if each["kind"] == "Role"]
+    scaled = ("deployments", "replicasets", "statefulsets")
 
-    assert {verb for _, verb in granted} == {"get", "list", "watch", "patch", "create"}
-    assert {(what, verb) for what, verb in granted if verb in {"patch", "create"}} == {
+    assert {verb for _, verb in everywhere} == {"get", "list", "watch", "patch", "create"}
+    assert {(what, verb) for what, verb in everywhere if verb in {"patch", "create"}} == {
         ("nodes", "patch"),
         ("pods/eviction", "create"),
-        ("events", "create"),
-        *((each, "patch") for each in ("deployments", "replicasets", "statefulsets", "jobs", "notebooks", "pods")),
     }
-    assert not {what for what, _ in granted} & {"secrets", "configmaps", "*"}
+    assert (
+        inside
+        == [
+            {
+                ("pods/eviction", "create"),
+                ("events", "create"),
+                ("pods", "get"),
+                *((each, "patch") for each in (*scaled, "jobs", "notebooks", "pods")),
+                *((f"{each}/scale", "patch") for each in scaled),
+            }
+        ]
+        * 2
+    )
+    assert not {what for what, _ in everywhere | inside[0]} & {"secrets", "configmaps", "*"}
+
+
+def granted(role: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """What a role allows."""
+    return {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def test_workloads_are_ended_in_the_named_namespaces_alone_and_under_a_policy() -> None:
+    """A role in each, and one policy for the controller's own account, which denies."""
+    policy, binding = (
+        one("kubernetes", kind, "controller")
+        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    )
+    subject = one("kubernetes", "ClusterRoleBinding", "controller")["subjects"][0]
+    user = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+
+    for kind in ("Role", "RoleBinding"):
+        places = [each["metadata"]["namespace"] for each in manifests("kubernetes") if each["kind"] == kind]
+        assert places == ["team-a", "team-b"]
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert f"request.userInfo.username == '{user}'" in [
+        each["expression"] for each in policy["spec"]["matchConditions"]
+    ]
 
 
 @pytest.mark.skipif(_HELM is None, reason="Helm is in no Debian package")
@@ -205,8 +244,11 @@ def test_the_role_never_deletes_and_reads_no_secret() -> None:
         ({}, set()),
         ({"act": True}, {"nodes", "pods/eviction"}),
         (
-            {"podActions": {"enabled": True}, "workloads": []},
-            {"pods/eviction", "events", "deployments", "replicasets", "statefulsets", "jobs"},
+            {"podActions": {"enabled": True, "namespaces": ["team"]}, "workloads": []},
+            {
+                *("pods/eviction", "events", "deployments", "replicasets", "statefulsets", "jobs"),
+                *("deployments/scale", "replicasets/scale", "statefulsets/scale"),
+            },
         ),
         ({"podActions": {"barePods": True}}, set()),
     ],
@@ -216,8 +258,8 @@ def test_each_switch_gives_its_own_rights(told: Mapping[str, Any], changes: set[
     """Nodes and workloads apart; a kind that the cluster lacks needs none."""
     controller = {"enabled": True, "insecure": True, "kubernetes": {"enabled": True, **told}}
     done = made_with({"agent": {"insecure": True}, "controller": controller}, tmp_path)
-    (role,) = (each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == "ClusterRole")
-    rules = [rule for rule in role["rules"] if {"patch", "create"} & set(rule["verbs"])]
+    roles = (each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] in {"ClusterRole", "Role"})
+    rules = [rule for role in roles for rule in role["rules"] if {"patch", "create"} & set(rule["verbs"])]
 
     assert {resource for rule in rules for resource in rule["resources"]} == changes
 
@@ -255,6 +297,15 @@ def test_the_network_policy_is_of_the_controllers_page() -> None:
         ({"controller": {"replicas": 2, "persistence": {"enabled": False}}}, "a PostgreSQL database that all"),
         ({"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}, "everything twice"),
         ({"controller": {"replicas": 0}}, "minimum"),
+        ({"controller": {"kubernetes": {"enabled": True, "podActions": {"enabled": True}}}}, "name the namespaces"),
+        (
+            {
+                "controller": {
+                    "kubernetes": {"enabled": True, "podActions": {"enabled": True, "namespaces": ["kube-system"]}}
+                }
+            },
+            "kube-system is of Kubernetes itself",
+        ),
     ],
     ids=str,
 )
@@ -340,6 +391,41 @@ def test_prometheus_finds_the_pods_under_the_jobs_of_the_rules(part: str) -> Non
             "action": "replace",
         }
     ]
+
+
+def test_a_page_overwrites_no_label_of_its_target() -> None:
+    """Root of one host could else pose as another's job or instance; the GPU users' labels keep their names."""
+    for name, kind in (("everything", "ServiceMonitor"), ("kubernetes", "PodMonitor")):
+        for each in (each for each in manifests(name) if each["kind"] == kind):
+            (endpoint,) = each["spec"].get("endpoints") or each["spec"]["podMetricsEndpoints"]
+            named = {rule["targetLabel"] for rule in endpoint["metricRelabelings"] if "targetLabel" in rule}
+
+            assert endpoint["honorLabels"] is False
+            assert named == {"node", "namespace", "pod", "container"}
+
+
+def test_no_socket_of_the_hosts_systemd_is_mounted() -> None:
+    """A mount that is read-only stops nobody who connects; each folder that the agent reads is there."""
+    pod = one("defaults", "DaemonSet", "agent")["spec"]["template"]["spec"]
+    mounted = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gpuwatch/agent").rglob("*.py"))
+    read = {f"/run/systemd/{name}" for name in re.findall(r"run / \"systemd/([a-z]+)\"", source)}
+    # A daemon-reload makes the generator's anew: a mount would show the old one. Without it a unit's origin is unknown.
+    read -= {"/run/systemd/generator"}
+
+    assert {each for each in mounted if each.startswith("/run/systemd")} == read | {"/run/systemd/inhibit"}
+    assert "/run" not in mounted
+
+
+def test_images_are_named_by_digest_where_one_is_given(tmp_path: Path) -> None:
+    """A tag can be moved, a digest cannot."""
+    digest = f"sha256:{'a' * 64}"
+    if _HELM is not None:
+        done = made_with({"agent": {"insecure": True, "image": {"digest": digest}}}, tmp_path)
+        assert f"image: gpuwatch-agent@{digest}" in done.stdout
+    for wrong in ("latest", "sha256:1"):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.Draft7Validator(SCHEMA).validate({"agent": {"image": {"repository": "a", "digest": wrong}}})
 
 
 def test_the_default_values_are_what_the_schema_allows() -> None:

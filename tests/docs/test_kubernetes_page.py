@@ -79,9 +79,9 @@ def test_it_names_every_right() -> None:
     """What it changes is an own row of the table for each switch of the chart."""
     rows = {
         "nodes": "| `act: true` as well | patch nodes (cordon, taint, marks) and create evictions |",
-        "workloads": "| `podActions.enabled: true` as well | patch Deployments, ReplicaSets, StatefulSets, Jobs and "
-        "Notebooks; create Events and evictions |",
-        "bare-pods": "| `podActions.barePods: true` as well | get and patch pods |",
+        "workloads": "| `podActions.enabled: true` as well, in `podActions.namespaces` alone | patch Deployments, "
+        "ReplicaSets, StatefulSets and their scale, Jobs and Notebooks; create Events and evictions |",
+        "bare-pods": "| `podActions.barePods: true` as well, there | get and patch pods |",
     }
     rights = {
         use: {
@@ -92,7 +92,7 @@ def test_it_names_every_right() -> None:
 
     assert rights["nodes"] == {("nodes", "patch"), ("eviction", "create")}
     assert rights["workloads"] == {
-        *((each, "patch") for each in ("deployments", "replicasets", "statefulsets", "jobs", "notebooks")),
+        *((each, "patch") for each in ("deployments", "replicasets", "statefulsets", "jobs", "notebooks", "scale")),
         *((each, "create") for each in ("events", "eviction")),
     }
     assert rights["bare-pods"] == {("pods", "get"), ("pods", "patch")}

@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Finding, fine, make_finding
 from gpuwatch.clouds import CloudError
-from gpuwatch.kubernetes.calls import Use
+from gpuwatch.kubernetes import ConnectedCluster
+from gpuwatch.kubernetes.calls import IN_NAMESPACES, Use
 from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.model.kubernetes import ClusterView
 from gpuwatch.model.readable import how_many
+
+_NAMESPACES = 16  # of those whose pods hold GPUs: each right is a question in each
 
 
 def cluster(case: ControllerCase) -> Iterator[Finding]:
@@ -39,17 +43,9 @@ def _look_at_cluster(case: ControllerCase, settings: KubernetesSettings, where: 
     """Return findings about the cluster; raises CloudError, ImportError."""
     made = settings.connect(case.clock)
     yield fine("kubernetes", where, f"its API server answers at {made.server}: {made.version()}")
-    allowed: list[str] = []
-    for each in made.accesses(_uses(case)):
-        if each.allowed:
-            allowed.append(f"{', '.join(each.allowed)} {each.resource}")
-        if each.refused:
-            seen = f"{', '.join(each.refused)}: refused; they are {each.reason}"
-            yield make_finding("kubernetes.denied", f"rights to {each.resource} in {where}", seen)
-    if allowed:
-        yield fine("kubernetes", f"rights in {where}", f"allowed: {'; '.join(allowed)}")
     try:
         view = made.view()
+        yield from _look_at_rights(case, made, view, where)
     finally:
         made.close()
     if view.trouble is not None:
@@ -60,3 +56,22 @@ def _look_at_cluster(case: ControllerCase, settings: KubernetesSettings, where: 
     nodes, held = how_many(len(view.nodes), "node"), how_many(len(pods), "pod")
     seen = f"{nodes} with {gpus:g} GPUs, {held}, {len(view.pending)} pending ones want GPUs"
     yield fine("kubernetes", f"what {where} shows", seen)
+
+
+def _look_at_rights(case: ControllerCase, made: ConnectedCluster, view: ClusterView, where: str) -> Iterator[Finding]:
+    """Return findings about what its role lets us do; raises CloudError."""
+    uses = _uses(case)
+    holding = sorted({pod.namespace for node in view.nodes for pod in node.pods if pod.gpus})[:_NAMESPACES]
+    allowed: list[str] = []
+    for each in made.accesses(uses, holding):
+        if each.allowed:
+            inside = "" if each.namespaces is None else f" in {', '.join(each.namespaces) or 'some namespaces'}"
+            allowed.append(f"{', '.join(each.allowed)} {each.resource}{inside}")
+        if each.refused:
+            inside = "" if each.namespaces is None else f" in {', '.join(holding)}"
+            seen = f"{', '.join(each.refused)}: refused{inside}; they are {each.reason}"
+            yield make_finding("kubernetes.denied", f"rights to {each.resource} in {where}", seen)
+    if allowed:
+        yield fine("kubernetes", f"rights in {where}", f"allowed: {'; '.join(allowed)}")
+    if uses & IN_NAMESPACES and not holding:
+        yield fine("kubernetes", f"rights to workloads in {where}", "not asked for: no pod holds GPUs")

@@ -15,22 +15,22 @@ _DOMAIN = re.compile(
 )
 _DOT = re.compile(f"[{_DOTS}]")
 # Ends of names that programs take for web addresses: all of two letters, and the usual ones that are longer.
-_ENDS = """
-    academy agency app arpa art bank bid biz blog build business cards care cash center chat church city clinic cloud
-    club coffee com company computer consulting cricket date deals design dev digital directory download edu email
-    energy engineering events example exchange expert express finance financial fit fund games global gov group guide
-    guru haus health help host hosting house icu info institute int international invalid jobs land law legal life link
-    live loan lol ltd management market marketing media men mil mobi moe money monster mov museum name net network news
-    ninja one onion online org page party photos pics pizza plus press pro pub quest racing review reviews rocks rip run
-    school science services shop show site social software solutions space store stream studio support surf systems team
-    tech technology test tips today tools top trade training university vip web website wiki win work works world wtf
-    xyz yoga zip zone
-"""
-_KNOWN = frozenset(_ENDS.split())
+_LONGER_ENDS = re.compile(
+    "academy|agency|app|arpa|art|bank|bid|biz|blog|build|business|cards|care|cash|center|chat|church|city|"
+    "clinic|cloud|club|coffee|com|company|computer|consulting|cricket|date|deals|design|dev|digital|"
+    "directory|download|edu|email|energy|engineering|events|example|exchange|expert|express|finance|"
+    "financial|fit|fund|games|global|gov|group|guide|guru|haus|health|help|host|hosting|house|icu|info|"
+    "institute|int|international|invalid|jobs|land|law|legal|life|link|live|loan|lol|ltd|management|"
+    "market|marketing|media|men|mil|mobi|moe|money|monster|mov|museum|name|net|network|news|ninja|one|"
+    "onion|online|org|page|party|photos|pics|pizza|plus|press|pro|pub|quest|racing|review|reviews|rocks|"
+    "rip|run|school|science|services|shop|show|site|social|software|solutions|space|store|stream|studio|"
+    "support|surf|systems|team|tech|technology|test|tips|today|tools|top|trade|training|university|vip|"
+    "web|website|wiki|win|work|works|world|wtf|xyz|yoga|zip|zone"
+)
 
 
 def harmless_text(text: str) -> str:
-    """Plain text whose names are words alone; what stands between backticks is still typed as it is."""
+    """Plain text in which names are words alone; what is between backticks can be typed as before."""
     parts = _MENTION.sub(r"\1 ", text).split("`")
     return "`".join(_without_links(part, typed=bool(number % 2)) for number, part in enumerate(parts))
 
@@ -52,7 +52,7 @@ def _without_links(text: str, *, typed: bool) -> str:
 
     def write_name(found: re.Match[str]) -> str:
         name, end, path = found[1], found[2].lower(), found[3]
-        known = len(end) == 2 or end.isascii() is False or end.startswith("xn--") or end in _KNOWN  # noqa: PLR2004
+        known = len(end) == 2 or end.isascii() is False or end.startswith("xn--") or _LONGER_ENDS.fullmatch(end)  # noqa: PLR2004
         if name in _OURS or not (known or path or name.lower().startswith("www")):
             return found[0]
         return _DOT.sub(r"\\." if typed else "[.]", name) + (path or "")

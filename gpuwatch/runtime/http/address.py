@@ -1,8 +1,8 @@
 """Addresses on the web in settings and texts. None may hold a user or a password.
 
 What stands in an address goes out in the clear, is shown by lists, logs and messages, and stays in the ledger. So
-`is_web_address` refuses it for every setting at once, and whoever shows an address takes `host_and_port` or
-`shown_address`: `netloc`, which holds the password, is read nowhere else (tests/docs/test_architecture.py).
+`is_web_address` refuses it for every setting at once, and messages show what `host_and_port` or `shown_address` leave:
+`netloc`, which holds the password, is read nowhere else (tests/docs/test_architecture.py).
 """
 
 import re

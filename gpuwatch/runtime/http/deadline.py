@@ -1,4 +1,4 @@
-"""One deadline for a whole answer. A time-out of a socket begins anew with each byte that drips in.
+"""One deadline for a whole answer. A socket's own time-out begins again with each byte that drips in.
 
 Apart from `client.py`, for the agent loads no urllib.
 """

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.decision import Status, Verb
@@ -23,10 +22,10 @@ from tests.support.builders.kubernetes import (
     node_object,
     stateful_set_object,
 )
-from tests.support.paths import GOLDEN
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import Account, ControlPlane
 from tests.support.real.kubernetes_api import Object
+from tests.support.real.kubernetes_chart import chart_account
 from tests.support.real.kubernetes_controllers import controllers, possible, told
 from tests.support.real.local_site import Site, a_site
 
@@ -53,11 +52,15 @@ def cluster(plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def account(plane: ControlPlane) -> Account:
+def team(plane: ControlPlane) -> str:
+    """A namespace whose workloads may be ended."""
+    return plane.namespace()
+
+
+@pytest.fixture
+def account(plane: ControlPlane, team: str) -> Account:
     """With the chart's role and nothing else."""
-    text = (GOLDEN / "helm/kubernetes.yaml").read_text(encoding="utf-8")
-    (rules,) = (each["rules"] for each in yaml.safe_load_all(text) if each and each["kind"] == "ClusterRole")
-    return plane.service_account("default", rules)
+    return chart_account(plane, [team])
 
 
 def start(site: Site, cluster: ControlPlane, account: Account, rules: Object) -> None:
@@ -144,10 +147,9 @@ def ends(site: Site, workload: str) -> list[Status | None]:
 
 
 def test_pods_of_a_drained_node_go_on_elsewhere_as_their_budget_allows(
-    site: Site, cluster: ControlPlane, account: Account
+    site: Site, cluster: ControlPlane, account: Account, team: str
 ) -> None:
     """Two of the service are there at any time; a StatefulSet's pod comes back under its name and is left alone."""
-    team = cluster.namespace()
     idle = join(site, cluster, "gpu-1")
     cluster.admin.create(
         daemon_set_object(team, "watch"),
@@ -187,10 +189,9 @@ def test_pods_of_a_drained_node_go_on_elsewhere_as_their_budget_allows(
 
 
 def test_a_budget_that_never_allows_it_gets_the_node_back_with_the_reason(
-    site: Site, cluster: ControlPlane, account: Account
+    site: Site, cluster: ControlPlane, account: Account, team: str
 ) -> None:
     """No pod was moved, and its budget is named."""
-    team = cluster.namespace()
     machine = join(site, cluster, "gpu-1")
     cluster.admin.create(wanting(deployment_object(team, "web"), replicas=1), budget(team, "web", 1))
     eventually(lambda: running(cluster, team, "web") == ["gpu-1"], lambda: told(cluster))
@@ -209,13 +210,12 @@ def test_a_budget_that_never_allows_it_gets_the_node_back_with_the_reason(
 
 
 def test_ended_workloads_are_really_ended_by_their_own_controllers(
-    site: Site, cluster: ControlPlane, account: Account
+    site: Site, cluster: ControlPlane, account: Account, team: str
 ) -> None:
     """A Deployment and a StatefulSet have no pods, a Job is suspended; one that hangs is restarted; each comes back.
 
     A Job that would fail for good by an eviction is left alone.
     """
-    team = cluster.namespace()
     join(site, cluster, "gpu-1")
     join(site, cluster, "gpu-2")
     cluster.admin.create(

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuwatch.cli.doctor import kubernetes
 from gpuwatch.cli.doctor.report import Finding
@@ -16,9 +15,9 @@ from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from tests.support.builders.doctor_findings import a_controller, codes
 from tests.support.builders.kubernetes import custom_kind, node_object, pod_object
-from tests.support.paths import GOLDEN
-from tests.support.real.kubernetes import ControlPlane
+from tests.support.real.kubernetes import Account, ControlPlane
 from tests.support.real.kubernetes_api import Object
+from tests.support.real.kubernetes_chart import chart_account, cluster_rules, team_rules
 
 pytestmark = pytest.mark.component("kube-apiserver")
 ENDS = IdlePodRules(action="as-annotated", bare_pods="delete")
@@ -26,18 +25,20 @@ ENDS = IdlePodRules(action="as-annotated", bare_pods="delete")
 
 def role(*left_out: str) -> list[Object]:
     """The chart's, for a controller that may do everything, without what changes these."""
-    text = (GOLDEN / "helm/kubernetes.yaml").read_text(encoding="utf-8")
-    (found,) = (each["rules"] for each in yaml.safe_load_all(text) if each and each["kind"] == "ClusterRole")
     return [
         rule
-        for rule in found
+        for rule in (*cluster_rules(), *team_rules())
         if not ({"patch", "create"} & set(rule["verbs"]) and set(left_out) & set(rule["resources"]))
     ]
 
 
 def found(plane: ControlPlane, rules: Sequence[Object], *, mode: str = "enforce", **pool: Any) -> list[Finding]:  # noqa: ANN401  of a pool
     """What the doctor says with that role, in a pool with these rules for Kubernetes."""
-    account = plane.service_account("default", rules)
+    return said(plane, plane.service_account("default", rules), mode=mode, **pool)
+
+
+def said(plane: ControlPlane, account: Account, *, mode: str = "enforce", **pool: Any) -> list[Finding]:  # noqa: ANN401  of a pool
+    """What the doctor says with that account."""
     cluster = KubernetesSettings(name="research", kubeconfig=str(plane.kubeconfig(account.token)))
     pools = {"default": PoolRules(kubernetes=KubernetesRules(**pool))}
     settings: dict[str, Any] = {"kubernetes": cluster, "mode": mode, "pools": pools}
@@ -68,15 +69,39 @@ def test_with_the_charts_role_all_is_well(plane: ControlPlane) -> None:
 
 def test_a_right_that_the_settings_need_and_the_role_lacks_is_named(plane: ControlPlane) -> None:
     """With what it is for."""
+    team = plane.namespace()
+    plane.admin.create(node_object("gpu-1"), pod_object(team, "work", node="gpu-1", gpus=1))
     seen = found(plane, role("deployments", "events"), pods=ENDS)
     denied = [each.seen for each in seen if each.code == "kubernetes.denied"]
 
     assert denied == [
-        "patch: refused; they are scaled to zero, after a notice",
-        "patch: refused; they are scaled to zero, after a notice",
-        "patch: refused; they are scaled to zero, after a notice",
-        "create: refused; they are created with each notice",
+        *(
+            f"patch: refused in {team}; they are marked with the notice",
+            f"patch: refused in {team}; they are scaled to zero, after a notice",
+        )
+        * 3,
+        f"create: refused in {team}; they are created with each notice",
     ]
+
+
+def test_rights_in_some_namespaces_are_enough_and_these_are_named(plane: ControlPlane) -> None:
+    """As the chart gives them; what is not named there stays."""
+    team, other = plane.namespace(), plane.namespace()
+    plane.admin.create(node_object("gpu-1"), pod_object(team, "work", node="gpu-1", gpus=1))
+    plane.admin.create(pod_object(other, "work", node="gpu-1", gpus=1))
+    seen = said(plane, chart_account(plane, [team]), pods=ENDS)
+    text = " ".join(each.seen for each in seen)
+
+    assert codes(seen) == []
+    assert f"patch deployments/scale of apps in {team};" in text
+
+
+def test_without_pods_that_hold_gpus_no_right_to_workloads_is_asked_for(plane: ControlPlane) -> None:
+    """There is no namespace yet that it would be needed in."""
+    seen = said(plane, chart_account(plane, []), pods=ENDS)
+
+    assert codes(seen) == []
+    assert "not asked for: no pod holds GPUs" in [each.seen for each in seen]
 
 
 @pytest.mark.parametrize(

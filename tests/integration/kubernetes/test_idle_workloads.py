@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Status, Verb
@@ -24,10 +23,10 @@ from tests.support.builders.kubernetes import (
     pod_object,
     replica_set_object,
 )
-from tests.support.paths import GOLDEN
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import Account, ControlPlane
 from tests.support.real.kubernetes_api import Object
+from tests.support.real.kubernetes_chart import chart_account
 from tests.support.real.local_site import Site, a_site
 
 pytestmark = pytest.mark.component("kube-apiserver")
@@ -50,18 +49,16 @@ def site(tmp_path: Path, nvml_library: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def account(plane: ControlPlane) -> Account:
-    """With the chart's role and nothing else."""
-    text = (GOLDEN / "helm/kubernetes.yaml").read_text(encoding="utf-8")
-    (rules,) = (each["rules"] for each in yaml.safe_load_all(text) if each and each["kind"] == "ClusterRole")
-    return plane.service_account("default", rules)
-
-
-@pytest.fixture
 def team(plane: ControlPlane) -> str:
     """A namespace of people who let their notebooks be stopped."""
     plane.custom(custom_kind("kubeflow.org", "Notebook", "notebooks"))
     return plane.namespace()
+
+
+@pytest.fixture
+def account(plane: ControlPlane, team: str) -> Account:
+    """With the chart's role and nothing else."""
+    return chart_account(plane, [team])
 
 
 def configure(site: Site, plane: ControlPlane, account: Account, mode: str = "enforce") -> Path:

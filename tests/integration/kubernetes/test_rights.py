@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuwatch.clouds.errors import CloudError
 from gpuwatch.clouds.permit import Permit
@@ -28,10 +27,10 @@ from tests.support.builders.kubernetes import (
     replication_controller_object,
     stateful_set_object,
 )
-from tests.support.paths import GOLDEN
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import Account, Asked, ControlPlane
-from tests.support.real.kubernetes_api import Object
+from tests.support.real.kubernetes_api import Api, ApiError, Object
+from tests.support.real.kubernetes_chart import chart_account, cluster_rules, patches, team_rules
 
 pytestmark = pytest.mark.component("kube-apiserver")
 CUSTOM = (("kubeflow.org", "Notebook", "notebooks"), ("ray.io", "RayCluster", "rayclusters"))
@@ -41,19 +40,17 @@ CHANGES = {
     Asked("events", "create"),
     Asked("pods", "patch"),
     *(Asked(f"apps/{each}", "patch") for each in ("deployments", "replicasets", "statefulsets")),
+    *(Asked(f"apps/{each}/scale", "patch") for each in ("deployments", "replicasets", "statefulsets")),
     Asked("batch/jobs", "patch"),
     Asked("kubeflow.org/notebooks", "patch"),
 }
-DEPLOYMENTS = Asked("apps/deployments", "patch")  # for all kinds of its group
+ONE_OF_APPS = {Asked("apps/deployments", "patch"), Asked("apps/deployments/scale", "patch")}  # for all kinds of theirs
 HOW = {"Notebook": "stop", "Job": "stop", "Pod": "delete"}  # any other is scaled to zero
 
 
 def role() -> list[Object]:
-    """The rules that Helm writes for a controller that may act."""
-    text = (GOLDEN / "helm/kubernetes.yaml").read_text(encoding="utf-8")
-    (found,) = (each["rules"] for each in yaml.safe_load_all(text) if each and each["kind"] == "ClusterRole")
-    rules: list[Object] = found
-    return rules
+    """All rules that Helm writes for a controller that may act, wherever they hold."""
+    return [*cluster_rules(), *team_rules()]
 
 
 def granted(rules: Sequence[Mapping[str, Any]]) -> set[Asked]:
@@ -72,7 +69,8 @@ def without(left_out: Asked) -> list[Object]:
     kept = sorted(granted(role()) - {left_out})
     rules = []
     for each in kept:
-        group, _, resource = each.what.rpartition("/") if each.what != "pods/eviction" else ("", "", each.what)
+        group, _, resource = each.what.partition("/") if "/" in each.what else ("", "", each.what)
+        group, resource = ("", each.what) if each.what == "pods/eviction" else (group, resource)
         rules.append({"apiGroups": [group], "resources": [resource], "verbs": [each.verb]})
     return rules
 
@@ -167,9 +165,9 @@ def test_the_role_is_that_of_the_table() -> None:
 
 
 @pytest.mark.usefixtures("others")
-def test_the_controller_uses_its_whole_role_and_nothing_else(plane: ControlPlane) -> None:
+def test_the_controller_uses_its_whole_role_and_nothing_else(plane: ControlPlane, team: str) -> None:
     """No call is forbidden, no right is left over, and every pod's owner is known."""
-    account = plane.service_account("default", role())
+    account = chart_account(plane, [team])
     with as_account(plane, account) as cluster:
         seen, _ = exercise(cluster)
         eventually(lambda: granted(role()) <= plane.asked(account), lambda: granted(role()) - plane.asked(account))
@@ -191,7 +189,7 @@ def test_the_controller_uses_its_whole_role_and_nothing_else(plane: ControlPlane
         for each in granted(role())
         if "/" not in each.what
         or each.what in {"pods/eviction", "batch/jobs", "policy/poddisruptionbudgets"}
-        or each == DEPLOYMENTS
+        or each in ONE_OF_APPS
     ),
     ids=lambda each: f"{each.verb} {each.what}",
 )
@@ -232,3 +230,94 @@ def test_a_controller_that_may_not_act_can_change_nothing(plane: ControlPlane) -
 
     assert granted(role()) - granted(reading) == CHANGES | {Asked("pods", "get")}
     assert plane.admin.get("Node", "gpu-1")["spec"].get("unschedulable") is None
+
+
+@pytest.fixture
+def thief(plane: ControlPlane, team: str) -> Api:
+    """Somebody with the token of a controller that may do everything that the chart lets it."""
+    return plane.admin.with_token(chart_account(plane, [team]).token)
+
+
+def refused(thief: Api, kind: str, name: str, change: Object, namespace: str, part: str = "") -> str:
+    """The API server's words; fails if it is not refused."""
+    with pytest.raises(ApiError) as caught:
+        thief.patch(kind, name, change, namespace, part)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("Deployment", "serve"), ("StatefulSet", "store"), ("Job", "train")])
+def test_a_stolen_token_changes_nothing_of_what_workloads_run(
+    plane: ControlPlane, thief: Api, team: str, kind: str, name: str
+) -> None:
+    """Nor whose they are, nor what their people have said, in the namespaces that are its own."""
+    plane.admin.patch(kind, name, {"metadata": {"annotations": {"gpuwatch.io/protect": "true"}}}, team)
+    before = plane.admin.get(kind, name, team)
+
+    for what, change in patches().items():
+        words = refused(thief, kind, name, change, team)
+        assert "denied request: gpuwatch" in words or "field is immutable" in words, what
+    assert plane.admin.get(kind, name, team) == before
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+def test_a_stolen_token_scales_to_zero_and_no_further(plane: ControlPlane, thief: Api, team: str, kind: str) -> None:
+    """More pods would be somebody's money; fewer, but not none, nobody has agreed to."""
+    name = {"Deployment": "serve", "ReplicaSet": "alone", "StatefulSet": "store"}[kind]
+    plane.admin.patch(kind, name, {"spec": {"replicas": 3}}, team)
+    for replicas in (2, 4):
+        assert "scales to zero" in refused(thief, kind, name, {"spec": {"replicas": replicas}}, team, "/scale")
+    assert "no specification" in refused(thief, kind, name, {"spec": {"replicas": 0}}, team)
+    thief.patch(kind, name, {"spec": {"replicas": 0}}, team, "/scale")
+
+    assert plane.admin.get(kind, name, team)["spec"]["replicas"] == 0
+
+
+def test_a_stolen_token_lets_no_job_go_on(thief: Api, team: str) -> None:
+    """It suspends, and no more."""
+    thief.patch("Job", "train", {"spec": {"suspend": True}}, team)
+
+    assert "lets no Job go on" in refused(thief, "Job", "train", {"spec": {"suspend": False}}, team)
+    assert "no specification" in refused(thief, "Job", "train", {"spec": {"parallelism": 9}}, team)
+
+
+def test_a_stolen_token_marks_a_pod_and_changes_no_more_of_it(plane: ControlPlane, thief: Api, team: str) -> None:
+    """Whose image anybody with a right to patch it could change."""
+    thief.patch("Pod", "bare", {"metadata": {"annotations": {"gpuwatch.io/stop-at": "2030-01-01T00:00:00Z"}}}, team)
+    containers = plane.admin.get("Pod", "bare", team)["spec"]["containers"]
+    image = {"spec": {"containers": [{**each, "image": "evil"} for each in containers]}}
+
+    assert "denied request: gpuwatch" in refused(thief, "Pod", "bare", image, team)
+
+
+@pytest.mark.parametrize("elsewhere", ["kube-system", "default"])
+def test_a_stolen_token_changes_nothing_elsewhere(plane: ControlPlane, thief: Api, elsewhere: str) -> None:
+    """Neither what Kubernetes is made of, nor the workloads of teams that are not named."""
+    name = "coredns"
+    plane.admin.create(deployment_object(elsewhere, name))
+    try:
+        for change in ({"spec": {"replicas": 0}}, {"metadata": {"annotations": {"gpuwatch.io/stop-at": "x"}}}):
+            assert "forbidden" in refused(thief, "Deployment", name, change, elsewhere)
+        assert "forbidden" in refused(thief, "Deployment", name, {"spec": {"replicas": 0}}, elsewhere, "/scale")
+    finally:
+        plane.admin.delete("Deployment", name, elsewhere)
+
+
+def test_even_with_a_right_nothing_of_kubernetes_itself_is_changed(plane: ControlPlane) -> None:
+    """Whatever role somebody binds to the controller: the policy holds in every namespace."""
+    account = chart_account(plane, [], rules=[*cluster_rules(), *team_rules()])
+    thief = plane.admin.with_token(account.token)
+    plane.admin.create(deployment_object("kube-system", "coredns"))
+    try:
+        told = refused(thief, "Deployment", "coredns", {"spec": {"replicas": 0}}, "kube-system", "/scale")
+    finally:
+        plane.admin.delete("Deployment", "coredns", "kube-system")
+
+    assert "denied request: gpuwatch changes workloads of their teams" in told
+
+
+def test_everybody_else_is_not_concerned(plane: ControlPlane, thief: Api, team: str) -> None:
+    """The policy is of one account."""
+    del thief
+    image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "new"}]}}}}
+
+    assert plane.admin.patch("Deployment", "serve", image, team)

@@ -7,7 +7,6 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
 import pytest
-import yaml
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.activity import Activity, Evidence, State
@@ -17,9 +16,9 @@ from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import a_verdict
 from tests.support.builders.kubernetes import custom_kind, custom_object, node_object, pod_object
 from tests.support.fakes.scraped_agent import an_agent, encoded
-from tests.support.paths import GOLDEN
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import Account, ControlPlane
+from tests.support.real.kubernetes_chart import chart_account
 from tests.support.real.local_site import Site, a_site
 
 pytestmark = pytest.mark.component("kube-apiserver")
@@ -37,11 +36,15 @@ def site(tmp_path: Path, nvml_library: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def account(plane: ControlPlane) -> Account:
+def team(plane: ControlPlane) -> str:
+    """A namespace whose workloads may be ended."""
+    return plane.namespace()
+
+
+@pytest.fixture
+def account(plane: ControlPlane, team: str) -> Account:
     """With the chart's role and nothing else."""
-    text = (GOLDEN / "helm/kubernetes.yaml").read_text(encoding="utf-8")
-    (rules,) = (each["rules"] for each in yaml.safe_load_all(text) if each and each["kind"] == "ClusterRole")
-    return plane.service_account("default", rules)
+    return chart_account(plane, [team])
 
 
 def doing(state: State) -> Activity:
@@ -80,11 +83,10 @@ def saying(
 
 
 def test_an_idle_notebook_is_stopped_next_to_one_that_computes_and_one_that_downloads(
-    site: Site, plane: ControlPlane, account: Account
+    site: Site, plane: ControlPlane, account: Account, team: str
 ) -> None:
     """All three consent, and all are on one machine with busy processors, disks and network."""
     plane.custom(custom_kind("kubeflow.org", "Notebook", "notebooks"))
-    team = plane.namespace()
     does = {
         "rests": (State.IDLE, State.IDLE),
         "computes": (State.BUSY, State.IDLE),

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gpuwatch.model.kubernetes import CORDONED_BY, INTERRUPTIBLE
 from tests.support.builders.kubernetes import (
@@ -20,10 +19,10 @@ from tests.support.builders.kubernetes import (
     pod_object,
     replica_set_object,
 )
-from tests.support.paths import GOLDEN
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import Account, ControlPlane
 from tests.support.real.kubernetes_api import Object
+from tests.support.real.kubernetes_chart import chart_account
 from tests.support.real.local_site import Site, a_site
 
 pytestmark = pytest.mark.component("kube-apiserver")
@@ -39,9 +38,7 @@ def site(tmp_path: Path, nvml_library: Path) -> Iterator[Site]:
 @pytest.fixture
 def account(plane: ControlPlane) -> Account:
     """With the chart's role."""
-    text = (GOLDEN / "helm/kubernetes.yaml").read_text(encoding="utf-8")
-    (rules,) = (each["rules"] for each in yaml.safe_load_all(text) if each and each["kind"] == "ClusterRole")
-    return plane.service_account("default", rules)
+    return chart_account(plane, [])
 
 
 def configure(site: Site, plane: ControlPlane, account: Account, mode: str = "enforce") -> Path:

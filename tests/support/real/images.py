@@ -26,7 +26,7 @@ class Images:
     folder: Path
 
     def make_base(self) -> None:
-        """A small Debian 12 with its own Python, under the name that the Dockerfile begins with."""
+        """A small Debian 12 with its own Python, in the place of the base that the Dockerfile begins with."""
         tar = self.folder / "base.tar"
         self._run([require("mmdebstrap"), "--variant=minbase", f"--include={_PACKAGES}", "bookworm", tar])
         container = self._buildah("from", "scratch")
@@ -37,7 +37,7 @@ class Images:
     def build(self, target: str) -> None:
         """One of the Dockerfile's targets."""
         mounts = [f"--volume={path}:{path}:ro" for path in _FROM_OUTSIDE if Path(path).exists()]
-        options = ["--format=docker", "--layers", "--quiet", "--pull-never", *mounts]
+        options = ["--format=docker", "--layers", "--quiet", "--pull-never", f"--build-arg=BASE={BASE}", *mounts]
         self._buildah("bud", *options, f"--target={target}", f"--tag=gpuwatch-{target}", str(ROOT))
 
     @contextmanager

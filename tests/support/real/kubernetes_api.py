@@ -43,8 +43,13 @@ _PLACES = {
     "ServiceAccount": ("/api/v1", "serviceaccounts"),
     "ServiceMonitor": ("/apis/monitoring.coreos.com/v1", "servicemonitors"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "ValidatingAdmissionPolicy": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
+    "ValidatingAdmissionPolicyBinding": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
 }
-_WITHOUT_NAMESPACE = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node"}
+_WITHOUT_NAMESPACE = {
+    *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+}
 
 
 class ApiError(AssertionError):
@@ -63,6 +68,7 @@ class Api:
     port: int
     tls: ssl.SSLContext
     token: str
+    acts_as: str | None = None  # the user that the administrator poses as, with all rights
     _of_thread: threading.local = field(default_factory=threading.local)
     _opened: list[HTTPSConnection] = field(default_factory=list)
 
@@ -77,6 +83,8 @@ class Api:
 
         """
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, "Accept": "application/json"}
+        if self.acts_as is not None:
+            headers |= {"Impersonate-User": self.acts_as, "Impersonate-Group": "system:masters"}
         connection = self._connection(timeout)
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -145,6 +153,10 @@ class Api:
     def with_token(self, token: str) -> "Api":
         """The same server, as somebody else."""
         return Api(self.port, self.tls, token, _opened=self._opened)
+
+    def posing_as(self, user: str) -> "Api":
+        """The same server, as that user with every right: what stops them is no role."""
+        return Api(self.port, self.tls, self.token, acts_as=user, _opened=self._opened)
 
     def close(self) -> None:
         """End the connections of all threads, and those of `with_token`."""

@@ -29,7 +29,11 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{/* An image's name. Called with (list $ .Values.agent.image). */}}
 {{- define "gpuwatch.image" -}}
 {{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
 {{- printf "%s:%s" $image.repository (default (index . 0).Chart.AppVersion $image.tag) -}}
+{{- end -}}
 {{- end -}}
 
 {{/* What both containers are allowed: nothing. */}}
