@@ -30,6 +30,15 @@ def test_hadolint_finds_nothing() -> None:
     assert "hadolint ignore" not in DOCKERFILE
 
 
+def test_every_base_is_named_by_its_digest() -> None:
+    """A registry can put another image under a tag, and not under a digest; a build may name another base."""
+    (base,) = re.findall(r"^ARG BASE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    stages = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE)
+
+    assert re.fullmatch(r"python:\S+@sha256:[0-9a-f]{64}", base)
+    assert {origin for origin, _ in stages} <= {"${BASE}", *(name for _, name in stages)}
+
+
 def test_both_targets_are_checked_by_gpuwatch_itself_and_not_run_as_root() -> None:
     """No shell, no curl; a number, so that Kubernetes can tell that it is not root."""
     stages = dict(re.findall(r"^FROM \S+ AS (\S+)\n(.*?)(?=^FROM |\Z)", DOCKERFILE, re.MULTILINE | re.DOTALL))

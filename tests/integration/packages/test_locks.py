@@ -1,6 +1,8 @@
 """What is deployed is locked: each package at one version, by its files' hashes, as pyproject.toml wants it."""
 
 import re
+import socket
+import subprocess
 import tomllib
 
 import pytest
@@ -9,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from gpuwatch.clouds.settings import CLOUDS
 from tests.support.paths import ROOT
+from tools import advisories
 
 LOCKED = {"agent": ("auth",), "controller": (*CLOUDS, "auth", "controller", "notify", "postgres")}
 
@@ -39,7 +42,42 @@ def test_every_dependency_is_locked_at_a_version_that_is_wanted(name: str) -> No
             )
 
 
-@pytest.mark.parametrize("name", LOCKED)
+def test_the_tools_that_lock_and_audit_are_locked_themselves() -> None:
+    """Each of the group, in the version that it wants."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    locked = entries("tools")
+
+    for each in map(Requirement, groups["tools"]):
+        assert each.specifier.contains(locked[canonicalize_name(each.name)][0]), f"{each}: make lock"
+
+
+def test_the_locks_are_audited_by_each_run_that_can_reach_the_advisories() -> None:
+    """All four of them; where nothing can be reached, a sentence says so."""
+    told = subprocess.run(["make", "-n", "audit"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    ran = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+
+    assert {f"requirements/{path.name}" for path in (ROOT / "requirements").glob("*.lock")} <= set(told.split())
+    assert "make audit-if-reachable" in ran
+
+
+@pytest.mark.parametrize("error", [None, OSError(101, "Network is unreachable"), TimeoutError()])
+def test_no_audit_without_advisories_is_said(
+    error: OSError | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one sentence, with what to do."""
+
+    def connect(*_: object, **__: object) -> socket.socket:
+        if error is not None:
+            raise error
+        return socket.socket()
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+
+    assert advisories.main() == (error is not None)
+    assert ("Run `make audit`" in capsys.readouterr().err) == (error is not None)
+
+
+@pytest.mark.parametrize("name", [*LOCKED, "build", "tools"])
 def test_every_package_has_its_hashes_and_no_address(name: str) -> None:
     """Wherever it is installed from, it is those files."""
     text = (ROOT / f"requirements/{name}.lock").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """deploy/compose.yaml: each file that it mounts is there, and the programs in it accept their configuration."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path, PurePosixPath
@@ -39,6 +40,14 @@ def accepts(program: str, *arguments: str | Path) -> None:
     """The program finds no fault."""
     done = subprocess.run([require(program), *arguments], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_images_of_others_are_named_by_their_digests(service: str) -> None:
+    """What a tag leads to may change; ours are built here."""
+    built = "build" in SERVICES[service]
+
+    assert built or re.search(r":[^:@]+@sha256:[0-9a-f]{64}$", SERVICES[service]["image"])
 
 
 @pytest.mark.parametrize("service", SERVICES)
