@@ -5,12 +5,8 @@ tests do without it: a checksum shows that the chart has not changed since. Wher
 renders it again; GPUWATCH_UPDATE_GOLDEN=1 then writes the files anew. tests/support/kubernetes_programs.py builds it.
 """
 
-import hashlib
 import json
 import os
-import re
-import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,89 +18,35 @@ import yaml
 from gpuwatch import __version__
 from gpuwatch.cli.shipped import chart, semantic
 from gpuwatch.config import load
-from tests.support.kubernetes_programs import built
-from tests.support.paths import GOLDEN, ROOT
-
-SOURCE = ROOT / "deploy/helm/gpuwatch"
-EXPECTED = GOLDEN / "helm"
-VALUES: Mapping[str, Any] = yaml.safe_load((SOURCE / "values.yaml").read_text(encoding="utf-8"))
-SCHEMA: Mapping[str, Any] = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
-RENDERED = ("defaults", "everything", "kubernetes", "kustomize")
-_HELM = str(built("helm")) if built("helm").exists() else shutil.which("helm")
-_KUBERNETES = ("--kube-version", "1.31.0", "--namespace", "gpuwatch")
-
-
-def values_of(name: str) -> list[str]:
-    """The options of Helm that choose the values of a rendering."""
-    file = EXPECTED / f"{name}.values.yaml"
-    return ["--values", str(file)] if file.exists() else []
-
-
-def helm(*arguments: str | Path) -> str:
-    """What real Helm prints."""
-    assert _HELM is not None
-    done = subprocess.run([_HELM, *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def checksum() -> str:
-    """Of all that the renderings are made of."""
-    digest = hashlib.sha256()
-    for path in sorted([*SOURCE.rglob("*"), *EXPECTED.glob("*.values.yaml")]):
-        if path.is_file():
-            digest.update(f"{path.name}\0{path.read_text(encoding='utf-8')}\0".encode())
-    return digest.hexdigest()
-
-
-def manifests(name: str) -> list[dict[str, Any]]:
-    """The objects of a rendering."""
-    text = (EXPECTED / f"{name}.yaml").read_text(encoding="utf-8")
-    return [each for each in yaml.safe_load_all(text) if each is not None]
-
-
-def one(name: str, kind: str, part: str) -> dict[str, Any]:
-    """The one object of that kind that belongs to agent or controller."""
-    (found,) = (
-        each
-        for each in manifests(name)
-        if each["kind"] == kind and each["metadata"]["labels"]["app.kubernetes.io/component"] == part
-    )
-    return found
-
-
-def pods(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Kind and pod of each workload."""
-    for each in manifests(name):
-        if each["kind"] in {"DaemonSet", "Deployment"}:
-            yield each["kind"], each["spec"]["template"]["spec"]
-
-
-def made_with(values: Mapping[str, Any], tmp_path: Path) -> "subprocess.CompletedProcess[str]":
-    """What Helm says to these values."""
-    assert _HELM is not None
-    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    command: list[str | Path] = [
-        _HELM,
-        "template",
-        "gpuwatch",
-        SOURCE,
-        *_KUBERNETES,
-        "--values",
-        tmp_path / "values.yaml",
-    ]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+from tests.support.helm_chart import (
+    EXPECTED,
+    HELM,
+    KUBERNETES,
+    RENDERED,
+    SCHEMA,
+    SOURCE,
+    VALUES,
+    annotations,
+    checksum,
+    helm,
+    made_with,
+    manifests,
+    one,
+    pods,
+    values_of,
+)
+from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize("name", RENDERED)
 def test_the_renderings_are_of_this_chart(name: str) -> None:
     """Where Helm is installed it says the same again, and lints; elsewhere the chart's checksum is the renderings'."""
-    if _HELM is None:
+    if HELM is None:
         recorded = (EXPECTED / "chart.sha256").read_text(encoding="utf-8").strip()
         assert recorded == checksum(), "the chart has changed: run this with helm and GPUWATCH_UPDATE_GOLDEN=1"
         return
     helm("lint", "--strict", SOURCE, *values_of(name))
-    text = helm("template", "gpuwatch", SOURCE, *_KUBERNETES, *values_of(name))
+    text = helm("template", "gpuwatch", SOURCE, *KUBERNETES, *values_of(name))
     if os.environ.get("GPUWATCH_UPDATE_GOLDEN") == "1":
         (EXPECTED / f"{name}.yaml").write_text(text, encoding="utf-8")
         (EXPECTED / "chart.sha256").write_text(checksum() + "\n", encoding="utf-8")
@@ -112,7 +54,7 @@ def test_the_renderings_are_of_this_chart(name: str) -> None:
     assert text == (EXPECTED / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-@pytest.mark.skipif(_HELM is None, reason="Helm is in no Debian package; the renderings above are checked without it")
+@pytest.mark.skipif(HELM is None, reason="Helm is in no Debian package; the renderings above are checked without it")
 def test_the_whole_chart_has_rules_and_dashboards(tmp_path: Path) -> None:
     """As `gpuwatch export helm` writes it, each is an object of Kubernetes with the text of the repository."""
     for path, text in chart().items():
@@ -122,7 +64,7 @@ def test_the_whole_chart_has_rules_and_dashboards(tmp_path: Path) -> None:
         f"--set={each}=true"
         for each in ("agent.insecure", "prometheusRule.enabled", "prometheusRule.recording", "dashboards.enabled")
     ]
-    found = list(yaml.safe_load_all(helm("template", "gpuwatch", tmp_path, *_KUBERNETES, *chosen)))
+    found = list(yaml.safe_load_all(helm("template", "gpuwatch", tmp_path, *KUBERNETES, *chosen)))
     (rules,) = (each for each in found if each["kind"] == "PrometheusRule")
     boards = {key: value for each in found if each["kind"] == "ConfigMap" for key, value in each["data"].items()}
     texts = [(ROOT / "alerts" / name).read_text(encoding="utf-8") for name in ("gpuwatch.yml", "recording.yml")]
@@ -153,117 +95,6 @@ def test_the_defaults_run_agents_and_nothing_else() -> None:
     assert kinds == ["ConfigMap", "DaemonSet", "Service", "ServiceAccount"]
 
 
-def annotations(each: Mapping[str, Any]) -> Mapping[str, str]:
-    """Of an object."""
-    found: Mapping[str, str] = each["metadata"].get("annotations") or {}
-    return found
-
-
-@pytest.mark.parametrize("name", RENDERED)
-def test_only_a_controller_that_is_told_so_asks_kubernetes(name: str) -> None:
-    """Without `controller.kubernetes` there are no roles; an agent never gets a token."""
-    told = name in {"kubernetes", "kustomize"}
-
-    assert {each["kind"] for each in manifests(name) if "Role" in each["kind"]} == (
-        ({"ClusterRole", "ClusterRoleBinding"} if told else set())
-        | ({"Role", "RoleBinding"} if name == "kubernetes" else set())
-    )
-    for kind, pod in pods(name):
-        assert pod["automountServiceAccountToken"] is (told and kind == "Deployment")
-
-
-def test_the_role_is_bound_to_the_controllers_account_alone() -> None:
-    """Names of cluster-wide objects have the release's namespace, so that two releases do not share them."""
-    binding, role = (
-        one("kubernetes", "ClusterRoleBinding", "controller"),
-        one("kubernetes", "ClusterRole", "controller"),
-    )
-    pod = one("kubernetes", "Deployment", "controller")["spec"]["template"]["spec"]
-
-    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "gpuwatch-controller-gpuwatch"
-    assert binding["subjects"] == [
-        {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": "gpuwatch"}
-    ]
-
-
-def test_the_role_never_deletes_and_reads_no_secret() -> None:
-    """A pod goes by the eviction API, which keeps PodDisruptionBudgets; a node by its own cloud."""
-    everywhere = granted(one("kubernetes", "ClusterRole", "controller"))
-    inside = [granted(each) for each in manifests("kubernetes") if each["kind"] == "Role"]
-    scaled = ("deployments", "replicasets", "statefulsets")
-
-    assert {verb for _, verb in everywhere} == {"get", "list", "watch", "patch", "create"}
-    assert {(what, verb) for what, verb in everywhere if verb in {"patch", "create"}} == {
-        ("nodes", "patch"),
-        ("pods/eviction", "create"),
-    }
-    assert (
-        inside
-        == [
-            {
-                ("pods/eviction", "create"),
-                ("events", "create"),
-                ("pods", "get"),
-                *((each, "patch") for each in (*scaled, "jobs", "notebooks", "pods")),
-                *((f"{each}/scale", "patch") for each in scaled),
-            }
-        ]
-        * 2
-    )
-    assert not {what for what, _ in everywhere | inside[0]} & {"secrets", "configmaps", "*"}
-
-
-def granted(role: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """What a role allows."""
-    return {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
-
-
-def test_workloads_are_ended_in_the_named_namespaces_alone_and_under_a_policy() -> None:
-    """A role in each, and one policy for the controller's own account, which denies."""
-    policy, binding = (
-        one("kubernetes", kind, "controller")
-        for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-    )
-    subject = one("kubernetes", "ClusterRoleBinding", "controller")["subjects"][0]
-    user = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
-
-    for kind in ("Role", "RoleBinding"):
-        places = [each["metadata"]["namespace"] for each in manifests("kubernetes") if each["kind"] == kind]
-        assert places == ["team-a", "team-b"]
-    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
-    assert policy["spec"]["failurePolicy"] == "Fail"
-    assert f"request.userInfo.username == '{user}'" in [
-        each["expression"] for each in policy["spec"]["matchConditions"]
-    ]
-
-
-@pytest.mark.skipif(_HELM is None, reason="Helm is in no Debian package")
-@pytest.mark.parametrize(
-    ("told", "changes"),
-    [
-        ({}, set()),
-        ({"act": True}, {"nodes", "pods/eviction"}),
-        (
-            {"podActions": {"enabled": True, "namespaces": ["team"]}, "workloads": []},
-            {
-                *("pods/eviction", "events", "deployments", "replicasets", "statefulsets", "jobs"),
-                *("deployments/scale", "replicasets/scale", "statefulsets/scale"),
-            },
-        ),
-        ({"podActions": {"barePods": True}}, set()),
-    ],
-    ids=["none", "act", "podActions", "barePods alone"],
-)
-def test_each_switch_gives_its_own_rights(told: Mapping[str, Any], changes: set[str], tmp_path: Path) -> None:
-    """Nodes and workloads apart; a kind that the cluster lacks needs none."""
-    controller = {"enabled": True, "insecure": True, "kubernetes": {"enabled": True, **told}}
-    done = made_with({"agent": {"insecure": True}, "controller": controller}, tmp_path)
-    roles = (each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] in {"ClusterRole", "Role"})
-    rules = [rule for role in roles for rule in role["rules"] if {"patch", "create"} & set(rule["verbs"])]
-
-    assert {resource for rule in rules for resource in rule["resources"]} == changes
-
-
 def test_several_controllers_are_spread_and_kept_from_going_at_once() -> None:
     """On a database that they share; one of them may be drained at a time."""
     deployment, budget = (one("kubernetes", kind, "controller") for kind in ("Deployment", "PodDisruptionBudget"))
@@ -289,7 +120,7 @@ def test_the_network_policy_is_of_the_controllers_page() -> None:
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
 
 
-@pytest.mark.skipif(_HELM is None, reason="Helm is in no Debian package")
+@pytest.mark.skipif(HELM is None, reason="Helm is in no Debian package")
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -404,23 +235,10 @@ def test_a_page_overwrites_no_label_of_its_target() -> None:
             assert named == {"node", "namespace", "pod", "container"}
 
 
-def test_no_socket_of_the_hosts_systemd_is_mounted() -> None:
-    """A mount that is read-only stops nobody who connects; each folder that the agent reads is there."""
-    pod = one("defaults", "DaemonSet", "agent")["spec"]["template"]["spec"]
-    mounted = {each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gpuwatch/agent").rglob("*.py"))
-    read = {f"/run/systemd/{name}" for name in re.findall(r"run / \"systemd/([a-z]+)\"", source)}
-    # A daemon-reload makes the generator's anew: a mount would show the old one. Without it a unit's origin is unknown.
-    read -= {"/run/systemd/generator"}
-
-    assert {each for each in mounted if each.startswith("/run/systemd")} == read | {"/run/systemd/inhibit"}
-    assert "/run" not in mounted
-
-
 def test_images_are_named_by_digest_where_one_is_given(tmp_path: Path) -> None:
     """A tag can be moved, a digest cannot."""
     digest = f"sha256:{'a' * 64}"
-    if _HELM is not None:
+    if HELM is not None:
         done = made_with({"agent": {"insecure": True, "image": {"digest": digest}}}, tmp_path)
         assert f"image: gpuwatch-agent@{digest}" in done.stdout
     for wrong in ("latest", "sha256:1"):

@@ -53,8 +53,9 @@ class WebTransport(Transport):
         if self.tls_ca is not None and not urls:
             yield one_without_other(path, "tls_ca", self.target)
         for url in urls:
+            right = "a URL such as https://example.com/in"
             yield from address.contradictions(
-                (*path, self.target), url, right="a URL such as https://example.com/in", login="its bearer_file"
+                (*path, self.target), url, right=right, login="its bearer_file", named=True
             )
         if self.bearer_file is not None and not (urls and all(url.startswith("https://") for url in urls)):
             yield Contradiction(

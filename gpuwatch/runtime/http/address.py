@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from gpuwatch.model.setting import Contradiction
 
 _WEB = re.compile(r"https?://(?:\[[0-9A-Za-z:.%]+\]|[^\s/?#:@\[\]\\]+)(?::\d{1,5})?(?:[/?#]\S*)?")
-_USER = re.compile(r"^([A-Za-z][\w+.-]*:/+)?[^\s/?#]*@")
+_USER = re.compile(r"https?://[^\s/?#]*@")
 _ANY_USER = re.compile(r"^(\w+:/+)?\S*@")
 _BEHIND_HOST = re.compile(r"\b(\w+:/+[^/\s?#]+)[/?#]\S+")
 _EXAMPLE = "a URL such as http://10.0.0.7:9460"
@@ -39,18 +39,21 @@ def host_and_port(url: str) -> str:
 
 
 def contradictions(
-    path: tuple[str, ...], url: str, *, right: str = _EXAMPLE, login: str = ""
+    path: tuple[str, ...], url: str, *, right: str = _EXAMPLE, login: str = "", named: bool = False
 ) -> Iterator[Contradiction]:
-    """The setting `path`, where it is no address; `login` names the settings that a user and a password belong in."""
+    """The setting `path`, where it is no address.
+
+    `login` names the settings that a user and a password belong in; `named`: the sentence begins with the key.
+    """
     if is_web_address(url):
         return
-    where = f"{'.'.join(path)} {shown_address(url)!r}"
+    shown = f"{'.'.join(path)} {shown_address(url)!r}" if named else repr(shown_address(url))
     if holds_user(url):
         remedy = f"a user and a password belong in {login}" if login else "gpuwatch sends no password of a URL"
         yield Contradiction(
             keys=(path,),
-            wrong=f"{where} holds a user or a password, which logs and lists would show",
+            wrong=f"{shown} holds a user or a password, which logs and lists would show",
             right=f"the URL without it; {remedy}",
         )
         return
-    yield Contradiction(keys=(path,), wrong=f"{where} is not a valid URL", right=right)
+    yield Contradiction(keys=(path,), wrong=f"{shown} is not a valid URL", right=right)

@@ -63,7 +63,8 @@ def test_a_user_in_an_address_is_refused_with_what_would_be_right() -> None:
     """The key, no part of the password, and where it belongs."""
     (found,) = contradictions(("signals", "promql", "url"), "http://u:hush@10.0.0.7", login="signals.promql.username")
 
-    assert found.wrong.startswith("signals.promql.url 'http://(hidden)@10.0.0.7' holds a user or a password")
+    assert found.wrong.startswith("'http://(hidden)@10.0.0.7' holds a user or a password")
+    assert found.keys == (("signals", "promql", "url"),)
     assert found.right == "the URL without it; a user and a password belong in signals.promql.username"
 
 
