@@ -46,13 +46,15 @@ _FORMER_IDLE = {
 
 def decode_observation(piece: bytes, *, former_names: bool) -> Observation:
     """What a round saw, without its machines; raises msgspec.MsgspecError."""
-    return msgspec.msgpack.decode(_renamed(piece, _rename_in_observation) if former_names else piece, type=Observation)
+    return msgspec.msgpack.decode(
+        _rename_fields(piece, _rename_in_observation) if former_names else piece, type=Observation
+    )
 
 
 def decode_rulebook(piece: bytes, *, former_names: bool) -> Rulebook | None:
     """The rules of a round, None where it had none; raises msgspec.MsgspecError."""
     kind: Any = Rulebook | None  # a union is no type to the type checker
-    content = msgspec.msgpack.decode(_renamed(piece, _rename_in_rulebook) if former_names else piece)
+    content = msgspec.msgpack.decode(_rename_fields(piece, _rename_in_rulebook) if former_names else piece)
     if content is not None and PROFILES not in content:
         _before_profiles(content)
     _before_fresh_pools(content)
@@ -83,11 +85,11 @@ def _before_fresh_pools(rulebook: dict[str, Any] | None) -> None:
 def decode_proposals(piece: bytes, *, former_names: bool) -> tuple[Proposal, ...]:
     """The proposals of a round; raises msgspec.MsgspecError."""
     return msgspec.msgpack.decode(
-        _renamed(piece, _rename_in_proposals) if former_names else piece, type=tuple[Proposal, ...]
+        _rename_fields(piece, _rename_in_proposals) if former_names else piece, type=tuple[Proposal, ...]
     )
 
 
-def _renamed(piece: bytes, rename: Callable[[Any], None]) -> bytes:
+def _rename_fields(piece: bytes, rename: Callable[[Any], None]) -> bytes:
     """The piece with the present names of its fields."""
     content = msgspec.msgpack.decode(piece)
     rename(content)

@@ -312,17 +312,17 @@ def _with_lines(
         step_of(said[node.id], before[line.place].activity, node.activity)
         for line, node in zip(lines, same, strict=True)
     ]
-    return steps, _merged(whole, places, iter(same))
+    return steps, _merge_in_order(whole, places, iter(same))
 
 
 def _with_steps(same: Sequence[Step], said: _Said, order: _Order) -> _Said:
     """What was said, with the steps of lines in their places."""
     numbers = accumulate(order.lines, initial=-1)
     next(numbers)
-    return replace(said, steps=tuple(_merged(said.steps, order.whole, (same[number] for number in numbers))))
+    return replace(said, steps=tuple(_merge_in_order(said.steps, order.whole, (same[number] for number in numbers))))
 
 
-def _merged(whole: Sequence[_Kept], places: Sequence[int], others: Iterator[_Kept]) -> list[_Kept]:
+def _merge_in_order(whole: Sequence[_Kept], places: Sequence[int], others: Iterator[_Kept]) -> list[_Kept]:
     """All of these in their order: `places` are those of the whole ones."""
     merged: list[_Kept] = []
     for each, place in zip(whole, places, strict=True):
