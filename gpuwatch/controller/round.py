@@ -4,6 +4,9 @@ The live controller, `plan`, the demo and every replay call it; `plan` stops bef
 rounds: what it must know of the past is in the ledger.
 """
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from gpuwatch import guard, policies
@@ -36,14 +39,16 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
     except CloudError as error:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
-    proposals, decisions = decide(observation, parts.rules, parts.idle_steps)
-    workloads = steps_for_workloads(parts, observation)
-    reviews = guard.review(observation, decisions, parts.rules, workloads)
     acts: tuple[Act, ...] = ()
     records: tuple[Intent, ...] = ()
+    with _without_collections():
+        proposals, decisions = decide(observation, parts.rules, parts.idle_steps)
+        workloads = steps_for_workloads(parts, observation)
+        reviews = guard.review(observation, decisions, parts.rules, workloads)
+        if act:
+            remember_workloads(parts, workloads)
+            round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
     if act:
-        remember_workloads(parts, workloads)
-        round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
         records = interruptions.record(parts, observation, round_id)
         acts = tuple(execute(parts, observation, reviews, round_id, decisions))
     return Round(
@@ -56,6 +61,18 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         acts=acts,
         records=records,
     )
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Collect no garbage: deciding about a large fleet makes millions of objects, and none of them is in a cycle."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _with_times(parts: ControllerContext, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
