@@ -26,6 +26,7 @@ from gpuwatch.clouds.errors import (
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.stops import StopAnswer
 
 __all__ = [
     "FLEET_TAG",
@@ -116,8 +117,11 @@ class Cloud(Protocol):
         """
         ...
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Ask for a stop; returns when the cloud has accepted it, or if the machine is stopping, stopped or gone.
+
+        The answer says whether the machine ran until this call. Where the cloud's own answer to the call does not say
+        that, the machine is looked at right before.
 
         Raises:
             PermitExpiredError: the permit did not hold when the call was about to leave; nothing was asked.

@@ -108,9 +108,10 @@ class Diagnosable(Protocol):
 def server_time(date: str) -> datetime | None:
     """The time of an answer's header Date; None where it is missing or cannot be read."""
     try:
-        return parsedate_to_datetime(date)
+        found = parsedate_to_datetime(date)
     except ValueError:
         return None
+    return None if found.tzinfo is None else found
 
 
 def try_permission(

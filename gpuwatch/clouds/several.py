@@ -24,6 +24,7 @@ from gpuwatch.clouds.places import everywhere
 from gpuwatch.clouds.silence import Listed, Outlook, Recall
 from gpuwatch.clouds.survey import Searchable, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.stops import StopAnswer
 
 AMBIGUOUS, NOWHERE = "AmbiguousId", "NoSuchCloud"  # our own codes
 
@@ -133,10 +134,10 @@ class SeveralClouds:
 
     # Acting: each by the one cloud that has the machine or the group.
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Ask its cloud for a stop."""
         with self._home(node_id).asking() as cloud:
-            cloud.stop(node_id, key, permit=permit)
+            return cloud.stop(node_id, key, permit=permit)
 
     def start(self, node_id: str, key: str) -> None:
         """Ask its cloud for a start."""

@@ -61,7 +61,7 @@ class RequiredApproval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRow:
-    """Who stopped a node, when and why. `by` is null if it was not gpuwatch: then nothing else is known.
+    """Who stopped a node, when and why. `by` is null unless it is proved that gpuwatch did: then nothing else is known.
 
     `approved_by` is who approved the stop, where the pool requires it; `still_billed` why the cloud goes on billing the
     node by the hour.
@@ -227,7 +227,7 @@ def _stop_row(node: Node, ledger: LedgerView) -> StopRow | None:
     """Who stopped it; None: it is not stopped."""
     if node.state is not NodeState.STOPPED:
         return None
-    found = ledger.stop_of(node.id)
+    found = ledger.own_stop(node)
     if found is None:
         return StopRow(still_billed=node.still_billed)
     return StopRow(

@@ -33,6 +33,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import promise_of
+from gpuwatch.model.stops import NOT_PROVED, StopAnswer, why_not_ours
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class MachineTarget(Target):
         group = None if node is None else node.group
         match intent.verb:
             case Verb.STOP:
-                cloud.stop(node_id, key, permit=permit)
+                return Status.ACCEPTED, _answer_words(cloud.stop(node_id, key, permit=permit))
             case Verb.TERMINATE:
                 cloud.terminate(node_id, key, permit=permit, group=group)
             case Verb.START:
@@ -101,6 +102,11 @@ class MachineTarget(Target):
         return None if proof is None else _outcome_of_gone(entry, proof)
 
 
+def _answer_words(answer: StopAnswer | None) -> str:
+    """What is written down of an accepted stop; a cloud that says nothing of it proves nothing."""
+    return "the cloud accepted the stop" if answer is None else answer.words
+
+
 def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
     """What a notice, or its withdrawal, writes on the machine for its owner to see."""
     promise = promise_of(intent.pool, intent.arguments)
@@ -131,11 +137,14 @@ def _outcome_of_stop(parts: ControllerContext, entry: OpenIntent, node: Node) ->
     if _started_since(entry, node):
         ended = Status.FAILED if entry.reached else Status.CANCELLED
         return ended, "it was started again before it was seen stopped"
-    if node.state is NodeState.STOPPED and node.still_billed is not None:
-        log.warning("%s is stopped and still billed: %s", node.id, node.still_billed)
-        return Status.SETTLED, f"the cloud shows it stopped, and still bills it: {node.still_billed}"
     if node.state is NodeState.STOPPED:
-        return Status.SETTLED, "the cloud shows it stopped"
+        shown = "the cloud shows it stopped"
+        if node.still_billed is not None:
+            log.warning("%s is stopped and still billed: %s", node.id, node.still_billed)
+            shown += f", and still bills it: {node.still_billed}"
+        # It counts against the limits either way. Whose stop it was is another question.
+        doubt = why_not_ours(entry.answer, node.last_stop)
+        return Status.SETTLED, shown if doubt is None else f"{shown}; {NOT_PROVED}: {doubt}"
     return not_yet(parts, entry, "the cloud shows it running: not carried out")
 
 

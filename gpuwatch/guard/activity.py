@@ -9,6 +9,7 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.readable import how_many
+from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.policies.spot import back
 
 
@@ -33,10 +34,14 @@ def state(case: Case) -> Finding:
 def not_stopped_by_us(case: Case) -> Finding:
     """Refuses to terminate a stopped node, unless gpuwatch stopped it and its time is over.
 
-    Machines stopped by somebody else are never terminated: a stop is their owner's way to keep them. If anybody has
-    started the node since gpuwatch stopped it, it counts as the owner's, also if it was stopped again while no
-    controller looked. Azure and Tencent Cloud do not say when a machine was started last: there it counts as the
-    owner's if no controller saw it for more than ten minutes since its stop, as after an outage.
+    Machines stopped by somebody else are never terminated: a stop is their owner's way to keep them. Who stopped it,
+    its cloud says, and nothing else. It must have accepted gpuwatch's own call while the machine ran. And the time of
+    the last stop that it shows (EC2, Google Cloud, Azure), or the request (Tencent Cloud), must be that call's. A stop
+    without an answer on record counts as the owner's. So does one that came while the machine was on its way down.
+
+    If anybody has started the node since gpuwatch stopped it, it counts as the owner's, also if it was stopped again
+    while no controller looked. Azure and Tencent Cloud do not say when a machine was started last: there it counts as
+    the owner's if no controller saw it for more than ten minutes since its stop, as after an outage.
 
     The node is kept for `pools.<name>.idle.terminate_after`; the notice comes `pools.<name>.idle.grace_period` before
     the end. Times are by the controller's clock; EC2 itself refuses calls from a clock that is wrong by five minutes.
@@ -52,6 +57,8 @@ def not_stopped_by_us(case: Case) -> Finding:
     found = case.observation.ledger.stop_of(node.id)
     if found is None:
         return refuse("Somebody else stopped it.", "gpuwatch terminates only what it has stopped itself.")
+    if (doubt := found.why_not_ours(node)) is not None:
+        return refuse(f"It was stopped, and {NOT_PROVED}: {doubt}.", "Terminate it yourself, if nobody needs it.")
     # By the cloud's own clock, where its time at the stop is on record: ours may have been set since.
     before = found.at if found.launched_at is None else found.launched_at
     if node.launched_at is None or node.launched_at > before:

@@ -17,6 +17,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.stops import StopAnswer, read_answer
 
 # Attempts are outcomes that came from a call to the cloud.
 _OF_CALLS = frozenset(
@@ -75,7 +76,14 @@ def open_intent(intent: Intent, outcomes: Sequence[Outcome]) -> OpenIntent:
         reached=tried.reached,
         reached_at=tried.reached_at,
         refusals=tried.refusals,
+        answer=stop_answer(outcomes) if intent.verb is Verb.STOP else None,
     )
+
+
+def stop_answer(outcomes: Sequence[Outcome]) -> StopAnswer | None:
+    """What the cloud said when it accepted a stop last; None: it never did, or the record is of an earlier version."""
+    accepted = (each.detail for each in reversed(outcomes) if each.status is Status.ACCEPTED)
+    return read_answer(next(accepted, ""))
 
 
 def launch_time(arguments: Mapping[str, str]) -> datetime | None:

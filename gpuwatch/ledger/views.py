@@ -49,6 +49,7 @@ from gpuwatch.model.kubernetes import target_of
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.proposal import stop_words
+from gpuwatch.model.stops import read_answer
 from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP, REDUCTIONS, SCHEDULER_CHANGES, WORK_ENDINGS
 
 CHANGES_MACHINES = REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | WORK_ENDINGS | CLOUD_RECORDS | REDUCTIONS
@@ -116,6 +117,14 @@ _LAST_YES = (
     .correlate(_NOTICED, INTENTS)
     .scalar_subquery()
 )
+# The cloud's answer to the stop: by it the stop is known to be ours.
+_ANSWERS = OUTCOMES.alias("answers")
+_LAST_ANSWER = (
+    select(func.max(_ANSWERS.c.id))
+    .where(_ANSWERS.c.key == STOPPED.c.key, _ANSWERS.c.status == Status.ACCEPTED.value)
+    .correlate(STOPPED)
+    .scalar_subquery()
+)
 _STOPPED = (
     select(
         STOPPED,
@@ -125,9 +134,11 @@ _STOPPED = (
         INTENTS.c.reason,
         _NOTICED.c.arguments.label("promised"),
         _YES.c.who.label("approved_by"),
+        _ANSWERS.c.detail.label("answer"),
     )
     .join(INTENTS, (INTENTS.c.key == STOPPED.c.key) & (INTENTS.c.node_id == STOPPED.c.node_id))
     .join(_STOPS, (_STOPS.c.key == STOPPED.c.key) & (_STOPS.c.at == STOPPED.c.at))
+    .outerjoin(_ANSWERS, _ANSWERS.c.id == _LAST_ANSWER)
     .outerjoin(_NOTICED, _NOTICED.c.id == _LAST_NOTICE)
     .outerjoin(_YES, _YES.c.id == _LAST_YES)
     .where(INTENTS.c.verb == Verb.STOP.value, _STOPS.c.id == _ENDING.correlate(STOPPED).scalar_subquery())
@@ -284,6 +295,7 @@ def _stopped_of_row(row: Row[Any], nothing: Sequence[active_times.Between] = ())
         approved_by=row.approved_by,
         asked_at=_time(row.asked_at),
         away=max(away, key=attrgetter("since"), default=None),
+        answer=read_answer(row.answer or ""),
     )
 
 

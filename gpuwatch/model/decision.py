@@ -22,6 +22,7 @@ from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Interruption as Inaction
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.proposal import Advice, Answer, Decision, Proposal, Reason, Review, Step, reason_with_refusals
+from gpuwatch.model.stops import StopAnswer, why_not_ours
 from gpuwatch.model.verbs import ADDITIONS, REMOVAL_STEPS, REMOVALS, Verb
 
 __all__ = ["ADDITIONS", "DECISION_TAG", "FINAL", "LAUNCHED_AT", "NOTIFIED_TAG", "NOT_DONE", "REMOVALS"]
@@ -103,6 +104,7 @@ class OpenIntent:
 
     `reached` is whether any attempt may have had its effect: then it counts against the limits, however it ends;
     `reached_at` is when the newest such attempt was over (None: not known). `refusals` is how often the cloud refused.
+    `answer` is what it said when it accepted a stop last.
     """
 
     intent: Intent
@@ -111,6 +113,7 @@ class OpenIntent:
     reached: bool = False
     reached_at: datetime | None = None
     refusals: int = 0
+    answer: StopAnswer | None = None
 
     @property
     def resumable(self) -> bool:
@@ -159,11 +162,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """A node that gpuwatch stopped (settled at `at`) and that it has not seen running since.
+    """A node that gpuwatch asked its cloud to stop, seen stopped at `at` and not seen running since.
 
-    `launched_at` is its launch time at that stop, by the cloud's clock; None: not known. `why` is the reason in few
-    words, `approved_by` who approved the stop, where somebody had to. `asked_at` is when it was intended, `away` the
-    newest time since then in which no controller made rounds.
+    It counts against the limits. Whether it was gpuwatch's own stop is another question: `why_not_ours`. `launched_at`
+    is its launch time at that stop, by the cloud's clock; None: not known. `why` is the reason in few words,
+    `approved_by` who approved the stop, where somebody had to. `asked_at` is when it was intended, `away` the newest
+    time since then in which no controller made rounds. `answer` is what the cloud said when it accepted the stop.
     """
 
     node_id: str
@@ -174,6 +178,11 @@ class Stopped:
     approved_by: str | None = None
     asked_at: datetime | None = None
     away: Inaction | None = None
+    answer: StopAnswer | None = None
+
+    def why_not_ours(self, node: Node) -> str | None:
+        """Why it is not proved that gpuwatch's call stopped the node, as a clause; None: its cloud says so."""
+        return why_not_ours(self.answer, node.last_stop)
 
     def why_unwatched(self, node: Node, interval_seconds: float) -> str | None:
         """Why nobody can say that it was not started and stopped again since, as a clause; None: it was not."""
@@ -260,8 +269,13 @@ class LedgerView:
         return node_id in self._shields
 
     def stop_of(self, node_id: str) -> Stopped | None:
-        """Our own stop of a node that nobody has started since."""
+        """The stop of a node that we asked for, where nobody has started it since; it may have been another's."""
         return self._stopped.get(node_id)
+
+    def own_stop(self, node: Node) -> Stopped | None:
+        """The same where the cloud itself says that our call stopped the node."""
+        found = self._stopped.get(node.id)
+        return None if found is None or found.why_not_ours(node) is not None else found
 
     @property
     def stopped_ids(self) -> KeysView[str]:

@@ -14,6 +14,7 @@ from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.model.sight import Sight, Silence
 from gpuwatch.model.slurm import SlurmNode, SlurmView
+from gpuwatch.model.stops import LastStop
 
 # The pool of a node whose tags name none; it has rules even where the settings name no pool.
 DEFAULT_POOL = "default"
@@ -137,7 +138,8 @@ class Node:
     `slurm` is its node in Slurm, where its pool is one of Slurm's. `announced` is what its cloud's lists say of its
     end, None where they gave no answer about that. `cloud_notice` is why it is no capacity any more though it may still
     run: its cloud is about to take it. `sight` is how well it was watched where its cloud does not show its last start;
-    None: its cloud shows it.
+    None: its cloud shows it. `last_stop` is what its cloud shows of its last stop, while it is down; None: it runs, or
+    its cloud never shows that.
     """
 
     id: str
@@ -171,6 +173,7 @@ class Node:
     slurm: SlurmNode | None = None
     cloud_notice: CloudNotice | None = None
     sight: Sight | None = None
+    last_stop: LastStop | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)
 

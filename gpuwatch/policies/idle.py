@@ -216,9 +216,10 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     """Rule 6: what gpuwatch stopped itself is terminated in the end, where the pool says so."""
     notice, now = observation.ledger.notice(node.id), observation.now
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
-    found = observation.ledger.stop_of(node.id)
+    found = observation.ledger.own_stop(node)
     if rules.terminate_after is None or found is None:
-        return make_step(node, undo, "not_running", idle_words.stopped_by(found), "It would have to run.")
+        sentence = idle_words.stopped_by(observation.ledger.stop_of(node.id), node)
+        return make_step(node, undo, "not_running", sentence, "It would have to run.")
     age, keeps = (now - found.at).total_seconds(), "A start keeps it."
     stopped = f"gpuwatch stopped it {format_duration(age)} ago"
     limit = format_duration(rules.terminate_after)

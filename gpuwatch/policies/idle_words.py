@@ -8,6 +8,7 @@ from gpuwatch.model.decision import Advice, Observation, Reason, Step, Stopped, 
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import owner_text
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.node_wait import too_old, wait_seconds
 
@@ -82,10 +83,12 @@ def why_kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:
     return None
 
 
-def stopped_by(found: Stopped | None) -> str:
+def stopped_by(found: Stopped | None, node: Node) -> str:
     """Say who stopped a machine, when and why; the cloud gives no reason for others' stops."""
     if found is None:
         return "It is stopped. gpuwatch has no stop of it on record."
+    if (doubt := found.why_not_ours(node)) is not None:
+        return f"It was stopped, and {NOT_PROVED}: {doubt}."
     approved = "" if found.approved_by is None else f"; {found.approved_by} approved it"
     return f"gpuwatch stopped it at {format_time(found.at)}: {found.why or 'no reason is on record'}{approved}."
 

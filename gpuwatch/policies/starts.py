@@ -4,6 +4,7 @@ from typing import Literal
 
 from gpuwatch.model.decision import Observation, Reason, Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.policies.launches import CHANGE, failed_actions
 
 Startable = Literal["own", "any"]
@@ -45,10 +46,11 @@ def _startable(observation: Observation, node: Node, start: Startable, given_up:
 def not_to_start(observation: Observation, node: Node, start: Startable) -> str | None:
     """Why a stopped node is not to be started again: its owner may have stopped it for good."""
     found = observation.ledger.stop_of(node.id)
-    if found is not None and not _ran_since(node, found, observation.interval_seconds):
+    doubt = None if found is None else found.why_not_ours(node)
+    if found is not None and doubt is None and not _ran_since(node, found, observation.interval_seconds):
         return None
     if start == "own":
-        return "gpuwatch did not stop it"
+        return "gpuwatch did not stop it" if doubt is None else f"{NOT_PROVED}: {doubt}"
     recent = [done for done in observation.ledger.recent if (done.node_id, done.verb) == (node.id, Verb.START)]
     started = max((done.at for done in recent if done.status is Status.SETTLED), default=None)
     return None if started is None else f"it was stopped again after gpuwatch started it at {started:%H:%M} UTC"

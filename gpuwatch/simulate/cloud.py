@@ -26,6 +26,7 @@ from gpuwatch.clouds.groups import refuse_if_chosen
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, GroupRefusal, Node, NodeGroup, NodeState
+from gpuwatch.model.stops import LastStop, StopAnswer
 from gpuwatch.simulate.cloud_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines, is_listed
 
 __all__ = ["INCORRECT_STATE", "Change", "Faults", "LostResponseError", "SimulatedCloud"]
@@ -58,15 +59,19 @@ class SimulatedCloud(Machines):
             self._reread(node_id)
             return self._nodes[node_id]
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Running becomes stopping, and stopped `stopping_seconds` later."""
         del key  # a second stop changes nothing
         with self._call("stop", node_id):
             permit.check()
-            if self._may(node_id, NodeState.RUNNING, done=STOP_IS_DONE, verb="stopped"):
+            ran = self._may(node_id, NodeState.RUNNING, done=STOP_IS_DONE, verb="stopped")
+            at = self._clock.now().replace(microsecond=0)
+            if ran:
+                self._put(replace(self._nodes[node_id], last_stop=LastStop(at=at)))
                 self._enter(node_id, NodeState.STOPPING, self._clock.monotonic())
                 self._later(node_id, NodeState.STOPPED, self._stopping_seconds)
                 self._fill(self._nodes[node_id].group)
+            return StopAnswer(ran=ran, earliest=at, latest=at)
 
     def start(self, node_id: str, key: str) -> None:
         """Stopped becomes pending with a new launch time, and running `pending_seconds` later."""
@@ -74,7 +79,7 @@ class SimulatedCloud(Machines):
         with self._call("start", node_id):
             check_in_force()
             if self._may(node_id, NodeState.STOPPED, done=START_IS_DONE, verb="started"):
-                self._put(replace(self._nodes[node_id], launched_at=self._clock.now()))
+                self._put(replace(self._nodes[node_id], launched_at=self._clock.now(), last_stop=None))
                 self._enter(node_id, NodeState.PENDING, self._clock.monotonic())
                 self._later(node_id, NodeState.RUNNING, self._pending_seconds)
 

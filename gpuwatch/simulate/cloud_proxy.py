@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpuwatch.clouds import Cloud, Leftover
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.fleet import Node, NodeGroup
+from gpuwatch.model.stops import StopAnswer
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,9 @@ class PassedOn:
         """Return one machine of the cloud behind it."""
         return self.cloud.node(node_id)
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Stop a machine of the cloud behind it."""
-        self.cloud.stop(node_id, key, permit=permit)
+        return self.cloud.stop(node_id, key, permit=permit)
 
     def start(self, node_id: str, key: str) -> None:
         """Start a machine of the cloud behind it."""

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
-from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_time, open_intent, runs_again
+from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_time, open_intent, runs_again, stop_answer
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import LedgerError
@@ -333,11 +333,10 @@ class InMemoryLedger:
         tried = attempts((each.status, each.at) for each in before_it)
         node_id, status = intent.node_id, outcome.status
         if status is Status.SETTLED and intent.verb not in BESIDE_NOTICES:
-            before = self._notices.pop(node_id, None)
-            if before is not None and before[1].promise is not None:
-                self._grace[node_id] = before[1].promise.grace_seconds
-            if before is not None:
+            if (before := self._notices.pop(node_id, None)) is not None:
                 del self._pools[before[1].key]
+                if before[1].promise is not None:
+                    self._grace[node_id] = before[1].promise.grace_seconds
             if intent.verb is Verb.NOTICE:
                 self._number += 1
                 self._pools[intent.key] = intent.pool
@@ -350,10 +349,10 @@ class InMemoryLedger:
                     target=target_of(intent.arguments),
                 )
                 self._notices[node_id] = (self._number, notice)
-        if status is Status.SETTLED and intent.verb in CLOUD_RECORDS:
-            said = interruption_of(intent.verb, node_id, intent.key, intent.pool, outcome.at, intent.arguments)
-            self._interrupted[node_id] = (outcome.at, said)
         if status is Status.SETTLED:
+            if intent.verb in CLOUD_RECORDS:
+                said = interruption_of(intent.verb, node_id, intent.key, intent.pool, outcome.at, intent.arguments)
+                self._interrupted[node_id] = (outcome.at, said)
             if intent.verb in ENDS_OF_A_STOP:
                 self._no_longer_stopped(node_id)
             if intent.verb is Verb.STOP:
@@ -367,6 +366,7 @@ class InMemoryLedger:
                     launched_at=launch_time(intent.arguments),
                     asked_at=intent.at,
                     why=stop_words(intent.reason, self._grace.get(node_id)),
+                    answer=stop_answer(before_it),
                 )
         if status is Status.FAILED or intent.verb in CHANGES_MACHINES:
             done = Done(

@@ -27,7 +27,7 @@ from tests.support.builders.fleet import a_permit
 from tests.support.fakes.cloud_worlds import FLEET, MINE, REFUSALS, WORLDS, World, a_world, seen
 from tests.support.fakes.moto_faults import REGION
 
-MUTATIONS: dict[str, Callable[[Cloud, str], None]] = {
+MUTATIONS: dict[str, Callable[[Cloud, str], object]] = {
     "stop": lambda cloud, node_id: cloud.stop(node_id, "key", permit=a_permit()),
     "start": lambda cloud, node_id: cloud.start(node_id, "key"),
     "terminate": lambda cloud, node_id: cloud.terminate(node_id, "key", permit=a_permit()),

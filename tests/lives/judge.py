@@ -24,6 +24,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.measurement import MetricQuery, MetricValue
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS
@@ -101,10 +102,11 @@ class _Cloud(SimulatedCloud):
 
     stopped_at: float | None = None
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """As asked."""
-        super().stop(node_id, key, permit=permit)
+        answer = super().stop(node_id, key, permit=permit)
         self.stopped_at = self._clock.monotonic()
+        return answer
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """As asked."""

@@ -22,7 +22,6 @@ from gpuwatch.model.decision import (
     Review,
     Status,
     Step,
-    Stopped,
     Verb,
 )
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
@@ -30,7 +29,7 @@ from gpuwatch.model.money import Price
 from gpuwatch.policies import PoolRules, capacity, resolve
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
-from tests.support.builders.fleet import NOW, Desk, a_node
+from tests.support.builders.fleet import NOW, Desk, a_node, a_stop
 from tests.support.builders.money import a_state
 from tests.support.builders.past_steps import REASON, a_done, a_group
 
@@ -89,7 +88,7 @@ def situations(draw: st.DrawFn) -> tuple[Observation, Rulebook, dict[str, int]]:
     prices = {kind: a_price(usd) for kind, usd in zip(KINDS, (1, 4, 40), strict=True) if draw(st.integers(0, 3))}
     past = draw(st.integers(0, 3))
     ledger = LedgerView(
-        stopped=tuple(Stopped(node_id=each.id, key="k", at=NOW - timedelta(hours=9)) for each in nodes),
+        stopped=tuple(a_stop(each.id, at=NOW - timedelta(hours=9)) for each in nodes),
         recent=tuple(replace(a_done(f"i-{n}", key=f"k-{n}", minutes_ago=30.0), verb=Verb.START) for n in range(past)),
     )
     fleet = Fleet(observed_at=NOW, nodes=tuple(nodes), groups=tuple(groups), named=("a", "b"))
@@ -197,9 +196,7 @@ def test_what_one_source_may_not_bring_comes_from_another() -> None:
         a_group(id="g-2", desired=0, suspended=frozenset({"Launch"}), node_ids=()),
         a_group(id="g-3", desired=0, max_size=1, node_ids=()),
     )
-    stopped = tuple(
-        Stopped(node_id=each, key="k", at=NOW - timedelta(hours=age)) for each, age in (("i-2", 1), ("i-3", 2))
-    )
+    stopped = tuple(a_stop(each, at=NOW - timedelta(hours=age)) for each, age in (("i-2", 1), ("i-3", 2)))
     observation = Observation(
         now=NOW,
         fleet=Fleet(observed_at=NOW, nodes=nodes, groups=groups),
@@ -220,7 +217,7 @@ def test_what_one_source_may_not_bring_comes_from_another() -> None:
 
 def a_pool(*stopped: Node, groups: tuple[NodeGroup, ...], usd: int = 100) -> tuple[Observation, Rulebook]:
     """What gpuwatch stopped, the last first, and groups; only g6.xlarge has a price."""
-    past = tuple(Stopped(node_id=each.id, key="k", at=NOW - timedelta(hours=n)) for n, each in enumerate(stopped, 1))
+    past = tuple(a_stop(each.id, at=NOW - timedelta(hours=n)) for n, each in enumerate(stopped, 1))
     observation = Observation(
         now=NOW,
         fleet=Fleet(observed_at=NOW, nodes=stopped, groups=groups, named=("default",)),
@@ -335,7 +332,7 @@ def test_a_node_that_is_about_to_be_terminated_is_not_started_beside_it() -> Non
     """What a decision does with a node in this round is not overruled while other nodes are looked for."""
     node = replace(a_node("i-1"), state=NodeState.STOPPED)
     groups = (a_group(id="g-1", desired=0, instance_type=None, node_ids=()),)
-    ledger = LedgerView(stopped=(Stopped(node_id="i-1", key="k", at=NOW - timedelta(hours=1)),))
+    ledger = LedgerView(stopped=(a_stop("i-1", at=NOW - timedelta(hours=1)),))
     observation = Observation(
         now=NOW,
         fleet=Fleet(observed_at=NOW, nodes=(node,), groups=groups),

@@ -26,6 +26,7 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.regions import RegionCloud
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 
 _ENDS_A_ROUND = 50  # machines that a list leaves out and that are asked about one by one
@@ -79,10 +80,14 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
 
     # Acting.
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
-        """Ask for a stop that ends the bill."""
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
+        """Ask for a stop that ends the bill.
+
+        ECS refuses it of a machine that does not run, and shows neither time nor cause of a stop: a stop that it
+        accepted is known by that, and by the time of the last start, which a later stop would have to follow.
+        """
         del key
-        place = self._home(node_id)
+        place, ran = self._home(node_id), True
         try:
             actions.stop(place, node_id, permit)
         except CloudUnavailableError:
@@ -90,7 +95,9 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
             raise
         except CloudError as error:
             self._unless(STOP_IS_DONE, place, node_id, error)
+            ran = False
         self._seen.stops(node_id)
+        return StopAnswer(ran=ran)
 
     def start(self, node_id: str, key: str) -> None:
         """Ask for a start."""

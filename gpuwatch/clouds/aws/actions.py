@@ -7,7 +7,7 @@ right before, and the permit is checked after that.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from gpuwatch.clouds import (
@@ -23,20 +23,39 @@ from gpuwatch.clouds.aws.groups import SERVICE, Group, one_group
 from gpuwatch.clouds.aws.instances import describe_instance, state_of
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.groups import lower
+from gpuwatch.clouds.permissions import server_time
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, NodeState
+from gpuwatch.model.stops import StopAnswer
 
 _INCORRECT_STATE = "IncorrectInstanceState"
 _TOKEN_LENGTH = 64  # of RunInstances' ClientToken, in ASCII
 _IN_SERVICE = "InService"
+_RUNNING = "running"
+# By how much the time of a stop may lie outside of its call: both are told in whole seconds, and EC2 has many clocks. A
+# later stop needs a start before it, which shows in the launch time.
+_BEFORE_DATE, _AFTER_DATE = timedelta(seconds=2), timedelta(minutes=1)
 
 
-def stop(place: Region, node_id: str, permit: Permit) -> None:
-    """Stop a machine. Source: EC2 StopInstances."""
+def stop(place: Region, node_id: str, permit: Permit) -> StopAnswer:
+    """Stop a machine. Source: EC2 StopInstances.
+
+    EC2 accepts it of a machine that is stopping or stopped, too: `PreviousState` says whether the machine ran until
+    then. The time of the stop is that of the call, by EC2's clock, which its answer's Date shows.
+    """
     with _unless_already(STOP_IS_DONE, place, node_id), place.changing("StopInstances", permit):
-        _ = place.acting.ec2.stop_instances(InstanceIds=[node_id])["StoppingInstances"]
+        began = place.clock.uptime()
+        answer = place.acting.ec2.stop_instances(InstanceIds=[node_id])
+        before = {each.get("InstanceId"): each.get("PreviousState", {}) for each in answer["StoppingInstances"]}
+        took = timedelta(seconds=place.clock.uptime() - began) + _BEFORE_DATE
+        ran = before.get(node_id, {}).get("Name") == _RUNNING
+        date = server_time(answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date", ""))
+        if date is None:
+            return StopAnswer(ran=ran)
+        return StopAnswer(ran=ran, earliest=date - took, latest=date + _AFTER_DATE)
+    return StopAnswer(ran=False)
 
 
 def start(place: Region, node_id: str) -> None:

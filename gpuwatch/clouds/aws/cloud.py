@@ -22,6 +22,7 @@ from gpuwatch.clouds.places import gather_from
 from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.regions import RegionCloud
 from gpuwatch.model.fleet import Node, NodeGroup
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -78,10 +79,10 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
 
     # Acting. The keys are for launches alone: EC2 has no token for the rest, and asking twice changes nothing more.
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Ask for a stop."""
         del key
-        actions.stop(self._home(node_id), node_id, permit)
+        return actions.stop(self._home(node_id), node_id, permit)
 
     def start(self, node_id: str, key: str) -> None:
         """Ask for a start."""

@@ -1,8 +1,9 @@
 """EC2's instances in our words."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import NotFoundError
@@ -14,6 +15,7 @@ from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.machine_types import MachineTypes
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.stops import LastStop
 from gpuwatch.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -37,6 +39,13 @@ _LIFECYCLES = {
     "scheduled": CapacityType.RESERVED,
     "interruptible-capacity-reservation": CapacityType.RESERVED,
 }
+_DOWN = frozenset({NodeState.STOPPING, NodeState.STOPPED})
+# StateTransitionReason of a stop: `User initiated (2026-11-28 23:04:56 GMT)`, by EC2's clock.
+_STOP_TIME, _STOP_FORM = (
+    re.compile(r"\((\d{4}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d) (?:GMT|UTC)\)"),
+    "%Y-%m-%d %H:%M:%S",
+)
+_BY_CALL = "Client.UserInitiatedShutdown"  # StateReason's code after StopInstances
 _SERVING = ("InService", "Pending", "Terminating")  # a member in another state (Standby, Detaching) is somebody's
 
 
@@ -184,6 +193,7 @@ class Translator:
             scale_in_protected=member is not None and member.protected,
             cannot_stop=cannot_stop(described, requests),
             cannot_terminate=cannot_terminate(described, requests),
+            last_stop=_last_stop(described, state_of(instance)),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )
@@ -199,6 +209,18 @@ class Translator:
         if not member.state.startswith(_SERVING):
             return f"Auto Scaling group {group.name} ({member.state})"
         return managed_by(instance.tags, group=group.tags)
+
+
+def _last_stop(described: "InstanceTypeDef", state: NodeState) -> LastStop | None:
+    """When it was stopped, and whether by a call. Sources: DescribeInstances, StateTransitionReason and StateReason."""
+    if state not in _DOWN:
+        return None
+    found = _STOP_TIME.search(described.get("StateTransitionReason", ""))
+    code = described.get("StateReason", {}).get("Code", "")
+    return LastStop(
+        at=None if found is None else datetime.strptime(found[1], _STOP_FORM).replace(tzinfo=UTC),
+        other=None if code in {"", _BY_CALL} else f"EC2 names another cause than a call, {code}",
+    )
 
 
 def _described_types(place: Region, names: list[str]) -> dict[str, MachineType]:

@@ -36,7 +36,7 @@ class Region(regions.Region):
     ) -> None:
         """Nothing is sent yet."""
         super().__init__(owner, region)
-        self.session = session
+        self.session, self.clock = session, clock
         self._options: dict[str, Any] = {"clock": clock, "endpoint_url": endpoint_url}
         self.reading = ClientPool.for_reading(session, region, endpoint_url, clock)
         self.acting = ClientPool.for_acting(session, region, endpoint_url, clock)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,10 +31,12 @@ from gpuwatch.clouds.azure.instances import Machine, one
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions, machine, name_of
 from gpuwatch.clouds.azure.settings import TemplateSettings
 from gpuwatch.clouds.groups import raise_again, refuse_if_chosen
+from gpuwatch.clouds.permissions import server_time
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, NodeState
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 
 # What becomes of a change after Azure has accepted it.
@@ -69,6 +71,7 @@ def follow(place: Subscription, accepted: Answer, what: str, clock: Clock) -> No
             return
 
 
+_SLACK = timedelta(minutes=1)  # between the clocks of Azure's front door and of its racks
 WRONG_STATE = "IncorrectMachineState"  # our own word: Azure itself would let the two operations fight
 
 
@@ -86,13 +89,19 @@ def now_at(place: Subscription, path: str, node_id: str, *, urgent: bool) -> Mac
     return machine
 
 
-def stop(place: Subscription, machine: Machine, permit: Permit) -> None:
-    """End the bill of a machine. Source: Deallocate, never PowerOff: that one keeps the bill running."""
+def stop(place: Subscription, machine: Machine, permit: Permit) -> StopAnswer:
+    """End the bill of a machine. Source: Deallocate, never PowerOff: that one keeps the bill running.
+
+    Azure accepts it of a machine that is off, too: whether it ran is known by the look right before. Its view shows the
+    time of the last change, which is not before this one.
+    """
     if machine.state in TERMINATE_IS_DONE:
-        return
+        return StopAnswer(ran=False)
     if machine.state is NodeState.PENDING:
         raise CloudError(f"{machine.name} is starting: it is not stopped now", code=WRONG_STATE)
-    place.change("POST", f"{machine.path}/deallocate", permit)
+    date = server_time(place.change("POST", f"{machine.path}/deallocate", permit).headers.get("date", ""))
+    earliest = None if date is None else date - _SLACK
+    return StopAnswer(ran=machine.state is NodeState.RUNNING, earliest=earliest)
 
 
 def start(place: Subscription, machine: Machine, clock: Clock) -> None:

@@ -24,6 +24,7 @@ from gpuwatch.clouds.placed import PlacedCloud
 from gpuwatch.clouds.places import attempt
 from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 
 
@@ -85,12 +86,11 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
 
     # Acting. The keys are for launches alone: asking twice for the rest changes nothing more.
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Ask for a deallocation."""
         del key
         found = self._target(node_id)
-        if found is not None:
-            actions.stop(*found, permit)
+        return StopAnswer(ran=False) if found is None else actions.stop(*found, permit)
 
     def start(self, node_id: str, key: str) -> None:
         """Ask for a start."""

@@ -14,6 +14,7 @@ from gpuwatch.clouds.errors import AuthFailedError
 from gpuwatch.clouds.sightings import Sightings
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
+from gpuwatch.model.stops import LastStop
 from gpuwatch.runtime.clock import Clock
 
 # Resource locks. Azure itself refuses what they forbid; here they are shown in good time.
@@ -124,6 +125,7 @@ class Translator:
             cannot_stop=cannot_stop,
             cannot_terminate=around.locks.against_end(machine.path),
             still_billed=_still_billed(machine),
+            last_stop=_last_stop(machine),
             tags=machine.tags,
             **claims(machine.tags, fleet=self.fleet, now=self._clock.now()),
         )
@@ -166,6 +168,12 @@ class Translator:
                 return (group.owner if group is not None else None) or f"scale set {name}"
             manager = None  # of a Flexible member it is the scale set
         return managed_by(machine.tags, group_of(machine.path), manager)
+
+
+def _last_stop(machine: Machine) -> LastStop | None:
+    """The latest time at which it can have been stopped: that of its last change."""
+    changed_at = machine.changed_at
+    return LastStop(at=changed_at) if machine.state is NodeState.STOPPED and changed_at is not None else None
 
 
 def _capacity_type(machine: Machine) -> CapacityType:

@@ -39,12 +39,13 @@ from gpuwatch.clouds.gcp.iam import (
     STOP,
     Call,
 )
-from gpuwatch.clouds.gcp.instances import Instance
+from gpuwatch.clouds.gcp.instances import Instance, read_time
 from gpuwatch.clouds.gcp.owners import labels_of, tags_of
 from gpuwatch.clouds.groups import TOO_MANY_MEMBERS
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 
 # Compute Engine's operations: what it accepted and what became of that, and the one proof that a machine is gone.
@@ -190,15 +191,21 @@ def describe_instance(home: Home, node_id: str) -> Instance:
     return Instance(described=answer, project=home.client.project)
 
 
-def stop(home: Home, node_id: str, permit: Permit) -> None:
-    """Source: instances.stop. Whether local SSDs may be lost is the guard's question; here the loss must be named."""
+def stop(home: Home, node_id: str, permit: Permit) -> StopAnswer:
+    """Source: instances.stop. Whether local SSDs may be lost is the guard's question; here the loss must be named.
+
+    Compute Engine accepts a stop of a stopped machine, too, so it is looked at right before. The machine shows when a
+    stop was over: not before the operation began.
+    """
     instance = describe_instance(home, node_id)
     if instance.state in STOP_IS_DONE and not instance.suspended:
-        return
+        return StopAnswer(ran=False)
     if instance.state is NodeState.PENDING:
         raise CloudError(f"{node_id} is {instance.described['status']}: it cannot be stopped yet", code=NOT_READY)
     query = {"discardLocalSsd": "true"} if instance.local_ssds else {}
-    _change(home, node_id, STOP, permit, query)
+    operation = _change(home, node_id, STOP, permit, query)
+    ran = instance.state is NodeState.RUNNING
+    return StopAnswer(ran=ran, earliest=read_time(operation.get("insertTime")))
 
 
 def start(home: Home, node_id: str, clock: Clock) -> None:

@@ -28,6 +28,7 @@ from gpuwatch.clouds.silence import Outlook, Recall, note_silence
 from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.model.sight import Silence
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 
 
@@ -116,10 +117,12 @@ class GcpCloud(PlacedCloud[Listing, Group]):
 
     # Acting. A key names a launch, and the end of a group's member; asking for the rest twice changes nothing more.
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Ask for a stop."""
         del key
-        self._do_at_home(node_id, lambda home: actions.stop(home, node_id, permit))
+        answers: list[StopAnswer] = []
+        self._do_at_home(node_id, lambda home: answers.append(actions.stop(home, node_id, permit)))
+        return answers[0] if answers else StopAnswer(ran=False)
 
     def start(self, node_id: str, key: str) -> None:
         """Ask for a start."""

@@ -10,6 +10,7 @@ from gpuwatch.clouds.gcp.owners import managed_by, tags_of
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.stops import LastStop
 from gpuwatch.runtime.clock import Clock
 
 # What the description of an instance says of its end.
@@ -29,12 +30,12 @@ def announced_notices(described: Json, now: datetime) -> tuple[CloudNotice, ...]
 
 def _find_notices(described: Json, now: datetime) -> Iterator[CloudNotice]:
     told, wanted = described.get("resourceStatus") or {}, described.get("scheduling") or {}
-    end = _time((told.get("scheduling") or {}).get("terminationTimestamp") or wanted.get("terminationTime"))
+    end = read_time((told.get("scheduling") or {}).get("terminationTimestamp") or wanted.get("terminationTime"))
     if end is not None:
         action = f"{str(wanted.get('instanceTerminationAction') or 'STOP').lower()}_at_end_of_run_time"
         yield CloudNotice(kind=NoticeKind.TERMINATION.value, action=action, deadline=end, seen_at=now)
     window = told.get("upcomingMaintenance") or {}
-    begins = _time(window.get("windowStartTime"))
+    begins = read_time(window.get("windowStartTime"))
     if (
         begins is not None
         and window.get("maintenanceStatus") in _AHEAD
@@ -44,7 +45,7 @@ def _find_notices(described: Json, now: datetime) -> Iterator[CloudNotice]:
         yield CloudNotice(kind=NoticeKind.MAINTENANCE.value, action=action, deadline=begins, seen_at=now)
 
 
-def _time(text: object) -> datetime | None:
+def read_time(text: object) -> datetime | None:
     """RFC 3339; None: it is no such time."""
     try:
         found = datetime.fromisoformat(str(text))
@@ -184,6 +185,7 @@ class Translator:
             cannot_terminate="its deletion protection is on" if instance.deletion_protected else None,
             still_billed=_still_billed(instance, capacity),
             announced=announced_notices(described, self._clock.now()),
+            last_stop=_last_stop(described, state),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )
@@ -228,6 +230,12 @@ def _last_start(described: Json) -> datetime | None:
         return None if told is None else datetime.fromisoformat(told).astimezone(UTC)
     except ValueError:
         return None
+
+
+def _last_stop(described: Json, state: NodeState) -> LastStop | None:
+    """When its last stop was over; None: it runs, or was never stopped. While it stops this is the stop before."""
+    told = read_time(described.get("lastStopTimestamp"))
+    return LastStop(at=told) if state is NodeState.STOPPED and told is not None else None
 
 
 def _last(link: object) -> str:

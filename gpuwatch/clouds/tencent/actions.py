@@ -24,20 +24,24 @@ from gpuwatch.clouds.tencent.instances import describe_instance
 from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.clouds.tencent.seen import History
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.stops import StopAnswer
 
 _IN_SERVICE = "IN_SERVICE"
 _GOING = ("TERMINATING", "IN_TERMINATING_HOOK", "TERMINATION_FAILED")
 
 
-def stop(place: Region, node_id: str, permit: Permit, history: History) -> None:
+def stop(place: Region, node_id: str, permit: Permit, history: History) -> StopAnswer:
     """Shut down by the operating system, never by the power switch, and stop charging. Source: StopInstances.
 
-    StoppedMode is KEEP_CHARGING where nothing is asked for. A machine that cannot stop charging refuses the call.
+    StoppedMode is KEEP_CHARGING where nothing is asked for. A machine that cannot stop charging refuses the call, and
+    so does one that does not run. The machine shows the id of this request as that of its latest operation.
     """
     with _unless_already(STOP_IS_DONE, place, node_id, history):
-        place.acting.change(
+        answer = place.acting.change(
             permit, "cvm", "StopInstances", InstanceIds=[node_id], StopType="SOFT", StoppedMode="STOP_CHARGING"
         )
+        return StopAnswer(ran=True, request=str(answer["RequestId"]))
+    return StopAnswer(ran=False)
 
 
 def start(place: Region, node_id: str, history: History) -> None:

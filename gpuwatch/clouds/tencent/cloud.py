@@ -16,6 +16,7 @@ from gpuwatch.clouds.tencent.places import Region, Regions
 from gpuwatch.clouds.tencent.seen import History
 from gpuwatch.clouds.tencent.settings import check_tag_value
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 
 
@@ -72,10 +73,10 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
 
     # Acting. The keys are for launches alone: the other calls take no token, and asking twice changes nothing more.
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Ask for a stop that also stops charging."""
         del key
-        actions.stop(self._home(node_id), node_id, permit, self._history)
+        return actions.stop(self._home(node_id), node_id, permit, self._history)
 
     def start(self, node_id: str, key: str) -> None:
         """Ask for a start."""

@@ -14,6 +14,7 @@ from gpuwatch.clouds.tencent.groups import Group, Member
 from gpuwatch.clouds.tencent.owners import managed_by
 from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.stops import LastStop
 from gpuwatch.runtime.clock import Clock
 
 # How many GPUs a machine type has.
@@ -86,6 +87,7 @@ _PAID_ANYWAY = {
     CapacityType.DEDICATED_HOST: "its dedicated host or cluster is paid whether it runs or not",
     CapacityType.SPOT: "it is a spot instance, and Tencent Cloud goes on billing these when they are stopped",
 }
+_STOP, _DOWN = "StopInstances", frozenset({NodeState.STOPPING, NodeState.STOPPED})
 _LOCAL = "LOCAL_"  # disk types
 _STOPS_CHARGING, _KEEPS_CHARGING = "STOP_CHARGING", "KEEP_CHARGING"
 _NO_NAME = ("", "未命名")  # InstanceName of a machine that nobody named
@@ -281,6 +283,7 @@ class Translator:
             scale_in_protected=member is not None and member.protected,
             cannot_terminate=_cannot_terminate(described, member),
             still_billed=instance.still_billed,
+            last_stop=_last_stop(described, instance.state),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )
@@ -296,6 +299,19 @@ class Translator:
         if member.state not in _SERVING:
             return f"Auto Scaling group {group.name} ({member.state})"
         return managed_by(tags, in_own_group=True)
+
+
+def _last_stop(described: Mapping[str, Any], state: NodeState) -> LastStop | None:
+    """By which request it is down. Source: DescribeInstances, LatestOperation and LatestOperationRequestId.
+
+    Any other operation in the place of the stop is somebody's: it hides who stopped the machine.
+    """
+    if state not in _DOWN:
+        return None
+    operation, request = described.get("LatestOperation") or "", described.get("LatestOperationRequestId")
+    if operation == _STOP:
+        return LastStop(request=str(request)) if request else None
+    return LastStop(other=f"Tencent Cloud shows another operation of late, {operation or 'none of a call'}")
 
 
 def _cannot_terminate(described: Mapping[str, Any], member: Member | None) -> str | None:

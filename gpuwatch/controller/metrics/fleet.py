@@ -83,7 +83,7 @@ def _saved_values(state: MetricsState) -> Iterator[Value]:
     seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
     for node in () if seen is None else seen.fleet.nodes:
         off = node.state in _OFF and node.still_billed is None
-        ours = seen is not None and off and seen.ledger.stop_of(node.id) is not None
+        ours = seen is not None and off and seen.ledger.own_stop(node) is not None
         price = seen.price(node) if seen is not None and ours else None
         if price is not None:
             sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + price.usd_per_hour

@@ -30,6 +30,7 @@ from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.orders import Snooze
 from gpuwatch.model.promise import Notice, promise_of
+from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.policies import idle
 from gpuwatch.runtime.html import render
 from gpuwatch.runtime.http.access import is_loopback
@@ -251,7 +252,10 @@ def _superseded_page(state: State, node: Node, notice: Notice | None, stopped: S
         text = "It has had another notice since. Take the link of the newer message."
     elif node.state in _AWAY:
         who = "It was not gpuwatch that stopped it"
-        who = who if stopped is None else f"gpuwatch stopped it at {local_time(state, stopped.at)}"
+        if stopped is not None:
+            doubt = stopped.why_not_ours(node)
+            who = f"It was stopped, and {NOT_PROVED}: {doubt}" if doubt is not None else who
+            who = f"gpuwatch stopped it at {local_time(state, stopped.at)}" if doubt is None else who
         text = f"{who}. {_START}"
     elif node.state is not NodeState.RUNNING:
         text = f"It is {node.state.value}, and there is no notice to put off."

@@ -2,7 +2,6 @@
 // One of the page's scripts: they load in the order of page.html and share their names; page.js starts them.
 "use strict";
 const API = "/api/v1";
-const GPUWATCH = "gpuwatch";
 const POLL = 2000;
 const ROWS = 50;
 const USES = ["busy", "idle", "occupied", "parked", "stalled", "unknown", "off"];
@@ -55,8 +54,7 @@ function when(iso) {
 // Who stopped it, when and why; of a node that runs, or that has more to come, the decision's reason.
 function whyWords(node) {
   const stop = node.stopped;
-  if (!stop || node.next) return node.why;
-  if (!stop.by) return `Stopped by somebody else: not ${GPUWATCH}.`;
+  if (!stop || !stop.by || node.next) return node.why;
   return `Stopped ${when(stop.at)} by ${stop.by}: ${stop.why ?? "no reason is on record"}${approvedWords(stop)}.`;
 }
 

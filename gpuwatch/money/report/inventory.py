@@ -174,7 +174,7 @@ def _stopped_machines(observation: Observation) -> Iterator[Stopped]:
     """Each with the stop of ours that holds, if there is one."""
     for node in observation.fleet.nodes:
         if node.state in _OFF:
-            ours = observation.ledger.stop_of(node.id)
+            ours = observation.ledger.own_stop(node)
             yield Stopped(
                 node_id=node.id,
                 name=node.name,

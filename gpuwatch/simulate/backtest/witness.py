@@ -30,6 +30,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Intent, Outcome, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.simulate.cloud_proxy import PassedOn
 from gpuwatch.simulate.fleet.world import Host, World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
@@ -230,10 +231,10 @@ class WatchedCloud(PassedOn):
     parts: ControllerContext
     witness: SafetyChecker
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Stop it under a witness's eyes."""
         self.witness.removes(self.parts, node_id, key, permit, Verb.STOP)
-        self.cloud.stop(node_id, key, permit=permit)
+        return self.cloud.stop(node_id, key, permit=permit)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Check the order, then terminate the machine."""

@@ -20,6 +20,7 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.observe.pool_metrics import of_verdicts
 from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.cloud_proxy import PassedOn
 from gpuwatch.simulate.fleet.workloads import Workload
@@ -238,10 +239,11 @@ class WitnessedCloud(PassedOn):
         self.cloud.start(node_id, key)
         self.world.witness_start(node_id)
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Stop it, and tell."""
-        self.cloud.stop(node_id, key, permit=permit)
+        answer = self.cloud.stop(node_id, key, permit=permit)
         self.world.witness_stop(node_id)
+        return answer
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Terminate it, and tell."""

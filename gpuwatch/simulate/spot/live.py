@@ -33,6 +33,7 @@ from gpuwatch.model.fleet import (
 )
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.policies.schedule import Window
@@ -236,7 +237,7 @@ class Market:
         """The played cloud has no groups."""
         raise NotFoundError(f"there is no group {group_id}")
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Refuse a stop: the pool terminates its machines."""
         raise self._refuse_call("stop", node_id, key, permit)
 

@@ -51,7 +51,7 @@ def test_a_stopped_node_says_who_stopped_it_and_why(browser: Browser, site: Site
         [words_of_it] = row.locator("td.why").all_inner_texts()
 
         assert re.fullmatch(words, words_of_it), words_of_it
-        assert "Stopped by somebody else: not gpuwatch." in page.inner_text("#rows")
+        assert "It is stopped. gpuwatch has no stop of it on record." in page.inner_text("#rows")
         done = visit.text("#actions")
         assert "by gpuwatch: It has been idle for" in done
         assert "settled: the cloud shows it stopped" in done

@@ -12,7 +12,7 @@ from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.activity import Activity, Evidence, State
-from gpuwatch.model.decision import DECISION_TAG, LedgerView, Observation
+from gpuwatch.model.decision import DECISION_TAG, LedgerView, Observation, Stopped
 from gpuwatch.model.fleet import (
     DEFAULT_POOL,
     VERDICT_SCHEMA,
@@ -27,6 +27,7 @@ from gpuwatch.model.fleet import (
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
+from gpuwatch.model.stops import LastStop, StopAnswer
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.runtime.clock import Clock, ManualClock
@@ -108,6 +109,11 @@ def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW, *
     return Notice(node_id=node_id, key="gpuwatch-test-1", at=now - timedelta(seconds=age), promise=promise)
 
 
+def a_stop(node_id: str = "i-1", *, at: datetime = NOW, **other: object) -> Stopped:
+    """Our own stop: its cloud accepted it of a running machine."""
+    return replace(Stopped(node_id=node_id, key="k", at=at, answer=StopAnswer(ran=True)), **other)  # type: ignore[arg-type]
+
+
 @dataclass(slots=True)
 class FakeFleet(FakeGroups):
     """Cloud and signal source of a controller under test, with every fault at hand; its truth is plain fields.
@@ -166,25 +172,28 @@ class FakeFleet(FakeGroups):
             raise NotFoundError(f"{node_id} is too new")
         return replace(node, signal=NodeReport())
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Stop: accepted at once, seen after the lag."""
         self._ask("stop", node_id)
         permit.check()
         node = self._now(self.nodes_[node_id])
         self.watch_stop(node_id, key)
         self.calls.append(("stop", node_id, key))
-        if node.state is NodeState.RUNNING:
+        ran, at = node.state is NodeState.RUNNING, self.clock.now().replace(microsecond=0)
+        if ran:
             self.stopped_while.append(node.activity.state)
             self._until[node_id] = (self.clock.monotonic() + self.lag(), NodeState.STOPPED)
-            self.put(replace(node, state=NodeState.STOPPING))
+            self.put(replace(node, state=NodeState.STOPPING, last_stop=LastStop(at=at)))
         self._answer("stop", node_id)
+        return StopAnswer(ran=ran, earliest=at, latest=at)
 
     def start(self, node_id: str, key: str) -> None:
         """Start at once."""
         self._ask("start", node_id)
         check_in_force()
         self.calls.append(("start", node_id, key))
-        self.put(replace(self.nodes_[node_id], state=NodeState.RUNNING, launched_at=self.clock.now()))
+        started = replace(self.nodes_[node_id], state=NodeState.RUNNING, launched_at=self.clock.now(), last_stop=None)
+        self.put(started)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Terminate: accepted at once, seen after the lag; a member takes its place with it."""

@@ -9,14 +9,14 @@ from typing import Any
 from gpuwatch.guard import Burst, Case, Limits, Rulebook
 from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.budget import Scope
-from gpuwatch.model.decision import Status, Stopped, Verb
+from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.model.orders import Pause
 from gpuwatch.policies import PoolRules
 from tests.support.builders import foreign_decisions as foreign
 from tests.support.builders.backtests import a_backtest
-from tests.support.builders.fleet import NOW, RULES, a_node, a_notice, a_verdict, an_observation
+from tests.support.builders.fleet import NOW, RULES, a_node, a_notice, a_stop, a_verdict, an_observation
 from tests.support.builders.money import alone, budgeted
 from tests.support.builders.past_steps import a_done, a_group, a_step, an_open, launching_since, received
 
@@ -131,7 +131,7 @@ def a_growth(case: Case, size: int = 4, **changes: object) -> Case:
 def a_start(case: Case) -> Case:
     """The case as the start of its node, which is stopped."""
     case = with_node(case, state=NodeState.STOPPED, signal=NodeReport(failure="it is stopped"))
-    case = with_ledger(case, stopped=(Stopped(node_id="i-1", key="k", at=NOW - timedelta(days=1)),))
+    case = with_ledger(case, stopped=(a_stop("i-1", at=NOW - timedelta(days=1)),))
     return replace(case, step=replace(case.step, verb=Verb.START))
 
 
@@ -144,7 +144,7 @@ def asleep(case: Case, *, days: float = 8.0, terminate_after: float | None = 604
         launched_at=NOW - timedelta(days=days + 1),
     )
     case = promising(case, action="terminate", idle_seconds=None)
-    case = with_ledger(case, stopped=(Stopped(node_id="i-1", key="k", at=NOW - timedelta(days=days)),))
+    case = with_ledger(case, stopped=(a_stop("i-1", at=NOW - timedelta(days=days)),))
     return replace(
         case, step=replace(case.step, verb=Verb.TERMINATE), pool_rules=with_idle(terminate_after=terminate_after)
     )

@@ -9,14 +9,14 @@ from gpuwatch.guard import Case
 from gpuwatch.guard.settings import OwnerLimits
 from gpuwatch.model.activity import State
 from gpuwatch.model.budget import Scope
-from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
+from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Done, Intent, OpenIntent, Outcome, Status, Verb
 from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.model.sight import Silence
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.mix import MixRules
-from tests.support.builders.fleet import NOW, RULES, a_node, a_verdict
+from tests.support.builders.fleet import NOW, RULES, a_node, a_stop, a_verdict
 from tests.support.builders.guard_cases import (
     a_case,
     a_growth,
@@ -238,9 +238,7 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     (
         "another launch time",
         "start_consent",
-        lambda c: with_ledger(
-            a_start(c), stopped=(Stopped(node_id="i-1", key="k", at=NOW, launched_at=NOW - timedelta(days=9)),)
-        ),
+        lambda c: with_ledger(a_start(c), stopped=(a_stop("i-1", at=NOW, launched_at=NOW - timedelta(days=9)),)),
         "did not stop it",
     ),
     (
@@ -346,17 +344,13 @@ FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
     ),
     (
         "start after our own stop",
-        lambda c: with_ledger(
-            a_start(c), stopped=(Stopped(node_id="i-1", key="k", at=a_start(c).machine.launched_at or NOW),)
-        ),
+        lambda c: with_ledger(a_start(c), stopped=(a_stop("i-1", at=a_start(c).machine.launched_at or NOW),)),
     ),
     (
         "start with the same launch time",
         lambda c: with_ledger(
             a_start(c),
-            stopped=(
-                Stopped(node_id="i-1", key="k", at=NOW - timedelta(days=9), launched_at=a_start(c).machine.launched_at),
-            ),
+            stopped=(a_stop("i-1", at=NOW - timedelta(days=9), launched_at=a_start(c).machine.launched_at),),
         ),
     ),
     ("start without a launch time", lambda c: with_node(a_start(c), launched_at=None)),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from gpuwatch.clouds import CloudError, CloudUnavailableError, InsufficientCapacityError, ThrottledError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.cloud import INCORRECT_STATE
 from gpuwatch.simulate.cloud_proxy import PassedOn
@@ -55,13 +56,14 @@ class FaultyCloud(PassedOn):
         node = self.cloud.node(node_id)
         return None if node is None else self._shown(node)
 
-    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
         """Throttled before, slow after, or its answer is lost."""
         self._throttle("stop", node_id)
-        self.cloud.stop(node_id, key, permit=permit)
+        answer = self.cloud.stop(node_id, key, permit=permit)
         if self._strikes("slow", node_id, self.rates.slow_stop):
             self._slow[node_id] = self.clock.monotonic() + self.rates.slow_stop_seconds
         self._lose("stop", node_id)
+        return answer
 
     def start(self, node_id: str, key: str) -> None:
         """Throttled, without capacity, still stopping, or its answer is lost."""

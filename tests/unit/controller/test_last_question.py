@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch import guard, policies
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import INTERRUPTIBLE_TAG, REMOVAL_STEPS, Decision, LedgerView, Observation, Stopped
+from gpuwatch.model.decision import INTERRUPTIBLE_TAG, REMOVAL_STEPS, Decision, LedgerView, Observation
 from gpuwatch.model.fleet import CapacityType, Fleet, NodeGroup, NodeReport, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.measurement import Restarts
@@ -24,7 +24,7 @@ from gpuwatch.policies.idle import StepsOf, each_step, steps_for
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
-from tests.support.builders.fleet import NOW, a_node, a_notice
+from tests.support.builders.fleet import NOW, a_node, a_notice, a_stop
 from tests.support.builders.gpu_pools import MIXED, TYPES
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
 from tests.support.builders.offers import OFFERS
@@ -118,7 +118,7 @@ OBSERVED = st.builds(
         ),
         ledger=LedgerView(
             notices=tuple(notices),
-            stopped=tuple(Stopped(node_id=name, key="s", at=NOW - timedelta(days=2)) for name in sorted(stopped)),
+            stopped=tuple(a_stop(name, at=NOW - timedelta(days=2)) for name in sorted(stopped)),
             pauses=(Pause(pool=None, at=NOW, who="ann", reason="", until=None),) if paused else (),
         ),
         prices={"g6.xlarge": PRICE},

@@ -8,14 +8,14 @@ import pytest
 
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.web.serve import Discovery
-from gpuwatch.model.decision import Stopped, Verb
+from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.money.accounting.metering import Metering, meter
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.policies import PoolRules, capacity
 from gpuwatch.policies.idle import IdleRules, propose
 from gpuwatch.policies.schedule import Window
-from tests.support.builders.fleet import NOW, Desk, a_node, a_notice, an_observation
+from tests.support.builders.fleet import NOW, Desk, a_node, a_notice, a_stop, an_observation
 
 DOUBT = NodeReport(failure="it is unknown")
 METERING, CALENDAR = Metering(zone=ZoneInfo("UTC")), Calendar(ZoneInfo("UTC"))
@@ -113,7 +113,7 @@ def test_prometheus_goes_on_scraping_it() -> None:
 
 def test_it_is_not_started_although_gpuwatch_stopped_it() -> None:
     """It may run."""
-    stopped = (Stopped(node_id="i-1", key="k", at=NOW),)
+    stopped = (a_stop("i-1", at=NOW),)
     observation = an_observation(doubtful(), stopped=stopped)
 
     assert capacity.additions(observation, "default", 2, PoolRules().launch) == ()

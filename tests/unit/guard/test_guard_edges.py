@@ -9,12 +9,12 @@ import pytest
 
 from gpuwatch.guard import Case, Limits, judge, untried_pools
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import Status, Step, Stopped, Verb
+from gpuwatch.model.decision import Status, Step, Verb
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.orders import BacktestRecord, Pause
 from gpuwatch.policies import PoolRules
 from tests.support.builders.backtests import a_backtest
-from tests.support.builders.fleet import NOW, RULES, a_node
+from tests.support.builders.fleet import NOW, RULES, a_node, a_stop
 from tests.support.builders.guard_cases import (
     a_case,
     a_growth,
@@ -68,7 +68,7 @@ def stranger(case: Case) -> Case:
 
 def stopped_long_ago(case: Case, node_id: str, days: float) -> Case:
     """The case with a stop of that node in its past."""
-    stop = Stopped(node_id=node_id, key="k", at=NOW - timedelta(days=days))
+    stop = a_stop(node_id, at=NOW - timedelta(days=days))
     return with_ledger(case, stopped=(stop, *case.observation.ledger.stopped))
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from gpuwatch.guard import Case, Limits, judge, review
 from gpuwatch.guard.owner_limits import beyond
 from gpuwatch.guard.settings import OwnerLimit, OwnerLimits
-from gpuwatch.model.decision import Decision, Stopped
+from gpuwatch.model.decision import Decision
 from gpuwatch.model.fleet import Node, NodeReport, NodeState
-from tests.support.builders.fleet import NOW, RULES, a_node, an_observation
+from tests.support.builders.fleet import NOW, RULES, a_node, a_stop, an_observation
 from tests.support.builders.guard_cases import a_case, a_launch, a_rulebook, a_start
 from tests.support.builders.guard_cases_growth import rationed
 
@@ -64,7 +64,7 @@ def test_a_round_never_starts_more_than_the_limit_leaves(limit: int, stopped: in
     """What is allowed counts against the next step of the same round (P4), and what fits is allowed (P21)."""
     asleep = [stopped_node(f"i-s{number}", "ann") for number in range(stopped)]
     awake = [a_node(f"i-r{number}", owner="ann") for number in range(running)]
-    stops = tuple(Stopped(node_id=node.id, key="k", at=NOW - timedelta(days=1)) for node in asleep)
+    stops = tuple(a_stop(node.id, at=NOW - timedelta(days=1)) for node in asleep)
     seen = an_observation(*asleep, *awake)
     seen = replace(seen, ledger=replace(seen.ledger, stopped=stops))
     case = a_start(a_case())

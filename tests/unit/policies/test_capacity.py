@@ -16,13 +16,12 @@ from gpuwatch.model.decision import (
     Proposal,
     Status,
     Step,
-    Stopped,
     Verb,
 )
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.policies import PoolRules, capacity, resolve
 from gpuwatch.policies.capacity import LaunchRules
-from tests.support.builders.fleet import NOW, a_node
+from tests.support.builders.fleet import NOW, a_node, a_stop
 from tests.support.builders.past_steps import REASON, a_group
 from tests.support.builders.pending_capacity import ASKED_A, LAUNCH, an_intent, seen, stopped
 
@@ -134,10 +133,7 @@ def test_stopped_nodes_come_before_groups_and_groups_before_launches() -> None:
 
 def test_what_gpuwatch_stopped_last_is_started_first() -> None:
     """Then what it stopped earlier, then what others stopped."""
-    past = tuple(
-        Stopped(node_id=node_id, key="k", at=NOW - timedelta(hours=hours))
-        for node_id, hours in (("i-2", 9), ("i-3", 1))
-    )
+    past = tuple(a_stop(node_id, at=NOW - timedelta(hours=hours)) for node_id, hours in (("i-2", 9), ("i-3", 1)))
 
     assert added(seen(stopped("i-1"), stopped("i-2"), stopped("i-3"), stopped=past), 3) == [
         (Verb.START, "i-3"),

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Step, Stopped, Verb
+from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Step, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies import capacity
 from gpuwatch.policies.sizes import Need
-from tests.support.builders.fleet import NOW, a_node
+from tests.support.builders.fleet import NOW, a_node, a_stop
 from tests.support.builders.past_steps import REASON, a_group
 from tests.support.builders.pending_capacity import ASKED_A, LAUNCH, an_intent, seen, stopped
 
@@ -128,7 +128,7 @@ def test_a_group_whose_growth_a_list_does_not_show(recent: tuple[Done, ...], siz
 def test_what_started_a_moment_ago_is_not_started_beside_another() -> None:
     """With a late list a second machine would come for the same wish."""
     nodes = (stopped("i-1"), stopped("i-2"))
-    past = tuple(Stopped(node_id=each.id, key="k", at=NOW - timedelta(hours=1)) for each in nodes)
+    past = tuple(a_stop(each.id, at=NOW - timedelta(hours=1)) for each in nodes)
 
     assert capacity.additions(seen(*nodes, recent=(STARTED,), stopped=past), "default", 1, capacity.LaunchRules()) == ()
 
@@ -164,7 +164,7 @@ def test_a_launch_that_may_have_happened_is_asked_for_before_anything_else(statu
     entry = an_intent(Verb.LAUNCH, "new:default:1", status, ASKED_A)
     if status is Status.INTERRUPTED:
         entry = replace(entry, reached=True, reached_at=entry.intent.at)
-    past = (Stopped(node_id="i-1", key="k", at=NOW - timedelta(hours=1)),)
+    past = (a_stop("i-1", at=NOW - timedelta(hours=1)),)
     observation = seen(stopped("i-1"), open_intents=(entry,), stopped=past)
 
     assert [step.verb for step in capacity.additions(observation, "default", 1, LAUNCH)] == [first]

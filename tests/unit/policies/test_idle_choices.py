@@ -9,13 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.activity import Evidence, State
-from gpuwatch.model.decision import REMOVALS, Observation, Step, Stopped, Verb, Wait
+from gpuwatch.model.decision import REMOVALS, Observation, Step, Verb, Wait
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.node_wait import wait_seconds
-from tests.support.builders.fleet import HOUR, NOW, RULES, a_node, a_notice, a_verdict, an_activity, an_observation
+from tests.support.builders.fleet import (
+    HOUR,
+    NOW,
+    RULES,
+    a_node,
+    a_notice,
+    a_stop,
+    a_verdict,
+    an_activity,
+    an_observation,
+)
 from tests.support.builders.money import a_price
 
 DAY = 24 * HOUR
@@ -232,7 +242,7 @@ TERMINATE_AFTER = replace(RULES.idle, terminate_after=7 * DAY, grace_period=HOUR
 def down(age: float, *, notice: float | None = None, ours: bool = True) -> Observation:
     """A node that gpuwatch, or somebody else, stopped so many seconds ago, with a notice of so many seconds ago."""
     node = replace(a_node(), state=NodeState.STOPPED, signal=NodeReport(failure="it is stopped"))
-    past = (Stopped(node_id=node.id, key="k", at=NOW - timedelta(seconds=age)),) if ours else ()
+    past = (a_stop(node.id, at=NOW - timedelta(seconds=age)),) if ours else ()
     result = a_notice(age=notice or 0.0, grace=HOUR, action="terminate", idle_seconds=None)
     notices = () if notice is None else (result,)
     return an_observation(node, stopped=past, notices=notices)

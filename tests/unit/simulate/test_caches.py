@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
-from gpuwatch.model.decision import LedgerView, Observation, Stopped, Verb, Wait
+from gpuwatch.model.decision import LedgerView, Observation, Verb, Wait
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.measurement import Pauses, Restarts
 from gpuwatch.model.money import Price
@@ -21,7 +21,7 @@ from gpuwatch.model.slurm import SlurmNode
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.simulate.caches import IdleSteps, KnownFleet, LastFleet
-from tests.support.builders.fleet import NOW, a_node
+from tests.support.builders.fleet import NOW, a_node, a_stop
 
 Kind = Callable[..., Fleet]
 IDS = ["i-1", "i-2", "i-3"]
@@ -82,7 +82,7 @@ def test_a_proposal_with_a_cache_is_that_without_one(rounds: list[tuple[object, 
             fleet=fleet,
             ledger=LedgerView(
                 notices=tuple(Notice(node_id=name, key="k", at=NOW) for name in sorted(noticed)),  # type: ignore[call-overload]
-                stopped=tuple(Stopped(node_id=name, key="k", at=NOW) for name in sorted(stopped)),  # type: ignore[call-overload]
+                stopped=tuple(a_stop(name, at=NOW) for name in sorted(stopped)),  # type: ignore[call-overload]
             ),
             prices={} if price is None else {"us-east-1/g6.xlarge/on_demand": price, "g6.xlarge": price},  # type: ignore[dict-item]
             waits={name: Wait(seconds=wait, why="so") for name, wait in waits.items()},  # type: ignore[attr-defined]
@@ -147,7 +147,7 @@ def test_the_time_alone_changes_the_step_of_an_old_node_and_of_a_stopped_one() -
     """The very same nodes, an hour later: `max_age` and `terminate_after` go by the clock."""
     old = replace(a_node("i-1", State.BUSY), launched_at=NOW - timedelta(hours=23.5))
     down = replace(a_node("i-2"), state=NodeState.STOPPED)
-    ledger = LedgerView(stopped=(Stopped(node_id="i-2", key="k", at=NOW - timedelta(hours=1)),))
+    ledger = LedgerView(stopped=(a_stop("i-2", at=NOW - timedelta(hours=1)),))
     aged, terminates = RULES[2], RULES[1]
     seen: dict[str, list[object]] = {"aged": [], "terminates": []}
     caches = {"aged": IdleSteps(), "terminates": IdleSteps()}

@@ -189,6 +189,8 @@ class Project:
                 group.members = [each for each in group.members if each != number]
         else:
             machine.told["status"] = status
+            if status == "TERMINATED":
+                machine.told["lastStopTimestamp"] = self.stamp()
             if status == "RUNNING":
                 machine.action = "NONE"
         if machine.operation is not None and not machine.due:

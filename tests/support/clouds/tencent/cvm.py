@@ -278,6 +278,7 @@ def described(machine: Machine) -> dict[str, Any]:
         "StopChargingMode": machine.stopped_mode if off else "NOT_APPLICABLE",
         "Uuid": f"uuid-{machine.id}",
         "LatestOperation": machine.operation,
+        "LatestOperationRequestId": machine.request,
         "LatestOperationState": "OPERATING" if passing else "SUCCESS",
         "IsolatedSource": "NOTISOLATED",
         "DisableApiTermination": machine.protected,

@@ -7,6 +7,7 @@ real cloud would refuse, or never say, is a defect of the code or of the fake, a
 import hashlib
 import hmac
 import re
+import uuid
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -79,8 +80,9 @@ class FakeTencent:
             wrong = description(service).wrong_request(asked.operation, parameters)
             assert not wrong, f"a request that Tencent Cloud does not know: {wrong}"
             self.state.pass_time()
+            self.state.request = str(uuid.UUID(int=len(self.sent)))
             self._refuse(asked.operation)
-            said = {**self._act(asked.operation)(asked.region, parameters), "RequestId": _REQUEST_ID}
+            said = {**self._act(asked.operation)(asked.region, parameters), "RequestId": self.state.request}
             self.state.pass_time()
         except Refusal as refusal:
             self.said[id(request)] = refusal.code

@@ -47,6 +47,7 @@ class Machine:
     stopped_mode: str = "NOT_APPLICABLE"
     protected: bool = False  # DisableApiTermination
     operation: str = "RunInstances"
+    request: str = ""  # of that operation
     token: str | None = None
     overrides: dict[str, Any] = field(default_factory=dict)  # members of its description as they come, None: absent
 
@@ -131,6 +132,7 @@ class State:
     templates: dict[str, LaunchTemplate] = field(default_factory=dict)
     images: dict[str, tuple[str, str]] = field(default_factory=dict)  # of the account: region, and when it was made
     count: int = 0
+    request: str = ""  # the one that is being answered
     lag: timedelta = LAG
 
     def number(self) -> int:
@@ -161,6 +163,7 @@ class State:
     def become(self, machine: Machine, state: str, operation: str) -> None:
         """A machine begins to change."""
         machine.state, machine.since, machine.operation = state, self.clock.now(), operation
+        machine.request = self.request
 
     def pass_time(self) -> None:
         """Let every passing state end that is over, and groups fill up."""

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import Stopped
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
@@ -35,7 +34,7 @@ from gpuwatch.policies.idle_timeout.hazard import (
 from gpuwatch.policies.idle_timeout.learned import waits
 from gpuwatch.policies.idle_timeout.timeouts import follow_round
 from gpuwatch.simulate.backtest.replay import Recorded, cost, learned_waits, optimum
-from tests.support.builders.fleet import NOW, a_node, an_observation
+from tests.support.builders.fleet import NOW, a_node, a_stop, an_observation
 
 RESTART = 600.0
 
@@ -329,7 +328,7 @@ def test_a_round_tells_the_history_what_it_saw() -> None:
 
     def after(history: GapHistory, seconds: float, *nodes: Node) -> GapHistory:
         now = NOW + timedelta(seconds=seconds)
-        observation = an_observation(*nodes, now=now, stopped=(Stopped(node_id="b", key="k", at=now),))
+        observation = an_observation(*nodes, now=now, stopped=(a_stop("b", at=now),))
         return follow_round(history, observation, "default", RESTART, {})
 
     history = after(GapHistory(), 1000.0, *(a_node(name, held=100.0) for name in "abcd"))

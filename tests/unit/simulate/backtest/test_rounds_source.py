@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.activity import Evidence, State
-from gpuwatch.model.decision import LedgerView, Observation, Stopped
+from gpuwatch.model.decision import LedgerView, Observation
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.sources.nodes import Kind
@@ -18,7 +18,7 @@ from gpuwatch.simulate.backtest.sources.window import SourceError
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
 from gpuwatch.simulate.fleet.play import play, stage_play
 from gpuwatch.simulate.fleet.workloads import demo_fleet
-from tests.support.builders.fleet import NOW, a_node, a_verdict
+from tests.support.builders.fleet import NOW, a_node, a_stop, a_verdict
 
 HOURS = 8.0
 NODES = {"batch-1": True, "forgotten-1": True, "silent-1": False}  # whether they leave memory free when they rest
@@ -59,7 +59,7 @@ def a_round(at: float, was: Was) -> Observation:
         node = replace(node, signal=replace(node.signal, verdict=verdict))
     elif was.state is not None:
         node = replace(node, signal=replace(node.signal, verdict=None, failure="it does not answer"))
-    stopped = (Stopped(node_id="n", key="k", at=now),) if was.ours else ()
+    stopped = (a_stop("n", at=now),) if was.ours else ()
     nodes: Sequence[Node] = () if was.state is None else (node,)
     return Observation(now=now, fleet=Fleet(observed_at=now, nodes=tuple(nodes)), ledger=LedgerView(stopped=stopped))
 
