@@ -73,6 +73,8 @@ def _answer(page: NodePage) -> Iterator[str]:
     """What will happen and why, and what would change it."""
     kind = kind_of(page.activity.doubt) if page.row.activity is State.UNKNOWN else None
     yield f"{_outlook(page)} {page.step.reason.sentence}"
+    if page.row.unreached is not None:
+        yield page.row.unreached
     if page.last_reset:
         yield page.last_reset
     if kind is not None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpuwatch import guard
 from gpuwatch.clouds.tags import EXPIRED_REMEDY, has_expired
+from gpuwatch.controller.context import unreached_in, unreached_words
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
@@ -48,6 +49,8 @@ def round_line(done: Round) -> str:
     rules = ", ".join(f"{rule} {count}" for rule, count in sorted(refused.items()))
     seen = f"{how_many(len(nodes), 'node')} ({seen or 'none running'})"
     line = f"Round: {seen}; {acts or 'no action'}; refused: {rules or 'nothing'}"
+    late = sum(len(each.targets) for each in done.unreached or ())
+    line = f"{line}; not reached: {how_many(late, 'step')}" if late else line
     mute = ", ".join(each.name for each in done.observation.fleet.silent)
     return f"{line}; no answer from {mute}" if mute else line
 
@@ -87,6 +90,9 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
         what = "everything" if pause.pool is None else f"pool {pause.pool}"
         yield f"Paused: {what} {until}, by {pause.who}: {pause.reason or 'no reason given'}"
     yield from _tags(done)
+    late, when = unreached_in(done)
+    for each in late.unreached:
+        yield f"Allowed, not reached {when}: {how_many(len(each.targets), 'step')} ({each.verb.value}): {each.why}."
     for decision in done.decisions:
         for clamp in decision.clamps:
             yield f"Pool {decision.pool}: {clamp}"
@@ -138,6 +144,8 @@ def plan_text(done: Round) -> str:
         name = _name_of_node(review.step.node_id, names, clouds)
         lines.append(f"{word} {review.step.verb} {name}: {review.step.reason.sentence}")
         lines += [f"    {answer.rule}: {answer.sentence} {answer.remedy}" for answer in review.refusals]
+        unreached = unreached_words(review.step, *unreached_in(done)) if review.allowed else None
+        lines += [] if unreached is None else [f"    {unreached}"]
     for decision in done.decisions:
         lines += [f"pool {decision.pool}: {clamp}" for clamp in decision.clamps]
         held = _held_names(decision.steps, names)

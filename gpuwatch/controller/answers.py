@@ -1,7 +1,8 @@
-"""What a refusal or a silence leaves in the ledger, and who is not asked again in the same round after it."""
+"""What a refusal, a silence or an error in a step leaves in the ledger, and who was silent."""
 
-from collections import Counter
-from enum import Enum, auto
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from gpuwatch.clouds import (
     AuthFailedError,
@@ -13,7 +14,12 @@ from gpuwatch.clouds import (
     QuotaExceededError,
     ThrottledError,
 )
+from gpuwatch.controller.circuits import Server
+from gpuwatch.controller.context import ControllerContext
+from gpuwatch.ledger import LeadLostError, LedgerError, OtherLedgerError
 from gpuwatch.model.decision import ADDITIONS, Status, Verb
+
+log = logging.getLogger(__name__)
 
 # What an error leaves in the ledger; any other refusal is REFUSED.
 _STATUS_OF: dict[type[CloudError], Status] = {
@@ -27,38 +33,6 @@ _STATUS_OF: dict[type[CloudError], Status] = {
 }
 # A template that does not work, a right or a connection that is missing: the next offer is asked, as without stock.
 OFFER_REFUSED = frozenset({Status.REFUSED, Status.DENIED, Status.UNSENT})
-# After these nothing else is asked of the same server in the same round.
-_BREAKERS = frozenset({Status.THROTTLED, Status.SKEWED, Status.UNSENT, Status.UNAVAILABLE})
-
-
-class Server(Enum):
-    """Who is asked for a change. The silence of one says nothing about the others."""
-
-    CLOUD = auto()
-    API_SERVER = auto()  # of a Kubernetes cluster
-    SLURM = auto()
-
-
-class Servers:
-    """Which servers are not asked again in this round."""
-
-    def __init__(self) -> None:
-        """All may be asked."""
-        self._denied = Counter[Server]()  # calls in a row
-        self._left_alone = set[Server]()
-
-    def note_end(self, server: Server, status: Status, most_denied: float) -> None:
-        """Note how a call ended; after `most_denied` denied ones in a row its server is left alone, too.
-
-        One denied call may be about its target, many are about our credentials.
-        """
-        self._denied[server] = self._denied[server] + 1 if status is Status.DENIED else 0
-        if status in _BREAKERS or self._denied[server] >= most_denied:
-            self._left_alone.add(server)
-
-    def is_left_alone(self, server: Server) -> bool:
-        """Whether nothing else is to be asked of it."""
-        return server in self._left_alone
 
 
 def status_of(error: CloudError, verb: Verb, *, sent: bool) -> Status:
@@ -70,3 +44,38 @@ def status_of(error: CloudError, verb: Verb, *, sent: bool) -> Status:
     if silent and verb in ADDITIONS and (isinstance(error, NotSentError) or not sent):
         return Status.UNSENT
     return next((status for kind, status in _STATUS_OF.items() if isinstance(error, kind)), Status.REFUSED)
+
+
+def note_silence(parts: ControllerContext, server: Server, error: CloudError, asked_at: float) -> None:
+    """Note that a question gave no answer; `asked_at` is when it was asked, monotonic."""
+    now = parts.clock.monotonic()
+    parts.memory.circuits.note_silence(server, error, at=now, seconds=now - asked_at)
+
+
+def ends_the_round(parts: ControllerContext, error: Exception) -> bool:
+    """Whether an error says that this process must not write, or cannot: any other is that of one part of a round.
+
+    A ledger that still knows its leader has only refused what it was given.
+    """
+    if isinstance(error, LeadLostError | OtherLedgerError):
+        return True
+    return isinstance(error, LedgerError) and not parts.ledger.leading()
+
+
+@contextmanager
+def one_part(parts: ControllerContext, what: str) -> Iterator[None]:
+    """Let an error within be that of this part of the round alone; `what` names the part in the log.
+
+    Raises:
+        CloudError: somebody gave no answer, which is no error of ours.
+        LedgerError: nothing more may be written down.
+
+    """
+    try:
+        yield
+    except CloudError:
+        raise
+    except Exception as error:
+        if ends_the_round(parts, error):
+            raise
+        log.exception("%s failed", what)

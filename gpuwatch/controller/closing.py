@@ -4,6 +4,8 @@ import logging
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.controller import answers
+from gpuwatch.controller.circuits import API_SERVER, Server
 from gpuwatch.controller.context import ControllerContext, Missing
 from gpuwatch.controller.settle import given_up
 from gpuwatch.controller.targets import Targets, target_kind
@@ -27,10 +29,12 @@ def close_what_is_over(
 ) -> None:
     """Close, before anything new is done, all that is over by itself."""
     _drop_unwanted(parts, observation, reviews)
-    _close_gone_machines(parts, observation, round_id)
+    with answers.one_part(parts, "The end of notices of machines that are gone"):
+        _close_gone_machines(parts, observation, round_id)
     for notice in idle_pods.notices_of_gone(observation):
         if observation.ledger.open_for(notice.node_id) is None:
-            _close_gone_workload(parts, observation, notice, round_id)
+            with answers.one_part(parts, f"The end of the notice of {notice.node_id}"):
+                _close_gone_workload(parts, observation, notice, round_id)
     _drop_unenrolled(parts, observation, round_id)
 
 
@@ -74,6 +78,8 @@ def _close_gone_machines(parts: ControllerContext, observation: Observation, rou
     for node_id in absent - missing.keys():
         missing[node_id] = Missing(since=now)
     for node_id in sorted(absent, key=lambda each: (missing[each].asked, each))[:_ASKED_AT_MOST]:
+        if parts.memory.circuits.why_left_alone(Server()) is not None:
+            return  # nobody knows whose these are: those that waited longest come first in the next round
         missing[node_id].asked = now
         if not _is_gone(parts, node_id, now - missing[node_id].since):
             continue
@@ -87,11 +93,13 @@ def _close_gone_machines(parts: ControllerContext, observation: Observation, rou
 
 def _is_gone(parts: ControllerContext, node_id: str, missing_seconds: float) -> bool:
     """Whether it is proved that a machine no longer exists."""
+    asked_at = parts.clock.monotonic()
     try:
         node = parts.cloud.node(node_id)
     except NotFoundError:
         return missing_seconds >= _UNKNOWN_FOR_SECONDS
-    except CloudError:
+    except CloudError as error:
+        answers.note_silence(parts, Server(), error, asked_at)
         return False
     return node is None or node.state is NodeState.TERMINATED
 
@@ -107,11 +115,14 @@ def _close_gone_workload(parts: ControllerContext, observation: Observation, not
     intent = parts.ledger.intend(Verb.WITHDRAW, notice.node_id, pool, at, idle_pods.GONE, round_id, arguments=arguments)
     detail = "its annotation was left as it is"
     acts = parts.rules.enforce and not observation.ledger.pauses
+    acts = acts and parts.memory.circuits.why_left_alone(API_SERVER) is None
     if acts and parts.cluster is not None and target is not None:
+        asked_at = parts.clock.monotonic()
         try:
             permit = Permit.asked_now(parts.clock, _CLOSE_SECONDS, parts.ledger.leading)
             _, detail = Targets(parts).target_of(intent).ask(intent, observation, permit)
         except CloudError as error:
+            answers.note_silence(parts, API_SERVER, error, asked_at)
             detail = f"its annotation could not be taken away: {error}"
     parts.ledger.settle(intent, Status.SETTLED, detail, parts.clock.now())
     log.info("The notice of %s is closed: %s", notice.node_id, detail)

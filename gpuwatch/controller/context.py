@@ -6,16 +6,28 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gpuwatch.clouds import Cloud
+from gpuwatch.controller.circuits import Circuits
 from gpuwatch.controller.clock_steps import ClockSteps
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.slurm import SlurmCluster
 from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
 from gpuwatch.kubernetes import Cluster
-from gpuwatch.ledger import Ledger
+from gpuwatch.ledger import Ledger, PastRound
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.decision import Decision, Done, Intent, LedgerView, Observation, Outcome, Proposal, Review
+from gpuwatch.model.decision import (
+    Decision,
+    Done,
+    Intent,
+    LedgerView,
+    Observation,
+    Outcome,
+    Proposal,
+    Review,
+    Step,
+    Unreached,
+)
 from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.accounting.totals import Row
@@ -54,6 +66,7 @@ class Memory:
     short: dict[str, float] = field(default_factory=dict)  # since when groups lack members; monotonic
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     ended: Ended = field(default_factory=Ended)
+    circuits: Circuits = field(default_factory=Circuits)
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
     unbelieved: dict[str, str] = field(default_factory=dict)  # why clouds are not believed, by id, as the log has it
 
@@ -107,7 +120,7 @@ class LiveParts(ControllerContext):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """One step that was carried out, or tried, with what came of it."""
+    """One step that was carried out, or tried, with what came of it; `outcome` has no key where none is on record."""
 
     review: Review
     outcome: Outcome
@@ -118,6 +131,7 @@ class Round:
     """All that one round saw, decided and did. `records` are of what clouds did; `trouble` is why it saw nothing.
 
     `workloads` has a step for each workload of the cluster that holds GPUs; `reviews` and `acts` are about those, too.
+    `unreached` is what the guard allowed and the round did not come to; None: it did not act.
     """
 
     observation: Observation
@@ -129,3 +143,20 @@ class Round:
     acts: tuple[Act, ...] = ()
     records: tuple[Intent, ...] = ()
     trouble: str | None = None
+    unreached: tuple[Unreached, ...] | None = None
+
+
+def unreached_in(done: Round | PastRound) -> tuple[LedgerView, str]:
+    """Return the view that knows what the guard allowed and had no turn, and in which round that was, for people.
+
+    A round that acted knows it of itself; one that only looked, or is past, of the round before it.
+    """
+    if isinstance(done, Round) and done.unreached is not None:
+        return LedgerView(unreached=done.unreached), "in this round"
+    return done.observation.ledger, "in the last round"
+
+
+def unreached_words(step: Step, late: LedgerView, when: str) -> str | None:
+    """Say why a step that the guard has allowed had no turn; None: it had one, or nobody knows."""
+    why = late.why_unreached(step) if late.unreached else None
+    return None if why is None else f"Allowed, not reached {when}: {why}."

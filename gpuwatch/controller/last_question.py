@@ -8,6 +8,8 @@ from dataclasses import replace
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.controller import target_cluster_node
+from gpuwatch.controller.answers import note_silence
+from gpuwatch.controller.circuits import Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.slurm import target as target_slurm_node
 from gpuwatch.controller.startup_pause import with_foreign
@@ -28,17 +30,18 @@ def objection_to(
 
     `tried` are the changes made earlier in this round: they count against the limits.
     """
-    node_id = review.step.node_id
+    node_id, asked_at = review.step.node_id, parts.clock.monotonic()
+    seen = observation.fleet.find(node_id)
     try:
         node = parts.cloud.node(node_id)
         group = None if node is None or node.group is None else parts.cloud.group(node.group)
     except NotFoundError as error:
         return f"the cloud does not know it: {error}"
     except CloudError as error:
+        note_silence(parts, Server() if seen is None else Server.that_has(seen), error, asked_at)
         return f"the cloud gives no answer about it: {error}"
     if node is None:
         return "the cloud no longer lists it"
-    seen = observation.fleet.find(node_id)
     asked = target_cluster_node.machine_in_cluster(parts, node, None if seen is None else seen.kubernetes)
     if not isinstance(asked, str):
         asked = target_slurm_node.machine_in_slurm(parts, asked, None if seen is None else seen.slurm)

@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Self
 
-from gpuwatch.controller.context import Round
+from gpuwatch.controller.context import Round, unreached_in, unreached_words
 from gpuwatch.controller.pod_rows import ClusterRow, PodRow, cluster_row, pod_rows
 from gpuwatch.controller.workload_rows import WorkloadRow, workload_rows
 from gpuwatch.guard import Rulebook
@@ -78,7 +78,8 @@ class StopRow:
 class NodeRow:
     """A node at a glance.
 
-    `action` is what the round does with it: `hold` also where the guard refuses. `why` contains the guard's objections.
+    `action` is what the round does with it: `hold` also where the guard refuses, or where the round did not come to
+    what the guard had allowed: then `unreached` says why. `why` contains that, and the guard's objections.
     `activity` is null while the node does not run. `notified_at` is the time of the notice in force. `approval` is null
     if the pool requires none, or there is no notice to approve yet. `stopped` is null unless the node is stopped.
     `cloud` is the cloud's name in the settings; null where they name none. `price_as_of` and `price_source` are the day
@@ -110,6 +111,7 @@ class NodeRow:
     cloud: str | None = None
     price_as_of: date | None = None
     price_source: str | None = None
+    unreached: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,15 +187,22 @@ def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
     """One row for each node, in the cloud's order."""
     steps = {step.node_id: step for decision in done.decisions for step in decision.steps}
     refusals = {review.step.node_id: review.refusals for review in done.reviews}
-    seen = done.observation
-    return tuple(_row(node, steps[node.id], refusals.get(node.id, ()), seen, rules) for node in seen.fleet.nodes)
+    seen, (late, when) = done.observation, unreached_in(done)
+    return tuple(
+        _row(node, steps[node.id], refusals.get(node.id, ()), seen, rules, unreached_words(steps[node.id], late, when))
+        for node in seen.fleet.nodes
+    )
 
 
-def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, rules: Rulebook) -> NodeRow:
+def _row(
+    node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, rules: Rulebook, late: str | None
+) -> NodeRow:
     running, activity = node.state is NodeState.RUNNING, node.activity
     billed = running or node.billed_though_stopped
     price, notice = seen.price(node) if billed else None, seen.ledger.notice(node.id)
     known = running and activity.state is not State.UNKNOWN
+    late = None if refusals else late
+    why = reason_with_refusals(step, refusals)
     return NodeRow(
         id=node.id,
         name=node.name,
@@ -207,8 +216,8 @@ def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, 
         enrolled=node.enrolled,
         gpu_count=node.gpu_count,
         gpus=_gpus(node),
-        action=Verb.HOLD if refusals else step.verb,
-        why=reason_with_refusals(step, refusals),
+        action=Verb.HOLD if refusals or late else step.verb,
+        why=why if late is None else f"{why} {late}",
         owner=node.owner,
         activity=activity.state if running else None,
         held_seconds=activity.held_seconds if known else None,
@@ -217,9 +226,10 @@ def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, 
         price_as_of=None if price is None else price.as_of,
         price_source=None if price is None else price.source,
         notified_at=None if notice is None else notice.at,
-        next=_next_action(node, step, refusals, seen, rules),
+        next=_next_action(node, step, refusals, seen, rules, late=late is not None),
         approval=required_approval(node, seen.ledger, rules),
         stopped=_stop_row(node, seen.ledger),
+        unreached=late,
     )
 
 
@@ -268,15 +278,16 @@ def required_approval(node: Node, ledger: LedgerView, rules: Rulebook) -> Requir
 
 
 def _next_action(
-    node: Node, step: Step, refusals: Sequence[Answer], observation: Observation, rulebook: Rulebook
+    node: Node, step: Step, refusals: Sequence[Answer], observation: Observation, rulebook: Rulebook, *, late: bool
 ) -> NextAction | None:
-    """What happens next. None: nothing, or its time is not known."""
+    """What happens next. None: nothing, or its time is not known. `late`: it had no turn, so the next round is next."""
     rules, now = rulebook.pool(node.pool), observation.now
     grace = timedelta(seconds=idle.grace_seconds(node, observation, rules.idle))
     if step.verb is not Verb.HOLD:
-        removal = now + grace if step.verb is Verb.NOTICE else None
+        at = now + timedelta(seconds=observation.interval_seconds) if late else now
+        removal = at + grace if step.verb is Verb.NOTICE else None
         refused = tuple(answer.rule for answer in refusals)
-        return NextAction(verb=step.verb, at=now, removal_at=removal, refused_by=refused)
+        return NextAction(verb=step.verb, at=at, removal_at=removal, refused_by=refused)
     if not node.enrolled or node.protected is not None or node.snoozed is not None:
         return None
     choice, wait = (

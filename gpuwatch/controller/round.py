@@ -12,7 +12,7 @@ from dataclasses import replace
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
 from gpuwatch.controller import interruptions
-from gpuwatch.controller.act import execute
+from gpuwatch.controller.act import Executed, execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
 from gpuwatch.controller.observation import observe
 from gpuwatch.controller.settle import reconcile
@@ -39,7 +39,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
     except CloudError as error:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
-    acts: tuple[Act, ...] = ()
+    done: Executed | None = None
     records: tuple[Intent, ...] = ()
     with _without_collections():
         proposals, decisions = decide(observation, parts.rules, parts.idle_steps)
@@ -50,7 +50,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
             round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
     if act:
         records = interruptions.record(parts, observation, round_id)
-        acts = tuple(execute(parts, observation, reviews, round_id, decisions))
+        done = execute(parts, observation, reviews, round_id, decisions)
     return Round(
         observation=observation,
         proposals=proposals,
@@ -58,7 +58,8 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         workloads=workloads,
         reviews=reviews,
         settled=settled,
-        acts=acts,
+        acts=() if done is None else done.acts,
+        unreached=None if done is None else done.unreached,
         records=records,
     )
 

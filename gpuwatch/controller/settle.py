@@ -7,6 +7,7 @@ Rules:
 3. What was not carried out so far may be so all the same: of an intent that may be tried again, only its being done is
    news.
 4. What may have been carried out is not given up before SETTLE_TIMEOUT, and never as "nothing was done".
+5. Once a server gives no answer, what else it was asked for is looked at in a later round.
 
 Each kind of target adds its own: `target_machine.py`, `target_pool.py`, `target_cluster_node.py`, `target_workload.py`,
 `slurm/target.py`.
@@ -16,6 +17,7 @@ import logging
 from collections.abc import Iterator
 
 from gpuwatch.clouds import CloudError
+from gpuwatch.controller import answers
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.target import Found, Target
 from gpuwatch.controller.targets import Targets
@@ -35,11 +37,19 @@ _NOT_SHOWN = frozenset({Status.INTERRUPTED, Status.UNAVAILABLE})
 def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
     """Find out what became of every open intent and write it down."""
     view = parts.past(parts.clock.now())
-    targets = Targets(parts, view.resume_orders)
-    for entry in view.open_intents:
+    targets, circuits = Targets(parts, view.resume_orders), parts.memory.circuits
+    circuits.begin_round()
+    for entry in sorted(view.open_intents, key=lambda each: circuits.asked_in_vain(each.intent.node_id)):
+        server, asked, found = circuits.home_of(entry.intent.node_id), parts.clock.monotonic(), None
+        if circuits.why_left_alone(server) is not None:
+            continue
         try:
-            found = _outcome(targets.target_of(entry.intent), entry)
+            with answers.one_part(parts, f"The look at the {entry.intent.verb} of {entry.intent.node_id}"):
+                found = _outcome(targets.target_of(entry.intent), entry)
+            circuits.note_answer(server)
         except CloudError as error:
+            answers.note_silence(parts, server, error, asked)
+            circuits.note_target(entry.intent.node_id, server, at=asked, done=False)
             log.warning("What became of the %s of %s is not known: %s", entry.intent.verb, entry.intent.node_id, error)
             continue
         # What keeps a machine from being a node may change, and is said anew.
@@ -47,7 +57,8 @@ def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
             status, detail = found
             level = logging.WARNING if status is Status.UNSEEN else logging.INFO
             log.log(level, "%s of %s: %s (%s)", entry.intent.verb, entry.intent.node_id, status, detail)
-            yield parts.ledger.settle(entry.intent, status, detail, parts.clock.now())
+            with answers.one_part(parts, f"The record of the {entry.intent.verb} of {entry.intent.node_id}"):
+                yield parts.ledger.settle(entry.intent, status, detail, parts.clock.now())
 
 
 def _outcome(target: Target, entry: OpenIntent) -> Found:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.controller.answers import Server
+from gpuwatch.controller.circuits import Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.model.decision import SETTLE_TIMEOUT, Intent, Observation, OpenIntent, Review, Status, Step
 from gpuwatch.model.promise import arguments_of
@@ -25,8 +25,7 @@ _UNANSWERED = (Status.UNAVAILABLE, "no answer is on record: it may have been car
 class Target(ABC):
     """One kind of thing that steps change: a machine, a pool, a group, a node of a cluster or of Slurm, a workload."""
 
-    server: ClassVar[Server] = Server.CLOUD  # who is asked
-    # After so many denied calls in a row nothing else is asked of that server in the same round.
+    # After so many denied calls in a row nothing else is asked of their server in the same round.
     most_denied: ClassVar[float] = 3
 
     def __init__(self, parts: ControllerContext) -> None:
@@ -50,6 +49,11 @@ class Target(ABC):
             CloudError: no answer.
 
         """
+
+    def servers(self, observation: Observation, step: Step) -> tuple[Server, ...]:
+        """Return who is to make the change, and then who else is asked before it."""
+        thing = observation.fleet.find(step.node_id) or observation.fleet.group(step.node_id)
+        return (Server() if thing is None else Server.that_has(thing),)
 
     def objection(self, _observation: Observation, review: Review, _tried: tuple[Step, ...]) -> str | None:
         """Ask everybody a last time; say why the step is not to be taken after all, None: nobody objects.

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.controller.answers import Server
+from gpuwatch.controller.answers import note_silence
+from gpuwatch.controller.circuits import API_SERVER, Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.target import Found, Target, not_served
 from gpuwatch.kubernetes import Cluster
@@ -13,6 +14,7 @@ from gpuwatch.model.decision import Intent, Observation, OpenIntent, Review, Sta
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import Drain, KubernetesNode
 from gpuwatch.model.readable import how_many
+from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 from gpuwatch.policies.kubernetes.evacuation import FIRST
 from gpuwatch.policies.kubernetes.steps import FOR, NODE, PODS, TAINT, UID, UNDOES
 
@@ -23,13 +25,17 @@ _NAMED = 3  # pods in an outcome
 class ClusterNodeTarget(Target):
     """A machine's node object: the API server is asked for all of it; its answers are of now, never late."""
 
-    server = Server.API_SERVER
     most_denied = 1
 
     def __init__(self, parts: ControllerContext, machine: Target) -> None:
         """Nothing is asked yet; `machine` is asked a last time before its pods go."""
         super().__init__(parts)
         self._machine = machine
+
+    def servers(self, observation: Observation, step: Step) -> tuple[Server, ...]:
+        """Return the API server; before a removal the machine's cloud is asked, too."""
+        asked = self._machine.servers(observation, step) if step.verb in ASKED_A_LAST_TIME else ()
+        return (API_SERVER, *(each for each in asked if each != API_SERVER))
 
     def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
         """Ask about the machine as before its removal."""
@@ -85,9 +91,11 @@ def machine_in_cluster(parts: ControllerContext, node: Node, seen: KubernetesNod
         return node if node.kubernetes is seen else replace(node, kubernetes=seen)
     if parts.cluster is None:
         return NO_CLUSTER
+    asked = parts.clock.monotonic()
     try:
         known = parts.cluster.node(seen.name)
     except CloudError as error:
+        note_silence(parts, API_SERVER, error, asked)
         return f"the cluster gives no answer about it: {error}"
     if known is None:
         return f"the cluster has no node {seen.name} any more"

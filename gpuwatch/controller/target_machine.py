@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from gpuwatch.clouds import STOP_AT, NotFoundError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.absence import is_gone
+from gpuwatch.controller.circuits import API_SERVER, SLURM, Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.last_question import objection_to
 from gpuwatch.controller.target import Found, Target, not_yet, promise_arguments
@@ -34,6 +35,7 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import promise_of
 from gpuwatch.model.stops import NOT_PROVED, StopAnswer, why_not_ours
+from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,14 @@ _LAUNCH_TIME_STEP = timedelta(seconds=1)  # clouds tell launch times in whole se
 
 class MachineTarget(Target):
     """A machine: notices are its tags, everything else is a call of its cloud."""
+
+    def servers(self, observation: Observation, step: Step) -> tuple[Server, ...]:
+        """Return the machine's part of its cloud; before a removal its cluster and Slurm are asked, too."""
+        first, node = super().servers(observation, step), observation.fleet.find(step.node_id)
+        if node is None or step.verb not in ASKED_A_LAST_TIME:
+            return first
+        asked = [API_SERVER] if node.kubernetes is not None else []
+        return (*first, *asked, *([SLURM] if node.slurm is not None else []))
 
     def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
         """Ask cloud and node once more, and let policies and guard judge the answers afresh; a doubt is a veto."""

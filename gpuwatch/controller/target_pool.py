@@ -13,9 +13,10 @@ from functools import cached_property
 
 from gpuwatch.clouds import NotFoundError
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.controller.circuits import Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.target import Found, Target, not_yet
-from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Verb
+from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies import capacity
@@ -32,6 +33,10 @@ class PoolTarget(Target):
         """Nothing is asked yet; `resumed` are the orders to resume a pool."""
         super().__init__(parts)
         self._resumed = resumed
+
+    def servers(self, _observation: Observation, step: Step) -> tuple[Server, ...]:
+        """Return the part of a cloud that the launch is asked of."""
+        return (Server.named_in(step.arguments),)
 
     def ask(self, intent: Intent, _observation: Observation, _permit: Permit) -> tuple[Status, str]:
         """Launch one machine from the pool's template."""

@@ -14,7 +14,8 @@ from decimal import Decimal
 from gpuwatch import guard
 from gpuwatch.clouds import CloudError, NotFoundError, ProtectedError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.controller.answers import Server
+from gpuwatch.controller.answers import note_silence
+from gpuwatch.controller.circuits import API_SERVER, Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.last_question import lateness
 from gpuwatch.controller.target import Found, Target, not_served, promise_arguments
@@ -58,8 +59,12 @@ def remember_workloads(parts: ControllerContext, steps: Iterable[WorkloadStep]) 
 class WorkloadTarget(Target):
     """A workload: the API server is asked to announce its end, to take that back, or to end its pods."""
 
-    server = Server.API_SERVER
     most_denied = math.inf  # a right that one kind of workload lacks says nothing about the others
+
+    def servers(self, _observation: Observation, step: Step) -> tuple[Server, ...]:
+        """Return the API server; before pods are ended the clouds of their machines are asked, too."""
+        use = self._parts.memory.workloads.get(step.node_id) if step.verb is Verb.RELEASE else None
+        return (API_SERVER, *dict.fromkeys(Server.that_has(each.node) for each in (() if use is None else use.pods)))
 
     def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
         """Say why its pods are not to be ended after all, as everybody says now; None: nobody objects."""
@@ -138,9 +143,11 @@ def _observe_workload(
     parts: ControllerContext, asked_of: Workloads, observation: Observation, use: WorkloadUse
 ) -> Observation | str:
     """Return the observation with the workload as it is now; or why that is no ground to end it."""
+    asked = parts.clock.monotonic()
     try:
         now = asked_of.workload(use.target)
     except CloudError as error:
+        note_silence(parts, API_SERVER, error, asked)
         return f"the cluster gives no answer about it: {error}"
     if now is None:
         return f"the cluster has no {use.target} of that uid any more"
@@ -158,9 +165,11 @@ def _machines(parts: ControllerContext, seen: Mapping[str, Node]) -> dict[str, N
         return f"it is on {len(seen)} machines, and {MOST_MACHINES} at most can be asked before one answer is old"
     shown: dict[str, Node] = {}
     for node in seen.values():
+        asked = parts.clock.monotonic()
         try:
             known = parts.cloud.node(node.id)
         except CloudError as error:
+            note_silence(parts, Server.that_has(node), error, asked)
             return f"{node.name}: the cloud gives no answer about it: {error}"
         if known is None or known.state is not NodeState.RUNNING:
             return f"{node.name}: the cloud does not show it running"

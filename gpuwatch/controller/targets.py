@@ -5,6 +5,7 @@ from datetime import datetime
 
 from gpuwatch.clouds import NotFoundError
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.controller.circuits import NOBODY, Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.slurm.target import SlurmNodeTarget
 from gpuwatch.controller.target import Found, Target
@@ -19,6 +20,10 @@ from gpuwatch.model.verbs import TargetKind, Verb
 
 class RecordTarget(Target):
     """What a cloud has done by itself: it is on record, and nothing is asked."""
+
+    def servers(self, _observation: Observation, _step: Step) -> tuple[Server, ...]:
+        """Return nobody: there is nothing to ask."""
+        return (NOBODY,)
 
     def ask(self, intent: Intent, _observation: Observation, _permit: Permit) -> tuple[Status, str]:
         """Refuse: nobody decides a record."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from gpuwatch.controller.context import Round
+from gpuwatch.controller.context import Round, unreached_in, unreached_words
 from gpuwatch.guard import Rulebook, judge, workload_case
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.activity import State
@@ -21,7 +21,8 @@ class WorkloadRow:
     """A workload that holds GPUs without use in a pool that ends such pods, or that has a notice or an order.
 
     `how` is what its people let be done: scale-to-zero, stop or delete; null: they say nothing that its kind can do.
-    `action` is what the round does with it: `hold` also where the guard refuses, then `refused_by` are the rules.
+    `action` is what the round does with it: `hold` also where the guard refuses, then `refused_by` are the rules; and
+    where the round did not come to what the guard had allowed, then `unreached` says why.
     `ends_at` is the earliest time of the end of its pods; null: none is to come, or its time is not known. `why`
     contains the guard's objections, `change` is what would make it come out otherwise. `snooze` is the order that
     keeps it; a snooze by annotation is in `why` alone.
@@ -47,6 +48,7 @@ class WorkloadRow:
     ends_at: datetime | None = None
     refused_by: tuple[str, ...] = ()
     snooze: Snooze | None = None
+    unreached: str | None = None
 
     def __str__(self) -> str:
         """Return its kind and name, such as `Notebook team-a/alice`."""
@@ -68,7 +70,7 @@ def workload_rows(done: Round, rules: Rulebook) -> tuple[WorkloadRow, ...]:
     """Those of a round, the most expensive first."""
     reviews = {review.step.node_id: review for review in done.reviews}
     found = (
-        _row(step, reviews.get(step.use.id), done.observation, rules)
+        _row(step, reviews.get(step.use.id), done, rules)
         for step in done.workloads
         if _is_worth_a_row(step, done.observation, rules)
     )
@@ -84,7 +86,7 @@ def explain_workload(done: Round | PastRound, rules: Rulebook, ledger: Ledger, n
         return None
     review = next((each for each in done.reviews if each.step.node_id == step.use.id), None)
     return WorkloadPage(
-        row=_row(step, review, seen, rules),
+        row=_row(step, review, done, rules),
         at=seen.now,
         pods=tuple(f"{each.pod} on {each.node.name}: {each.state.value}" for each in step.use.pods),
         if_ended_now=judge(workload_case(_as_end(step), seen, rules)).answers,
@@ -113,9 +115,11 @@ def _is_worth_a_row(step: WorkloadStep, seen: Observation, rules: Rulebook) -> b
     return acts and use.state in WITHOUT_USE and use.held_seconds >= TOLD_AFTER_SECONDS
 
 
-def _row(step: WorkloadStep, review: Review | None, seen: Observation, rules: Rulebook) -> WorkloadRow:
+def _row(step: WorkloadStep, review: Review | None, done: Round | PastRound, rules: Rulebook) -> WorkloadRow:
     use, refusals = step.use, () if review is None else review.refusals
-    its, notice = use.workload, seen.ledger.notice(use.id)
+    seen, (late, when) = done.observation, unreached_in(done)
+    its, notice, why = use.workload, seen.ledger.notice(use.id), reason_with_refusals(step.step, refusals)
+    unreached = None if refusals else unreached_words(step.step, late, when)
     return WorkloadRow(
         id=use.id,
         namespace=its.namespace,
@@ -127,8 +131,8 @@ def _row(step: WorkloadStep, review: Review | None, seen: Observation, rules: Ru
         gpus=use.gpus,
         activity=use.state,
         held_seconds=use.held_seconds,
-        action=Verb.HOLD if refusals else step.verb,
-        why=reason_with_refusals(step.step, refusals),
+        action=Verb.HOLD if refusals or unreached else step.verb,
+        why=why if unreached is None else f"{why} {unreached}",
         change=step.change,
         how=None if step.reason.code == "no_consent" else idle_pods.how(use) or None,
         owner=its.owner,
@@ -137,6 +141,7 @@ def _row(step: WorkloadStep, review: Review | None, seen: Observation, rules: Ru
         ends_at=_ends_at(step, seen, rules),
         refused_by=tuple(answer.rule for answer in refusals),
         snooze=_snooze(use.id, seen),
+        unreached=unreached,
     )
 
 

@@ -1,14 +1,18 @@
-"""What an outcome changes in the indexes: open intents, notices, stops and protections."""
+"""What an outcome, and the end of a round, change in the indexes: open intents, notices, stops, what had no turn."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
 from sqlalchemy import Connection
 
 from gpuwatch.ledger import scale_in_protection
+from gpuwatch.ledger.attempts import runs_again
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
-from gpuwatch.ledger.tables import NOTICES, OPEN_INTENTS, STOPPED
-from gpuwatch.model.decision import FINAL, Intent, Status, Verb
+from gpuwatch.ledger.tables import META, NOTICES, OPEN_INTENTS, STOPPED
+from gpuwatch.ledger.views import UNREACHED, list_stopped
+from gpuwatch.model.decision import FINAL, Intent, Observation, Status, Unreached, Verb
 from gpuwatch.model.verbs import ENDS_OF_A_STOP
 
 
@@ -27,3 +31,17 @@ def mark(db: Connection, intent: Intent, status: Status, at: datetime) -> None:
         db.execute(STOPPED.delete().where(STOPPED.c.node_id == node_id))
     if intent.verb is Verb.STOP:
         db.execute(STOPPED.insert(), row)
+
+
+def forget_what_runs_again(db: Connection, observation: Observation) -> None:
+    """What gpuwatch stopped and somebody has started since is no longer a stop of ours."""
+    for each in list_stopped(db):
+        if runs_again(each, observation.fleet.find(each.node_id)):
+            db.execute(STOPPED.delete().where(STOPPED.c.node_id == each.node_id))
+
+
+def keep_unreached(db: Connection, unreached: Sequence[Unreached]) -> None:
+    """Keep what the newest round allowed and did not come to; the next round's own record has it, too."""
+    db.execute(META.delete().where(META.c.name == UNREACHED))
+    if unreached:
+        db.execute(META.insert(), {"name": UNREACHED, "value": msgspec.json.encode(unreached).decode()})

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Self
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import active_times, chain, retention, scale_in_protection, snapshots, views
 from gpuwatch.ledger.any_text import json_of
-from gpuwatch.ledger.attempts import runs_again
 from gpuwatch.ledger.audit_log import AuditLog
 from gpuwatch.ledger.bodies import Bodies
 from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.identity import Identity
-from gpuwatch.ledger.index_writer import mark
+from gpuwatch.ledger.index_writer import forget_what_runs_again, keep_unreached, mark
 from gpuwatch.ledger.postgresql import PostgresqlStore
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import Audit, Entry, LedgerError, PastRound, RoundLine
@@ -41,6 +40,7 @@ from gpuwatch.model.decision import (
     Reason,
     Review,
     Status,
+    Unreached,
     Verb,
 )
 from gpuwatch.model.fleet import Node
@@ -162,7 +162,7 @@ class Ledger:
             if known:
                 writer.db.execute(GAPS.delete().where(GAPS.c.pool.in_(sorted(known))))
                 writer.db.execute(GAPS.insert(), [{"pool": pool, "body": each} for pool, each in known.items()])
-            self._see_stopped(writer.db, observation)
+            forget_what_runs_again(writer.db, observation)
             scale_in_protection.note_fleet(writer.db, observation)
             uses = self.uses.note(writer.db, observation)
         self.uses.keep(uses)
@@ -268,6 +268,11 @@ class Ledger:
             writer.append("outcome", {"key": intent.key, "at": text(at), "status": status.value, "detail": detail})
             mark(writer.db, intent, status, at)
         return Outcome(key=intent.key, at=at, status=status, detail=detail)
+
+    def note_unreached(self, unreached: Sequence[Unreached]) -> None:
+        """Keep what the newest round allowed and did not come to, in the place of what an earlier one did not."""
+        with self.store.writing() as writer:
+            keep_unreached(writer.db, unreached)
 
     def pool_of(self, key: str) -> str:
         """The pool of an intent."""
@@ -386,10 +391,3 @@ class Ledger:
         """Drop what old rounds saw, as the settings say, a bounded number at a time; gives how many."""
         with self.store.writing() as writer:
             return retention.compact(writer, now, self._settings)
-
-    @staticmethod
-    def _see_stopped(db: Connection, observation: Observation) -> None:
-        """What gpuwatch stopped and somebody has started since is no longer a stop of ours."""
-        for each in views.list_stopped(db):
-            if runs_again(each, observation.fleet.find(each.node_id)):
-                db.execute(STOPPED.delete().where(STOPPED.c.node_id == each.node_id))

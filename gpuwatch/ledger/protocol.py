@@ -16,6 +16,7 @@ from gpuwatch.model.decision import (
     Reason,
     Review,
     Status,
+    Unreached,
     Verb,
 )
 from gpuwatch.model.fleet import Node
@@ -131,6 +132,10 @@ class RoundLedger(Protocol):
 
     def settle(self, intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:
         """Write down what came of an attempt; a final status closes the intent."""
+        ...
+
+    def note_unreached(self, unreached: Sequence[Unreached]) -> None:
+        """Keep what the newest round allowed and did not come to, in the place of what an earlier one did not."""
         ...
 
     def forget_stop(self, node_id: str) -> None:

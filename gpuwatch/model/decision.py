@@ -28,7 +28,7 @@ from gpuwatch.model.verbs import ADDITIONS, REMOVAL_STEPS, REMOVALS, Verb
 __all__ = ["ADDITIONS", "DECISION_TAG", "FINAL", "LAUNCHED_AT", "NOTIFIED_TAG", "NOT_DONE", "REMOVALS"]
 __all__ += ["REMOVAL_STEPS", "SETTLE_TIMEOUT", "Advice", "Answer", "Decision", "DesiredNodes", "Done", "Intent"]
 __all__ += ["LedgerView", "Observation", "OpenIntent", "Outcome", "Proposal", "Reason", "Review", "Status", "Step"]
-__all__ += ["Stopped", "Verb", "Wait", "reason_with_refusals"]
+__all__ += ["Stopped", "Unreached", "Verb", "Wait", "reason_with_refusals"]
 
 # The argument of a removal by which its machine's launch time at that moment is kept: another one proves a start.
 LAUNCHED_AT = "launched_at"
@@ -83,6 +83,9 @@ NOT_DONE = frozenset(
 )
 # How the detail of a failure begins that is no answer of the cloud to the last attempt: this one's is repeated.
 GIVEN_UP = "given up: "
+# How the detail of a step begins that was not taken after all: somebody objected at the last question, or the permit
+# for the call did not hold any more.
+VETOED, NOT_SENT = "vetoed at the last moment: ", "not sent: "
 # How long a change has to show in the cloud. For so long an unsettled one may hold up others, and only after so long is
 # a change that nobody answered known not to have been carried out.
 SETTLE_TIMEOUT = timedelta(minutes=10)
@@ -208,6 +211,15 @@ class DesiredNodes:
     want: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreached:
+    """Steps that the guard allowed and the newest round did not come to: why, and of which targets; a clause."""
+
+    verb: Verb
+    why: str
+    targets: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)  # no slots: the indexes are made once, at the first question
 class LedgerView:
     """What decisions may know of the past.
@@ -233,6 +245,7 @@ class LedgerView:
     foreign: tuple[str, ...] = ()
     shields: tuple[str, ...] = ()
     interruptions: tuple[Interruption, ...] = ()  # notices of clouds that are on record and not over
+    unreached: tuple[Unreached, ...] = ()  # by the newest round that acted
 
     def with_orders(self, node: Node) -> Node:
         """The node, and its pods' workloads, as decisions see them: snoozed where somebody keeps them by an order."""
@@ -277,6 +290,10 @@ class LedgerView:
         found = self._stopped.get(node.id)
         return None if found is None or found.why_not_ours(node) is not None else found
 
+    def why_unreached(self, step: Step) -> str | None:
+        """Why the newest round allowed this step and did not come to it, as a clause; None: it did, or nobody knows."""
+        return self._unreached.get((step.node_id, step.verb))
+
     @property
     def stopped_ids(self) -> KeysView[str]:
         """The nodes with such a stop."""
@@ -309,6 +326,10 @@ class LedgerView:
     @cached_property
     def _shields(self) -> frozenset[str]:
         return frozenset(self.shields)
+
+    @cached_property
+    def _unreached(self) -> dict[tuple[str, Verb], str]:
+        return {(target, each.verb): each.why for each in self.unreached for target in each.targets}
 
     @cached_property
     def _stopped(self) -> dict[str, Stopped]:

@@ -35,6 +35,7 @@ from gpuwatch.model.decision import (
     Review,
     Status,
     Stopped,
+    Unreached,
     Verb,
 )
 from gpuwatch.model.fleet import Fleet, Node
@@ -73,6 +74,8 @@ class NoIdentity:
 class InMemoryLedger:
     """A `RoundLedger` that lasts as long as its process; it keeps no past rounds, histories or chain."""
 
+    epoch: int | None = 1  # there is one lead
+
     def __init__(self, ledger_id: str = "simulated") -> None:
         """Nothing is written yet."""
         self._id = ledger_id
@@ -89,8 +92,7 @@ class InMemoryLedger:
         self._stopped: dict[str, Stopped] = {}
         self._stop_names: list[str] = []  # of those nodes, in order
         self._interrupted: dict[str, tuple[datetime, Interruption | None]] = {}  # by node; None: it is over
-        # In the order of their ends, with their intents' numbers.
-        self._ended: list[tuple[datetime, int, Done]] = []
+        self._ended: list[tuple[datetime, int, Done]] = []  # by their ends, with their intents' numbers
         self._recent: tuple[int, int, tuple[Done, ...]] | None = None  # from where up to where, and which
         self._stops_shown: tuple[Stopped, ...] | None = ()  # None after a change
         self._unseen: set[str] = set()  # nodes with a stop that no round has looked at since
@@ -100,6 +102,7 @@ class InMemoryLedger:
         self._mode = "enforce"
         self._acknowledged: list[tuple[str | None, datetime]] = []
         self._gaps: dict[str, GapHistory] = {}
+        self._unreached: tuple[Unreached, ...] = ()
         self._shown: LedgerView | None = None  # what did not depend on the time; None after a change
 
     def close(self) -> None:
@@ -109,14 +112,7 @@ class InMemoryLedger:
         """Nobody else can have it."""
         return True
 
-    def leading(self) -> bool:
-        """It leads as long as it lives."""
-        return True
-
-    @property
-    def epoch(self) -> int | None:
-        """There is one lead."""
-        return 1
+    leading = lead  # as long as it lives
 
     def leader(self) -> str:
         """Return the name of the one leader."""
@@ -217,6 +213,10 @@ class InMemoryLedger:
         self._shown = None
         return outcome
 
+    def note_unreached(self, unreached: Sequence[Unreached]) -> None:
+        """Keep what the newest round did not come to."""
+        self._unreached = tuple(unreached)
+
     def pool_of(self, key: str) -> str:
         """The pool of a notice in force."""
         return self._pools[key]
@@ -268,6 +268,7 @@ class InMemoryLedger:
             "recent": self._ended_since(since),
             "wishes": tuple(each for each in self._wishes if each.at > since),
             "pauses": self.orders(now).pauses,
+            "unreached": self._unreached,
             "resume_orders": tuple(
                 (each.pool, each.at) for each in self._controls if each.verb == "resume" and each.at > since
             ),

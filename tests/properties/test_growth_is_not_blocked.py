@@ -357,7 +357,7 @@ def test_a_growth_that_is_asked_for_in_another_size_is_another_intent() -> None:
     step = Step(node_id="g-1", verb=Verb.GROW, reason=reason, change="", arguments={"size": "8", "adds": "2"})
     parts, seen = desk.parts, desk.plan().observation
 
-    acts = list(execute(parts, seen, (Review(pool="default", step=step, answers=()),), 1))
+    acts = execute(parts, seen, (Review(pool="default", step=step, answers=()),), 1).acts
 
     assert desk.fleet.groups_["g-1"].desired == 8
     assert len(acts) == 1

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.controller.answers import Server
+from gpuwatch.controller.answers import note_silence
+from gpuwatch.controller.circuits import SLURM, Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.target import Found, Target, not_served
-from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Verb
+from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.slurm import SlurmNode
 from gpuwatch.policies.slurm_sick import CAUSE, NODE, UNDOES
@@ -18,8 +19,11 @@ _NO_SLURM = "no Slurm cluster is in the settings"
 class SlurmNodeTarget(Target):
     """A machine's node in Slurm: its controller is asked for all of it; its answers are of now."""
 
-    server = Server.SLURM
     most_denied = 1
+
+    def servers(self, _observation: Observation, _step: Step) -> tuple[Server, ...]:
+        """Return the controller of the Slurm cluster."""
+        return (SLURM,)
 
     def ask(self, intent: Intent, _observation: Observation, permit: Permit) -> tuple[Status, str]:
         """Drain the node, or end our drain."""
@@ -55,9 +59,11 @@ def machine_in_slurm(parts: ControllerContext, node: Node, seen: SlurmNode | Non
         return node if node.slurm is seen else replace(node, slurm=seen)
     if parts.slurm is None:
         return _NO_SLURM
+    asked = parts.clock.monotonic()
     try:
         known = parts.slurm.node(seen.name)
     except CloudError as error:
+        note_silence(parts, SLURM, error, asked)
         return f"Slurm gives no answer about it: {error}"
     return f"Slurm has no node {seen.name} any more" if known is None else replace(node, slurm=known)
 
