@@ -51,7 +51,7 @@ KINDS = (
     AgentError(
         word="not-asked",
         marks=("there was no time to ask", "its agent was not asked"),
-        remedy="Other agents held up the round: mend those that time out, or raise `signals.concurrency`.",
+        remedy="It comes first in the next round. Mend agents that time out, or raise `signals.concurrency`.",
     ),
     AgentError(
         word="TLS",

@@ -8,10 +8,11 @@ import asyncio
 import logging
 import math
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from zlib import crc32
 
 import msgspec
 
@@ -38,7 +39,14 @@ _MOST_BUSY = 64  # signals that were busy last: agents give 16 at most
 _NONCE_BYTES = 24  # 32 characters of A-Z, a-z, 0-9, "-" and "_"; agents take 16 to 64
 # By how much the agent's count of seconds may differ from ours: of clocks' rates, and of rounding.
 _TOLERANCE_SECONDS = 0.05
-_NO_TIME = "there was no time to ask its agent: others did not answer, and held up the round (signals.concurrency)"
+_NO_TIME = "there was no time to ask its agent in this round"
+_FIRST_NEXT = "(signals.concurrency); it is asked before them in the next round"
+_ANSWERS_WERE_SLOW = f"{_NO_TIME}: the others answered, and that took all of it {_FIRST_NEXT}"
+_OTHERS_WERE_SILENT = f"{_NO_TIME}: others did not answer, and held it up {_FIRST_NEXT}"
+_NO_ANSWER = "its agent did not answer within"
+# The share of a verdict's longest age for which agents are asked: what then follows of the round takes time, too.
+_ASKING = 0.6
+_ONE_SILENT_IN = 8  # of so many that are asked one may be known to be silent, as long as others wait
 _DECODER = msgspec.json.Decoder(NodeVerdict)
 
 
@@ -57,20 +65,20 @@ class ScrapeSource:
     max_look_seconds: float = 3.0
     answered: Callable[[float, tuple[str, ...]], object] = lambda _seconds, _question: None
     _credentials: list[ReloadingFile[Credentials]] = field(default_factory=list, init=False, repr=False)
-    # The nodes whose agents did not answer in time, and when they were asked last.
+    # When each node's agent was asked last, and whose did not answer in time then.
+    _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _silent: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """Ask every running node at once; cost: one small request a node.
 
-        Those that were silent come last, and there is a time for all: however many agents let us wait, the answers of
-        the others do not grow old.
+        There is a time for all: however many agents let us wait, the answers of the others do not grow old. Whom it did
+        not suffice for comes first in the next round.
         """
-        seconds = max(self.max_age_seconds / 2, self.settings.timeout)
-        order = sorted(nodes, key=lambda node: self._silent.get(node.id, -math.inf))
+        seconds = max(self.max_age_seconds * _ASKING, self.settings.timeout)
+        order = self._in_turn(nodes)
         asked = dict(zip((node.id for node in order), self._ask(order, seconds=seconds), strict=True))
-        signals = [asked[node.id] for node in nodes]
-        self._log_silence(nodes, signals)
+        signals = self._with_reason(nodes, [asked[node.id] for node in nodes], seconds)
         names = Counter(node.name for node in nodes)
         seen = tuple(
             replace(node, signal=_of_one(node, signal, names[node.name]))
@@ -78,14 +86,43 @@ class ScrapeSource:
         )
         return Fleet(observed_at=self.clock.now(), nodes=seen)
 
-    def _log_silence(self, nodes: Sequence[Node], signals: Sequence[NodeReport]) -> None:
-        """Forget who is no more, and say in the log when there was no time to ask everybody."""
-        for node_id in self._silent.keys() - {node.id for node in nodes}:
-            del self._silent[node_id]
+    def _in_turn(self, nodes: Sequence[Node]) -> list[Node]:
+        """Order the nodes: those that were asked longest ago come first, and a silent one after some that answer.
+
+        A process that has just begun asks in an order of its own, so that restarts favour nobody.
+        """
+        ids = {node.id for node in nodes}
+        for memory in (self._asked, self._silent):
+            for node_id in memory.keys() - ids:
+                del memory[node_id]
+        started = "" if self._asked else self.clock.now().isoformat()
+
+        def place(node: Node) -> tuple[float, int]:
+            return self._asked.get(node.id, -math.inf), crc32(f"{started}{node.id}".encode()) if started else 0
+
+        order = sorted(nodes, key=place)
+        silent = deque(node for node in order if node.id in self._silent)
+        found: list[Node] = []
+        for number, node in enumerate((node for node in order if node.id not in self._silent), 1):
+            found.append(node)
+            if silent and number % _ONE_SILENT_IN == 0:
+                found.append(silent.popleft())
+        return [*found, *silent]
+
+    def _with_reason(
+        self, nodes: Sequence[Node], signals: Sequence[NodeReport], seconds: float
+    ) -> Sequence[NodeReport]:
+        """Say of those that were not asked what took the time, there and in the log."""
         left = sum(signal.failure == _NO_TIME for signal in signals)
-        if left:
-            warning = "%d agents were not asked in this round: %d others let it wait. Raise signals.concurrency (%d)."
-            log.warning(warning, left, len(self._silent), self.settings.concurrency)
+        if not left:
+            return signals
+        silent = sum((signal.failure or "").startswith(_NO_ANSWER) for signal in signals)
+        waited, there = silent * self.settings.timeout, seconds * self.settings.concurrency
+        why = _OTHERS_WERE_SILENT if waited >= there / 2 else _ANSWERS_WERE_SLOW
+        warning = "%d of %d agents were not asked in this round, and %d did not answer. Raise signals.concurrency (%d)."
+        log.warning(warning, left, len(nodes), silent, self.settings.concurrency)
+        reason = NodeReport(failure=why)
+        return [reason if signal.failure == _NO_TIME else signal for signal in signals]
 
     def confirm(self, node: Node) -> NodeReport:
         """Ask one node itself for what it sees from now on; the answer must prove that it is one to this question."""
@@ -140,6 +177,8 @@ class ScrapeSource:
                 if self.clock.monotonic() > until:
                     return NodeReport(failure=_NO_TIME)
                 asked = self.clock.monotonic()
+                if nonce is None:
+                    self._asked[node.id] = asked
                 try:
                     # The deadline covers the whole answer: an agent that trickles is as silent as one that is dead.
                     async with (
@@ -159,7 +198,7 @@ class ScrapeSource:
                     self.answered(self.clock.monotonic() - asked, question)
                     if nonce is None:
                         self._silent[node.id] = self.clock.monotonic()
-                    return NodeReport(failure=f"its agent did not answer within {format_duration(patience)}")
+                    return NodeReport(failure=f"{_NO_ANSWER} {format_duration(patience)}")
                 except (aiohttp.ClientError, OSError, ValueError) as error:
                     return NodeReport(failure=failure_of(error))
             self._silent.pop(node.id, None)

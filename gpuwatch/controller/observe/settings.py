@@ -103,7 +103,7 @@ class ObserveSettings:
             "limits.max_confirmation_age."
         ),
     ] = 5.0
-    concurrency: Annotated[int, Gt(0), Le(2000), Setting("So many agents are asked at the same time.")] = 100
+    concurrency: Annotated[int, Gt(0), Le(2000), Setting("So many agents are asked at the same time.")] = 200
     targets: Annotated[
         dict[str, str],
         Setting("Base URLs by node id or name, where the address of the cloud does not lead to the agent."),
