@@ -203,7 +203,7 @@ class _Turn:
 
         """
         step, intent, permit = review.step, attempt.intent, attempt.permit
-        if answers.ends_the_round(self.parts, error):
+        if answers.ends_the_round(error):
             raise error
         log.error("%s of %s failed", step.verb, step.node_id, exc_info=error)
         sent = permit is not None and bool(permit.checks)

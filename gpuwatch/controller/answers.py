@@ -16,7 +16,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.controller.circuits import Server
 from gpuwatch.controller.context import ControllerContext
-from gpuwatch.ledger import LeadLostError, LedgerError, OtherLedgerError
+from gpuwatch.ledger import LedgerError, LedgerValueError
 from gpuwatch.model.decision import ADDITIONS, Status, Verb
 
 log = logging.getLogger(__name__)
@@ -52,18 +52,13 @@ def note_silence(parts: ControllerContext, server: Server, error: CloudError, as
     parts.memory.circuits.note_silence(server, error, at=now, seconds=now - asked_at)
 
 
-def ends_the_round(parts: ControllerContext, error: Exception) -> bool:
-    """Whether an error says that this process must not write, or cannot: any other is that of one part of a round.
-
-    A ledger that still knows its leader has only refused what it was given.
-    """
-    if isinstance(error, LeadLostError | OtherLedgerError):
-        return True
-    return isinstance(error, LedgerError) and not parts.ledger.leading()
+def ends_the_round(error: Exception) -> bool:
+    """Whether an error says that nothing more may be written down; any other is that of one part of a round."""
+    return isinstance(error, LedgerError) and not isinstance(error, LedgerValueError)
 
 
 @contextmanager
-def one_part(parts: ControllerContext, what: str) -> Iterator[None]:
+def one_part(what: str) -> Iterator[None]:
     """Let an error within be that of this part of the round alone; `what` names the part in the log.
 
     Raises:
@@ -76,6 +71,6 @@ def one_part(parts: ControllerContext, what: str) -> Iterator[None]:
     except CloudError:
         raise
     except Exception as error:
-        if ends_the_round(parts, error):
+        if ends_the_round(error):
             raise
         log.exception("%s failed", what)

@@ -29,11 +29,11 @@ def close_what_is_over(
 ) -> None:
     """Close, before anything new is done, all that is over by itself."""
     _drop_unwanted(parts, observation, reviews)
-    with answers.one_part(parts, "The end of notices of machines that are gone"):
+    with answers.one_part("The end of notices of machines that are gone"):
         _close_gone_machines(parts, observation, round_id)
     for notice in idle_pods.notices_of_gone(observation):
         if observation.ledger.open_for(notice.node_id) is None:
-            with answers.one_part(parts, f"The end of the notice of {notice.node_id}"):
+            with answers.one_part(f"The end of the notice of {notice.node_id}"):
                 _close_gone_workload(parts, observation, notice, round_id)
     _drop_unenrolled(parts, observation, round_id)
 

@@ -44,7 +44,7 @@ def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
         if circuits.why_left_alone(server) is not None:
             continue
         try:
-            with answers.one_part(parts, f"The look at the {entry.intent.verb} of {entry.intent.node_id}"):
+            with answers.one_part(f"The look at the {entry.intent.verb} of {entry.intent.node_id}"):
                 found = _outcome(targets.target_of(entry.intent), entry)
             circuits.note_answer(server)
         except CloudError as error:
@@ -57,7 +57,7 @@ def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
             status, detail = found
             level = logging.WARNING if status is Status.UNSEEN else logging.INFO
             log.log(level, "%s of %s: %s (%s)", entry.intent.verb, entry.intent.node_id, status, detail)
-            with answers.one_part(parts, f"The record of the {entry.intent.verb} of {entry.intent.node_id}"):
+            with answers.one_part(f"The record of the {entry.intent.verb} of {entry.intent.node_id}"):
                 yield parts.ledger.settle(entry.intent, status, detail, parts.clock.now())
 
 

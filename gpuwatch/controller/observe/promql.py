@@ -6,8 +6,9 @@ That is no confirmation of now: the newest sample may be as old as the time betw
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 
 from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries, exporter_queries, measure_query
 from gpuwatch.controller.observe.pool_metrics import evaluate_queries, pool_mean
@@ -24,6 +25,8 @@ _AGENT = "gpuwatch"
 _LATE_SECONDS = 5.0  # within which a sample that was scraped can be asked for
 _STATES = frozenset({"state", "gpus"})  # queries of the dialect gpuwatch whose rows have the label `state`
 _PORT = re.compile(r":\d+$")
+_OF_A_WINDOW = ("max:", "covered:", "samples:", "gpus:")  # queries that also see samples of hours ago
+_REMEMBERED_SECONDS = 3600.0  # for which the address of a machine that is no more is known; its last samples are older
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,8 @@ class PromqlSource:
     max_age_seconds: float
     api: PromApi
     agents: ScrapeSource
+    # The addresses that machines of the fleet have had lately, and when they had them last.
+    _listed: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_settings(
@@ -63,6 +68,7 @@ class PromqlSource:
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """All nodes by a handful of queries; one that cannot be answered whole leaves all unknown."""
         at = self.clock.now()  # the moment that the queries are about, or one just before it
+        self._remember_addresses(nodes)
         signals = [each if each.verdict is None else replace(each, received_at=at) for each in self._signals(nodes)]
         seen = tuple(replace(node, signal=signal) for node, signal in zip(nodes, signals, strict=True))
         return Fleet(observed_at=self.clock.now(), nodes=seen)
@@ -123,7 +129,7 @@ class PromqlSource:
         doubt = next((answer.doubt for answer in answers.values() if answer.doubt is not None), None)
         if doubt is not None:
             return [NodeReport(failure=_running(node) or doubt) for node in nodes]
-        owners = _owners(nodes, self._targets(answers).values())
+        owners = _owners(nodes, self._targets(answers).values(), self._listed)
         moment = Moment(at=at, settings=settings, max_age_seconds=self.max_age_seconds)
         signals = []
         for node, owner in zip(nodes, owners, strict=True):
@@ -136,8 +142,20 @@ class PromqlSource:
                 signals.append(exporters_signal(node, owner.targets[0], moment, dialect))
         return signals
 
+    def _remember_addresses(self, nodes: Sequence[Node]) -> None:
+        """Remember for a while which addresses are the fleet's: samples of a machine outlive it by minutes."""
+        now = self.clock.monotonic()
+        self._listed.update((node.address, now) for node in nodes if node.address)
+        for address in [each for each, at in self._listed.items() if now - at > _REMEMBERED_SECONDS]:
+            del self._listed[address]
+
     def _unclear(self, owner: "_Owner") -> str | None:
         """Why it is not known which target is the node's."""
+        if owner.foreign is not None:
+            return (
+                f"{owner.targets[0].called} has its private address, and {owner.foreign} is a machine outside of the "
+                "fleet's list: another network may have the same addresses; see signals.promql.node_label"
+            )
         if owner.rival is not None:
             return f"{owner.rival} also is what {owner.targets[0].called} calls itself; see signals.promql.node_label"
         if not owner.targets:
@@ -180,7 +198,7 @@ class PromqlSource:
         doubt = next((answer.doubt for answer in asked.values() if answer.doubt is not None), None)
         if doubt is not None:
             return doubt
-        owners = _owners(fleet.nodes, self._targets(asked).values())
+        owners = _owners(fleet.nodes, self._targets(asked).values(), self._listed)
         return {
             node.id: owner.targets[0].values[name]
             for node, owner in zip(fleet.nodes, owners, strict=True)
@@ -190,14 +208,24 @@ class PromqlSource:
 
 @dataclass(slots=True)
 class _Owner:
-    """Which targets a node has, and another node that has one of them, too."""
+    """Which targets a node has, and another node that has one of them, too.
+
+    `foreign` is a target of a network that is not the fleet's, where a private address alone says whose a target is.
+    """
 
     targets: list[Target] = field(default_factory=list)
     rival: str | None = None
+    foreign: str | None = None
 
 
-def _owners(nodes: Sequence[Node], targets: Iterable[Target]) -> list[_Owner]:
-    """For each node the targets that are called as it is: by id, name or address."""
+def _owners(nodes: Sequence[Node], targets: Iterable[Target], known: Collection[str]) -> list[_Owner]:
+    """For each node the targets that are called as it is: by id, name or address.
+
+    A private address is a machine's own within one network. Where Prometheus has a target at one that is not among the
+    fleet's (`known`), it sees another network, which may have each of the fleet's addresses, too.
+    """
+    foreign: str | None = None
+    by_address = set[int]()
     called: dict[str, set[int]] = defaultdict(set)
     for number, node in enumerate(nodes):
         for name in (node.id, node.name, node.address):
@@ -206,12 +234,32 @@ def _owners(nodes: Sequence[Node], targets: Iterable[Target]) -> list[_Owner]:
     owners = [_Owner() for _ in nodes]
     for target in targets:
         name = target.name or ""
-        found = called.get(name) or called.get(_PORT.sub("", name).strip("[]")) or set()
+        bare = _PORT.sub("", name).strip("[]")
+        found = called.get(name) or called.get(bare) or set()
+        if not found and bare not in known and _is_private(bare) and _is_live(target):
+            foreign = target.called
         for number in found:
             owners[number].targets.append(target)
+            if bare not in {nodes[number].id, nodes[number].name} and _is_private(bare):
+                by_address.add(number)
             if len(found) > 1:
                 owners[number].rival = next(nodes[other].id for other in sorted(found) if other != number)
+    for number in by_address if foreign is not None else ():
+        owners[number].foreign = foreign
     return owners
+
+
+def _is_private(name: str) -> bool:
+    """Whether a name is an address that machines of several networks may have."""
+    try:
+        return not ip_address(name).is_global
+    except ValueError:
+        return False
+
+
+def _is_live(target: Target) -> bool:
+    """Whether a target still has samples of now: those of a machine that is gone end within minutes."""
+    return bool(target.states) or any(not query.startswith(_OF_A_WINDOW) for query in target.values)
 
 
 def _running(node: Node) -> str | None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from gpuwatch.controller.round import Round, step
-from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
+from gpuwatch.ledger import LeadLostError, Ledger, LedgerError, LedgerValueError
 from gpuwatch.model.decision import Intent, OpenIntent, Outcome, Reason, Status, Verb
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
@@ -55,8 +55,7 @@ def test_an_error_of_an_adapter_is_its_steps_alone(
 class Choosy(Ledger):
     """A ledger that does not take the values of one machine, or has lost its lead there."""
 
-    error: LedgerError = LedgerError("PostgreSQL text fields cannot contain NUL (0x00)")
-    gone = False
+    error: LedgerError = LedgerValueError("PostgreSQL text fields cannot contain NUL (0x00)")
 
     def intend(  # noqa: PLR0913  as the real one's
         self,
@@ -78,22 +77,18 @@ class Choosy(Ledger):
             verb, node_id, pool, at, reason, round_id, arguments=arguments, owner=owner, usd_per_hour=usd_per_hour
         )
 
-    def leading(self) -> bool:
-        """Say whether it still answers."""
-        return not self.gone and super().leading()
 
-
-def rounds_of(*, error: LedgerError = Choosy.error, gone: bool = False) -> tuple[Ledger, Round]:
+def a_round(error: LedgerError = Choosy.error) -> tuple[Ledger, Round]:
     """One round on such a ledger."""
     ledger = Choosy.in_memory()
-    ledger.error, ledger.gone = error, gone
+    ledger.error = error
     desk = a_desk(a_node("i-1"), a_node("i-2"), rules=SOON, ledger=ledger)
     return ledger, desk.round()
 
 
 def test_a_value_that_the_ledger_refuses_fails_its_step_alone() -> None:
     """It is on record as allowed and not reached, with why; the other machine has its notice."""
-    ledger, done = rounds_of()
+    ledger, done = a_round()
     view = ledger.view(done.observation.now)
 
     assert [(act.review.step.node_id, act.outcome.status) for act in done.acts] == [
@@ -105,14 +100,11 @@ def test_a_value_that_the_ledger_refuses_fails_its_step_alone() -> None:
     assert "cannot contain NUL" in view.unreached[0].why
 
 
-@pytest.mark.parametrize(
-    ("error", "gone"),
-    [(LedgerError("the server closed the connection"), True), (LeadLostError("another leads"), False)],
-)
-def test_a_ledger_that_may_not_be_written_ends_the_round(error: LedgerError, *, gone: bool) -> None:
+@pytest.mark.parametrize("error", [LedgerError("the server closed the connection"), LeadLostError("another leads")])
+def test_a_ledger_that_may_not_be_written_ends_the_round(error: LedgerError) -> None:
     """Without it nothing may be done to anybody."""
     with pytest.raises(LedgerError, match=str(error)):
-        rounds_of(error=error, gone=gone)
+        a_round(error)
 
 
 def test_an_error_in_the_look_at_one_open_intent_ends_no_round(monkeypatch: pytest.MonkeyPatch) -> None:
