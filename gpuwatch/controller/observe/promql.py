@@ -210,7 +210,7 @@ class PromqlSource:
 class _Owner:
     """Which targets a node has, and another node that has one of them, too.
 
-    `foreign` is a target of a network that is not the fleet's, where a private address alone says whose a target is.
+    `foreign` is a target of a network that is not the fleet's, where nothing but a private address names the node.
     """
 
     targets: list[Target] = field(default_factory=list)

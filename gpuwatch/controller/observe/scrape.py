@@ -72,8 +72,8 @@ class ScrapeSource:
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """Ask every running node at once; cost: one small request a node.
 
-        There is a time for all: however many agents let us wait, the answers of the others do not grow old. Whom it did
-        not suffice for comes first in the next round.
+        There is a time for all: however many agents let us wait, the answers of the others do not grow old. Those that
+        had no turn come first in the next round.
         """
         seconds = max(self.max_age_seconds * _ASKING, self.settings.timeout)
         order = self._in_turn(nodes)
@@ -198,7 +198,7 @@ class ScrapeSource:
                     self.answered(self.clock.monotonic() - asked, question)
                     if nonce is None:
                         self._silent[node.id] = self.clock.monotonic()
-                    return NodeReport(failure=f"{_NO_ANSWER} {format_duration(patience)}")
+                    return NodeReport(failure=f"its agent did not answer within {format_duration(patience)}")
                 except (aiohttp.ClientError, OSError, ValueError) as error:
                     return NodeReport(failure=failure_of(error))
             self._silent.pop(node.id, None)
