@@ -99,8 +99,7 @@ class InMemoryLedger:
         self._wishes: deque[DesiredNodes] = deque()
         self._pauses: list[Pause] = []
         self._controls: list[active_times.Control] = []
-        self._mode = "enforce"
-        self._acknowledged: list[tuple[str | None, datetime]] = []
+        self._mode, self._acknowledged = "enforce", list[tuple[str | None, datetime]]()
         self._gaps: dict[str, GapHistory] = {}
         self._unreached: tuple[Unreached, ...] = ()
         self._shown: LedgerView | None = None  # what did not depend on the time; None after a change
