@@ -1,19 +1,20 @@
 """What an outcome, and the end of a round, change in the indexes: open intents, notices, stops, what had no turn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from gpuwatch.ledger import scale_in_protection
 from gpuwatch.ledger.attempts import runs_again
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.tables import META, NOTICES, OPEN_INTENTS, STOPPED
-from gpuwatch.ledger.views import UNREACHED, list_stopped
-from gpuwatch.model.decision import FINAL, Intent, Observation, Status, Unreached, Verb
+from gpuwatch.model.decision import FINAL, Intent, Observation, Status, Stopped, Unreached, Verb
 from gpuwatch.model.verbs import ENDS_OF_A_STOP
+
+_UNREACHED = "unreached"  # the name of its row
 
 
 def mark(db: Connection, intent: Intent, status: Status, at: datetime) -> None:
@@ -33,15 +34,21 @@ def mark(db: Connection, intent: Intent, status: Status, at: datetime) -> None:
         db.execute(STOPPED.insert(), row)
 
 
-def forget_what_runs_again(db: Connection, observation: Observation) -> None:
+def forget_what_runs_again(db: Connection, stops: Iterable[Stopped], observation: Observation) -> None:
     """What gpuwatch stopped and somebody has started since is no longer a stop of ours."""
-    for each in list_stopped(db):
+    for each in stops:
         if runs_again(each, observation.fleet.find(each.node_id)):
             db.execute(STOPPED.delete().where(STOPPED.c.node_id == each.node_id))
 
 
 def keep_unreached(db: Connection, unreached: Sequence[Unreached]) -> None:
     """Keep what the newest round allowed and did not come to; the next round's own record has it, too."""
-    db.execute(META.delete().where(META.c.name == UNREACHED))
+    db.execute(META.delete().where(META.c.name == _UNREACHED))
     if unreached:
-        db.execute(META.insert(), {"name": UNREACHED, "value": msgspec.json.encode(unreached).decode()})
+        db.execute(META.insert(), {"name": _UNREACHED, "value": msgspec.json.encode(unreached).decode()})
+
+
+def read_unreached(db: Connection) -> tuple[Unreached, ...]:
+    """What the newest round allowed and did not come to."""
+    kept = db.scalar(select(META.c.value).where(META.c.name == _UNREACHED))
+    return () if kept is None else msgspec.json.decode(kept, type=tuple[Unreached, ...])

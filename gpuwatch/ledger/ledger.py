@@ -162,7 +162,7 @@ class Ledger:
             if known:
                 writer.db.execute(GAPS.delete().where(GAPS.c.pool.in_(sorted(known))))
                 writer.db.execute(GAPS.insert(), [{"pool": pool, "body": each} for pool, each in known.items()])
-            forget_what_runs_again(writer.db, observation)
+            forget_what_runs_again(writer.db, views.list_stopped(writer.db), observation)
             scale_in_protection.note_fleet(writer.db, observation)
             uses = self.uses.note(writer.db, observation)
         self.uses.keep(uses)

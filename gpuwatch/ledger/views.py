@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 from gpuwatch.ledger import active_times
 from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_time, open_intent
 from gpuwatch.ledger.chain import text
+from gpuwatch.ledger.index_writer import read_unreached
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.records import Entry, read_reason
 from gpuwatch.ledger.scale_in_protection import shields
@@ -23,7 +24,6 @@ from gpuwatch.ledger.tables import (
     INTENTS,
     KEEPS,
     MESSAGES,
-    META,
     NOTICES,
     OPEN_INTENTS,
     OUTCOMES,
@@ -44,7 +44,6 @@ from gpuwatch.model.decision import (
     Outcome,
     Status,
     Stopped,
-    Unreached,
     Verb,
 )
 from gpuwatch.model.kubernetes import target_of
@@ -54,7 +53,6 @@ from gpuwatch.model.proposal import stop_words
 from gpuwatch.model.stops import read_answer
 from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP, REDUCTIONS, SCHEDULER_CHANGES, WORK_ENDINGS
 
-UNREACHED = "unreached"  # the row of what the newest round allowed and did not come to
 CHANGES_MACHINES = REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | WORK_ENDINGS | CLOUD_RECORDS | REDUCTIONS
 
 # Statements are made once: every round asks them.
@@ -216,14 +214,8 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
         ),
         shields=shields(db),
         interruptions=_interruptions(db, now),
-        unreached=_unreached_steps(db),
+        unreached=read_unreached(db),
     )
-
-
-def _unreached_steps(db: Connection) -> tuple[Unreached, ...]:
-    """What the newest round allowed and did not come to."""
-    kept = db.scalar(select(META.c.value).where(META.c.name == UNREACHED))
-    return () if kept is None else msgspec.json.decode(kept, type=tuple[Unreached, ...])
 
 
 def _interruptions(db: Connection, now: datetime) -> tuple[Interruption, ...]:
