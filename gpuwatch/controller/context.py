@@ -34,6 +34,7 @@ from gpuwatch.money.accounting.totals import Row
 from gpuwatch.policies.idle import StepsOf, each_step, steps_for
 from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse
+from gpuwatch.policies.lives import Use
 from gpuwatch.runtime.clock import Clock
 
 
@@ -67,6 +68,7 @@ class Memory:
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     ended: Ended = field(default_factory=Ended)
     circuits: Circuits = field(default_factory=Circuits)
+    uses: dict[str, Use] = field(default_factory=dict)  # of the machines that were launched, by their ids
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
     unbelieved: dict[str, str] = field(default_factory=dict)  # why clouds are not believed, by id, as the log has it
 

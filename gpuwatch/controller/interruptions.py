@@ -142,8 +142,8 @@ def _announcement_record(
         "removals, not for the cloud's."
     )
     reason = Reason(code=FIRST if before is None else AGAIN, sentence=sentence)
-    made = _Record(verb=Verb.INTERRUPTION, node_id=node.id, pool=node.pool, reason=reason, arguments=arguments)
-    return _write_record(parts, replace(made, owner=node.owner), round_id)
+    made = Record(verb=Verb.INTERRUPTION, node_id=node.id, pool=node.pool, reason=reason, arguments=arguments)
+    return write_record(parts, replace(made, owner=node.owner), round_id)
 
 
 def _how_it_ended(observation: Observation, each: Interruption) -> tuple[Verb, str] | None:
@@ -183,8 +183,8 @@ def _end_record(
             sentence += f" {seconds / 3600:.1f} GPU-hours of work since its last checkpoint are lost."
             arguments[LOST_GPU_SECONDS] = f"{seconds:.0f}"
     reason = Reason(code=verb.value, sentence=sentence)
-    made = _Record(verb=verb, node_id=each.node_id, pool=each.pool, reason=reason, arguments=arguments)
-    return _write_record(parts, made, round_id)
+    made = Record(verb=verb, node_id=each.node_id, pool=each.pool, reason=reason, arguments=arguments)
+    return write_record(parts, made, round_id)
 
 
 def _lost_gpu_seconds(each: Interruption, now: datetime) -> float | None:
@@ -198,7 +198,7 @@ def _lost_gpu_seconds(each: Interruption, now: datetime) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Record:
+class Record:
     """All that a record says."""
 
     verb: Verb
@@ -209,7 +209,7 @@ class _Record:
     owner: str | None = None
 
 
-def _write_record(parts: ControllerContext, made: _Record, round_id: int) -> Intent:
+def write_record(parts: ControllerContext, made: Record, round_id: int) -> Intent:
     """One record; a power cut in its midst leaves an open intent, which the next round settles."""
     now = parts.clock.now()
     intent = parts.ledger.intend(

@@ -10,10 +10,13 @@ from datetime import datetime, timedelta
 
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.launched import launched_lives
 from gpuwatch.model.decision import REMOVALS, Done, LedgerView, Observation, Verb
+from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.model.verbs import CLOUD_RECORDS
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.lives import lives, offers_past
+from gpuwatch.policies.lasting import rest_of
+from gpuwatch.policies.lives import offers_past
 from gpuwatch.policies.spot.offers import MEMORY_SECONDS
 
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
@@ -30,11 +33,22 @@ def with_past(parts: ControllerContext, seen: Observation, pools: Mapping[str, P
         return seen
     ended = _ended_actions(parts, seen.ledger, seen.now)
     told = [*ended, *interruptions.unrecorded_notices(parts.rules, seen.fleet, seen.ledger, seen.now)]
-    return replace(
-        seen,
-        offers={pool: offers_past(told, seen.fleet, pool, seen.now) for pool in pools if pools[pool].offers},
-        lives=lives(ended, seen.ledger.open_intents, seen.fleet, seen.now),
-    )
+    offers = {pool: offers_past(told, seen.fleet, pool, seen.now) for pool in pools if pools[pool].offers}
+    seen = replace(seen, offers=offers, lives=launched_lives(parts, seen, ended))
+    if not seen.lives:
+        return seen
+    return replace(seen, offers={pool: _with_rests(seen, pool, pools[pool], known) for pool, known in offers.items()})
+
+
+def _with_rests(seen: Observation, pool: str, rules: PoolRules, known: OffersPast) -> OffersPast:
+    """The past of a pool's offers; what was launched from some of them does not last, and these rest."""
+    rests = {name: rest_of(seen, offer.arguments(name, pool)) for name, offer in rules.offers.items()}
+    resting = {
+        name: replace(known.offers.get(name, OfferPast()), rests_until=rest.until)
+        for name, rest in rests.items()
+        if rest is not None
+    }
+    return replace(known, offers={**known.offers, **resting}) if resting else known
 
 
 def _ended_actions(parts: ControllerContext, seen: LedgerView, now: datetime) -> Iterable[Done]:

@@ -14,6 +14,7 @@ from gpuwatch.clouds import CloudError
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.act import Executed, execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
+from gpuwatch.controller.launched import record_ends
 from gpuwatch.controller.observation import observe
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious
@@ -49,7 +50,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
             remember_workloads(parts, workloads)
             round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
     if act:
-        records = interruptions.record(parts, observation, round_id)
+        records = (*interruptions.record(parts, observation, round_id), *record_ends(parts, observation, round_id))
         done = execute(parts, observation, reviews, round_id, decisions)
     return Round(
         observation=observation,

@@ -17,7 +17,7 @@ from gpuwatch.policies.spot.settings import Offers
 # Rules about the target of an addition: another target may pass where this one does not.
 _OF_THE_TARGET = frozenset(
     {"not_enrolled", "protected", "other_cloud", "residency", "owned", "group", "not_running", "start_consent"}
-    | {"cooling_down", "launch_unseen", "month_budget", "owner_limit", "gone", "interruptible"}
+    | {"cooling_down", "launch_unseen", "launch_lasts", "month_budget", "owner_limit", "gone", "interruptible"}
     | {"hourly_cost_limit", "max_gpus"}
 )
 # Those of them that every other machine of that type breaks, too.

@@ -1,15 +1,12 @@
 """Rules on where an addition may come from: launches that turn into nodes, and stops that are ours to undo."""
 
-from datetime import timedelta
-
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
-from gpuwatch.policies import capacity, starts
+from gpuwatch.policies import lasting, starts
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 from gpuwatch.policies.spot.settings import INTERRUPTIBLE
 
-_HOUR = timedelta(hours=1)
-_MOST_ENDED = 3  # machines that may end within an hour before they were nodes
+_LAUNCHES = frozenset({Verb.LAUNCH})
 
 
 def unseen(entry: OpenIntent) -> bool:
@@ -22,10 +19,8 @@ def launch_unseen(case: Case) -> Finding:
 
     A launch is settled when the cloud lists its machine as a node of the pool; until then the machine counts as
     capacity. After ten minutes without that (a machine type without GPUs, a tag that names another pool, a machine that
-    the cloud never shows) nothing more is launched with the same settings (P17). Three machines that end within an hour
-    before they were nodes (an unusable volume or key, capacity that was taken back at once) stop launches with the same
-    settings as well, until the hour is over or the pool is resumed. Starts, the growth of groups, and other offers of
-    the pool are not affected.
+    the cloud never shows) nothing more is launched with the same settings (P17). Starts, the growth of groups, and
+    other offers of the pool are not affected. Machines that end have their own rule, [launch_lasts](#launch_lasts).
 
     Terminate the machine, or make it a node of the pool; the rule then passes by itself. Or correct the template or
     `pools.<name>.launch`: with another template, version, region, account or machine type a launch is possible at once,
@@ -42,21 +37,35 @@ def launch_unseen(case: Case) -> Finding:
                 "Terminate that machine or make it a node of the pool, and correct the template or "
                 f"pools.{case.pool}.launch; `gpuwatch resume --pool {case.pool}` goes on without it.",
             )
-    since = max([at for pool, at in ledger.resume_orders if pool == case.pool], default=case.observation.now - _HOUR)
-    ended = [
-        done
-        for done in ledger.recent
-        if (done.pool, done.verb, done.status) == (case.pool, Verb.LAUNCH, Status.FAILED)
-        and _launch(done.arguments) == asked
-        and done.detail.endswith(capacity.ENDED)
-        and done.at > max(since, case.observation.now - _HOUR)
-    ]
-    if len(ended) < _MOST_ENDED:
-        return allow("What was launched turns into nodes.")
+    return allow("What was launched turned into nodes.")
+
+
+def launch_lasts(case: Case) -> Finding:
+    """Refuses a launch while what was launched with the same settings before does not last.
+
+    A machine has not lasted if it ended, stopped or was taken by itself within an hour, or later without ever having
+    had work; or if its agent has not answered once in twenty minutes. Reasons are an image that shuts itself down, an
+    unusable volume or key, spot that is taken back at once, an agent that is not installed. Pools, subnets and the
+    names of offers make no difference: the template, its version, the machine type and the place do (P23).
+
+    After three such machines in a row the settings rest for half an hour, doubled each time, a day at most
+    (spot that is taken, four hours). Then one machine is launched, and no other before it has lasted for an hour.
+    Starts, the growth of groups, and other offers of the pool are not affected, and other offers take its place.
+
+    See in the cloud, or in the machine's console output, why they ended, and correct the template: with another version
+    a launch is possible at once. `gpuwatch resume --pool NAME` tries again before the rest is over.
+    """
+    seen, asked = case.observation, case.step.arguments
+    rest, source = lasting.rest_of(seen, asked), lasting.source_of(asked)
+    if rest is None and lasting.on_trial(seen, asked):
+        others = [each for each in case.counts(_LAUNCHES) if each.node_id != case.step.node_id]
+        if any(lasting.source_of(each.arguments) == source for each in others):
+            return refuse("What was launched so did not last, and one machine is tried now.", "Wait for an hour.")
+    if rest is None:
+        return allow("What was launched so lasts, or nobody knows yet.")
     return refuse(
-        f"{len(ended)} machines launched with these settings ended within the hour before they were nodes of the pool: "
-        f"{ended[-1].detail}.",
-        f"See in the cloud why they ended; `gpuwatch resume --pool {case.pool}` tries again before the hour is over.",
+        f"{rest.sentence}.",
+        f"See in the cloud why; `gpuwatch resume --pool {case.pool}` tries again before the rest is over.",
     )
 
 

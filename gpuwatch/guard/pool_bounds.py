@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, Intent, Step
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.readable import how_many
 from gpuwatch.policies import capacity
+from gpuwatch.policies.lasting import left_stopped
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.uncounted import may_come
 
@@ -65,7 +67,9 @@ def max_nodes(case: Case) -> Finding:
     many more as they are, and never more than twice its maximum.
 
     What is no longer waited for may come all the same: the nodes that a cloud does not give a group, until the group's
-    size is taken back, and a launched machine that its cloud has never shown. They do not count as nodes, but here.
+    size is taken back, and a launched machine that its cloud has never shown. They do not count as nodes, but here. So
+    does a launch without an answer, which may have happened, also where the pool's settings have changed since; and a
+    machine that gpuwatch launched and that stopped by itself: its disks are paid for, and it may be started again.
 
     Spot that takes the place of a node on demand is launched first. For that alone `pools.<name>.capacity.surge` nodes
     more may be there until that node is gone.
@@ -73,16 +77,19 @@ def max_nodes(case: Case) -> Finding:
     limit, surge, named = case.pool_rules.max_nodes, case.pool_rules.surge_nodes, "max_nodes"
     if limit is not None and case.step.reason.code == back.CODE:
         limit, named = limit + case.pool_rules.capacity.surge, "max_nodes with capacity.surge"
-    after = capacity.now(case.observation, case.pool) + sum(map(capacity.adds, (*_adding(case), case.step)))
+    adding = (*_adding(case), case.step)
+    after = capacity.now(case.observation, case.pool) + sum(map(capacity.adds, adding))
     if limit is None:
         return allow(f"The pool would have {how_many(after, 'node')}.")
-    late = len(may_come(case.observation, case.pool))
+    late = len(may_come(case.observation, case.pool)) + len(_doubtful(case, adding))
+    stopped = len(_left_stopped(case, adding))
     going = len(capacity.nodes_being_taken(case.observation, case.pool))
     most = limit + min(going, limit if surge is None else surge)
-    sentence = f"The pool would have {how_many(after, 'node')}{_besides(late, going)}"
-    if after + late <= limit and after + late + going <= most:
+    sentence = f"The pool would have {how_many(after, 'node')}{_besides(late, going, stopped)}"
+    if after + late + stopped <= limit and after + late + stopped + going <= most:
         return allow(sentence)
-    return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
+    remedy = f"{named} is {limit}{f', and with those it is {most}' if going else ''}."
+    return refuse(sentence, f"{remedy} Start or terminate those that stopped." if stopped else remedy)
 
 
 def max_gpus(case: Case) -> Finding:
@@ -124,8 +131,9 @@ def max_gpus(case: Case) -> Finding:
     )
     going, most = sum(taken), limit + min(sum(taken[: rules.surge_nodes]), limit)
     may = sum(size or 0 for size in late)
-    sentence = f"The pool would have {how_many(after, 'GPU')}{_besides(may, going)}"
-    if after + may <= limit and after + may + going <= most:
+    stopped = sum(sizes.node(node) or 0 for node in _left_stopped(case, adding))
+    sentence = f"The pool would have {how_many(after, 'GPU')}{_besides(may, going, stopped)}"
+    if after + may + stopped <= limit and after + may + stopped + going <= most:
         return allow(sentence)
     return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
 
@@ -143,9 +151,16 @@ def _doubtful(case: Case, adding: Sequence[Step]) -> list[Intent]:
     ]
 
 
-def _besides(late: int, going: int) -> str:
+def _left_stopped(case: Case, adding: Sequence[Step]) -> list[Node]:
+    """The machines that were launched for the pool and stopped by themselves, and that nothing starts now."""
+    started = {step.node_id for step in adding}
+    return [node for node in left_stopped(case.observation, case.pool) if node.id not in started]
+
+
+def _besides(late: int, going: int, stopped: int) -> str:
     """The rest of a sentence on a pool's size: what does not count in it."""
     sentence = f", and {late} that may still come" if late else ""
+    sentence += f", and {stopped} that gpuwatch launched and that stopped by themselves" if stopped else ""
     return sentence + (f", and {going} that its cloud is about to take." if going else ".")
 
 

@@ -213,6 +213,7 @@ RULES: dict[str, Rule] = {
         holds=Holds.WHEN_DUE,
     ),
     "launch_unseen": _machines(frozenset({Verb.LAUNCH}), launches.launch_unseen, None),
+    "launch_lasts": _machines(frozenset({Verb.LAUNCH}), launches.launch_lasts, None),
     "interruptible": _machines(frozenset({Verb.LAUNCH}), launches.interruptible, None),
     "cloud_silent": _machines(ADDITIONS, launches.cloud_silent, None),
     "growth_rate": _machines(ADDITIONS, rate_limits.growth_rate, None),

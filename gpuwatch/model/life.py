@@ -21,8 +21,9 @@ class Life:
 
     `asked` is what the launch asked for. `at` is when it became a node of the pool; of one that is not yet a node, when
     it was asked for. `node_id` is None until its cloud has shown it. `surplus` is whether it was launched on top of
-    what is wanted, in the place of another that has not gone yet. `end` None: it is there. `worked` is whether it ever
-    had work; None: nobody looked all the time.
+    what is wanted, in the place of another that has not gone yet. `end` None: it is there. `answered` is whether its
+    agent ever answered, `worked` whether it ever had work; None: nobody looked all the time. `recorded` is whether its
+    end is in the ledger.
     """
 
     key: str
@@ -33,7 +34,9 @@ class Life:
     surplus: bool = False
     end: End | None = None
     ended_at: datetime | None = None
+    answered: bool = False
     worked: bool | None = None
+    recorded: bool = False
 
     @property
     def lasted(self) -> timedelta | None:

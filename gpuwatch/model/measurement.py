@@ -58,7 +58,8 @@ class OfferPast:
     `refusals` is the count after the newest try, where each success takes one away; `refused_at` is when the newest
     refusal was, and `refused_since` the first since a node came from there. `losses` are nodes that ended without
     gpuwatch, `hours_up` are node-hours. `faults` are the newest tries in a row that failed for another reason than
-    stock (a missing right, a broken template, no answer), `fault` is the last one's.
+    stock (a missing right, a broken template, no answer), `fault` is the last one's. `rests_until`: what was launched
+    from there does not last, so nothing is until then.
     """
 
     refusals: int = 0
@@ -69,6 +70,7 @@ class OfferPast:
     fault: str = ""
     losses: int = 0
     hours_up: float = 0.0
+    rests_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

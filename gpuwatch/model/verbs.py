@@ -92,6 +92,8 @@ class Verb(StrEnum):
     LOST = "lost", TargetKind.RECORD, Action.RECORD
     # The cloud has not taken it, and the node counts again.
     SPARED = "spared", TargetKind.RECORD, Action.RECORD
+    # A machine that gpuwatch launched is gone, or stopped, and neither gpuwatch nor a notice of its cloud did that.
+    ENDED = "ended", TargetKind.RECORD, Action.RECORD
     # Pods of a node with a failing GPU are asked to go, each by an eviction; the node stays.
     EVICT = "evict", TargetKind.CLUSTER_NODE, Action.MOVE_WORK
     # On a node of another autoscaler: that it must not go.

@@ -10,11 +10,13 @@ Rules, all of them:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import chain
 
-from gpuwatch.model.decision import REMOVALS, SETTLE_TIMEOUT, Done, OpenIntent, Status, Verb
+from gpuwatch.model.activity import State
+from gpuwatch.model.cloud_notice import STATE
+from gpuwatch.model.decision import REMOVALS, Done, OpenIntent, Status, Verb
 from gpuwatch.model.fleet import Fleet, NodeState
 from gpuwatch.model.life import End, Life
 from gpuwatch.model.measurement import OffersPast
@@ -25,40 +27,59 @@ from gpuwatch.policies.spot.records import BACK_TO_SPOT
 LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _GONE = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
+_ENDINGS = frozenset({Verb.LOST, Verb.ENDED})
+# The arguments of a record of an end: how it ended, when, and whether it had work; "": nobody knows.
+HOW, ENDED_AT, WORKED = "how", "ended_at", "worked"
+# For so long a list may lack a machine that is there.
+LATE = timedelta(minutes=3)
 
 
-def lives(ended: Iterable[Done], opened: Iterable[OpenIntent], fleet: Fleet, now: datetime) -> tuple[Life, ...]:
-    """The life of every launched machine, oldest first. `ended` has what the ledger's last three days have of them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What was seen of a machine since it became a node: whether its agent answered, and whether it had work.
+
+    `gone_at` is since when lists lack it, or show it stopped; None: they show it.
+    """
+
+    answered: bool = False
+    worked: bool | None = None
+    gone_at: datetime | None = None
+
+
+_UNSEEN = Use()
+
+
+def lives(
+    ended: Iterable[Done], opened: Iterable[OpenIntent], fleet: Fleet, now: datetime, seen: Mapping[str, Use]
+) -> tuple[Life, ...]:
+    """The life of every launched machine, oldest first.
+
+    `ended` has what the ledger's last three days have of them, `seen` what was seen of machines, by their ids.
+    """
     known = sorted(ended, key=lambda done: (done.at, done.key))
     removed = {done.node_id: done for done in known if done.verb in REMOVALS and done.status is Status.SETTLED}
-    taken = {done.node_id: done for done in known if done.verb is Verb.LOST}
-    going = [entry for entry in opened if not entry.resumable]
+    told = {done.node_id: done for done in known if done.verb in _ENDINGS}
+    going = [entry.intent for entry in opened if not entry.resumable]
     found = [
-        _ended_life(_begin_life(done), removed, taken, fleet, now)
+        _end_life(_begin_life(done, seen), removed, told, fleet, now, seen)
         for done in known
         if done.verb is Verb.LAUNCH and (done.status is Status.SETTLED or done.detail.endswith(ENDED))
     ]
-    coming = [entry for entry in going if entry.intent.verb is Verb.LAUNCH]
     found += [
-        Life(
-            key=entry.intent.key,
-            pool=entry.intent.pool,
-            at=entry.intent.at,
-            asked=entry.intent.arguments,
-            surplus=entry.intent.reason.code == BACK_TO_SPOT,
-        )
-        for entry in coming
+        Life(key=each.key, pool=each.pool, at=each.at, asked=each.arguments, surplus=each.reason.code == BACK_TO_SPOT)
+        for each in going
+        if each.verb is Verb.LAUNCH
     ]
-    leaving = [(entry.intent.at, entry.intent.pool, entry.intent.node_id) for entry in going]
-    leaving = [each for each, entry in zip(leaving, going, strict=True) if entry.intent.verb in REMOVALS]
     left = [(done.at, done.pool, done.node_id) for done in removed.values()]
-    return _with_surplus(found, [*left, *leaving])
+    left += [(each.at, each.pool, each.node_id) for each in going if each.verb in REMOVALS]
+    return _with_surplus(found, left)
 
 
-def _begin_life(done: Done) -> Life:
+def _begin_life(done: Done, seen: Mapping[str, Use]) -> Life:
     """The life that a finished launch began."""
     failed = done.status is Status.FAILED
     node_id = done.detail.partition(" ")[0] if failed else done.detail.removeprefix(SHOWN)
+    use = seen.get(node_id, _UNSEEN)
     return Life(
         key=done.key,
         pool=done.pool,
@@ -68,28 +89,52 @@ def _begin_life(done: Done) -> Life:
         surplus=done.code == BACK_TO_SPOT,
         end=End.ENDED if failed else None,
         ended_at=done.at if failed else None,
-        worked=False if failed else None,
+        answered=use.answered,
+        worked=False if failed else use.worked,
+        recorded=failed,
     )
 
 
-def _ended_life(
-    life: Life, removed: Mapping[str, Done], taken: Mapping[str, Done], fleet: Fleet, now: datetime
+def _end_life(
+    life: Life,
+    removed: Mapping[str, Done],
+    told: Mapping[str, Done],
+    fleet: Fleet,
+    now: datetime,
+    seen: Mapping[str, Use],
 ) -> Life:
     """The life with its end, where it has one (rule 2)."""
     node_id = life.node_id or ""
     node = fleet.find(node_id)
     if life.end is not None or (node is not None and node.state in THERE):
         return life
-    for end, known in ((End.REMOVED, removed), (End.TAKEN, taken)):
-        record = known.get(node_id)
-        if record is not None and record.at >= life.at:
-            return replace(life, end=end, ended_at=record.at)
-    if node is None:  # a list may be late
-        gone = node_id in fleet.ended or (not fleet.silent and now - life.at > SETTLE_TIMEOUT)
-        return replace(life, end=End.ENDED, ended_at=now) if gone else life
+    by_us, record = removed.get(node_id), told.get(node_id)
+    if by_us is not None and by_us.at >= life.at:
+        return replace(life, end=End.REMOVED, ended_at=by_us.at)
+    if record is not None and record.at >= life.at:
+        return _as_recorded(life, record)
+    since = seen.get(node_id, _UNSEEN).gone_at or now
+    if node is None:
+        certain = node_id in fleet.ended or (not fleet.silent and now - since >= LATE)
+        return replace(life, end=End.ENDED, ended_at=since) if certain else life
     if node.state in _GONE or node.state is NodeState.STOPPED:
-        return replace(life, end=End.ENDED if node.state in _GONE else End.STOPPED, ended_at=now)
+        return replace(life, end=End.ENDED if node.state in _GONE else End.STOPPED, ended_at=since)
     return life
+
+
+def _as_recorded(life: Life, record: Done) -> Life:
+    """The life with the end that the ledger has of it."""
+    if record.verb is Verb.LOST:
+        worked = True if record.arguments.get(STATE) == State.BUSY.value else life.worked
+        return replace(life, end=End.TAKEN, ended_at=record.at, worked=worked, recorded=True)
+    about = record.arguments
+    return replace(
+        life,
+        end=End(about[HOW]),
+        ended_at=datetime.fromisoformat(about[ENDED_AT]),
+        worked={"true": True, "false": False}.get(about.get(WORKED, "")),
+        recorded=True,
+    )
 
 
 def _with_surplus(found: list[Life], left: Iterable[tuple[datetime, str, str]]) -> tuple[Life, ...]:

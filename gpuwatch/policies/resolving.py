@@ -16,6 +16,7 @@ from gpuwatch.policies import (
     batch,
     capacity,
     floors,
+    lasting,
     next_offer,
     notices,
     replacement,
@@ -76,6 +77,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
     clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
     clamps += [*uncounted.group_sentences(observation, pool), *next_offer.faults(observation, pool)]
+    clamps += lasting.rest_sentences(observation, pool)
     if going := len(capacity.nodes_being_taken(observation, pool)):
         clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
     sizes = rules.sizes(observation.fleet)

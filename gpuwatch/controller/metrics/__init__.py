@@ -17,6 +17,7 @@ from gpuwatch.controller.metrics import batch as of_batch
 from gpuwatch.controller.metrics import fleet as of_fleet
 from gpuwatch.controller.metrics import interruptions as of_interruptions
 from gpuwatch.controller.metrics import kubernetes as of_kubernetes
+from gpuwatch.controller.metrics import launched
 from gpuwatch.controller.metrics import money as of_money
 from gpuwatch.controller.metrics import replacement as of_replacement
 from gpuwatch.controller.metrics import rounds as of_rounds
@@ -41,6 +42,7 @@ COLLECTED = (
     *of_kubernetes.FAMILIES,
     *of_slurm.FAMILIES,
     *of_interruptions.FAMILIES,
+    *launched.FAMILIES,
     *of_replacement.FAMILIES,
     *of_batch.FAMILIES,
 )

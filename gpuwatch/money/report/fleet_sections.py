@@ -33,6 +33,7 @@ _DONE = {
     Verb.SLURM_DRAIN: "Slurm nodes drained for their health",
     Verb.SLURM_RESUME: "Slurm nodes resumed",
     Verb.LOST: "taken by their cloud",
+    Verb.ENDED: "launched and ended by themselves",
     Verb.EVICT: "evictions of pods from sick nodes",
 }
 

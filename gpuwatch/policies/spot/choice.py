@@ -89,6 +89,8 @@ def resting_seconds(observation: Observation, known: OfferPast, own: int, *, wai
         )
         if at is not None
     ]
+    if known.rests_until is not None:
+        rests.append((known.rests_until - observation.now).total_seconds())
     return max(rests, default=0.0)
 
 

@@ -9,7 +9,7 @@ from gpuwatch.guard import Case
 from gpuwatch.guard.settings import OwnerLimits
 from gpuwatch.model.activity import State
 from gpuwatch.model.budget import Scope
-from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Done, Intent, OpenIntent, Outcome, Status, Verb
+from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Intent, OpenIntent, Outcome, Status, Verb
 from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.model.sight import Silence
@@ -30,7 +30,7 @@ from tests.support.builders.guard_cases import (
 )
 from tests.support.builders.money import budgeted
 from tests.support.builders.offers import OFFERS
-from tests.support.builders.past_steps import REASON, a_step
+from tests.support.builders.past_steps import REASON, a_done, a_step
 
 ASKED = {"template": "lt-1", "instance_type": "g6.xlarge"}
 UNSEEN = "the cloud launched i-9, and after 10m it does not appear as a node of pool default: it is in pool dev"
@@ -45,26 +45,6 @@ def an_unseen(**changes: object) -> OpenIntent:
     intent = replace(intent, **changes)  # type: ignore[arg-type]
     last = Outcome(key="k-9", at=NOW, status=Status.UNSEEN, detail=UNSEEN)
     return OpenIntent(intent=intent, attempts=1, last=last, reached=True)
-
-
-def ended(minutes_ago: float, **changes: object) -> Done:
-    """A launch whose machine was terminated before it was a node."""
-    done = Done(
-        key=f"k-{minutes_ago}",
-        verb=Verb.LAUNCH,
-        node_id="new:default:1",
-        pool="default",
-        status=Status.FAILED,
-        at=NOW - timedelta(minutes=minutes_ago),
-        arguments={**ASKED, "subnet": "s-1"},
-        detail="i-9 was launched and is terminated",
-    )
-    return replace(done, **changes)  # type: ignore[arg-type]
-
-
-def three_ended(case: Case, **changes: object) -> Case:
-    """A launch after three of which nothing was left."""
-    return with_ledger(a_launch(case), recent=tuple(ended(minutes, **changes) for minutes in (10.0, 20.0, 59.0)))
 
 
 def beside(case: Case, **changes: object) -> Case:
@@ -194,19 +174,6 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(arguments={**ASKED, "subnet": "s-1"}),)),
         "gpuwatch resume --pool default",
     ),
-    ("ended", "launch_unseen", three_ended, "3 machines launched"),
-    (
-        "a pause is over",
-        "launch_unseen",
-        lambda c: with_ledger(three_ended(c), resumed=(("default", NOW),), resume_orders=((None, NOW),)),
-        "3 machines launched",
-    ),
-    (
-        "resumed before",
-        "launch_unseen",
-        lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=61)), ("dev", NOW))),
-        "3 machines launched",
-    ),
     ("a cloud that never answered", "cloud_silent", lambda c: silent(a_launch(c), "us"), "ap-1 of cloud us"),
     (
         "the pool's cloud never answered",
@@ -247,7 +214,7 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: with_ledger(
             replace(a_start(c), pool_rules=replace(RULES, start="any")),
             stopped=(),
-            recent=(ended(10.0, verb=Verb.START, node_id="i-1", status=Status.SETTLED, detail=""),),
+            recent=(replace(a_done("i-1"), verb=Verb.START),),
         ),
         "stopped again",
     ),
@@ -322,7 +289,6 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
 ]
 
 FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
-    ("three that ended, launched otherwise", lambda c: three_ended(c, arguments={**ASKED, "zone": "us-east-1f"})),
     ("given back to spot with both consents", given_back),
     ("spot on top of the maximum, within the surge", lambda c: a_spot_launch(c, "any", max_nodes=3)),
     ("launch", a_launch),
@@ -331,13 +297,6 @@ FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
         "launch of what is corrected",
         lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(arguments={**ASKED, "template": "lt-0"}),)),
     ),
-    ("two ended", lambda c: with_ledger(a_launch(c), recent=(ended(10.0), ended(20.0)))),
-    ("three ended, long ago", lambda c: with_ledger(a_launch(c), recent=tuple(ended(each) for each in (1, 2, 60)))),
-    ("three ended elsewhere", lambda c: three_ended(c, pool="dev")),
-    ("three failed otherwise", lambda c: three_ended(c, detail="no capacity")),
-    ("three settled", lambda c: three_ended(c, status=Status.SETTLED)),
-    ("three starts", lambda c: three_ended(c, verb=Verb.START)),
-    ("resumed", lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=5)),))),
     (
         "start of anybody's",
         lambda c: with_ledger(replace(a_start(c), pool_rules=replace(RULES, start="any")), stopped=()),

@@ -18,12 +18,22 @@ from tests.support.builders.guard_cases_gpus import FAIR_GPUS, SPOILED_GPUS
 from tests.support.builders.guard_cases_groups import FAIR_GROUPS, SPOILED_GROUPS
 from tests.support.builders.guard_cases_growth import FAIR_GROWTH, SPOILED_GROWTH
 from tests.support.builders.guard_cases_kubernetes import FAIR_KUBERNETES, SPOILED_KUBERNETES
+from tests.support.builders.guard_cases_launches import FAIR_LAUNCHES, SPOILED_LAUNCHES
 from tests.support.builders.guard_cases_notices import FAIR_NOTICES, SPOILED_NOTICES
 from tests.support.builders.guard_cases_slurm import FAIR_SLURM, SPOILED_SLURM
 from tests.support.builders.past_steps import a_done, a_step, an_open
 
-ALL = [*SPOILED, *SPOILED_GROWTH, *SPOILED_GROUPS, *SPOILED_NOTICES, *SPOILED_KUBERNETES, *SPOILED_SLURM, *SPOILED_GPUS]
-FAIRS = [*FAIR, *FAIR_GROWTH, *FAIR_GROUPS, *FAIR_NOTICES, *FAIR_KUBERNETES, *FAIR_SLURM, *FAIR_GPUS]
+ALL = [
+    *SPOILED,
+    *SPOILED_GROWTH,
+    *SPOILED_GROUPS,
+    *SPOILED_NOTICES,
+    *SPOILED_KUBERNETES,
+    *SPOILED_SLURM,
+    *SPOILED_GPUS,
+    *SPOILED_LAUNCHES,
+]
+FAIRS = [*FAIR, *FAIR_GROWTH, *FAIR_GROUPS, *FAIR_NOTICES, *FAIR_KUBERNETES, *FAIR_SLURM, *FAIR_GPUS, *FAIR_LAUNCHES]
 
 
 @pytest.mark.parametrize(("name", "change"), FAIRS, ids=[row[0] for row in FAIRS])

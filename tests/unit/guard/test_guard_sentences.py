@@ -9,6 +9,7 @@ from tests.support.builders.guard_cases_gpus import SPOILED_GPUS
 from tests.support.builders.guard_cases_groups import SPOILED_GROUPS
 from tests.support.builders.guard_cases_growth import SPOILED_GROWTH
 from tests.support.builders.guard_cases_kubernetes import SPOILED_KUBERNETES
+from tests.support.builders.guard_cases_launches import SPOILED_LAUNCHES
 from tests.support.builders.guard_cases_notices import SPOILED_NOTICES
 from tests.support.builders.guard_cases_slurm import SPOILED_SLURM
 from tests.support.builders.guard_cases_workloads import SPOILED_WORKLOADS
@@ -28,6 +29,7 @@ def said() -> str:
             *SPOILED_KUBERNETES,
             *SPOILED_SLURM,
             *SPOILED_GPUS,
+            *SPOILED_LAUNCHES,
         ]
         for answer in judge(spoil(a_case())).refusals
         if answer.rule == rule

@@ -1,0 +1,67 @@
+"""Machines that were launched: what is seen of each from round to round, and the record of an end by itself.
+
+The ledger keeps how a machine ended that neither gpuwatch nor a notice of its cloud removed, so that a restart loses
+nothing. What was seen of a machine that is there a new process does not know: then nobody knows whether it had work.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+
+from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.interruptions import Record, write_record
+from gpuwatch.model.activity import State
+from gpuwatch.model.decision import Done, Intent, Observation, Reason, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.life import End, Life
+from gpuwatch.policies.lives import ENDED_AT, HOW, THERE, WORKED, Use, lives
+
+_WATCHED = timedelta(minutes=10)  # whoever first looks later does not know what was before
+_NO_WORK = frozenset({State.IDLE, State.UNKNOWN})
+
+
+def launched_lives(parts: ControllerContext, seen: Observation, ended: Iterable[Done]) -> tuple[Life, ...]:
+    """The lives of what was launched in the last three days, with what this process has seen of them."""
+    known, uses = list(ended), parts.memory.uses
+    found = lives(known, seen.ledger.open_intents, seen.fleet, seen.now, uses)
+    fresh = {life.node_id: _seen_now(life, seen, uses) for life in found if life.node_id is not None}
+    uses.clear()
+    uses |= fresh
+    return lives(known, seen.ledger.open_intents, seen.fleet, seen.now, uses)
+
+
+def _seen_now(life: Life, seen: Observation, uses: dict[str, Use]) -> Use:
+    """What is known of a machine with this round."""
+    node = seen.fleet.find(life.node_id or "")
+    watched = seen.now - life.at <= _WATCHED
+    before = uses.get(life.node_id or "", Use(worked=False if watched else None))
+    if node is None or node.state not in THERE:
+        return replace(before, gone_at=before.gone_at or seen.now)
+    works = node.activity.state not in _NO_WORK
+    return Use(answered=before.answered or node.verdict is not None, worked=True if works else before.worked)
+
+
+def record_ends(parts: ControllerContext, observation: Observation, round_id: int) -> tuple[Intent, ...]:
+    """Write down each end that is not in the ledger yet; of what a cloud has announced there are other records."""
+    announced = {each.node_id for each in observation.ledger.interruptions}
+    news = [each for each in observation.lives if each.end in {End.STOPPED, End.ENDED} and not each.recorded]
+    news = [each for each in news if each.node_id not in announced]
+    return tuple(_record_end(parts, life, round_id) for life in news)
+
+
+def _record_end(parts: ControllerContext, life: Life, round_id: int) -> Intent:
+    """Write down one end."""
+    assert life.end is not None and life.ended_at is not None  # noqa: S101, PT018  the caller has looked
+    after = "" if life.lasted is None else f" after {format_duration(life.lasted.total_seconds())}"
+    how = "stopped" if life.end is End.STOPPED else "ended"
+    idle = "; it never had work" if life.worked is False else ""
+    sentence = f"It {how} by itself{after}{idle}: gpuwatch had launched it and has not removed it."
+    about = {
+        HOW: life.end.value,
+        ENDED_AT: life.ended_at.isoformat(),
+        WORKED: "" if life.worked is None else str(life.worked).lower(),
+        **life.asked,
+    }
+    reason = Reason(code=Verb.ENDED.value, sentence=sentence)
+    made = Record(verb=Verb.ENDED, node_id=life.node_id or "", pool=life.pool, reason=reason, arguments=about)
+    return write_record(parts, made, round_id)

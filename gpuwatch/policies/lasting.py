@@ -1,0 +1,176 @@
+"""PURE: what is launched and does not last rests its source, whatever pool it was for.
+
+Rules, all of them:
+
+1. A source is what a launch asks for: template, version, type, place, how it is paid for. Pools, subnets and the names
+   of offers do not tell sources apart.
+2. A machine did not last if it ended, stopped or was taken by itself within an hour after it became a node, or without
+   ever having had work; or if its agent has not answered once in its first twenty minutes, and since.
+3. Three of a source in a row did not last: it rests, half an hour after the last of them, doubled each time, a day at
+   most; spot that its cloud takes four hours at most. While it rests other offers are asked.
+4. Then one machine is launched, and no other before it has lasted for an hour. One that has, and has had work, ends the
+   count.
+5. An order to resume a pool by its name ends the count for the pool's machines of before.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, LedgerView, Observation
+from gpuwatch.model.duration import backoff_seconds, format_duration, format_time
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.life import End, Life
+from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
+
+Source = frozenset[tuple[str, str]]
+
+LASTING = timedelta(hours=1)
+SILENT = timedelta(minutes=20)
+FEW = 3
+_FIRST, _LONGEST, _LONGEST_OF_SPOT = 1800.0, 86400.0, 14400.0
+_DOWN = frozenset({NodeState.STOPPING, NodeState.STOPPED})
+_HOW = {
+    End.STOPPED: "stopped by itself",
+    End.ENDED: "ended by itself",
+    End.TAKEN: "was taken by its cloud",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """Why nothing is launched from a source until then: its newest machines, all of which did not last."""
+
+    until: datetime
+    failed: Sequence[Life]
+    tried: Life | None  # the one that is to show whether it lasts
+
+    @property
+    def sentence(self) -> str:
+        """How the newest of them failed, and when the next may come."""
+        last = self.failed[-1]
+        how = "never answered" if last.end is None else _HOW[last.end]
+        after = "" if last.lasted is None else f" after {format_duration(last.lasted.total_seconds())}"
+        said = f"{len(self.failed)} machines in a row that were launched so did not last: {last.node_id} {how}{after}"
+        if self.tried is not None:
+            return f"{said}. The next waits until {self.tried.node_id or self.tried.key} has lasted for an hour"
+        return f"{said}. The next may come at {format_time(self.until)}"
+
+
+def source_of(asked: Mapping[str, str]) -> Source:
+    """What of a launch says where its machine comes from (rule 1)."""
+    return frozenset((name, value) for name, value in asked.items() if name not in {"pool", "subnet", OFFER})
+
+
+def rest_of(observation: Observation, asked: Mapping[str, str]) -> Rest | None:
+    """Why nothing may be launched that asks for this, now; None: it may."""
+    source = source_of(asked)
+    lives = [each for each in observation.lives if source_of(each.asked) == source]
+    return _rest(observation, lives, spot=asked.get(CAPACITY) == SPOT)
+
+
+def on_trial(observation: Observation, asked: Mapping[str, str]) -> bool:
+    """Whether one machine of that source is to show first that it lasts (rule 4)."""
+    source = source_of(asked)
+    lives = [each for each in observation.lives if source_of(each.asked) == source]
+    return len(_failed_machines(observation, lives)[0]) >= FEW
+
+
+def left_stopped(observation: Observation, pool: str) -> list[Node]:
+    """The machines that gpuwatch launched for the pool, and that stopped without gpuwatch: their disks are paid for.
+
+    Where the ledger's last three days do not know a machine any more its tag says who launched it.
+    """
+    ledger = observation.ledger
+    ids = {life.node_id for life in observation.lives if life.pool == pool and life.end is End.STOPPED}
+    return [
+        node
+        for node in observation.fleet.roster(pool).nodes
+        if node.state in _DOWN
+        and node.enrolled
+        and node.group is None
+        and (node.id in ids or _bears_its_launch(node, ledger))
+        and ledger.stop_of(node.id) is None
+        and ledger.open_for(node.id) is None
+    ]
+
+
+def _bears_its_launch(node: Node, ledger: LedgerView) -> bool:
+    """Whether its tag names its launch: a notice that came later would have written its time, too."""
+    key = node.tags.get(DECISION_TAG)
+    return bool(key) and not node.tags.get(NOTIFIED_TAG) and key not in ledger.foreign
+
+
+def failures_in_a_row(observation: Observation, pool: str) -> int:
+    """How many of the newest machines of a source of the pool did not last, in a row: the most of any source."""
+    return max((len(_failed_machines(observation, lives)[0]) for lives in _by_source(observation, pool)), default=0)
+
+
+def rest_sentences(observation: Observation, pool: str) -> Iterator[str]:
+    """Yield a sentence on each source of the pool that rests."""
+    for lives in _by_source(observation, pool):
+        asked = lives[-1].asked
+        rest = _rest(observation, lives, spot=asked.get(CAPACITY) == SPOT)
+        if rest is not None:
+            what = f"the offer {asked[OFFER]}" if OFFER in asked else f"the template {asked.get('template', '')}"
+            yield f"Nothing is launched from {what}: {rest.sentence}; `gpuwatch resume --pool {pool}` tries at once."
+
+
+def _by_source(observation: Observation, pool: str) -> list[list[Life]]:
+    """The machines of each source of a pool, those of other pools included."""
+    mine = {source_of(each.asked) for each in observation.lives if each.pool == pool}
+    found: dict[Source, list[Life]] = {}
+    for each in observation.lives if mine else ():
+        source = source_of(each.asked)
+        if source in mine:
+            found.setdefault(source, []).append(each)
+    return list(found.values())
+
+
+def _rest(observation: Observation, lives: Sequence[Life], *, spot: bool) -> Rest | None:
+    """Rules 3 and 4."""
+    failed, tried = _failed_machines(observation, lives)
+    if len(failed) < FEW:
+        return None
+    if tried is not None:
+        return Rest(until=tried.at + LASTING, failed=failed, tried=tried)
+    taken = spot and all(each.end in {End.TAKEN, End.ENDED} for each in failed)
+    longest = _LONGEST_OF_SPOT if taken else _LONGEST
+    rest = timedelta(seconds=backoff_seconds(len(failed) - FEW + 1, first=_FIRST, longest=longest))
+    since = max(each.ended_at or min(each.at + SILENT, observation.now) for each in failed)
+    return Rest(until=since + rest, failed=failed, tried=None) if observation.now < since + rest else None
+
+
+def _failed_machines(observation: Observation, lives: Sequence[Life]) -> tuple[list[Life], Life | None]:
+    """The newest machines that did not last, up to the newest one that did; and one of which nobody knows yet."""
+    resumed = dict[str, datetime]()
+    for pool, at in observation.ledger.resume_orders:
+        if pool is not None:
+            resumed[pool] = max(at, resumed.get(pool, at))
+    failed: list[Life] = []
+    tried: Life | None = None
+    for life in sorted(lives, key=lambda each: (each.at, each.key), reverse=True):
+        if life.pool in resumed and life.at <= resumed[life.pool]:
+            continue
+        lasted = _has_lasted(observation, life)
+        if lasted:
+            break
+        if lasted is None:
+            tried = tried or (life if life.end is None and observation.now - life.at < LASTING else None)
+        else:
+            failed.insert(0, life)
+    return failed, tried
+
+
+def _has_lasted(observation: Observation, life: Life) -> bool | None:
+    """Whether a machine was of use (rule 2); None: nobody knows yet, or gpuwatch removed it."""
+    if life.end is End.REMOVED:
+        return True if life.worked else None
+    if life.lasted is not None:
+        return life.lasted >= LASTING and life.worked is not False
+    node, age = observation.fleet.find(life.node_id or ""), observation.now - life.at
+    if node is None or node.state is not NodeState.RUNNING:
+        return None
+    if not life.answered and node.verdict is None:
+        return False if age >= SILENT else None
+    return True if age >= LASTING and life.worked is not False else None
