@@ -77,6 +77,12 @@ class Published:
     local_disks: LocalDisks | None = None
     cpu_utilization_ratio: float | None = None
 
+    @property
+    def driver_version(self) -> str | None:
+        """What all GPUs say that their driver is; None where they differ, as with two makers, or say nothing."""
+        found = {reading.info.driver_version for reading in self.readings}
+        return found.pop() if len(found) == 1 else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:

@@ -367,8 +367,7 @@ class AgentCore:
         """The folded verdict, or unknown where nothing was read yet or not for too long."""
         activity = with_owners(with_settings(published.memory.activity), self._owner)
         known = published.memory.gpus
-        health, use = published.health, published.use
-        pods = self._pods()
+        health, use, pods = published.health, published.use, self._pods()
         gpus = tuple(
             replace(name_holders(gpu), health=health.get(gpu.uuid), use=use.get(gpu.uuid), pods=pods.get(gpu.uuid, ()))
             for gpu in known
@@ -395,6 +394,7 @@ class AgentCore:
             blind=self._blind(),
             local_disks=published.local_disks if doubt is None else None,
             cpu_utilization_ratio=published.cpu_utilization_ratio if doubt is None else None,
+            driver_version=published.driver_version,
             cloud_notices=self.cloud_notices(),
             pods=named_pods(published.pods.verdicts, None if doubt is None else activity),
         )

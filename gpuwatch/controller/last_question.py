@@ -92,7 +92,7 @@ def _decided_anew(
         return "it is no longer in the pool" if found is None else found.reason.sentence
     if (stays := _stays_now(asked, found)) is not None:
         return stays
-    frozen = guard.burst(fresh, pool, parts.rules.limits)
+    frozen = guard.find_bursts(fresh, parts.rules.limits)
     again = guard.judge(guard.case_of(found, fresh, pool, parts.rules, frozen=frozen, granted=tried))
     return None if again.allowed else " ".join(answer.sentence for answer in again.refusals)
 

@@ -95,7 +95,7 @@ class NextOffers:
 
     def _judge_step(self, step: Step, pool: str) -> Review:
         granted = tuple(each.step for each in self._reviews_left())
-        frozen = guard.burst(self._observation, pool, self._parts.rules.limits)
+        frozen = guard.find_bursts(self._observation, self._parts.rules.limits)
         return guard.judge(
             guard.case_of(step, self._observation, pool, self._parts.rules, frozen=frozen, granted=granted)
         )

@@ -113,6 +113,6 @@ def explain_step(
     """A node's step in a round, and every guard rule's answer had it been a removal."""
     found = next(each for decision in decisions for each in decision.steps if each.node_id == node.id)
     verb = Verb.TERMINATE if rulebook.pool(node.pool).idle.action == "terminate" else Verb.STOP
-    frozen = guard.burst(observation, node.pool, rulebook.limits)
+    frozen = guard.find_bursts(observation, rulebook.limits)
     case = guard.case_of(replace(found, verb=verb), observation, node.pool, rulebook, frozen=frozen)
     return found, guard.judge(case)

@@ -7,14 +7,14 @@ docs/guard.md.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
 from gpuwatch.guard.case import Case, WorkloadCase, retry_wait_seconds
 from gpuwatch.guard.consent import untried_pools
 from gpuwatch.guard.growth import another_may_pass, instead, largest
-from gpuwatch.guard.mass_idleness import Burst, burst
+from gpuwatch.guard.mass_idleness import Burst, Bursts, burst, find_bursts
 from gpuwatch.guard.rules import GROUPS, MEMBER, NO_NODE, RULES, SICK, SLURM, Rule
 from gpuwatch.guard.settings import Limits, Rulebook
 from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, Answer, Decision, Observation, Review, Status, Step, Verb
@@ -27,6 +27,7 @@ from gpuwatch.policies.kubernetes.workload_use import WorkloadUse
 __all__ = [
     "RULES",
     "Burst",
+    "Bursts",
     "Case",
     "Limits",
     "Rule",
@@ -35,6 +36,7 @@ __all__ = [
     "another_may_pass",
     "burst",
     "case_of",
+    "find_bursts",
     "judge",
     "obeys_pauses",
     "retry_wait_seconds",
@@ -79,7 +81,7 @@ def case_of(
     pool: str,
     rules: Rulebook,
     *,
-    frozen: Burst | None,
+    frozen: Bursts | None,
     granted: tuple[Step, ...] = (),
 ) -> Case:
     """The case of a step, with its node and group as the observation has them."""
@@ -94,7 +96,7 @@ def case_of(
         limits=rules.limits,
         observation=observation,
         enforce=rules.enforce,
-        burst=frozen,
+        burst=None if frozen is None else frozen.on(pool, node),
         granted=granted,
         unknown_pool=rules.doubt(pool),
     )
@@ -109,14 +111,9 @@ def workload_case(
         use=step.use,
         observation=observation,
         rulebook=rules,
-        bursts=_bursts(step.use.pools, observation, rules.limits),
+        bursts=find_bursts(observation, rules.limits),
         granted=granted,
     )
-
-
-def _bursts(pools: Iterable[str], observation: Observation, limits: Limits) -> dict[str, Burst | None]:
-    """The sudden mass idleness of each of these pools."""
-    return {pool: burst(observation, pool, limits) for pool in dict.fromkeys(pools)}
 
 
 def review(
@@ -132,23 +129,24 @@ def review(
     reviewed; what a pool may not have from one place is tried from the others.
     """
     in_vain = _in_vain(observation)
+    changes = any(changing(each.steps) for each in decisions) or any(each.verb is not Verb.HOLD for each in workloads)
+    frozen = find_bursts(observation, rules.limits) if changes else Bursts(by_group={})
     return (
-        *_on_machines(observation, decisions, rules, in_vain),
-        *_on_workloads(observation, workloads, rules, in_vain),
+        *_on_machines(observation, decisions, rules, in_vain, frozen),
+        *_on_workloads(observation, workloads, rules, in_vain, frozen),
     )
 
 
 def _on_machines(
-    observation: Observation, decisions: Sequence[Decision], rules: Rulebook, in_vain: Counter[str]
+    observation: Observation, decisions: Sequence[Decision], rules: Rulebook, in_vain: Counter[str], frozen: Bursts
 ) -> list[Review]:
     """The reviews of the steps of all pools."""
     granted: list[Step] = []
     changes = [(each.pool, step) for each in decisions for step in changing(each.steps)]
-    frozen = _bursts((pool for pool, _ in changes), observation, rules.limits)
 
     def judged(step: Step, *, pool: str) -> Review:
         others = [each for each in granted if each.verb is not Verb.GROW or each.node_id != step.node_id]
-        case = case_of(step, observation, pool, rules, frozen=frozen.get(pool), granted=tuple(others))
+        case = case_of(step, observation, pool, rules, frozen=frozen, granted=tuple(others))
         result = largest(case, judge)
         if step.verb in _COUNTED and result.allowed:
             granted[:] = [*others, result.step]
@@ -167,11 +165,10 @@ def _on_machines(
 
 
 def _on_workloads(
-    observation: Observation, steps: Sequence[WorkloadStep], rules: Rulebook, in_vain: Counter[str]
+    observation: Observation, steps: Sequence[WorkloadStep], rules: Rulebook, in_vain: Counter[str], bursts: Bursts
 ) -> list[Review]:
     """The reviews of the steps about workloads."""
     changes = sorted((each for each in steps if each.verb is not Verb.HOLD), key=lambda each: in_vain[each.use.id])
-    bursts = _bursts((pool for each in changes for pool in each.use.pools), observation, rules.limits)
     reviews: list[Review] = []
     granted: tuple[WorkloadUse, ...] = ()
     notices = 0

@@ -225,32 +225,39 @@ def low_coverage(case: Case) -> Finding:
 
 
 def mass_idleness(case: Subject) -> Finding:
-    """Refuses to remove nodes, or to end pods, of a pool in which most working nodes turned idle at once.
+    """Refuses to remove nodes, or to end pods, where most working nodes turned idle at once.
 
     A broken sensor, a driver upgrade or an exporter that reads zero looks like this, and no other rule sees it. The end
-    of one job on many nodes and a restart of all agents look the same. The pool freezes for
-    `limits.mass_idleness_freeze` if the share `limits.mass_idleness_ratio` and at least `limits.mass_idleness_nodes`
-    nodes turn idle within `limits.mass_idleness_window`; small pools therefore never freeze. Nodes that were idle
-    before, are idle since their start, or started later do not count. The freeze begins when the first of these nodes
-    could have its notice. Time in which gpuwatch was paused, only observed or made no rounds does not count.
+    of one job on many nodes and a restart of all agents look the same. Nodes are frozen for
+    `limits.mass_idleness_freeze` if the share `limits.mass_idleness_ratio` of those that have something in common, and
+    at least `limits.mass_idleness_nodes` of them, turn idle within `limits.mass_idleness_window`. In common they may
+    have their pool, the fleet, their cloud, their image, their driver or their version of the agent. So a fleet of many
+    small pools freezes as one large pool does, and a fleet of fewer nodes than that number never freezes. Nodes that
+    were idle before, are idle since their start, or started later do not count. The freeze begins when the first of
+    these nodes could have its notice. Time in which gpuwatch was paused, only observed or made no rounds does not
+    count.
 
-    If the nodes are really idle, run `gpuwatch acknowledge --pool NAME`. It covers only what was seen by then, and ends
-    no pause; `gpuwatch resume` acknowledges nothing. Otherwise repair the sensor; the freeze ends by itself.
+    If the nodes are really idle, run `gpuwatch acknowledge`, or `gpuwatch acknowledge --pool NAME` for one pool. It
+    covers only what was seen by then, and ends no pause; `gpuwatch resume` acknowledges nothing. Otherwise repair the
+    sensor; the freeze ends by itself.
     """
-    over = "The pool did not turn idle all at once."
+    over = "Neither its pool nor the fleet turned idle all at once."
     for pool in case.pools:
         found = case.burst_of(pool)
         if found is None or case.asleep:
             continue
-        nodes = f"{found.count} of {found.members} working nodes of the pool"
+        nodes = f"{found.count} of {found.members} working nodes {found.of}"
         sentence = f"{nodes} turned idle at once, by {found.last:%H:%M} UTC"
+        if found.common:
+            sentence += f"; in common they have {', '.join(found.common)}"
         # Counted from the first possible notice: people need the time after something showed, not before. Nothing
         # showed while the pool was paused, or nobody made rounds.
         resumed = [at for each, at in case.observation.ledger.resumed if each in {None, pool}]
         begins = max(found.last + timedelta(seconds=case.wait_seconds), *resumed, found.last)
         ends = begins + timedelta(seconds=case.limits.mass_idleness_freeze)
         if case.observation.now < ends:
-            remedy = f"If they are really idle, run `gpuwatch acknowledge --pool {shlex.quote(pool)}`"
-            return refuse(f"{sentence}.", f"{remedy}; otherwise the pool is frozen until {ends:%H:%M} UTC.")
+            of_pool, what = (f" --pool {shlex.quote(pool)}", "the pool is") if found.is_of_pool else ("", "they are")
+            remedy = f"If they are really idle, run `gpuwatch acknowledge{of_pool}`"
+            return refuse(f"{sentence}.", f"{remedy}; otherwise {what} frozen until {ends:%H:%M} UTC.")
         over = f"{sentence}; the freeze ended at {ends:%H:%M} UTC."
     return allow(over)

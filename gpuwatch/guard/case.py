@@ -5,9 +5,9 @@ alone, and take its `Case` or `WorkloadCase`. What means the same for both is on
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpuwatch.guard.mass_idleness import Burst
+from gpuwatch.guard.mass_idleness import Burst, Bursts
 from gpuwatch.guard.settings import Limits, Rulebook
 from gpuwatch.model.decision import Intent, Observation, Step, Verb
 from gpuwatch.model.duration import backoff_seconds
@@ -27,7 +27,7 @@ class Case:
     """One step under review that is about a machine.
 
     `node` is its node (None of a launch or a group), `group` the group that grows or that the node is a member of.
-    `granted` are the steps allowed earlier in this round, `burst` the pool's sudden mass idleness if there is one,
+    `granted` are the steps allowed earlier in this round, `burst` the mass idleness that its node is part of, if any,
     `unknown_pool` the sentence that says why nobody knows which rules are the pool's.
     """
 
@@ -92,7 +92,7 @@ class Case:
         return self.pool_rules
 
     def burst_of(self, pool: str) -> Burst | None:
-        """The sudden mass idleness of its one pool."""
+        """The sudden mass idleness that its node is suspected of."""
         del pool
         return self.burst
 
@@ -131,7 +131,7 @@ class WorkloadCase:
     use: WorkloadUse
     observation: Observation
     rulebook: Rulebook
-    bursts: Mapping[str, Burst | None] = field(default_factory=dict)
+    bursts: Bursts | None = None
     granted: tuple[WorkloadUse, ...] = ()
     notices: int = 0
 
@@ -185,8 +185,11 @@ class WorkloadCase:
         return self.rulebook.pool(pool)
 
     def burst_of(self, pool: str) -> Burst | None:
-        """The sudden mass idleness of one of its pools."""
-        return self.bursts.get(pool)
+        """The latest sudden mass idleness that its machines in one of its pools are suspected of."""
+        if self.bursts is None:
+            return None
+        found = [self.bursts.on(pool, node) for node in self.nodes if node.pool == pool] or [self.bursts.on(pool)]
+        return max((each for each in found if each is not None), key=lambda each: each.last, default=None)
 
     def notice_over(self, notice: Notice) -> str | None:
         """Why a notice does not cover the end of its pods, or not any more."""

@@ -114,7 +114,10 @@ class Limits:
         float,
         Gt(0),
         Le(0.9),
-        Setting("When this share of a pool turns idle at the same time, a sensor is suspected: freeze."),
+        Setting(
+            "When this share of a pool, of the fleet, or of the nodes with one cloud, image, driver or agent turns "
+            "idle at the same time, a sensor is suspected: freeze."
+        ),
     ] = 0.5
     mass_idleness_nodes: Annotated[
         int, Ge(2), Le(100), Setting("Fewer nodes than this that turn idle at the same time are no reason to freeze.")

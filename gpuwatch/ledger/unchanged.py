@@ -29,7 +29,8 @@ _THOUSANDTHS = 1000  # to which a GPU's use is kept: it is for advice alone
 _APART = frozenset({"kubernetes", "tags", "signal"})
 _FACTS = attrgetter(*(name for name in Node.__slots__ if name not in _APART))
 _SAID = attrgetter(
-    "schema", "node_id", "agent_version", "interval_seconds", "confirm", "blind", "cloud_notices", "local_disks"
+    *("schema", "node_id", "agent_version", "driver_version", "interval_seconds", "confirm", "blind"),
+    *("cloud_notices", "local_disks"),
 )
 _HEALTH = attrgetter("state", "since", "findings", "doubt")
 

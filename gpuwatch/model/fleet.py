@@ -74,6 +74,7 @@ class NodeVerdict:
     local_disks: LocalDisks | None = None
     blind: tuple[BoundedText, ...] = ()
     cpu_utilization_ratio: BoundedFloat | None = None
+    driver_version: BoundedText | None = None  # None: not known, or its GPUs say different ones
     cloud_notices: tuple[CloudNotice, ...] | None = None
     pods: tuple[PodVerdict, ...] = ()  # those with GPUs of which the agent can tell it from the host's other work
 
@@ -134,12 +135,10 @@ class Node:
     `still_billed` is why a stop would not end what it costs per hour, or, of a stopped machine, did not; None: it ends
     that. `cloud` is the name of its cloud in the settings, "" where they name none. In the state UNKNOWN `unseen` is
     why its cloud does not show it now, and `last_shown` the state that it showed last, where that is known.
-    `kubernetes` is the node object of the cluster that it is a node of; None: it is in none that gpuwatch knows.
-    `slurm` is its node in Slurm, where its pool is one of Slurm's. `announced` is what its cloud's lists say of its
-    end, None where they gave no answer about that. `cloud_notice` is why it is no capacity any more though it may still
-    run: its cloud is about to take it. `sight` is how well it was watched where its cloud does not show its last start;
-    None: its cloud shows it. `last_stop` is what its cloud shows of its last stop, while it is down; None: it runs, or
-    its cloud never shows that.
+    `kubernetes` is the node object of its cluster, `slurm` its node in Slurm; None: it is in none that gpuwatch knows.
+    `announced` is what its cloud's lists say of its end, None where they gave no answer about that. `cloud_notice` is
+    why it is no capacity any more though it may run: its cloud is about to take it. `sight` is how well it was watched
+    where its cloud does not show its last start, `last_stop` what its cloud shows of its last stop while it is down.
     """
 
     id: str
@@ -174,6 +173,7 @@ class Node:
     cloud_notice: CloudNotice | None = None
     sight: Sight | None = None
     last_stop: LastStop | None = None
+    image: str | None = None  # what it was made from
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)
 

@@ -295,6 +295,7 @@ class Translator:
             cannot_stop=_cannot_stop(instance),
             cannot_terminate=_cannot_terminate(instance, group),
             still_billed=still_billed(described),
+            image=described.get("ImageId") or None,
             announced=_release_notice(described, now),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=now),

@@ -194,6 +194,7 @@ class Translator:
             cannot_stop=cannot_stop(described, requests),
             cannot_terminate=cannot_terminate(described, requests),
             last_stop=_last_stop(described, state_of(instance)),
+            image=described.get("ImageId"),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )

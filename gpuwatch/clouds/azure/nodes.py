@@ -126,6 +126,7 @@ class Translator:
             cannot_terminate=around.locks.against_end(machine.path),
             still_billed=_still_billed(machine),
             last_stop=_last_stop(machine),
+            image=_image(machine),
             tags=machine.tags,
             **claims(machine.tags, fleet=self.fleet, now=self._clock.now()),
         )
@@ -168,6 +169,14 @@ class Translator:
                 return (group.owner if group is not None else None) or f"scale set {name}"
             manager = None  # of a Flexible member it is the scale set
         return managed_by(machine.tags, group_of(machine.path), manager)
+
+
+def _image(machine: Machine) -> str | None:
+    """Return the image of its system disk: its id, or the version of one that Azure offers."""
+    profile = machine.properties.get("storageProfile") or machine.shared.get("storageProfile") or {}
+    found = profile.get("imageReference") or {}
+    words = [found.get(each) for each in ("publisher", "offer", "sku", "exactVersion")]
+    return str(found.get("id") or ":".join(str(each) for each in words if each)) or None
 
 
 def _last_stop(machine: Machine) -> LastStop | None:

@@ -284,6 +284,7 @@ class Translator:
             cannot_terminate=_cannot_terminate(described, member),
             still_billed=instance.still_billed,
             last_stop=_last_stop(described, instance.state),
+            image=described.get("ImageId") or None,
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )

@@ -89,7 +89,7 @@ def held_back(
     """Every running machine that is not known to be busy, in no particular order."""
     steps = {step.node_id: step for decision in decisions for step in decision.steps}
     reviewed = {review.step.node_id: review for review in reviews}
-    bursts = {pool: guard.burst(observation, pool, rules.limits) for pool in observation.fleet.pools}
+    bursts = guard.find_bursts(observation, rules.limits)
     found: dict[str, list[_Found]] = {}
     for node in observation.fleet.nodes:
         if node.state is not NodeState.RUNNING or _busy(node):
@@ -97,7 +97,7 @@ def held_back(
         step = steps.get(node.id)
         said = step or Step(node_id=node.id, verb=Verb.HOLD, reason=_UNASKED, change="")
         asked = replace(said, verb=_verb(node, observation, rules))
-        case = guard.case_of(asked, observation, node.pool, rules, frozen=bursts.get(node.pool))
+        case = guard.case_of(asked, observation, node.pool, rules, frozen=bursts)
         doubted = _doubt(case)
         if doubted is not None:
             yield _in_doubt(case, doubted)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from gpuwatch.guard import Burst, Limits, WorkloadCase
+from gpuwatch.guard import Burst, Bursts, Limits, WorkloadCase
 from gpuwatch.guard.settings import WorkloadLimits
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Intent, Observation, OpenIntent, Outcome, Reason, Status, Step, Verb
@@ -139,7 +139,10 @@ SPOILED_WORKLOADS: dict[str, tuple[str, Callable[[], WorkloadCase]]] = {
     "of unknown age": ("too_soon", lambda: with_pod(created_at=None)),
     "mass idleness": (
         "mass_idleness",
-        lambda: replace(an_end(), bursts={"default": Burst(count=9, members=9, first=NOW, last=NOW)}),
+        lambda: replace(
+            an_end(),
+            bursts=Bursts(by_group={("of the pool", "default"): Burst(count=9, members=9, first=NOW, last=NOW)}),
+        ),
     ),
     "ended lately": ("resting", lambda: an_end(recent=(ended(59, node_id=ALICE),))),
     "under way": ("in_flight", lambda: an_end(open_intents=(under_way(ALICE, None, GOES),))),

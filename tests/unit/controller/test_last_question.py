@@ -158,7 +158,7 @@ def test_one_node_is_judged_as_if_each_node_were_asked_about(
     event(found.verb.value)
     rulebook = Rulebook(pools={"default": rules}, limits=limits, enforce=True)
     granted = tuple(step for step in each.steps if step.verb in REMOVAL_STEPS and step.node_id != node_id)
-    frozen = guard.burst(observation, "default", limits)
+    frozen = guard.find_bursts(observation, limits)
     answers = [
         guard.judge(guard.case_of(step, observation, "default", rulebook, frozen=frozen, granted=granted))
         for step in (found, again)

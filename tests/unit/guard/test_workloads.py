@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.guard import RULES, Burst, Limits, WorkloadCase, judge, review, workload_case
+from gpuwatch.guard import RULES, Burst, Bursts, Limits, WorkloadCase, judge, review, workload_case
 from gpuwatch.guard.settings import WorkloadLimits
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
@@ -99,7 +99,14 @@ def test_each_rule_is_among_the_cases() -> None:
         an_end(open_intents=(under_way(ALICE, Status.REFUSED, GOES, 30.0),)),
         an_end(open_intents=(under_way("kube:prod/a/Job/b", None, GOES),)),
         an_end(recent=(ended(61, node_id=ALICE),)),
-        replace(an_end(), bursts={"default": Burst(count=9, members=9, first=NOW, last=NOW - timedelta(hours=3))}),
+        replace(
+            an_end(),
+            bursts=Bursts(
+                by_group={
+                    ("of the pool", "default"): Burst(count=9, members=9, first=NOW, last=NOW - timedelta(hours=3))
+                }
+            ),
+        ),
         an_end(notices=(replace(its_notice(heard=True), told_at=NOW - timedelta(hours=2)),)),
         limiting(an_end(open_intents=(under_way("kube:prod/a/Job/b", Status.REFUSED, GOES),)), max_pods_per_hour=1),
         limiting(an_end(open_intents=(announced("kube:prod/a/Job/b"),)), max_pods_per_hour=1),
@@ -136,7 +143,9 @@ def test_each_open_step_of_a_workload_counts() -> None:
 def test_a_freeze_of_workloads_begins_again_when_their_pool_is_resumed() -> None:
     """As one of machines does: while it was paused nobody saw that all had turned idle at once."""
     last = NOW - timedelta(hours=3)
-    case = replace(an_end(), bursts={"default": Burst(count=9, members=9, first=last, last=last)})
+    case = replace(
+        an_end(), bursts=Bursts(by_group={("of the pool", "default"): Burst(count=9, members=9, first=last, last=last)})
+    )
     ledger = replace(case.observation.ledger, resumed=(("default", NOW - timedelta(minutes=59)),))
 
     assert judge(case).allowed
