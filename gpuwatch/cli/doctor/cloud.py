@@ -113,8 +113,11 @@ def reach(case: ControllerCase) -> Iterator[Finding]:
     for each in found:
         if each.allowed:
             allowed.setdefault(each.where, []).append(each.call)
+    alike: dict[str, list[str]] = {}  # a person's own credentials may do the same in every place
     for place, calls in allowed.items():
-        yield make_finding("permission.beyond", f"permissions in {place}", f"allowed: {', '.join(calls)}")
+        alike.setdefault(", ".join(calls), []).append(place)
+    for changes, places in alike.items():
+        yield make_finding("permission.beyond", where, f"{changes} allowed in {first_names(places)}")
     refused = dict.fromkeys(each.where for each in found if each.allowed is False and each.where not in allowed)
     if refused:
         yield fine("permissions", where, f"not allowed in {first_names(list(refused))}")

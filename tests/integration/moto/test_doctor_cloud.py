@@ -145,8 +145,7 @@ def test_a_right_on_a_machine_that_is_not_ours_is_a_warning(ec2: MotoFaults) -> 
     (found,) = cloud.reach(a_case(ec2))
 
     assert (found.code, found.severity) == ("permission.beyond", Severity.WARNING)
-    assert found.looked_at == f"permissions in {REGION}, machine {node_id}"
-    assert found.seen == "allowed: StopInstances, TerminateInstances, CreateTags"
+    assert found.seen == f"StopInstances, TerminateInstances, CreateTags allowed in {REGION}, machine {node_id}"
     assert ec2.client.describe_instances()["Reservations"] == before
 
 

@@ -87,8 +87,20 @@ def test_rights_on_machines_of_others_are_named_with_their_cloud() -> None:
     clouds["bj"].down = CloudUnavailableError("no answer")
     (found,) = cloud.reach(case)
 
-    assert (found.code, found.looked_at) == ("permission.beyond", "permissions in us: r, machine i-foreign-us")
-    assert found.seen == "allowed: stop"
+    assert found.code == "permission.beyond"
+    assert found.seen == "stop allowed in us: r, machine i-foreign-us"
+
+
+def test_the_same_rights_in_many_places_are_one_finding() -> None:
+    """Somebody who tries it with an administrator's credentials reads one line."""
+    clouds = Clouds("bj", "us", "eu", "jp")
+    case = a_case(clouds)
+    for name, each in clouds.items():
+        each.add(a_node(f"i-foreign-{name}"))
+    (found,) = cloud.reach(case)
+
+    assert found.code == "permission.beyond"
+    assert "bj: r, machine i-foreign-bj" in found.seen
 
 
 def test_a_silent_cloud_is_a_permission_that_was_not_tried() -> None:
