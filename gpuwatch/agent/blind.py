@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
-from gpuwatch.agent.evidence.base import Roots
-from gpuwatch.agent.evidence.files import hides_processes
+from gpuwatch.agent.evidence.base import Roots, UnseenError
+from gpuwatch.agent.evidence.files import hides_processes, list_paths
 from gpuwatch.runtime.printable import legible
 
 _LOG = logging.getLogger(__name__)
@@ -179,8 +179,8 @@ def _children(folder: Path) -> list[Path]:
 def _is_shut(home: Path) -> bool:
     """Whether the agent would not find a server's files in it."""
     try:
-        os.scandir(home / _IN_HOME).close()
-    except (FileNotFoundError, NotADirectoryError):
+        list_paths(home / _IN_HOME)
+    except (FileNotFoundError, NotADirectoryError, UnseenError):
         return False
     except OSError:
         return True

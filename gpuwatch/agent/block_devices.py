@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuwatch.agent.closed_paths import FOLDER
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.base import Roots, UnseenError
-from gpuwatch.agent.evidence.files import list_paths, read_small
+from gpuwatch.agent.evidence.files import list_paths, open_by_reader, read_small
 
 SECTOR_BYTES = 512  # of sysfs, whatever the disk's own
 _NO_DISK = re.compile(r"(sr|fd)\d+", re.ASCII)  # optical and floppy drives
@@ -222,7 +223,7 @@ class BlockDevices:
         for process in ("1", "self"):  # an agent without rights may not go by process 1
             path = self._roots.proc / process / "root" / mount.point.lstrip("/")
             try:
-                opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                opened = self._open_root(process, path, mount)
             except OSError as raised:
                 error = error or raised
                 continue
@@ -235,6 +236,14 @@ class BlockDevices:
         if error is not None:
             raise error
         raise UnseenError(f"what is mounted at {mount.point} is not what the agent sees there")
+
+    def _open_root(self, process: str, path: Path, mount: Mount) -> int:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError:
+            if process != "self" or self._roots.proc != Path("/proc"):
+                raise
+            return open_by_reader(Path(mount.point), FOLDER)
 
 
 def _number_of(device: int) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch import __version__
+from gpuwatch.agent import closed_reader
 from gpuwatch.agent.attribution.attribution import Attribution
 from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
 from gpuwatch.agent.control import ControlServer, device_commands
@@ -62,6 +63,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     except ImportError as error:
         _LOG.error("agent.users_file and agent.basic_auth_users need bcrypt (%s): pip install 'gpuwatch[auth]'", error)
         return _UNUSABLE
+    closed_reader.allow(settings.evidence.jupyter.runtime_dirs)
     node_id = settings.node_id or discover_node_id()
     health = _health(settings, clock)
     parts = assemble_parts(settings, clock, node_id=node_id, health=health)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from gpuwatch import __version__
+from gpuwatch.agent import closed_reader
 from gpuwatch.runtime.later import load_without_more
 from gpuwatch.runtime.printable import printable_text
 from gpuwatch.runtime.program import own_command
@@ -49,6 +50,8 @@ def main(argv: Sequence[str]) -> int:
         return _order(argv[0], argv[1:])
     arguments = flags().parse_args(argv)
     _one_arena()
+    if closed_reader.begin():
+        _become_agent(argv)
     overrides = _overrides(arguments)
     judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
     preforked = _prefork()
@@ -144,7 +147,12 @@ def _one_arena() -> None:
 def _begin_anew(argv: Sequence[str]) -> NoReturn:
     """Replace this process by a fresh agent, under the same pid."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled again; by default it would end us
+    _become_agent(argv)
+
+
+def _become_agent(argv: Sequence[str]) -> NoReturn:
     command = own_command("agent", *argv)
+    closed_reader.before_exec()
     os.execv(command[0], command)  # noqa: S606  ours, without a shell
 
 

@@ -1,5 +1,6 @@
 """Small files that others write: read whole or not at all, never waiting, never through a link."""
 
+import errno
 import os
 import re
 import stat
@@ -7,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuwatch.agent.closed_paths import FILE, FOLDER, STATUS
+from gpuwatch.agent.closed_reader import ClosedReader
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.base import Roots, UnseenError
 
@@ -38,7 +41,10 @@ def read_small(path: Path, most_bytes: int = _LARGEST_BYTES) -> Contents:
         UnseenError: it is not a regular file (a pipe would hold up the reader), or too large.
 
     """
-    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:
+        opened = open_by_reader(path, FILE)
     try:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
@@ -61,14 +67,82 @@ def list_paths(folder: Path, wanted: re.Pattern[str] = _SHOWN, most: int = MOST_
         UnseenError: it holds more than so many names, wanted or not; anybody may make them in some folders.
 
     """
-    names: list[str] = []
-    with os.scandir(folder) as entries:
-        for number, entry in enumerate(entries):
-            if number >= most:
-                raise UnseenError(f"{folder} holds more than {most} files")
-            if wanted.fullmatch(entry.name):
-                names.append(entry.name)
+    try:
+        with os.scandir(folder) as entries:
+            names = _names(entries, folder, wanted, most)
+    except PermissionError:
+        opened = open_by_reader(folder, FOLDER)
+        try:
+            with os.scandir(opened) as entries:
+                names = _names(entries, folder, wanted, most)
+        finally:
+            os.close(opened)
     return [folder / name for name in sorted(names)]
+
+
+def _names(entries: Iterator["os.DirEntry[str]"], folder: Path, wanted: re.Pattern[str], most: int) -> list[str]:
+    names: list[str] = []
+    for number, entry in enumerate(entries):
+        if number >= most:
+            raise UnseenError(f"{folder} holds more than {most} files")
+        if wanted.fullmatch(entry.name):
+            names.append(entry.name)
+    return names
+
+
+def status_of(path: Path) -> os.stat_result:
+    """What a path is, itself and not what it leads to.
+
+    Raises:
+        OSError: it does not exist, or may not be looked at.
+
+    """
+    try:
+        return path.lstat()
+    except PermissionError:
+        opened = open_by_reader(path, STATUS)
+        try:
+            return os.fstat(opened)
+        finally:
+            os.close(opened)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path exists, itself and not what it leads to; False if it may not be looked at."""
+    try:
+        status_of(path)
+    except OSError:
+        return False
+    return True
+
+
+def target_of(path: Path) -> str:
+    """Where a link leads to.
+
+    Raises:
+        OSError: it is no link, or may not be looked at.
+
+    """
+    try:
+        return str(path.readlink())
+    except PermissionError:
+        opened = open_by_reader(path, STATUS)
+        try:
+            return os.readlink("", dir_fd=opened)
+        finally:
+            os.close(opened)
+
+
+def open_by_reader(path: Path, kind: str) -> int:
+    """A descriptor of what this process may not open itself, where its reader may.
+
+    Raises:
+        OSError: there is no reader, or it may not, either.
+
+    """
+    if ClosedReader.current is None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return ClosedReader.current.open(str(path), kind)
 
 
 def fields(text: str) -> dict[str, str]:

@@ -130,13 +130,14 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 def test_it_runs_with_no_more_than_it_needs(host: Host) -> None:
-    """A user of its own, the right to read the kernel's log and files, a ceiling for memory; ready means serving."""
+    """A user of its own, the right to read the kernel's log, a ceiling for memory; ready means serving."""
     pid = host.restart()
     status = dict(line.split(":\t", 1) for line in host.run("cat", f"/proc/{pid}/status").splitlines())
 
     assert host.verdict() is not None
     assert host.run("stat", "--format=%U", f"/proc/{pid}").strip() == AGENT
-    assert {int(status[f"Cap{kind}"], 16) for kind in ("Eff", "Prm", "Bnd")} == {CAP_SYSLOG | CAP_DAC_READ_SEARCH}
+    assert {int(status[f"Cap{kind}"], 16) for kind in ("Eff", "Prm")} == {CAP_SYSLOG}
+    assert (int(status["CapAmb"], 16), int(status["CapBnd"], 16)) == (0, CAP_SYSLOG | CAP_DAC_READ_SEARCH)
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
     assert int(host.show(AGENT, "MemoryMax")) == 192 << 20
     assert "gpuwatch_agent_kernel_log_up 1.0" in host.get(f"{URL}/metrics")
@@ -348,10 +349,43 @@ def test_it_sees_what_is_queued_for_later(host: Host) -> None:
     host.run("install", "--owner=alice", "--mode=700", "/dev/null", f"{spool}/{name}")
     host.becomes(State.BUSY, "scheduled")
     (found,) = host.evidence()
+    host.settings(SETTINGS.replace("agent:\n", "agent:\n  node_id: renamed\n"))
+    host.run("systemctl", "reload", AGENT)  # under the same pid, and by the same reader
+    eventually(lambda: getattr(host.verdict(), "node_id", None) == "renamed", lambda: host.journal(AGENT))
+    host.becomes(State.BUSY, "scheduled")
+    status = dict(line.split(":\t", 1) for line in host.run("cat", f"/proc/{host.agent}/status").splitlines())
     host.run("rm", f"{spool}/{name}")
     host.becomes(State.IDLE)
 
     assert str(found.note).startswith("alice's at job is due at ")
+    assert int(status["CapPrm"], 16) == CAP_SYSLOG
+    assert host.run("pgrep", "--count", "gpuwatch-reader").strip() == "2"
+
+
+def test_it_sees_notebooks_and_timers_of_closed_homes(host: Host) -> None:
+    """Without a right of its own: its reader opens these files, and no other of a home, whatever links are in it."""
+    host.restart()
+    host.becomes(State.IDLE)
+    uid = host.run("id", "-u", "alice").strip()
+    units = "/home/alice/.config/systemd/user/timers.target.wants"
+    for folder in ("/home/alice", "/home/bob", units, f"/run/user/{uid}"):
+        host.run("install", "--directory", "--owner=alice", "--mode=700", folder)
+    timer = f"{units}/../train.timer"
+    plant = "mkdir /home/bob/diary.wants; touch /home/bob/diary.wants/secret.timer; cd /home/alice/.config/systemd"
+    try:
+        host.run("sh", "-c", f"printf '[Timer]\\nOnCalendar=*-*-* 00/6:00:00\\n' > {timer}")
+        host.run("ln", "--symbolic", "../train.timer", units)
+        host.becomes(State.BUSY, "scheduled")
+        seen = [str(each.note) for each in host.evidence()]
+        host.run("sh", "-c", f"{plant}; rm -r user; ln -s /home/bob user")
+        host.becomes(State.UNKNOWN, "scheduled")
+        linked = [str(each.note) for each in host.evidence()]
+    finally:
+        host.run("rm", "--recursive", "/home/alice/.config", f"/run/user/{uid}")
+    host.becomes(State.IDLE)
+
+    assert "alice's timer train.timer is due at" in " ".join(seen)
+    assert "secret" not in " ".join(linked)
 
 
 def test_it_sees_what_others_leave_in_tmp(host: Host) -> None:

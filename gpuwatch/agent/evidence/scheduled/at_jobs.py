@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Roots, UnseenError
-from gpuwatch.agent.evidence.files import list_paths
+from gpuwatch.agent.evidence.files import list_paths, status_of
 from gpuwatch.agent.evidence.scheduled.found import REMEDY, Found, Users, may_run
 from gpuwatch.agent.evidence.scheduled.planned import Planned
 from gpuwatch.runtime.printable import legible
@@ -52,7 +52,7 @@ class AtJobs:
                     self._add(path, found)
 
     def _add(self, path: Path, found: Found) -> None:
-        status = path.lstat()
+        status = status_of(path)
         name = _JOB.fullmatch(path.name)
         if name is None or not stat.S_ISREG(status.st_mode):
             return

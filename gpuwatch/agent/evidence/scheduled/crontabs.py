@@ -10,12 +10,13 @@ itself occupies the node.
 """
 
 import re
+import stat
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, several
-from gpuwatch.agent.evidence.files import list_paths
+from gpuwatch.agent.evidence.files import list_paths, status_of
 from gpuwatch.agent.evidence.scheduled.crontab_lines import BadLine, CronLine, as_crontab, parse
 from gpuwatch.agent.evidence.scheduled.found import REMEDY, Found, ParsedFiles, Users, Zones, is_folder, may_run
 from gpuwatch.agent.evidence.scheduled.planned import Planned
@@ -141,7 +142,7 @@ class Crontabs:
 
 def _follow_link(path: Path) -> Path:
     """Only root writes to /etc/cron.d, and may keep its files elsewhere; cron follows such a link, too."""
-    return path.resolve(strict=True) if path.is_symlink() else path
+    return path.resolve(strict=True) if stat.S_ISLNK(status_of(path).st_mode) else path
 
 
 def _users_lines(text: str) -> tuple[CronLine | BadLine, ...]:

@@ -5,6 +5,7 @@ Whether the agent stands on the host itself says what it sees, and what would ru
 
 import os
 import re
+import stat
 import zoneinfo
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Generic, TypeVar
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.base import Roots, UnseenError
-from gpuwatch.agent.evidence.files import read_small
+from gpuwatch.agent.evidence.files import is_there, read_small, status_of
 from gpuwatch.agent.evidence.scheduled.planned import Planned
 
 FIRST_PERSON_UID = 1000  # useradd(8): people's accounts begin here
@@ -74,7 +75,7 @@ class ParsedFiles(Generic[T]):
             UnseenError: it is not a regular file, or too large.
 
         """
-        status = path.lstat()
+        status = status_of(path)
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
         known = self._known.get(path)
         if known is not None and known[0] == stamp:
@@ -114,6 +115,8 @@ def is_folder(path: Path) -> bool:
     """Whether it is a folder that may be looked into."""
     try:
         return path.is_dir()
+    except PermissionError:
+        return is_there(path) and stat.S_ISDIR(status_of(path).st_mode)
     except OSError:
         return False
 

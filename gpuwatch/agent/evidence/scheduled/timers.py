@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
-from gpuwatch.agent.evidence.files import list_paths, read_small
+from gpuwatch.agent.evidence.files import is_there, list_paths, read_small, status_of, target_of
 from gpuwatch.agent.evidence.scheduled.found import FIRST_PERSON_UID, Found, Standing, Users, Zones, is_folder
 from gpuwatch.agent.evidence.scheduled.housekeeping import of_the_machine
 from gpuwatch.agent.evidence.scheduled.manager import ManagerTimer, ask_timers, planned_by_manager
@@ -119,12 +119,9 @@ class UserTimers:
                 for path in transient(folder / "systemd/transient"):
                     _add(path, "systemd-run", user, found, now.at, self._zones, boot=boot, once=True)
         for home in self._homes(found):
-            try:
-                uid = home.stat().st_uid
-            except OSError:
-                continue
-            if uid in running:
-                user = legible(self._users.name(uid), 32)
+            owner = owner_of_home(home)
+            if owner is not None and owner in running:
+                user = legible(self._users.name(owner), 32)
                 units = home / ".config/systemd/user"
                 with found.doubting(f"{user}'s timers"):
                     for path in made_here(units):
@@ -142,6 +139,16 @@ class UserTimers:
             with found.doubting(str(folder)), suppress(PermissionError):
                 homes += [path for path in list_paths(folder) if is_folder(path)]
         return homes
+
+
+def owner_of_home(home: Path) -> int | None:
+    """The uid of a home's owner; None if that may not be seen."""
+    try:
+        return home.stat().st_uid
+    except PermissionError:
+        return status_of(home).st_uid if is_there(home) else None
+    except OSError:
+        return None
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
@@ -164,7 +171,7 @@ def _add(  # noqa: PLR0913  what is known of a timer's file
     shown = f"{user}'s {kind} {name}" if user else f"{kind} {name}"
     with found.doubting(shown):
         text = with_drop_ins(path)
-        written = datetime.fromtimestamp(path.lstat().st_mtime, now.tzinfo)
+        written = datetime.fromtimestamp(status_of(path).st_mtime, now.tzinfo)
         timer = TimerFile(
             name=name,
             what=shown,
@@ -199,14 +206,14 @@ def made_here(units: Path, kinds: tuple[str, ...] = (".timer",)) -> list[Path]:
         for link in list_paths(folder):
             if link.name.endswith(kinds):
                 file = units / link.name
-                found[link.name] = file if os.path.lexists(file) else link
+                found[link.name] = file if is_there(file) else link
     return [path for path in found.values() if not _is_shipped(path)]
 
 
 def _is_shipped(path: Path) -> bool:
     """Whether it is a link to a package's file; a relative one leads from its folder."""
     try:
-        return _SHIPPED.fullmatch(os.path.normpath(path.parent / path.readlink())) is not None
+        return _SHIPPED.fullmatch(os.path.normpath(path.parent / target_of(path))) is not None
     except OSError:
         return False
 

@@ -1,0 +1,122 @@
+"""What this thread may: Linux' capabilities, by prctl(2) and capset(2), and which calls it may not make (seccomp(2)).
+
+Threads that it starts have no more, and a program that is started has its starter's ambient capabilities. Cleared once,
+before there is any thread, they are gone for every program that the agent ever starts.
+"""
+
+import ctypes
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+DAC_READ_SEARCH, SYSLOG = 2, 34  # linux/capability.h: to read all files; to read the kernel's log
+_STATUS = Path("/proc/thread-self/status")
+_AMBIENT, _RAISE, _CLEAR_ALL = 47, 2, 4  # linux/prctl.h: PR_CAP_AMBIENT and what it is asked
+_VERSION_3 = 0x20080522
+_NO_NEW_PRIVS, _SECCOMP, _FILTER = 38, 22, 2
+# By machine: its name in linux/audit.h, and socket, connect, bind, listen, execve, execveat and ptrace there.
+_CALLS = {
+    "x86_64": (0xC000003E, (41, 42, 49, 50, 59, 322, 101)),
+    "aarch64": (0xC00000B7, (198, 203, 200, 201, 221, 281, 117)),
+}
+_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06  # linux/bpf_common.h: a word of seccomp_data; jump if it is that; the end
+_ALLOWED, _REFUSED = 0x7FFF0000, 0x00050000 | 1  # linux/seccomp.h; with EPERM
+_WORD_BITS = 32
+
+
+class _Header(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _Words(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
+
+
+def capability_set(kind: str = "CapPrm") -> frozenset[int]:
+    """The capabilities of a set of this thread: CapPrm, CapEff, CapInh or CapAmb; none where that cannot be read."""
+    try:
+        lines = _STATUS.read_text(encoding="ascii").splitlines()
+        mask = int(next(line for line in lines if line.startswith(f"{kind}:")).split()[1], 16)
+    except (OSError, ValueError, StopIteration):
+        return frozenset()
+    return frozenset(number for number in range(mask.bit_length()) if mask >> number & 1)
+
+
+def clear_ambient() -> None:
+    """Give nothing of this to the programs that are started from now on.
+
+    Raises:
+        OSError: the kernel refuses it.
+
+    """
+    _prctl(_AMBIENT, _CLEAR_ALL, 0)
+
+
+def pass_on(wanted: Collection[int]) -> None:
+    """Give these to the next program that this thread becomes, where it has them itself.
+
+    Raises:
+        OSError: the kernel refuses it.
+
+    """
+    for number in sorted(capability_set("CapPrm") & capability_set("CapInh") & frozenset(wanted)):
+        _prctl(_AMBIENT, _RAISE, number)
+
+
+def keep_only(wanted: Collection[int]) -> None:
+    """Give up all others, for good: what is not permitted any more cannot come back.
+
+    Raises:
+        OSError: the kernel refuses it.
+
+    """
+    kept = capability_set("CapPrm") & frozenset(wanted)
+    words = (_Words * 2)()
+    for number in kept:
+        word, bit = words[number // _WORD_BITS], 1 << number % _WORD_BITS
+        word.effective |= bit
+        word.permitted |= bit
+        word.inheritable |= bit
+    _check(_libc().capset(ctypes.byref(_Header(_VERSION_3, 0)), words))
+
+
+class _Step(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("k", ctypes.c_uint32))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.POINTER(_Step)))
+
+
+def refuse_network() -> None:
+    """Never open a connection again, nor start a program or look into one.
+
+    Raises:
+        OSError: the kernel cannot filter calls, or those of this machine are not known here.
+
+    """
+    machine, calls = _CALLS.get(os.uname().machine, (0, ()))
+    if not calls:
+        raise OSError("the calls of this machine are not known")
+    steps = [(_LOAD, 0, 0, 4), (_EQUAL, 0, len(calls) + 2, machine), (_LOAD, 0, 0, 0)]
+    steps += [(_EQUAL, len(calls) - number, 0, call) for number, call in enumerate(calls)]
+    steps += [(_RETURN, 0, 0, _ALLOWED), (_RETURN, 0, 0, _REFUSED)]
+    made = (_Step * len(steps))(*(_Step(*each) for each in steps))
+    _prctl(_NO_NEW_PRIVS, 1, 0)
+    program = _Program(len(steps), made)
+    _prctl(_SECCOMP, _FILTER, ctypes.addressof(program))
+
+
+def _prctl(option: int, second: int, third: int) -> None:
+    numbers = [ctypes.c_ulong(each) for each in (second, third, 0, 0)]
+    _check(_libc().prctl(ctypes.c_int(option), *numbers))
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
