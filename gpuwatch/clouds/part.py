@@ -25,6 +25,8 @@ from gpuwatch.model.sight import Silence
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
+# A mistake of ours in reading an answer, which may be one to a change: nobody knows then whether it was made.
+_MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(eq=False, slots=True)
@@ -50,6 +52,10 @@ class Part:
             if not str(error).startswith(f"cloud {self.name}: "):
                 error.args = (f"cloud {self.name}: {error}", *error.args[1:])
             raise
+        except _MISREAD as error:
+            log.exception("The answer of the cloud %s cannot be read", self.name)
+            kind = type(error).__name__
+            raise CloudUnavailableError(f"cloud {self.name}: its answer cannot be read ({kind})", code=kind) from error
 
     def attempt(self, ask: Callable[[Cloud], Answer]) -> Answer | CloudError:
         """Its answer, or the error in place of it; a mistake of ours in reading an answer is no answer, too."""
@@ -58,8 +64,8 @@ class Part:
                 return ask(cloud)
         except CloudError as error:
             return error
-        except Exception as error:
-            log.exception("The answer of the cloud %s cannot be read", self.name)
+        except Exception as error:  # such as of a ledger that is asked what was there before
+            log.exception("The cloud %s cannot be asked", self.name)
             kind = type(error).__name__
             return CloudUnavailableError(f"cloud {self.name}: its answer cannot be read ({kind})", code=kind)
 

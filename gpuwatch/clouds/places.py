@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
-from gpuwatch.clouds.errors import CloudError
+from gpuwatch.clouds.errors import CloudError, CloudUnavailableError
 from gpuwatch.clouds.silence import Outlook, Past, Recall, as_last_seen, note_silence
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.model.sight import Silence
@@ -19,6 +19,7 @@ from gpuwatch.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
+_LONGEST = 300  # characters of an error that quotes an answer
 _AT_ONCE = 8  # places that are asked at the same time
 _FORGET_SECONDS = 900.0  # for which a machine that its cloud shows neither as there nor as gone counts as there
 
@@ -42,11 +43,15 @@ Answer = TypeVar("Answer")
 
 
 def attempt(ask: Callable[[], Answer]) -> Answer | CloudError:
-    """The answer, or the error instead of it."""
+    """The answer, or the error instead of it; a mistake of ours in reading one place's answer is no answer of it."""
     try:
         return ask()
     except CloudError as error:
         return error
+    except Exception as error:
+        log.exception("The answer of a place cannot be read")
+        kind = type(error).__name__
+        return CloudUnavailableError(f"its answer cannot be read ({kind}: {error})"[:_LONGEST], code=kind)
 
 
 def everywhere(places: Sequence[Asked], ask: Callable[[Asked], Answer]) -> list[Answer]:

@@ -1,6 +1,7 @@
 """What a controller is made of and what a round leaves: the nouns that `controller`, `settling` and `acting` share."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -70,6 +71,8 @@ class Memory:
     circuits: Circuits = field(default_factory=Circuits)
     uses: dict[str, Use] = field(default_factory=dict)  # of the machines that were launched, by their ids
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
+    # The parts that could not be judged in the last round, and why, by what was done with them.
+    sick: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     unbelieved: dict[str, str] = field(default_factory=dict)  # why clouds are not believed, by id, as the log has it
 
 

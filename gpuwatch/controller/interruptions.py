@@ -5,12 +5,15 @@ when its deadline moves or the work is saved. A notice ends with one record: the
 that no list shows is taken only after its deadline, and while every cloud answers.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.guard import Rulebook
+from gpuwatch.ledger import LedgerValueError
 from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import (
     CHECKPOINT,
@@ -29,6 +32,8 @@ from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.policies.spot.records import CAPACITY, OFFER
 from gpuwatch.policies.spot.settings import Offers
+
+log = logging.getLogger(__name__)
 
 _RUNS = frozenset({NodeState.RUNNING, NodeState.PENDING})
 _DOWN = frozenset({NodeState.STOPPED, NodeState.TERMINATED})
@@ -100,18 +105,29 @@ def _payment_arguments(rules: Rulebook, node: Node) -> dict[str, str]:
 def record(parts: ControllerContext, observation: Observation, round_id: int) -> tuple[Intent, ...]:
     """Write down what the clouds take, and what became of what they announced."""
     known = {each.node_id: each for each in observation.ledger.interruptions}
-    written = []
+    written: list[Intent] = []
     for node in observation.fleet.nodes:
         if node.cloud_notice is not None and node.enrolled:
-            before = known.get(node.id)
-            before = before if before is not None and _same_life(node, before) else None
-            if before is None or _news(before.notice, node.cloud_notice):
-                written.append(_announcement_record(parts, observation, node, before, round_id))
+            with _for_itself(node.id):
+                before = known.get(node.id)
+                before = before if before is not None and _same_life(node, before) else None
+                if before is None or _news(before.notice, node.cloud_notice):
+                    written.append(_announcement_record(parts, observation, node, before, round_id))
     for each in known.values():
-        ended = _how_it_ended(observation, each)
-        if ended is not None:
-            written.append(_end_record(parts, observation, each, *ended, round_id))
+        with _for_itself(each.node_id):
+            ended = _how_it_ended(observation, each)
+            if ended is not None:
+                written.append(_end_record(parts, observation, each, *ended, round_id))
     return tuple(written)
+
+
+@contextmanager
+def _for_itself(node_id: str) -> Iterator[None]:
+    """Let a notice that cannot be read, or that the ledger cannot hold, cost its own record alone."""
+    try:
+        yield
+    except (LedgerValueError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        log.exception("The cloud's notice about %s cannot be written down", node_id)
 
 
 def _news(before: CloudNotice, now: CloudNotice) -> bool:

@@ -13,6 +13,7 @@ from operator import attrgetter
 from gpuwatch.clouds.silence import of_cloud
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.isolation import judge_apart
 from gpuwatch.controller.observe.believable import Listing
 from gpuwatch.controller.observe.ended import ended_machines
 from gpuwatch.controller.observe.kubernetes import with_cluster
@@ -55,7 +56,16 @@ def observe(parts: ControllerContext) -> Observation:
 
     """
     look = _begin(parts)
-    for stage in _STAGES:
+    for stage in _ASKING:
+        stage(look)
+    asked = Observation(now=look.now, fleet=look.fleet, measures=look.measures)
+    return judge_apart(asked, lambda each: _put_together(look, each), parts.memory.sick["look"])
+
+
+def _put_together(look: _Look, asked: Observation) -> Observation:
+    """What follows from what was asked, or from a part of it: nobody outside is asked about it again."""
+    look = replace(look, fleet=asked.fleet, measures=asked.measures)
+    for stage in _JOINING:
         stage(look)
     return _observation(look)
 
@@ -165,10 +175,13 @@ def _note_short_groups(look: _Look) -> None:
     look.fleet = replace(look.fleet, groups=groups)
 
 
-_STAGES: Sequence[Callable[[_Look], None]] = (
+_ASKING: Sequence[Callable[[_Look], None]] = (
     _measure_in_prometheus,  # a slow server must not make old what agents say
     _ask_slurm,  # so must a slow Slurm not
     _ask_agents,
+)
+# What one part makes impossible here is tried again without that part (controller/isolation.py).
+_JOINING: Sequence[Callable[[_Look], None]] = (
     _join_cluster,  # its view is watched: it costs no time
     _join_slurm,
     _measure_by_agents,  # of what the agents have just said

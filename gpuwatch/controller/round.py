@@ -5,26 +5,29 @@ rounds: what it must know of the past is in the ledger.
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.act import Executed, execute
 from gpuwatch.controller.context import Act, ControllerContext, Round
+from gpuwatch.controller.isolation import judge_apart
 from gpuwatch.controller.launched import record_ends
 from gpuwatch.controller.observation import observe
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious
 from gpuwatch.controller.target_workload import remember_workloads, steps_for_workloads
 from gpuwatch.guard import Rulebook
+from gpuwatch.ledger import LedgerValueError, snapshots
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.policies.idle import StepsOf, each_step
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.timeouts import time_round
+from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
 
 __all__ = ["Act", "ControllerContext", "Round", "decide", "explain_step", "observe", "step"]
 
@@ -35,29 +38,28 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         begin(parts)
     settled = tuple(reconcile(parts)) if act else ()
     try:
-        observation = cautious(parts, observe(parts), act=act)
-        observation, gaps = _with_times(parts, observation)
+        seen = cautious(parts, observe(parts), act=act)
     except CloudError as error:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
+    known = parts.ledger.gaps()
     done: Executed | None = None
     records: tuple[Intent, ...] = ()
     with _without_collections():
-        proposals, decisions = decide(observation, parts.rules, parts.idle_steps)
-        workloads = steps_for_workloads(parts, observation)
-        reviews = guard.review(observation, decisions, parts.rules, workloads)
+        judged = judge_apart(seen, lambda each: _judge(parts, each, known), parts.memory.sick["decide"])
         if act:
-            remember_workloads(parts, workloads)
-            round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
+            judged, round_id = _record(parts, seen, judged, known)
+            remember_workloads(parts, judged.workloads)
     if act:
+        observation = judged.observation
         records = (*interruptions.record(parts, observation, round_id), *record_ends(parts, observation, round_id))
-        done = execute(parts, observation, reviews, round_id, decisions)
+        done = execute(parts, observation, judged.reviews, round_id, judged.decisions)
     return Round(
-        observation=observation,
-        proposals=proposals,
-        decisions=decisions,
-        workloads=workloads,
-        reviews=reviews,
+        observation=judged.observation,
+        proposals=judged.proposals,
+        decisions=judged.decisions,
+        workloads=judged.workloads,
+        reviews=judged.reviews,
         settled=settled,
         acts=() if done is None else done.acts,
         unreached=None if done is None else done.unreached,
@@ -77,9 +79,62 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _with_times(parts: ControllerContext, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What follows from an observation; `gaps` is what pools know from now on of their idle gaps."""
+
+    observation: Observation
+    gaps: Mapping[str, GapHistory]
+    proposals: tuple[Proposal, ...]
+    decisions: tuple[Decision, ...]
+    workloads: tuple[WorkloadStep, ...]
+    reviews: tuple[Review, ...]
+
+
+def _judge(parts: ControllerContext, seen: Observation, known: Mapping[str, GapHistory]) -> _Judged:
+    """Decide about all that was seen."""
+    observation, gaps = _with_times(parts, seen, known)
+    proposals, decisions = decide(observation, parts.rules, parts.idle_steps)
+    workloads = steps_for_workloads(parts, observation)
+    return _Judged(
+        observation=observation,
+        gaps=gaps,
+        proposals=proposals,
+        decisions=decisions,
+        workloads=workloads,
+        reviews=guard.review(observation, decisions, parts.rules, workloads),
+    )
+
+
+def _record(
+    parts: ControllerContext, seen: Observation, judged: _Judged, known: Mapping[str, GapHistory]
+) -> tuple[_Judged, int]:
+    """Write the round down; what the ledger cannot hold is decided about again, as unknown. Gives the round's id."""
+
+    def write(each: _Judged) -> int:
+        said = (each.proposals, each.decisions, each.reviews)
+        return parts.ledger.record_round(each.observation, *said, parts.rules, gaps=each.gaps)
+
+    def judge_writable(each: Observation) -> _Judged:
+        made = _judge(parts, each, known)
+        snapshots.encode(made.observation, parts.rules, made.proposals, made.decisions, made.reviews)
+        return made
+
+    try:
+        number = write(judged)
+    except LedgerValueError:
+        judged = judge_apart(seen, judge_writable, parts.memory.sick["record"])
+        number = write(judged)
+    else:
+        parts.memory.sick["record"].clear()
+    return judged, number
+
+
+def _with_times(
+    parts: ControllerContext, observation: Observation, known: Mapping[str, GapHistory]
+) -> tuple[Observation, dict[str, GapHistory]]:
     """The observation with what pools know of their restarts, queues and waits, and what is to be kept of that."""
-    before = {pool: GapHistory() for pool in observation.fleet.pools} | parts.ledger.gaps()
+    before = {pool: GapHistory() for pool in observation.fleet.pools} | dict(known)
     timings = {
         pool: time_round(observation, pool, parts.rules.pool(pool), before[pool]) for pool in observation.fleet.pools
     }

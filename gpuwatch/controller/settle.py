@@ -21,6 +21,7 @@ from gpuwatch.controller import answers
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.target import Found, Target
 from gpuwatch.controller.targets import Targets
+from gpuwatch.ledger import LedgerError
 from gpuwatch.model.decision import ADDITIONS, GIVEN_UP, NOT_DONE, SETTLE_TIMEOUT, OpenIntent, Outcome, Status
 from gpuwatch.model.verbs import WORK_ENDINGS
 
@@ -51,6 +52,12 @@ def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
             answers.note_silence(parts, server, error, asked)
             circuits.note_target(entry.intent.node_id, server, at=asked, done=False)
             log.warning("What became of the %s of %s is not known: %s", entry.intent.verb, entry.intent.node_id, error)
+            continue
+        except Exception as error:
+            if isinstance(error, LedgerError):
+                raise
+            # What one answer says of one machine stops no other: it is asked again in the next round.
+            log.exception("What became of the %s of %s cannot be read", entry.intent.verb, entry.intent.node_id)
             continue
         # What keeps a machine from being a node may change, and is said anew.
         if found is not None and (entry.last is None or found[0] is not entry.last.status or found[0] is Status.UNSEEN):

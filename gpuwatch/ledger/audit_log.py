@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, Table, false, func, or_, select, true
 
 from gpuwatch.ledger.chain import text
+from gpuwatch.ledger.records import read_reason
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import APPROVALS, BACKTESTS, CONTROLS, INTENTS, KEEPS, MESSAGES, OUTCOMES, ROUNDS
-from gpuwatch.model.decision import Reason, Verb
+from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_time
 
 _STEPS = tuple(verb.value for verb in Verb if verb is not Verb.HOLD)
@@ -143,7 +143,7 @@ def _message(row: Row[Any]) -> AuditRecord:
 
 def _intent(row: Row[Any]) -> AuditRecord:
     """A step, and the last that is known of it."""
-    why = msgspec.json.decode(row.reason, type=Reason).sentence
+    why = read_reason(row.reason).sentence
     result = "open" if row.status is None else f"{row.status}: {row.detail}" if row.detail else row.status
     who = row.controller or "controller"
     return _trace(row, who=who, what=row.verb, node_id=row.node_id, pool=row.pool, why=why, result=result)

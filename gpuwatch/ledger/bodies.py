@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import snapshots
-from gpuwatch.ledger.records import LedgerError, PastRound
+from gpuwatch.ledger.records import LedgerError, LedgerValueError, PastRound
 from gpuwatch.ledger.snapshots import Rest, Said
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import BODIES, ROUNDS
@@ -76,7 +76,18 @@ class Bodies:
         self._read: PastRound | None = None
 
     def make_body(self, observation: Observation, rulebook: Rulebook | None, said: Said, at: str) -> Body:
-        """The body of a round at that time (text)."""
+        """The body of a round at that time (text).
+
+        Raises:
+            LedgerValueError: the round holds a value that has no form in MessagePack.
+
+        """
+        try:
+            return self._make_body(observation, rulebook, said, at)
+        except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
+            raise LedgerValueError(f"the ledger cannot hold what the round saw: {error}") from error
+
+    def _make_body(self, observation: Observation, rulebook: Rulebook | None, said: Said, at: str) -> Body:
         base, new = self._base, _Base.of_round(observation, said[1], at[:_HOUR])
         if base is not None and (base.hour != new.hour or not self._there(base.round_id)):
             base = None

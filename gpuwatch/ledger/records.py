@@ -28,6 +28,13 @@ class OtherLedgerError(LedgerError):
     """This is not the ledger that the process has written so far: it must not decide by it, nor write to it."""
 
 
+class _Words(msgspec.Struct):
+    """A reason without what was looked at."""
+
+    code: str
+    sentence: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """An intent with all that came of it, for people."""
@@ -90,8 +97,15 @@ class Audit:
 
 
 def read_reason(written: str) -> Reason:
-    """The reason of an intent on record; raises msgspec.MsgspecError where gpuwatch did not write it."""
-    return with_present_code(msgspec.json.decode(written, type=Reason))
+    """The reason of an intent on record; raises msgspec.MsgspecError where gpuwatch did not write it.
+
+    Where its evidence cannot be read, its sentence stands alone: one record must not hide all others.
+    """
+    try:
+        return with_present_code(msgspec.json.decode(written, type=Reason))
+    except msgspec.ValidationError:
+        words = msgspec.json.decode(written, type=_Words)
+        return with_present_code(Reason(code=words.code, sentence=words.sentence))
 
 
 def with_present_code(reason: Reason) -> Reason:

@@ -10,8 +10,9 @@ from sqlalchemy import func, select
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.chain import text
+from gpuwatch.ledger.records import read_reason
 from gpuwatch.ledger.tables import BACKTESTS, CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SPEND, STOPPED
-from gpuwatch.model.decision import ADDITIONS, FINAL, Done, Reason, Status, Verb
+from gpuwatch.model.decision import ADDITIONS, FINAL, Done, Status, Verb
 from gpuwatch.model.usage import USES, milliseconds
 from gpuwatch.money.accounting.savings import Ran, Turn
 from gpuwatch.money.report.progress import Event
@@ -74,7 +75,7 @@ class ActionHistory:
                     pool=row.pool,
                     owner=row.owner,
                     status=Status(row.status),
-                    why=msgspec.json.decode(row.reason, type=Reason).sentence,
+                    why=read_reason(row.reason).sentence,
                     detail=row.detail,
                 )
                 for row in rows

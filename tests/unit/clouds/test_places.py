@@ -95,7 +95,7 @@ def test_where_a_whole_list_is_needed_one_failure_fails_it() -> None:
 
 
 def test_an_attempt_is_the_answer_or_the_error() -> None:
-    """Other exceptions than the cloud's are mistakes of ours, and stay exceptions."""
+    """Another exception is a mistake of ours in reading one place's answer: that place gave none, and no other pays."""
 
     def broken() -> str:
         raise KeyError("ours")
@@ -105,8 +105,8 @@ def test_an_attempt_is_the_answer_or_the_error() -> None:
 
     assert attempt(lambda: "yes") == "yes"
     assert attempt(silent) is SILENT
-    with pytest.raises(KeyError):
-        attempt(broken)
+    assert isinstance(attempt(broken), CloudUnavailableError)
+    assert "KeyError" in str(attempt(broken))
 
 
 # What was seen last
