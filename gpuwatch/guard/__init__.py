@@ -8,21 +8,36 @@ docs/guard.md.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from gpuwatch.guard.case import Case, WorkloadCase, retry_wait_seconds
+from gpuwatch.guard.case import Case, Surge, WorkloadCase, retry_wait_seconds
 from gpuwatch.guard.consent import untried_pools
 from gpuwatch.guard.growth import another_may_pass, instead, largest
 from gpuwatch.guard.mass_idleness import Burst, Bursts, burst, find_bursts
 from gpuwatch.guard.rules import GROUPS, MEMBER, NO_NODE, RULES, SICK, SLURM, Rule
 from gpuwatch.guard.settings import Limits, Rulebook
-from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, Answer, Decision, Observation, Review, Status, Step, Verb
+from gpuwatch.model.decision import (
+    ADDITIONS,
+    REMOVAL_STEPS,
+    Answer,
+    Decision,
+    Observation,
+    Reason,
+    Review,
+    Status,
+    Step,
+    Verb,
+)
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.proposal import changing
 from gpuwatch.model.verbs import REDUCTIONS
+from gpuwatch.policies.capacity import pool_of_launch
 from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse
+from gpuwatch.policies.spot import back
 
 __all__ = [
     "RULES",
@@ -46,6 +61,8 @@ __all__ = [
 ]
 
 _COUNTED = REMOVAL_STEPS | ADDITIONS | REDUCTIONS | SICK | SLURM
+# What passes by itself: a notice follows once spot works, and limits and floors let the node go then.
+_PASSES_WITH_SPOT = frozenset({"no_notice", "not_drained", "min_nodes", "min_gpus", "blast_radius", "in_flight"})
 _GOES = REMOVAL_STEPS | {Verb.RELEASE}
 
 
@@ -143,10 +160,26 @@ def _on_machines(
     """The reviews of the steps of all pools."""
     granted: list[Step] = []
     changes = [(each.pool, step) for each in decisions for step in changing(each.steps)]
+    decided = {each.pool: each for each in decisions}
+    able: dict[str, tuple[list[Node], str]] = {}  # the nodes in whose place spot may be launched, by pool
+
+    def surge_of(step: Step, pool: str) -> Surge | None:
+        decision = decided[pool]
+        if step.reason.code != back.CODE or step.verb is not Verb.LAUNCH or decision.wanted is None:
+            return None
+        if pool not in able:
+            able[pool] = _give_way(observation, decision, rules, frozen)
+        nodes, against = able[pool]
+        sizes = rules.pool(pool).sizes(observation.fleet)
+        mine = [each for each in granted if each.reason.code == back.CODE and each.verb is Verb.LAUNCH]
+        came = sizes.total(observation.fleet, [each for each in mine if pool_of_launch(each) == pool])
+        left = back.surge_left(observation, pool, decision.wanted, rules.pool(pool), nodes)
+        return Surge(left=left - came, against=against)
 
     def judged(step: Step, *, pool: str) -> Review:
         others = [each for each in granted if each.verb is not Verb.GROW or each.node_id != step.node_id]
         case = case_of(step, observation, pool, rules, frozen=frozen, granted=tuple(others))
+        case = replace(case, wanted=decided[pool].wanted, surge=surge_of(step, pool))
         result = largest(case, judge)
         if step.verb in _COUNTED and result.allowed:
             granted[:] = [*others, result.step]
@@ -162,6 +195,24 @@ def _on_machines(
         reviews = [new.pop(each.step.node_id, each) for each in reviews]
         reviews += new.values()
     return reviews
+
+
+def _give_way(observation: Observation, decision: Decision, rules: Rulebook, frozen: Bursts) -> tuple[list[Node], str]:
+    """The nodes on demand that no rule keeps once spot works in their places, and why the first other one is kept."""
+    pool, ledger = rules.pool(decision.pool), observation.ledger
+    able, against = list[Node](), ""
+    for node in back.give_way(observation, decision.pool, pool, decision.steps):
+        consents = back.against(node, pool) is None
+        verb = Verb.TERMINATE if pool.idle.action == "terminate" else Verb.STOP
+        reason = Reason(code=back.CODE if consents else "idle", sentence="Spot works in its place.")
+        step = Step(node_id=node.id, verb=verb, reason=reason, change="")
+        answers = judge(case_of(step, observation, decision.pool, rules, frozen=frozen)).refusals
+        passes = _PASSES_WITH_SPOT | (frozenset() if ledger.notice(node.id) else {"not_notified"})
+        kept = [each for each in answers if each.rule not in passes]
+        if not kept:
+            able.append(node)
+        against = against or (f"{node.name} stays: {kept[0].sentence}" if kept else "")
+    return able, against
 
 
 def _on_workloads(

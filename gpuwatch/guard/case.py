@@ -23,12 +23,24 @@ from gpuwatch.policies.spot import back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Surge:
+    """How much more spot may come on top of what is wanted: for nodes that no rule of the guard keeps.
+
+    `against` says of the first other node what stands against its removal.
+    """
+
+    left: int
+    against: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One step under review that is about a machine.
 
     `node` is its node (None of a launch or a group), `group` the group that grows or that the node is a member of.
     `granted` are the steps allowed earlier in this round, `burst` the mass idleness that its node is part of, if any,
-    `unknown_pool` the sentence that says why nobody knows which rules are the pool's.
+    `unknown_pool` the sentence that says why nobody knows which rules are the pool's. `wanted` is how large the pool is
+    to be. Of a launch on top of that, `surge` is for what nodes it may be.
     """
 
     step: Step
@@ -42,6 +54,8 @@ class Case:
     group: NodeGroup | None = None
     granted: tuple[Step, ...] = ()
     unknown_pool: str | None = None
+    wanted: int | None = None
+    surge: Surge | None = None
 
     @property
     def machine(self) -> Node:

@@ -3,6 +3,7 @@
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
 from gpuwatch.policies import lasting, starts
+from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 from gpuwatch.policies.spot.settings import INTERRUPTIBLE
 
@@ -66,6 +67,27 @@ def launch_lasts(case: Case) -> Finding:
     return refuse(
         f"{rest.sentence}.",
         f"See in the cloud why; `gpuwatch resume --pool {case.pool}` tries again before the rest is over.",
+    )
+
+
+def gives_way(case: Case) -> Finding:
+    """Refuses to launch spot in the place of a node on demand that may not go.
+
+    Spot that takes the place of a node on demand is launched first, and both are paid for until that node is gone. If a
+    rule refuses to remove the node, and spot would not change that, no spot is launched for it (P17). Such rules are
+    about local disks in use, a missing backtest, another ledger, a protection, or an approval that nobody has given.
+
+    Remove what is in the way of the node, as the sentence says; or set `pools.<name>.capacity.surge: 0`, and the pool
+    does not come back to spot.
+    """
+    if case.step.reason.code != back.CODE:
+        return allow("It is not launched on top of what is wanted.")
+    if case.surge is not None and case.surge.left > 0:
+        return allow("A node on demand goes in its place.")
+    against = "" if case.surge is None else case.surge.against
+    return refuse(
+        f"No further node on demand may go in its place{f'; {against}' if against else '.'}",
+        f"See to that, or set pools.{case.pool}.capacity.surge: 0.",
     )
 
 

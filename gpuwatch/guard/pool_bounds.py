@@ -11,6 +11,8 @@ from gpuwatch.policies.lasting import left_stopped
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.uncounted import may_come
 
+_MORE_NODES = 4  # that a pool without a maximum may have besides what it needs
+
 
 def min_nodes(case: Case) -> Finding:
     """Refuses a removal that leaves a pool fewer sound running nodes than its minimum.
@@ -73,12 +75,19 @@ def max_nodes(case: Case) -> Finding:
 
     Spot that takes the place of a node on demand is launched first. For that alone `pools.<name>.capacity.surge` nodes
     more may be there until that node is gone.
+
+    Without the setting the maximum follows from what the pool needs, now or within the time that decisions look back
+    (an hour, or longer cooldowns): half as many nodes again, and four more at least (P23). So it never stands against
+    growth that is wanted, and holds what comes besides: machines that stopped, launches in doubt, a surge.
     """
     limit, surge, named = case.pool_rules.max_nodes, case.pool_rules.surge_nodes, "max_nodes"
     if limit is not None and case.step.reason.code == back.CODE:
         limit, named = limit + case.pool_rules.capacity.surge, "max_nodes with capacity.surge"
     adding = (*_adding(case), case.step)
     after = capacity.now(case.observation, case.pool) + sum(map(capacity.adds, adding))
+    if limit is None:
+        counts = case.pool_rules.unit == "nodes"
+        limit, named = _limit_by_need(case) if counts else None, "max_nodes is not set; by what the pool needs it"
     if limit is None:
         return allow(f"The pool would have {how_many(after, 'node')}.")
     late = len(may_come(case.observation, case.pool)) + len(_doubtful(case, adding))
@@ -110,6 +119,8 @@ def max_gpus(case: Case) -> Finding:
     """
     rules, fleet = case.pool_rules, case.observation.fleet
     limit, named = rules.max_gpus, "max_gpus"
+    if limit is None and rules.unit == "gpus":
+        limit, named = _limit_by_need(case), "max_gpus is not set; by what the pool needs it"
     if limit is None:
         return allow("The pool has no maximum in GPUs.")
     sizes = rules.sizes(fleet)
@@ -120,6 +131,8 @@ def max_gpus(case: Case) -> Finding:
     adding = (*_adding(case), case.step)
     steps = [sizes.size_of_step(fleet, step) for step in adding]
     steps += [sizes.brings(fleet, each.verb, each.node_id, each.arguments) for each in _doubtful(case, adding)]
+    if (unsized or None in steps) and rules.max_gpus is None:
+        return allow("The pool has no maximum in GPUs.")
     if unsized or None in steps:
         what = ", ".join(unsized) or "what would come"
         return refuse(f"Nobody knows the GPUs of {what}, and max_gpus is set.", "Name them in an offer of that type.")
@@ -136,6 +149,17 @@ def max_gpus(case: Case) -> Finding:
     if after + may + stopped <= limit and after + may + stopped + going <= most:
         return allow(sentence)
     return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
+
+
+def _limit_by_need(case: Case) -> int | None:
+    """The maximum of a pool without one, in what it counts; None: nobody knows what it needs."""
+    rules, surge = case.pool_rules, case.step.reason.code == back.CODE
+    if case.wanted is None:
+        return None
+    wishes = [each.want for each in case.observation.ledger.wishes if each.pool == case.pool]
+    needed = max([case.wanted, rules.least, *wishes])
+    largest = 1 if rules.unit == "nodes" else max((each.gpus or 1 for each in rules.offers.values()), default=1)
+    return needed + max(_MORE_NODES * largest, -(-needed // 2)) + (rules.surge if surge else 0)
 
 
 def _doubtful(case: Case, adding: Sequence[Step]) -> list[Intent]:

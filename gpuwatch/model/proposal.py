@@ -104,7 +104,7 @@ class Decision:
     """One pool's resolved steps; `clamps` says in sentences what the bounds changed.
 
     `target` is how large the pool should be where a policy wants a number, None where none does; `unit` is what that is
-    counted in, nodes or gpus.
+    counted in, nodes or gpus. `wanted` is the target without what only stays.
     """
 
     pool: str
@@ -113,6 +113,7 @@ class Decision:
     target: int | None = None
     advice: tuple[Advice, ...] = ()
     unit: Literal["nodes", "gpus"] = "nodes"
+    wanted: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,12 @@ class PoolRules:
     ] = "nodes"
     min_nodes: Annotated[int, Ge(0), Setting("So many nodes of the pool are always left running.")] = 0
     max_nodes: Annotated[
-        int | None, Ge(0), Setting("The pool never grows above so many nodes. None: only the limits hold.")
+        int | None,
+        Ge(0),
+        Setting(
+            "The pool never grows above so many nodes. None: above half as many again as it needs, and four more at "
+            "least; see docs/guard.md#max_nodes."
+        ),
     ] = None
     min_gpus: Annotated[
         int, Ge(0), Setting("So many GPUs of the pool are always left running, where unit is gpus.")

@@ -57,5 +57,5 @@ def _is_spoken_for(node: Node) -> bool:
 
 def _hold_step(step: Step, clamp: str, key: str) -> Step:
     """The step turned into a hold by a clamp."""
-    reason = replace(step.reason, code="min_nodes", sentence=f"{step.reason.sentence} {clamp}")
+    reason = replace(step.reason, code=back.HELD_BY_FLOOR, sentence=f"{step.reason.sentence} {clamp}")
     return replace(step, verb=Verb.HOLD, reason=reason, change=f"A lower {key}, or another running node.")

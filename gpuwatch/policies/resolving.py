@@ -126,6 +126,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         clamps=tuple(clamps),
         target=None if target is None else max(target, min(stays, capacity.now(observation, pool, sizes))),
         unit=sizes.key,
+        wanted=target,
         advice=(
             *(each for proposal in proposals for each in proposal.advice),
             *stuck_actions.advice(observation, pool),

@@ -29,6 +29,8 @@ from gpuwatch.policies.spot.records import BACK_TO_SPOT, CAPACITY, SPOT
 from gpuwatch.policies.spot.settings import INTERRUPTIBLE, OfferRules, Offers
 
 CODE = BACK_TO_SPOT
+# Of the reasons of holds in the place of removals that a floor does not let happen yet.
+HELD_BY_FLOOR = "min_nodes"
 _REMOVES = frozenset({"stop", "terminate"})
 
 
@@ -114,11 +116,8 @@ def ahead(observation: Observation, pool: str, wanted: int | None, rules: Rules,
     extra = has - (wanted or 0)
     if wanted is None or extra < 0 or extra >= surge or not isinstance(rules.sources, Offers):
         return []
-    leave = {step.node_id for step in decided if step.verb in REMOVAL_STEPS}
-    able = [node for node in _firm(observation, pool) if _old(node, observation, rules) and _may_go(node, rules, leave)]
-    able = [node for node in able if (sizes.node(node) or 0) <= surge]
-    going = _together(able, stand_ins(observation, pool, wanted, rules), sizes)
-    missing = min(surge, sum(sizes.node(node) or 0 for node in going)) - extra
+    going = _together(give_way(observation, pool, rules, decided), stand_ins(observation, pool, wanted, rules), sizes)
+    missing = surge_left(observation, pool, wanted, rules, going)
     if missing <= 0 or capacity.unsized_machines(observation, pool, sizes):
         return []
     several = len(going) > 1
@@ -134,6 +133,22 @@ def ahead(observation: Observation, pool: str, wanted: int | None, rules: Rules,
     # A part of a node frees none: it would only be paid for as well.
     enough = extra + sizes.total(observation.fleet, asked) >= min(sizes.node(node) or 0 for node in going)
     return asked if enough else []
+
+
+def give_way(observation: Observation, pool: str, rules: Rules, decided: Sequence[Step]) -> list[Node]:
+    """The nodes on demand that may give their places to spot, by rules 1, 2 and 5; the guard may refuse some."""
+    due = [step for step in decided if step.verb in REMOVAL_STEPS or step.reason.code == HELD_BY_FLOOR]
+    leave, sizes = {step.node_id for step in due}, rules.sizes(observation.fleet)
+    able = [node for node in _firm(observation, pool) if _old(node, observation, rules) and _may_go(node, rules, leave)]
+    return [node for node in able if (sizes.node(node) or 0) <= rules.surge]
+
+
+def surge_left(observation: Observation, pool: str, wanted: int, rules: Rules, able: Sequence[Node]) -> int:
+    """How much more spot may come on top of what is wanted, in the places of these nodes."""
+    sizes = rules.sizes(observation.fleet)
+    going = _together(able, stand_ins(observation, pool, wanted, rules), sizes)
+    extra = capacity.now(observation, pool, sizes) - wanted
+    return min(rules.surge, sum(sizes.node(node) or 0 for node in going)) - extra
 
 
 def _room(most: int | None, surge: int, has: int) -> int | None:

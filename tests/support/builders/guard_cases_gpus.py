@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpuwatch.guard import Case
+from gpuwatch.guard.case import Surge
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeReport
@@ -46,7 +47,8 @@ def unknown(case: Case) -> Case:
 def coming_back(case: Case, gpus: int, surge: int, **rules: object) -> Case:
     """The launch of spot in the place of a node on demand."""
     case = of_type(counted(a_launch(case), capacity=MixRules(surge=surge), **rules), gpus)
-    return replace(case, step=replace(case.step, reason=replace(case.step.reason, code=back.CODE)))
+    step = replace(case.step, reason=replace(case.step.reason, code=back.CODE))
+    return replace(case, step=step, surge=Surge(left=gpus))
 
 
 def doubtful(case: Case, *, reached: bool = True) -> Case:

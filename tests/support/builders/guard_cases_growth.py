@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 from gpuwatch.guard import Case
+from gpuwatch.guard.case import Surge
 from gpuwatch.guard.settings import OwnerLimits
 from gpuwatch.model.activity import State
 from gpuwatch.model.budget import Scope
@@ -133,7 +134,7 @@ def a_spot_launch(case: Case, interruptible: Literal["never", "any"], **rules: o
     reason = replace(case.step.reason, code=back.CODE)
     step = replace(case.step, reason=reason, arguments={**case.step.arguments, "capacity": "spot"})
     pool = replace(BACK, interruptible=interruptible, **rules)  # type: ignore[arg-type]
-    return replace(case, step=step, pool_rules=pool)
+    return replace(case, step=step, pool_rules=pool, surge=Surge(left=1))
 
 
 def rationed(
@@ -167,6 +168,13 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: a_spot_launch(c, "any", max_nodes=1, capacity=MixRules(surge=0)),
         "capacity.surge is 1",
     ),
+    (
+        "in the place of none",
+        "gives_way",
+        lambda c: replace(a_spot_launch(c, "any"), surge=Surge(left=0, against="i-1 stays: it is snoozed.")),
+        "i-1 stays",
+    ),
+    ("nobody knows in whose place", "gives_way", lambda c: replace(a_spot_launch(c, "any"), surge=None), "place."),
     ("unseen", "launch_unseen", lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(),)), "i-9"),
     (
         "unseen in another subnet",
