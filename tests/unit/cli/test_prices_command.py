@@ -212,7 +212,7 @@ def test_a_mistake_in_the_file_is_told_with_its_line(config: Path) -> None:
         ("{live: {tencent: true}}", "prices.live.tencent is set, but prices.live.tencent_currency is not"),
         ("{live: {every: 60s}}", 'prices.live.every: "60s" is too small'),
         ("{live: {endpoints: {ibm: 'http://x'}}}", "prices.live.endpoints.ibm: 'ibm' is asked for no price"),
-        ("{live: {endpoints: {aws: x}}}", "prices.live.endpoints.aws: 'x' is no URL"),
+        ("{live: {endpoints: {aws: x}}}", "prices.live.endpoints.aws: 'x' is not a valid URL"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(text: str, wrong: str, tmp_path: Path) -> None:
