@@ -43,8 +43,9 @@ def not_stopped_by_us(case: Case) -> Finding:
     while no controller looked. Azure and Tencent Cloud do not say when a machine was started last: there it counts as
     the owner's if no controller saw it for more than ten minutes since its stop, as after an outage.
 
-    The node is kept for `pools.<name>.idle.terminate_after`; the notice comes `pools.<name>.idle.grace_period` before
-    the end. Times are by the controller's clock; EC2 itself refuses calls from a clock that is wrong by five minutes.
+    The node is kept for `pools.<name>.idle.terminate_after`; the notice comes at least
+    `pools.<name>.idle.terminate_grace_period` (3 days) before the end. Times are by the controller's clock; EC2 itself
+    refuses calls from a clock that is wrong by five minutes.
     Running nodes pass.
 
     Set `pools.<name>.idle.terminate_after`. Without it the pool never terminates stopped nodes.
@@ -71,7 +72,7 @@ def not_stopped_by_us(case: Case) -> Finding:
             "Terminate it yourself: its cloud does not say when it was started last.",
         )
     age = (case.observation.now - found.at).total_seconds()
-    notice = case.pool_rules.idle.grace_period if case.step.verb is Verb.NOTICE else 0.0
+    notice = case.pool_rules.idle.terminate_grace_period if case.step.verb is Verb.NOTICE else 0.0
     if age + notice < limit:
         return refuse(f"It was stopped {format_duration(age)} ago.", f"It is kept for {format_duration(limit)}.")
     return allow(f"gpuwatch stopped it {format_duration(age)} ago, and nobody started it since.")

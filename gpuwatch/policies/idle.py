@@ -26,6 +26,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.evidence_text import last_text
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Restarts
+from gpuwatch.model.promise import Notice
 from gpuwatch.model.proposal import Steps, changing
 from gpuwatch.policies import idle_words, notices, waiting
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
@@ -127,7 +128,7 @@ def _starts(observation: Observation, pool: str, rules: IdleRules) -> Restarts |
 def _withdraw_outdated(node: Node, observation: Observation) -> Step | None:
     """The withdrawal of a notice that no longer stands, whatever its node does."""
     notice = observation.ledger.notice(node.id)
-    why = None if notice is None else notices.withdrawn(notice, node.pool)
+    why = None if notice is None or notices.is_paused(notice) else notices.withdrawn(notice, node.pool)
     return None if why is None else make_step(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
 
 
@@ -190,6 +191,8 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
         return notices.promising(said, then, node, grace)
     if (kept := idle_words.why_kept(node, node.activity.held_seconds, rules)) is not None:
         return make_step(node, Verb.WITHDRAW, "kept", f"It has been {is_} for {held}, and {kept}.", _NEW_NOTICE)
+    if phase is Phase.BROKEN and waiting.is_set_back(notice, now):
+        return make_step(node, Verb.WITHDRAW, "not_continuous", _set_back(notice), _AGAIN)
     if phase is Phase.BROKEN:
         age = format_duration((now - notice.at).total_seconds())
         sentence = f"It has been {is_} for {held} only, and its notice is {age} old."
@@ -202,6 +205,11 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
         return make_step(node, Verb.HOLD, "grace", f"{promise}.", f"Any activity within {left} withdraws the notice.")
     change = "Any activity, protection, or the veto of its agent."
     return make_step(node, then, "expired", f"{promise}, which has passed.", change)
+
+
+def _set_back(notice: Notice) -> str:
+    """Say why a notice is given again though nothing has used its node."""
+    return f"The clock was set back since. {notices.promise_words(notice)}, and a new one comes sooner."
 
 
 def lacking(activity: Activity, rules: IdleRules) -> str | None:
@@ -224,12 +232,15 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     stopped = f"gpuwatch stopped it {format_duration(age)} ago"
     limit = format_duration(rules.terminate_after)
     count = waiting.Count(seconds=age, own_clock=False)
-    phase = waiting.phase(count, rules.terminate_after - rules.grace_period, notice, rules.grace_period, now)
+    grace = rules.terminate_grace_period
+    phase = waiting.phase(count, rules.terminate_after - grace, notice, grace, now)
     if phase in {Phase.WAITING, Phase.TOO_SOON}:
         return make_step(node, undo, "not_running", f"{stopped}; it is kept for {limit}.", keeps)
     if notice is None:
         said = make_step(node, Verb.NOTICE, TERMINATE_AFTER, f"{stopped}; it is kept for {limit}.", keeps)
-        return notices.promising(said, Verb.TERMINATE, node, rules.grace_period)
+        return notices.promising(said, Verb.TERMINATE, node, grace)
+    if phase is Phase.BROKEN and waiting.is_set_back(notice, now):
+        return make_step(node, Verb.WITHDRAW, TERMINATE_AFTER, _set_back(notice), _NEW_NOTICE)
     if notice.at <= found.at:
         return make_step(node, Verb.WITHDRAW, TERMINATE_AFTER, f"{stopped}; its notice was for that stop.", keeps)
     if (kept := idle_words.why_kept(node, age, rules)) is not None:

@@ -96,6 +96,15 @@ class IdleRules:
         Floor(86400),
         Setting("A node that gpuwatch stopped is terminated this long after, with a new notice. None: never."),
     ] = None
+    terminate_grace_period: Annotated[
+        Seconds,
+        Ge(0),
+        Floor(60, or_none=True),
+        Setting(
+            "Grace between the notice and the termination of a node that gpuwatch stopped: nobody sees a notice on a "
+            "machine that is off, and its disks are lost. No profile shortens it."
+        ),
+    ] = 259200.0
     instance_store: Annotated[
         Literal["ask", "keep", "discard"],
         Setting(

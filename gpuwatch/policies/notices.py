@@ -46,6 +46,11 @@ def withdrawn(notice: Notice, pool: str) -> str | None:
     return f"{notice_words(notice)} came before a time without action: {_WORDS[between.why]} from {since}{until}"
 
 
+def is_paused(notice: Notice) -> bool:
+    """Whether a pause goes on since a notice: then it stays, and is withdrawn when that is over."""
+    return any(each.why == "paused" and each.until is None for each in notice.interruptions)
+
+
 def _ends(between: Interruption, grace_seconds: float) -> bool:
     """Whether a notice does not outlive it."""
     return between.why != "away" or between.seconds > grace_seconds

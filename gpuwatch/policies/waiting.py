@@ -11,6 +11,8 @@ Rules, all of them; for nodes, for nodes that gpuwatch stopped and for workloads
    shortens nothing, more prolongs it.
 5. The grace also has to pass on a clock that nobody sets: the agents' own count. A stopped node and a window of
    Prometheus have no such count: times in which the controller was away do not count there.
+6. A notice never asks for more than a new one would. One that does was given before the wall clock was set back: it is
+   taken back, and given again with the time that is right now.
 """
 
 from collections.abc import Iterable
@@ -22,6 +24,7 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import Notice
 
 _SLACK_SECONDS = 5.0  # the round trip and one round's work
+_STEP_SECONDS = 60.0  # by which a wall clock may be set back without a new notice
 
 
 class Phase(Enum):
@@ -67,7 +70,7 @@ def phase(
         return Phase.WAITING if stays else Phase.TOO_SOON
     if notice is None:
         return Phase.CANDIDATE
-    if not unbroken(count, notice, now):
+    if not unbroken(count, notice, now) or is_set_back(notice, now):
         return Phase.BROKEN
     return Phase.GRACE if left_seconds(count, notice, grace, now) > 0 else Phase.DUE
 
@@ -92,3 +95,12 @@ def left_seconds(count: Count, notice: Notice, grace: float, now: datetime) -> f
     else:
         passed = since - sum(each.seconds for each in notice.interruptions if each.why == "away")
     return max((promise.stop_at - now).total_seconds(), longest - since, longest - passed)
+
+
+def is_set_back(notice: Notice, now: datetime) -> bool:
+    """Whether a notice would be waited for longer than a new one like it: the wall clock was set back since."""
+    promise = notice.promise
+    if promise is None:
+        return False
+    ahead = max((notice.at - now).total_seconds(), (promise.stop_at - now).total_seconds() - promise.grace_seconds)
+    return ahead > _STEP_SECONDS

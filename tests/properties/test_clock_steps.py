@@ -139,7 +139,10 @@ def test_the_spans_do_not_pile_up() -> None:
 
 def test_a_restart_of_its_owner_is_known_whatever_our_clock_shows() -> None:
     """The cloud's launch times are compared with each other, and with nothing of ours."""
-    rules = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=60.0, terminate_after=7200.0))
+    rules = PoolRules(
+        warm_up=0.0,
+        idle=IdleRules(timeout=300.0, grace_period=60.0, terminate_after=7200.0, terminate_grace_period=60.0),
+    )
     desk = Desk(rules=rules, limits=Limits(max_stops_per_hour_ratio=1.0))
     desk.fleet.put(a_node("i-1", held=0.0))
     while desk.fleet.nodes_["i-1"].state is NodeState.RUNNING:

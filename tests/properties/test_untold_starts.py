@@ -20,7 +20,9 @@ from gpuwatch.policies.starts import not_to_start
 from tests.support.builders.fleet import Desk, FakeFleet, a_node
 
 KEPT = 4 * 3600.0
-RULES = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=120.0, terminate_after=KEPT))
+RULES = PoolRules(
+    warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=120.0, terminate_after=KEPT, terminate_grace_period=120.0)
+)
 ROUNDS = 240.0  # seconds from one to the next
 
 

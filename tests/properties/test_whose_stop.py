@@ -16,7 +16,7 @@ from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import Desk, FakeFleet, a_node
 
 _KEPT = 3600.0
-_IDLE = IdleRules(timeout=300.0, grace_period=60.0, terminate_after=_KEPT)
+_IDLE = IdleRules(timeout=300.0, grace_period=60.0, terminate_after=_KEPT, terminate_grace_period=60.0)
 _RULES = PoolRules(warm_up=0.0, idle=_IDLE)
 _WANTED = PoolRules(warm_up=0.0, idle=replace(_IDLE, terminate_after=None), schedule={"always": Window(min_nodes=1)})
 

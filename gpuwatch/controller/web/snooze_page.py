@@ -212,7 +212,8 @@ def find_noticed(state: State, claim: Claim) -> Noticed | SnoozePage:
         return _superseded_page(state, node, notice, orders.stop_of(node.id))
     rules, found = state.rules.pool(node.pool).idle, orders.stop_of(node.id)
     promise = notice.promise
-    goes_at = notice.at + timedelta(seconds=rules.grace_period) if promise is None else promise.due(notice.at)
+    grace = rules.terminate_grace_period if node.state in _AWAY else rules.grace_period
+    goes_at = notice.at + timedelta(seconds=grace) if promise is None else promise.due(notice.at)
     goes: str | None = _GOES["terminate"]
     if node.state in _AWAY:
         unused = 0.0 if found is None else (now - found.at).total_seconds()

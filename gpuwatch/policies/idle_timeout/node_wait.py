@@ -77,7 +77,7 @@ def choose_action(node: Node, observation: Observation, rules: IdleRules) -> tup
 def grace_seconds(node: Node, observation: Observation, rules: IdleRules) -> float:
     """Return the grace of a notice for a node in this state: nobody is asked about an idle or stopped one."""
     if node.state is NodeState.STOPPED:
-        return rules.grace_period
+        return rules.terminate_grace_period
     if node.activity.state is not State.IDLE:
         return rules.owner_grace_period
     fixed = rules.fresh_seconds is not None and not learns(node, observation, rules)

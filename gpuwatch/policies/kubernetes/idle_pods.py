@@ -89,8 +89,11 @@ def _step(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdlePo
         return _make_step(use, undo, "too_soon", str(obstacles.too_soon(use, rules)), _WORK)
     if notice is None:
         return _first(use, observation, rules)
-    if (over := notice_over(use, notice, now)) is not None:
+    if not notices.is_paused(notice) and (over := notice_over(use, notice, now)) is not None:
         return _make_step(use, Verb.WITHDRAW, "notice_over", f"{over}.", "A new notice follows if it still has no use.")
+    if phase is Phase.BROKEN:
+        sentence = f"The clock was set back since: {notices.notice_words(notice).lower()} names a time too far ahead."
+        return _make_step(use, Verb.WITHDRAW, "notice_over", sentence, "A new notice follows if it still has no use.")
     if phase is Phase.GRACE:
         left = format_duration(left_seconds(use, notice, grace, now))
         return _make_step(

@@ -37,7 +37,7 @@ from tests.support.builders.promise import a_promise
 _ADDS = frozenset({"launch", "grow", "start"})
 NOW, HOUR = datetime(2026, 3, 2, 12, 0, tzinfo=UTC), 3600.0
 IDLE = resolve_rules(IdleRules(timeout=1800.0, grace_period=600.0), "cautious", {"timeout", "grace_period"})
-IDLE = replace(IDLE, owner_grace_period=600.0)
+IDLE = replace(IDLE, owner_grace_period=600.0, terminate_grace_period=600.0)
 RULES = PoolRules(profile="cautious", warm_up=900.0, idle=IDLE)  # a test about other than idle nodes says what for
 
 

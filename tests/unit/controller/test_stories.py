@@ -141,7 +141,9 @@ def test_a_cloud_that_throttles_and_loses_answers() -> None:
 
 def test_from_idle_to_stopped_to_terminated() -> None:
     """A stopped machine ends after its week with a notice of its own; one that its owner wants back does not."""
-    rules = PoolRules(idle=IdleRules(timeout=1800.0, grace_period=3600.0, terminate_after=7 * 86400.0))
+    rules = PoolRules(
+        idle=IdleRules(timeout=1800.0, grace_period=3600.0, terminate_after=7 * 86400.0, terminate_grace_period=3600.0)
+    )
     story = a_story(rules, "gpu-1", "gpu-2")
     story.every_seconds = 1800.0
     story.say("both are left alone", lambda: story.turn(State.IDLE, "gpu-1", "gpu-2"))

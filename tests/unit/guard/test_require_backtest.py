@@ -33,6 +33,7 @@ OTHERS: dict[str, Any] = {
     "demand": {"queue": "pending_jobs"},
     "hints": {"free": "free_gpus"},
     "grace_period": 0.0,
+    "terminate_grace_period": 0.0,
     "unattended_grace_period": 0.0,
     "action": "terminate",
     "terminate_after": 86400.0,

@@ -69,7 +69,7 @@ def test_each_rule_refuses_by_itself(name: str) -> None:
 ALL = {Verb.NOTICE, Verb.WITHDRAW, Verb.RELEASE}
 # What each rule is about; all others are about notices and ends.
 ABOUT = {
-    **dict.fromkeys(("observe_only", "paused", "in_flight"), ALL),
+    **dict.fromkeys(("observe_only", "in_flight"), ALL),
     **{key: {Verb.RELEASE} for key in ("no_notice", "not_notified", "approval", "blast_radius")},
     "notice_rate": {Verb.NOTICE},
 }

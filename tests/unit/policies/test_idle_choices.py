@@ -236,7 +236,7 @@ def test_a_busy_node_says_how_long_it_would_have_to_be_idle() -> None:
     assert the_step(busy, priced).change == "It would have to be idle."
 
 
-TERMINATE_AFTER = replace(RULES.idle, terminate_after=7 * DAY, grace_period=HOUR)
+TERMINATE_AFTER = replace(RULES.idle, terminate_after=7 * DAY, terminate_grace_period=HOUR)
 
 
 def down(age: float, *, notice: float | None = None, ours: bool = True) -> Observation:

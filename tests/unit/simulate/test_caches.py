@@ -27,7 +27,7 @@ Kind = Callable[..., Fleet]
 IDS = ["i-1", "i-2", "i-3"]
 RULES = [
     IdleRules(timeout=600.0, grace_period=300.0),
-    IdleRules(timeout=600.0, grace_period=300.0, terminate_after=7200.0),
+    IdleRules(timeout=600.0, grace_period=300.0, terminate_after=7200.0, terminate_grace_period=300.0),
     IdleRules(timeout="learned", fresh_timeout=None, grace_period=0.0, max_age=86400.0),
     IdleRules(timeout="break_even", restart_usd=Decimal(1)),
     IdleRules(timeout="break_even", restart_cost=600.0),
