@@ -6,11 +6,13 @@ before there is any thread, they are gone for every program that the agent ever 
 
 import ctypes
 import os
-from collections.abc import Collection
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # as typing has it, which is half a megabyte to the reader
+    from collections.abc import Collection
 
 DAC_READ_SEARCH, SYSLOG = 2, 34  # linux/capability.h: to read all files; to read the kernel's log
-_STATUS = Path("/proc/thread-self/status")
+_STATUS = "/proc/thread-self/status"
 _AMBIENT, _RAISE, _CLEAR_ALL = 47, 2, 4  # linux/prctl.h: PR_CAP_AMBIENT and what it is asked
 _VERSION_3 = 0x20080522
 _NO_NEW_PRIVS, _SECCOMP, _FILTER = 38, 22, 2
@@ -35,8 +37,8 @@ class _Words(ctypes.Structure):
 def capability_set(kind: str = "CapPrm") -> frozenset[int]:
     """The capabilities of a set of this thread: CapPrm, CapEff, CapInh or CapAmb; none where that cannot be read."""
     try:
-        lines = _STATUS.read_text(encoding="ascii").splitlines()
-        mask = int(next(line for line in lines if line.startswith(f"{kind}:")).split()[1], 16)
+        with open(_STATUS, encoding="ascii") as lines:  # noqa: PTH123  pathlib is a megabyte to the reader
+            mask = int(next(line for line in lines if line.startswith(f"{kind}:")).split()[1], 16)
     except (OSError, ValueError, StopIteration):
         return frozenset()
     return frozenset(number for number in range(mask.bit_length()) if mask >> number & 1)
@@ -52,7 +54,7 @@ def clear_ambient() -> None:
     _prctl(_AMBIENT, _CLEAR_ALL, 0)
 
 
-def pass_on(wanted: Collection[int]) -> None:
+def pass_on(wanted: "Collection[int]") -> None:
     """Give these to the next program that this thread becomes, where it has them itself.
 
     Raises:
@@ -63,7 +65,7 @@ def pass_on(wanted: Collection[int]) -> None:
         _prctl(_AMBIENT, _RAISE, number)
 
 
-def keep_only(wanted: Collection[int]) -> None:
+def keep_only(wanted: "Collection[int]") -> None:
     """Give up all others, for good: what is not permitted any more cannot come back.
 
     Raises:

@@ -10,8 +10,10 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Collection
-from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # as typing has it, which is half a megabyte to the reader
+    from collections.abc import Collection
 
 FILE, FOLDER, STATUS = "file", "folder", "status"
 _FLAGS = {
@@ -24,41 +26,38 @@ _BENEATH, _NO_SYMLINKS = 0x08, 0x04  # linux/openat2.h
 _NAME = r"(?:[^/]+)?"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A kind of base, and what below it may be opened. `links`: those below it are root's as well.
 
-    `looks`: what is below may be looked at (STATUS), and not read.
+    `looks`: what is below may be looked at (STATUS), and not read. No dataclass: that is two megabytes to the reader.
     """
 
-    base: re.Pattern[str]
-    below: re.Pattern[str]
-    links: bool = False
-    looks: bool = False
+    __slots__ = ("base", "below", "links", "looks")
 
-
-def _rule(base: str, below: str, *, links: bool = False, looks: bool = False) -> Rule:
-    return Rule(base=re.compile(base), below=re.compile(below), links=links, looks=looks)
+    def __init__(self, base: str, below: str, *, links: bool = False, looks: bool = False) -> None:
+        """Patterns, for whole texts."""
+        self.base, self.below = re.compile(base), re.compile(below)
+        self.links, self.looks = links, looks
 
 
 RULES = (
     # Queued jobs and crontabs.
-    _rule(r"/var/spool/(?:cron/(?:atjobs|crontabs|tabs)|cron|at|atjobs|incron|fcron)", _NAME),
-    _rule(r"/usr/local/var/spool/fcron", _NAME),
-    _rule(r"/etc/(?:cron\.d|incron\.d|crontabs)", _NAME, links=True),
-    _rule(r"/etc", r"crontab", links=True),
+    Rule(r"/var/spool/(?:cron/(?:atjobs|crontabs|tabs)|cron|at|atjobs|incron|fcron)", _NAME),
+    Rule(r"/usr/local/var/spool/fcron", _NAME),
+    Rule(r"/etc/(?:cron\.d|incron\.d|crontabs)", _NAME, links=True),
+    Rule(r"/etc", r"crontab", links=True),
     # Timers of users' own managers, with their drop-ins.
-    _rule(r"/run/user/\d+", r"systemd/transient(?:/[^/]+){0,2}"),
-    _rule(r"/(?:home|root)(?:/[^/]+)?", r"\.config/systemd/user(?:/[^/]+){0,2}"),
+    Rule(r"/run/user/\d+", r"systemd/transient(?:/[^/]+){0,2}"),
+    Rule(r"/(?:home|root)(?:/[^/]+)?", r"\.config/systemd/user(?:/[^/]+){0,2}"),
     # Where Jupyter servers leave their files.
-    _rule(r"/(?:home|root)(?:/[^/]+)?", r"\.local/share/jupyter/runtime(?:/[^/]+)?"),
+    Rule(r"/(?:home|root)(?:/[^/]+)?", r"\.local/share/jupyter/runtime(?:/[^/]+)?"),
     # Which homes there are, and the names of pods.
-    _rule(r"/home|/root|/var/log/pods", r""),
-    _rule(r"/home|/root", r"[^/]+", looks=True),
+    Rule(r"/home|/root|/var/log/pods", r""),
+    Rule(r"/home|/root", r"[^/]+", looks=True),
 )
 
 
-def open_closed(path: str, kind: str, also: Collection[str] = ()) -> int:
+def open_closed(path: str, kind: str, also: "Collection[str]" = ()) -> int:
     """A descriptor of what is there: a regular file, a folder, or (STATUS) something to look at and not to read.
 
     `also` are folders that an administrator has named: their files may be read besides.
@@ -81,7 +80,7 @@ def open_closed(path: str, kind: str, also: Collection[str] = ()) -> int:
     raise PermissionError(errno.EACCES, "not among the files that the agent may read", path)
 
 
-def _splits(path: str, kind: str, also: Collection[str]) -> list[tuple[str, str, bool]]:
+def _splits(path: str, kind: str, also: "Collection[str]") -> list[tuple[str, str, bool]]:
     """How a rule takes the path apart, if one does: base, what is below it, and whether links there are root's."""
     for cut in (at for at in range(len(path) + 1) if at == len(path) or path[at] == "/"):
         base, below = path[:cut], path[cut + 1 :]

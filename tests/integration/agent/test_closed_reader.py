@@ -203,7 +203,8 @@ os.execv(sys.executable, [sys.executable, "-c", again])
 
 # Every place that starts a program, or forks: what is new here must be shown to have no right, as above.
 STARTS = {
-    "agent/closed_reader.py": {"fork"},
+    "agent/closed_reader.py": {"fork", "execv"},  # the reader, with its right
+    "agent/closed_server.py": {"fork"},  # which then forbids itself to start anything
     "agent/command.py": {"Popen"},
     "agent/launch.py": {"Popen", "execv"},
     "agent/metadata/hook.py": {"Popen"},

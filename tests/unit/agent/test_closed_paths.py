@@ -83,9 +83,8 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
             raise OSError(errno.ENOSYS, "Function not implemented")
 
         monkeypatch.setattr(closed_paths, "_openat2", refuse)
-    below = re.compile(r"\.config/systemd/user(?:/[^/]+){0,2}")
-    base = re.compile(f"{re.escape(str(tmp_path))}/[^/]+")
-    monkeypatch.setattr(closed_paths, "RULES", (Rule(base=base, below=below),))
+    rule = Rule(f"{re.escape(str(tmp_path))}/[^/]+", r"\.config/systemd/user(?:/[^/]+){0,2}")
+    monkeypatch.setattr(closed_paths, "RULES", (rule,))
     secret = tmp_path / "bob/secret"
     secret.mkdir(parents=True)
     (secret / "diary.timer").write_text("dear diary")
