@@ -205,6 +205,9 @@ def test_a_machine_that_is_not_enrolled_and_a_pool_that_reports_keep_it() -> Non
     assert steps(seen(*enrolled), BY_POOL)[0].verb is Verb.NOTICE
 
 
+A_PAUSE = Interruption(why="paused", since=NOW - timedelta(minutes=9), until=NOW - timedelta(minutes=5))
+
+
 @pytest.mark.parametrize(
     ("notice", "why"),
     [
@@ -213,7 +216,7 @@ def test_a_machine_that_is_not_enrolled_and_a_pool_that_reports_keep_it() -> Non
         (its_notice(pool="other"), "was for pool other"),
         (its_notice(age=29 * HOUR), "ago"),
         (
-            replace(its_notice(), interruptions=(Interruption(why="paused", since=NOW - timedelta(minutes=9)),)),
+            replace(its_notice(), interruptions=(A_PAUSE,)),
             "came before a time without action",
         ),
     ],
@@ -224,6 +227,14 @@ def test_a_notice_that_does_not_stand_is_withdrawn(notice: object, why: str) -> 
 
     assert (step.verb, step.reason.code) == (Verb.WITHDRAW, "notice_over")
     assert why in step.reason.sentence
+
+
+def test_a_notice_stays_while_a_pause_goes_on() -> None:
+    """It is withdrawn when the pause is over, and given again; work withdraws it at once."""
+    caught = replace(its_notice(), interruptions=(replace(A_PAUSE, until=None),))
+
+    assert told(seen(a_host(1, (its_pod(), IDLE)), notices=(caught,))).verb is not Verb.WITHDRAW
+    assert told(seen(a_host(1, (its_pod(), BUSY)), notices=(caught,))).verb is Verb.WITHDRAW
 
 
 def test_work_in_the_first_minute_after_a_notice_takes_it_back() -> None:
