@@ -17,6 +17,8 @@ from gpuwatch.clouds.errors import PermitExpiredError
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import Clock
 
+LEDGER_TOO_SLOW = "LedgerTooSlow"  # our own code
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
@@ -71,18 +73,28 @@ class Permit:
 
         """
         # Lead and orders may be questions to a database, so the age is looked at after them.
+        asked = self.clock.monotonic()  # what this process has slept is no answer that was late
         if not self.leads():
             raise PermitExpiredError("this controller does not lead any more", code="NotLeading")
         if (order := self.ordered()) is not None:
             raise PermitExpiredError(order, code="OrderedOtherwise")
         age = self.age_seconds
         self.checks.append(age)
-        if age > self.max_age_seconds:
+        if age <= self.max_age_seconds:
+            return
+        slow = self.clock.monotonic() - asked
+        if slow > self.max_age_seconds / 2:
             raise PermitExpiredError(
-                f"its confirmation was {format_duration(age)} old when the call was about to leave, "
+                f"the ledger is too slow: it took {format_duration(slow)} to say that this controller leads and that "
+                f"nobody has ordered otherwise, and the confirmation was {format_duration(age)} old then, "
                 f"{format_duration(self.max_age_seconds)} are allowed (limits.max_confirmation_age)",
-                code="ConfirmationTooOld",
+                code=LEDGER_TOO_SLOW,
             )
+        raise PermitExpiredError(
+            f"its confirmation was {format_duration(age)} old when the call was about to leave, "
+            f"{format_duration(self.max_age_seconds)} are allowed (limits.max_confirmation_age)",
+            code="ConfirmationTooOld",
+        )
 
 
 _IN_FORCE: ContextVar[Permit | None] = ContextVar("permit", default=None)

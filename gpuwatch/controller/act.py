@@ -11,7 +11,7 @@ from datetime import datetime
 
 from gpuwatch import guard
 from gpuwatch.clouds import CloudError, PermitExpiredError
-from gpuwatch.clouds.permit import Permit, in_force
+from gpuwatch.clouds.permit import LEDGER_TOO_SLOW, Permit, in_force
 from gpuwatch.controller import answers
 from gpuwatch.controller.closing import close_what_is_over
 from gpuwatch.controller.context import Act, ControllerContext
@@ -263,13 +263,17 @@ class _Turn:
         try:
             permit.check()
             permit.checks.clear()
+            self.parts.memory.ledger_is_slow = False
             with in_force(permit):
                 return target.ask(intent, self.observation, permit)
         except PermitExpiredError as error:
             if not self.parts.ledger.leading():
                 why = self.parts.ledger.identity.trouble or "another controller leads now"
                 raise LeadLostError(f"{why}; {intent.verb} of {intent.node_id} is not carried out") from None
-            log.warning("%s of %s was not sent: %s.", intent.verb, intent.node_id, error)
+            memory, slow = self.parts.memory, error.code == LEDGER_TOO_SLOW
+            level = logging.INFO if slow and memory.ledger_is_slow else logging.WARNING
+            memory.ledger_is_slow = slow
+            log.log(level, "%s of %s was not sent: %s.", intent.verb, intent.node_id, error)
             return Status.CANCELLED, f"{NOT_SENT}{error}"
         except CloudError as error:
             return answers.status_of(error, intent.verb, sent=bool(permit.checks)), str(error)

@@ -68,6 +68,7 @@ class Memory:
     short: dict[str, float] = field(default_factory=dict)  # since when groups lack members; monotonic
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     ended: Ended = field(default_factory=Ended)
+    ledger_is_slow: bool = False  # as of the last removal; it is told once
     circuits: Circuits = field(default_factory=Circuits)
     uses: dict[str, Use] = field(default_factory=dict)  # of the machines that were launched, by their ids
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids

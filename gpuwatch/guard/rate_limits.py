@@ -8,8 +8,19 @@ from decimal import Decimal
 from gpuwatch.guard import launches
 from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse, retry_wait_seconds
 from gpuwatch.model.budget import Scope
-from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.decision import (
+    ADDITIONS,
+    NOT_SENT,
+    REMOVAL_STEPS,
+    REMOVALS,
+    SETTLE_TIMEOUT,
+    VETOED,
+    Done,
+    Intent,
+    Status,
+    Verb,
+)
+from gpuwatch.model.duration import backoff_seconds, format_duration
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import PriceKey, format_usd
 from gpuwatch.model.readable import how_many
@@ -21,6 +32,8 @@ from gpuwatch.policies.uncounted import may_come
 
 _HOUR = timedelta(hours=1)
 _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
+_ASKED_AGAIN = REMOVAL_STEPS | WORK_ENDINGS | {Verb.EVICT}
+_VETOES = 3  # in a row
 _ANSWERED = REMOVALS | PREPARATIONS  # they count once they may have been carried out
 
 
@@ -93,6 +106,38 @@ def cooling_down(case: Case) -> Finding:
             sentence = f"A {done.verb.value} of it was given up at {done.at:%H:%M} UTC: {done.detail}."
             return refuse(sentence, f"It is left alone until {until:%Y-%m-%d %H:%M} UTC.")
     return allow("No recent failure.")
+
+
+def often_vetoed(case: Subject) -> Finding:
+    """Refuses a removal for some minutes after it came to nothing three times in a row at the last moment.
+
+    Right before the call agent, cloud, cluster and Slurm are asked again; an objection, a silence or a late answer
+    cancels it. A machine that is idle in every round and never at that moment would be asked each minute for ever.
+    After the third time within an hour it rests for two minutes, doubled each time, ten at most. The same holds if the
+    answers are too old for `limits.max_confirmation_age` when the call would leave: agent, cloud or ledger are slow.
+
+    Look at the objection, or make faster what it names. The next attempt comes by itself.
+    """
+    ledger, now = case.observation.ledger, case.observation.now
+    last, vetoes = None, 0
+    for done in reversed(ledger.ended_actions(_ASKED_AGAIN)):
+        if done.node_id != case.step.node_id:
+            continue
+        if not (
+            done.status is Status.CANCELLED and done.detail.startswith((VETOED, NOT_SENT)) and now - done.at < _HOUR
+        ):
+            break
+        last, vetoes = last or done, vetoes + 1
+    if last is None or vetoes < _VETOES:
+        return allow("It was not vetoed three times in a row at the last moment.")
+    left = (last.at - now).total_seconds() + backoff_seconds(vetoes - _VETOES + 1, first=120.0, longest=600.0)
+    if left <= 0:
+        return allow(f"It was vetoed {vetoes} times in a row at the last moment, and is asked again.")
+    return refuse(
+        f"It came to nothing {vetoes} times in a row at the last moment, the last time at {last.at:%H:%M} UTC: "
+        f"{last.detail.rstrip('.')}.",
+        f"The next attempt is in {format_duration(left)}.",
+    )
 
 
 def blast_radius(case: Case) -> Finding:

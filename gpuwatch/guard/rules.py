@@ -199,6 +199,7 @@ RULES: dict[str, Rule] = {
     "too_large": _workloads(_ENDS_PODS, workload_rules.too_large),
     "resting": _workloads(_ENDS_PODS, workload_rules.resting),
     "cooling_down": _machines(_LET_GO | ADDITIONS | REDUCTIONS, rate_limits.cooling_down, Obstacle.GIVEN_UP),
+    "often_vetoed": _both(REMOVAL_STEPS | _MOVES, _RELEASE, rate_limits.often_vetoed, None),
     "in_flight": _both(ALL, _ON_PODS, rate_limits.in_flight, None),
     "no_notice": _both(REMOVAL_STEPS, _RELEASE, consent.no_notice, None),
     "not_notified": _both(REMOVAL_STEPS, _RELEASE, consent.not_notified, Obstacle.NOT_NOTIFIED, Holds.WHEN_DUE),

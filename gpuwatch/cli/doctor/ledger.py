@@ -13,6 +13,7 @@ from gpuwatch.guard.ownership import recent
 from gpuwatch.ledger import LedgerError
 from gpuwatch.ledger.peek import Glance, glance, plain
 from gpuwatch.model.decision import DECISION_TAG
+from gpuwatch.model.duration import format_duration
 
 _MIB = 1024**2
 FULL_BYTES = 100 * _MIB
@@ -39,13 +40,23 @@ def ledger(case: ControllerCase) -> Iterator[Finding]:
         mode = None if file is not None else plain(settings)
         if mode is not None:
             yield make_finding("ledger.plain", where, f"sslmode={mode} in the URL")
+        asked = case.clock.monotonic()
         seen = glance(settings)
     except LedgerError as error:
         yield make_finding("ledger.unusable", where, str(error))
         return
+    yield from _slowness(case, where, case.clock.monotonic() - asked)
     if seen.doubt is not None:
         yield make_finding("ledger.other", where, seen.doubt)
     yield fine("ledger", where, _summary(seen, None if file is None else _holder(file)))
+
+
+def _slowness(case: ControllerCase, where: str, seconds: float) -> Iterator[Finding]:
+    """Whether a look takes so long that no removal would leave in time: the ledger is asked twice before each."""
+    allowed = case.settings.limits.max_confirmation_age
+    if seconds > allowed / 4:
+        text = f"a look took {format_duration(seconds)}, a removal waits for at most {format_duration(allowed)} in all"
+        yield make_finding("ledger.slow", where, text)
 
 
 def others(case: ControllerCase) -> Iterator[Finding]:

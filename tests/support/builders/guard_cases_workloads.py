@@ -15,6 +15,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS
 from gpuwatch.policies.kubernetes.workload_use import workloads
 from tests.support.builders.fleet import NOW
+from tests.support.builders.past_steps import vetoes
 from tests.support.builders.workloads import ALICE, HOUR, RULEBOOK, a_host, a_notebook, its_notice, its_pod, seen
 
 IDLE, BUSY, UNKNOWN = State.IDLE, State.BUSY, State.UNKNOWN
@@ -143,6 +144,10 @@ SPOILED_WORKLOADS: dict[str, tuple[str, Callable[[], WorkloadCase]]] = {
             an_end(),
             bursts=Bursts(by_group={("of the pool", "default"): Burst(count=9, members=9, first=NOW, last=NOW)}),
         ),
+    ),
+    "always vetoed": (
+        "often_vetoed",
+        lambda: an_end(recent=tuple(replace(each, verb=Verb.RELEASE) for each in vetoes(3, ALICE))),
     ),
     "ended lately": ("resting", lambda: an_end(recent=(ended(59, node_id=ALICE),))),
     "under way": ("in_flight", lambda: an_end(open_intents=(under_way(ALICE, None, GOES),))),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from gpuwatch.model.decision import NOT_DONE, Done, Intent, OpenIntent, Outcome, Reason, Status, Step, Verb
+from gpuwatch.model.decision import NOT_DONE, VETOED, Done, Intent, OpenIntent, Outcome, Reason, Status, Step, Verb
 from gpuwatch.model.fleet import NodeGroup, NodeReport
 from tests.support.builders.fleet import NOW, a_verdict
 
@@ -19,6 +19,18 @@ def a_done(node_id: str = "i-9", status: Status = Status.SETTLED, *, minutes_ago
     """A finished stop of the recent past."""
     at = NOW - timedelta(minutes=minutes_ago)
     return Done(key=key, verb=Verb.STOP, node_id=node_id, pool="default", status=status, at=at, detail="as told")
+
+
+def vetoes(count: int, node_id: str = "i-1", *, minutes_ago: float = 1.0) -> tuple[Done, ...]:
+    """So many stops in a row to which somebody objected at the last moment, a minute apart."""
+    return tuple(
+        replace(
+            a_done(node_id, Status.CANCELLED, minutes_ago=minutes_ago + count - number, key=f"k-{number}"),
+            detail=f"{VETOED}it is busy",
+            reached=False,
+        )
+        for number in range(1, count + 1)
+    )
 
 
 def an_open(node_id: str, status: Status | None, *, attempts: int = 1, seconds_ago: float = 3600.0) -> OpenIntent:

@@ -70,7 +70,7 @@ ALL = {Verb.NOTICE, Verb.WITHDRAW, Verb.RELEASE}
 # What each rule is about; all others are about notices and ends.
 ABOUT = {
     **dict.fromkeys(("observe_only", "in_flight"), ALL),
-    **{key: {Verb.RELEASE} for key in ("no_notice", "not_notified", "approval", "blast_radius")},
+    **{key: {Verb.RELEASE} for key in ("no_notice", "not_notified", "approval", "blast_radius", "often_vetoed")},
     "notice_rate": {Verb.NOTICE},
 }
 

@@ -11,7 +11,9 @@ from gpuwatch.cli.doctor import ledger
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.clouds import CloudError
 from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.ledger.peek import glance
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Reason, Verb
+from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.doctor_findings import a_controller, codes, the
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.fakes.broken_ledgers import cut_the_chain
@@ -145,3 +147,23 @@ def test_decisions_of_another_ledger_are_a_warning_for_a_day(tmp_path: Path) -> 
     assert seen_of(key) == []
     desk.clock.advance(86400.0)
     assert seen_of("gpuwatch-other-1-0a") == []
+
+
+def test_a_ledger_that_answers_too_slowly_for_removals_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each removal would be cancelled, for its answers would be too old when the call leaves."""
+    path = tmp_path / "ledger.db"
+    Ledger.open(path).close()
+    clock = ManualClock()
+
+    def slow(*arguments: object) -> object:
+        clock.advance(3.0)
+        return glance(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ledger, "glance", slow)
+    case = a_case(path)
+    case.clock = clock
+    found = {each.code: each for each in ledger.ledger(case)}
+
+    assert "a look took 3s, a removal waits for at most 5s in all" in found["ledger.slow"].seen
