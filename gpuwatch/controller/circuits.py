@@ -6,8 +6,8 @@ Rules, all of them:
 2. One silent answer may be about its target; two in a row, or one that was waited for, are about the server. After a
    call that removes or adds a machine one is enough: it may have been carried out. Three denied calls in a row are
    about our credentials. Then nothing else is asked of that server in the same round.
-3. In the next round it is asked again, after all others, until an answer comes. Those that were asked longest ago come
-   first. What their silence may cost in a round is bounded (`turns.py`).
+3. In the next round it is asked again. One that was waited for then comes after all others, until an answer comes, and
+   what such servers may cost in a round is bounded (`turns.py`).
 """
 
 import math
@@ -23,6 +23,7 @@ from gpuwatch.model.fleet import Node, NodeGroup
 _SAID_TO_ALL = frozenset({Status.THROTTLED, Status.SKEWED, Status.UNSENT})
 _SILENT_AT_MOST = 2
 _WAITED_SECONDS = 5.0
+_QUICK_SECONDS = 1.0  # what fails within it holds up nobody, whenever it is asked
 _MOST_REMEMBERED = 10_000
 
 
@@ -76,7 +77,7 @@ class Circuits:
 
     lost_seconds: float = 0.0  # for which this round has waited for answers that did not come
     _of: dict[Server, _Circuit] = field(default_factory=dict)
-    _failed_at: dict[Server, float] = field(default_factory=dict)  # monotonic; without an answer since
+    _slow_since: dict[Server, float] = field(default_factory=dict)  # when it was waited for in vain last; monotonic
     _homes: dict[str, Server] = field(default_factory=dict)  # of the targets of intents that this process has sent
     _in_vain: dict[str, float] = field(default_factory=dict)  # when a target was asked last, and did not do it
 
@@ -110,9 +111,11 @@ class Circuits:
             self.lost_seconds += seconds
         waited = silent and (seconds >= _WAITED_SECONDS or circuit.silent >= most_silent)
         if waited or status in _SAID_TO_ALL or circuit.denied >= most_denied:
-            circuit.why, self._failed_at[server] = detail, at
+            circuit.why = detail
+            if seconds >= _QUICK_SECONDS:
+                self._slow_since[server] = at
         elif status not in {Status.UNAVAILABLE, Status.DENIED}:
-            self._failed_at.pop(server, None)
+            self._slow_since.pop(server, None)
 
     def note_silence(self, server: Server, error: CloudError, *, at: float, seconds: float) -> None:
         """Note that a question gave no answer, where that is about its server."""
@@ -130,9 +133,9 @@ class Circuits:
         circuit = self._of.get(server)
         return None if circuit is None else circuit.why
 
-    def failed_at(self, server: Server) -> float | None:
-        """When it was asked last, if it has given no answer since; None: it answers, as far as is known."""
-        return self._failed_at.get(server)
+    def waited_for(self, server: Server) -> float | None:
+        """When it was waited for in vain last; None: it has answered since, or nobody knows otherwise."""
+        return self._slow_since.get(server)
 
     def note_target(self, target: str, server: Server, *, at: float, done: bool) -> None:
         """Remember who was asked about a target; one that did not do what was asked comes after the others."""

@@ -13,8 +13,9 @@ Rules, all of them:
    next round, and what it has to protect, does not wait for the rest. Servers share that time, and each has its part
    for certain. Waiting for a silent server does not count.
 4. No server's calls of one rank may take longer than the time between two rounds.
-5. A server that gave no answer when it was asked last comes after all others (`circuits.py`); once the waiting for such
-   servers has taken a third of the time between two rounds, the others of them have their turn in a later round.
+5. A server that was waited for in vain the last time comes after the others (`circuits.py`): its protections and
+   additions after all of those, its removals and notices at the end. Once the waiting for such servers has taken a
+   third of the time between two rounds, the others of them have their turn in a later round.
 """
 
 from collections import OrderedDict, defaultdict, deque
@@ -29,7 +30,7 @@ from gpuwatch.model.verbs import Action, Verb
 
 _LEAST_SECONDS = 10.0
 _NO_TIME = "other steps of the round took {}; it comes before them in the next round"
-_OTHERS_SILENT = "{} gave no answer when it was asked last, and the round has waited for others long enough"
+_OTHERS_SILENT = "{} was waited for in vain the last time, and this round has waited for others long enough"
 
 
 class Rank(IntEnum):
@@ -97,6 +98,7 @@ class Turns:
         self._share = max(_LEAST_SECONDS, interval_seconds / 3)
         self._most = max(_LEAST_SECONDS, interval_seconds)
         self._lanes: dict[tuple[Server, Rank], _Lane] = {}
+        self._sharing = dict.fromkeys(Rank, 0)  # how many servers are asked for steps of each rank
         self._seconds = dict.fromkeys(Rank, 0.0)
         self._skipped: list[tuple[Review, str]] = []
         for review in sorted(reviews, key=lambda each: circuits.asked_in_vain(each.step.node_id)):
@@ -144,6 +146,7 @@ class Turns:
         lane = self._lanes.get((server, rank))
         if lane is None:
             lane = self._lanes[server, rank] = _Lane(server, rank)
+            self._sharing[rank] += 1
         return lane
 
     def _steps_beside(self, review: Review) -> deque[Review]:
@@ -155,16 +158,11 @@ class Turns:
         """Whether a lane has steps, and its server may be asked for the next one now."""
         return bool(lane.pools) and self._why_closed(lane) is None
 
-    def _place_of(self, lane: _Lane) -> tuple[bool, float, Rank, float, int]:
+    def _place_of(self, lane: _Lane) -> tuple[bool, bool, float, Rank, float, int]:
         """Return by what lanes are ordered: the smallest comes first."""
-        failed_at = self._circuits.failed_at(lane.server)
-        return (
-            failed_at is not None,
-            0.0 if failed_at is None else failed_at,
-            lane.rank,
-            lane.seconds,
-            lane.taken,
-        )
+        since = self._circuits.waited_for(lane.server)
+        slow = (since is not None, 0.0 if since is None else since)
+        return (lane.rank > Rank.ADD, *slow, lane.rank, lane.seconds, lane.taken)
 
     def _why_left_alone(self, server: Server) -> str | None:
         """Why a server is not asked again in this round."""
@@ -176,7 +174,7 @@ class Turns:
         why = self._why_left_alone(lane.server)
         if why is not None:
             return why
-        if self._circuits.failed_at(lane.server) is not None and self._circuits.lost_seconds >= self._share:
+        if self._circuits.waited_for(lane.server) is not None and self._circuits.lost_seconds >= self._share:
             return _OTHERS_SILENT.format(lane.server)
         if self._is_out_of_time(lane):
             return _NO_TIME.format(format_duration(max(lane.seconds, self._seconds[lane.rank])))
@@ -186,8 +184,8 @@ class Turns:
         """Whether a lane has had its time; where servers share it, each has its part for certain."""
         if lane.rank not in _MAY_WAIT:
             return lane.seconds >= self._most
-        sharing = sum(each.rank is lane.rank for each in self._lanes.values())
-        spent = self._seconds[lane.rank] >= self._share and lane.seconds >= self._share / sharing
+        part = self._share / self._sharing[lane.rank]
+        spent = self._seconds[lane.rank] >= self._share and lane.seconds >= part
         return spent or lane.seconds >= self._share
 
     def _why_unreached(self, lane: _Lane) -> str:
