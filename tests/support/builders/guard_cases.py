@@ -18,7 +18,7 @@ from tests.support.builders import foreign_decisions as foreign
 from tests.support.builders.backtests import a_backtest
 from tests.support.builders.fleet import NOW, RULES, a_node, a_notice, a_stop, a_verdict, an_observation
 from tests.support.builders.money import alone, budgeted
-from tests.support.builders.past_steps import a_done, a_group, a_step, an_open, launching_since, received, vetoes
+from tests.support.builders.past_steps import a_done, a_group, a_step, an_open, launching_since, received
 
 NOWHERE = Rulebook(pools={"prod-inference": RULES}).doubt("Prod-Inference")  # a tag with a slip
 SILENT, SUDDEN = NodeReport(failure="its agent did not answer"), Burst(count=9, members=10, first=NOW, last=NOW)
@@ -193,7 +193,6 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("impossible", "warm_up", lambda c: with_node(c, launched_at=NOW - timedelta(seconds=7000)), "claims"),
     ("mostly deaf pool", "low_coverage", blind, "3 of 7"),
     ("failed lately", "cooling_down", lambda c: with_ledger(c, recent=(a_done("i-1", Status.FAILED),)), "given up"),
-    ("always vetoed", "often_vetoed", lambda c: with_ledger(c, recent=vetoes(3)), "3 times in a row"),
     ("nobody knows", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-1", Status.UNAVAILABLE),)), "i-1"),
     ("accepted", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-1", Status.ACCEPTED),)), "i-1"),
     ("nothing on record", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-1", None),)), "i-1"),

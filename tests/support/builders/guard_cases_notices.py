@@ -10,7 +10,7 @@ from gpuwatch.model.orders import Approval
 from gpuwatch.model.promise import Interruption
 from tests.support.builders.fleet import NOW, RULES, a_notice
 from tests.support.builders.guard_cases import promising, unshielding, with_group, with_idle, with_ledger, with_node
-from tests.support.builders.past_steps import a_step
+from tests.support.builders.past_steps import a_step, vetoes
 
 
 def interrupted(case: Case, why: str, *, minutes: float = 5.0, until: float | None = 1.0) -> Case:
@@ -36,6 +36,7 @@ def approved(case: Case, **changes: object) -> Case:
 
 # As in tests.support.builders.guard_cases.
 SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
+    ("always vetoed", "often_vetoed", lambda c: with_ledger(c, recent=vetoes(3)), "3 times in a row"),
     ("another pool's notice", "no_notice", lambda c: promising(c, pool="training"), "training"),
     ("notice of a stop", "no_notice", lambda c: promising(with_group(c)), "promised a stop"),
     ("notice of a stop, unshielded", "no_notice", lambda c: promising(unshielding(c)), "promised a stop"),
