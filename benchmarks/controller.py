@@ -20,6 +20,7 @@ import aiohttp
 from benchmarks import targets
 from benchmarks.figures import Figure
 from benchmarks.processes import free_port, peak_rss_bytes
+from gpuwatch.clouds import CloudError, CloudUnavailableError
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource
 from gpuwatch.controller.round import ControllerContext, step
@@ -36,6 +37,7 @@ from tests.support.builders.fleet import HOUR, NOW, FakeFleet, a_node, a_verdict
 _COUNTS = (100, 1000)
 _RUNS = 5
 _MIB = 1024**2
+_HANGS_SECONDS = 25.0
 _NOTICE_SECONDS = 5.0  # short, because the prepared verdicts are of one moment and must stay fresh
 _RULES = PoolRules(min_nodes=0, warm_up=900.0, idle=IdleRules(timeout=1800.0, grace_period=_NOTICE_SECONDS))
 _LIMITS = Limits()
@@ -84,6 +86,7 @@ def measure() -> Iterator[Figure]:
                     floor=floor,
                     floor_runs=_milliseconds(others),
                 )
+    yield from _seconds_beside_a_hanging_region(large)
     for count in _COUNTS:
         yield Figure(
             name=f"peak RSS, {count:,} nodes, over HTTP",
@@ -91,6 +94,47 @@ def measure() -> Iterator[Figure]:
             runs=[seen[True, count].peak_rss / _MIB],
             floor="the same imports without a fleet",
             floor_runs=[seen[True, count].bare_rss / _MIB],
+        )
+
+
+def _seconds_beside_a_hanging_region(count: int) -> Iterator[Figure]:
+    """How long, on the clock that it is given, a round lets others wait for a region in which each call hangs.
+
+    Half of the fleet is there; every machine is idle, so each is to have its notice.
+    """
+    clock = ManualClock(wall=NOW)
+    fleet, told = FakeFleet(clock=clock), dict[str, float]()
+    for number in range(count):
+        region = "sick" if number % 2 else "well"
+        fleet.put(replace(a_node(f"{region}-{number}"), region=region))
+
+    def hang(call: str, node_id: str) -> CloudError | None:
+        if call != "tag":
+            return None
+        if node_id.startswith("well"):
+            told[node_id] = clock.monotonic()
+            return None
+        clock.advance(_HANGS_SECONDS)
+        return CloudUnavailableError("no answer")
+
+    fleet.fault = hang
+    limits = replace(_LIMITS, mass_idleness_nodes=count)
+    rules = Rulebook(pools={DEFAULT_POOL: _RULES}, limits=limits, enforce=True)
+    parts = ControllerContext(clock=clock, cloud=fleet, signals=fleet, ledger=Ledger.in_memory(), rules=rules)
+    for name in ("first", "next"):
+        begun = clock.monotonic()
+        step(parts)
+        if name == "first" and len(told) != count // 2:
+            raise RuntimeError(f"{len(told)} of {count // 2} machines elsewhere have their notice after one round")
+        waited = max(told.values()) - begun if name == "first" else clock.monotonic() - begun
+        what = (
+            "until the last notice elsewhere" if name == "first" else "which all machines elsewhere have been through"
+        )
+        yield Figure(
+            name=f"{name} round of {count:,} nodes, each call of one region hangs for {_HANGS_SECONDS:.0f} s, {what}",
+            unit="s",
+            runs=[waited],
+            at_most=2 * _HANGS_SECONDS,
         )
 
 

@@ -45,8 +45,7 @@ def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
         if circuits.why_left_alone(server) is not None:
             continue
         try:
-            with answers.one_part(f"The look at the {entry.intent.verb} of {entry.intent.node_id}"):
-                found = _outcome(targets.target_of(entry.intent), entry)
+            found = _outcome(targets.target_of(entry.intent), entry)
             circuits.note_answer(server)
         except CloudError as error:
             answers.note_silence(parts, server, error, asked)

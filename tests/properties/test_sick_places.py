@@ -160,6 +160,31 @@ def test_a_place_that_is_sick_is_asked_a_few_times_a_round_and_after_all_others(
     assert len([name for name in noticed if name.startswith("a-")]) >= 37
 
 
+def test_open_steps_of_a_silent_place_cost_a_round_one_time_out() -> None:
+    """What became of them is asked in later rounds; of those elsewhere it is found out in the first."""
+    desk = a_world(20, 5, "cloud", "time-out", waits=0.0, calls=frozenset())
+    desk.fleet.lag = lambda: 30.0
+    for _ in range(3):
+        desk.round(0.0)
+        desk.rest(60.0)
+    open_there = [entry.intent.node_id for entry in desk.ledger.view(desk.clock.now()).open_intents]
+    assert len(open_there) == 25
+
+    def hang(call: str, node_id: str) -> CloudError | None:
+        if call != "node" or not node_id.startswith("a-"):
+            return None
+        desk.clock.advance(25.0)
+        return CloudUnavailableError("no answer within 25s")
+
+    desk.fleet.fault = hang
+    begun = desk.clock.monotonic()
+    done = desk.round(0.0)
+
+    assert {node.state for node in of_z(desk)} == {NodeState.STOPPED}
+    assert len(done.settled) == 5
+    assert desk.clock.monotonic() - begun <= 50.0
+
+
 @settings(max_examples=3)
 @given(sick=st.sampled_from([3, 20, 40]), fault=st.sampled_from(["time-out", "denied"]))
 def test_sick_machines_of_one_pool_hold_up_no_other_pool_of_their_place(sick: int, fault: str) -> None:
