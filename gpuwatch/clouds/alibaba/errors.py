@@ -45,7 +45,8 @@ _CODES: errors.Table = (
     ("Internal*", errors.CloudUnavailableError),
     ("ServiceUnavailable*", errors.CloudUnavailableError),
     ("UnknownError", errors.CloudUnavailableError),
-    ("*Timeout*", errors.CloudUnavailableError),
+    ("RequestTimeout*", errors.CloudUnavailableError),
+    ("ServiceTimeout*", errors.CloudUnavailableError),
 )
 # The texts of these repeat what was signed, with its headers: the session token is one of them.
 _TELLING = ("Signature*", "IncompleteSignature", "InvalidSignature*")

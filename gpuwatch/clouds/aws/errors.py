@@ -55,7 +55,8 @@ _CODES: errors.Table = (
     ("Blocked", errors.AuthFailedError),
     ("PendingVerification", errors.AuthFailedError),
     ("Internal*", errors.CloudUnavailableError),
-    ("*Unavailable", errors.CloudUnavailableError),
+    ("Unavailable", errors.CloudUnavailableError),
+    ("ServiceUnavailable*", errors.CloudUnavailableError),  # InvalidAMIID.Unavailable is a refusal
     ("RequestTimeout*", errors.CloudUnavailableError),
 )
 

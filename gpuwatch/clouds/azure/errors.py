@@ -36,8 +36,11 @@ _CODES: errors.Table = (
     ("ReadOnlyDisabledSubscription", errors.AuthFailedError),
     ("MissingSubscriptionRegistration", errors.AuthFailedError),
     ("Internal*", errors.CloudUnavailableError),
-    ("*Unavailable", errors.CloudUnavailableError),
-    ("*Timeout", errors.CloudUnavailableError),
+    ("ServiceUnavailable", errors.CloudUnavailableError),
+    ("ServerUnavailable", errors.CloudUnavailableError),
+    ("RequestTimeout", errors.CloudUnavailableError),
+    ("GatewayTimeout", errors.CloudUnavailableError),
+    ("ServerTimeout", errors.CloudUnavailableError),
     ("NetworkingInternalOperationError", errors.CloudUnavailableError),
 )
 # Without this subscription we know nothing: that is a matter of our access, and no machine is gone by it.

@@ -26,6 +26,8 @@ _TRIES = 3  # of a read
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 30.0
 _MOST_PAGES = 1000
 _PAGE_SIZE = 500  # the largest that Compute Engine takes
+# Without it one zone that cannot be reached fails the list of all zones. Source: the discovery document of compute v1.
+_IN_PART = {"returnPartialSuccess": "true"}
 _NOTHING_HERE = "NO_RESULTS_ON_PAGE"  # a scope's warning that means an empty one
 _GOOD = range(200, 300)
 
@@ -118,14 +120,16 @@ class Client:
         """
         found: dict[str, list[Json]] = {}
         missing: dict[str, CloudError] = {}
-        for page in self.pages(call, query=query):
+        for page in self.pages(call, query={**(query or {}), **_IN_PART}):
             if not isinstance(page.get("items", {}), Mapping):
                 raise CloudUnavailableError(f"{self._name_call(call)}: an answer without scopes", code="NoScopes")
             for scope, content in page.get("items", {}).items():
                 found.setdefault(scope, []).extend(content.get(call.items, ()))
                 self._note(call, scope, content.get("warning"), missing)
-            self._note(call, "", page.get("warning"), missing)
-            for scope in page.get("unreachables", ()):
+            silent = page.get("unreachables") or ()
+            if not silent:  # or the page's warning is about these
+                self._note(call, "", page.get("warning"), missing)
+            for scope in silent:
                 missing[_scope_of(scope)] = self._unreached_error(call, scope, "UNREACHABLE")
         self._whole(call, [each for content in found.values() for each in content])
         if "" in missing:

@@ -11,6 +11,7 @@ from gpuwatch.clouds import errors
 
 NOT_FOUND, CONFLICT, STALE = "notFound", "alreadyExists", "conditionNotMet"
 NOT_READY = "resourceNotReady"
+_SERVER_ERROR = 500
 EXPIRED = 401  # HTTP: the token is not taken any more
 
 # The `reason` of an answer, or the `code` of an operation's error; the first match wins.
@@ -66,17 +67,18 @@ def refusal(asked: str, status: int, answer: object) -> errors.CloudError:
 
 
 def failure(asked: str, operation: Mapping[str, Any]) -> errors.CloudError | None:
-    """Why an operation failed after it was accepted; None: it has not."""
+    """Why an operation failed after it was accepted; None: it has not. What has failed is not in doubt."""
     first = next(iter((operation.get("error") or {}).get("errors") or ()), None)
     if first is None:
         return None
     status = operation.get("httpErrorStatusCode", 0)
-    return _typed_error(asked, str(first.get("code", "")), str(first.get("message", "")), status)
+    known = 0 if status >= _SERVER_ERROR else status
+    return _typed_error(asked, str(first.get("code", "")), str(first.get("message", "")), known)
 
 
 def kind_of_status(status: int) -> type[errors.CloudError]:
     """What a status says where nothing else is known."""
-    return _STATUSES.get(status, errors.CloudUnavailableError if status >= 500 else errors.CloudError)  # noqa: PLR2004  HTTP's
+    return _STATUSES.get(status, errors.CloudUnavailableError if status >= _SERVER_ERROR else errors.CloudError)
 
 
 def _typed_error(asked: str, code: str, message: str, status: int) -> errors.CloudError:

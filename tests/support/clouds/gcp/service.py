@@ -197,6 +197,8 @@ class FakeGcp:
     def _aggregated(self, name: str, every: Callable[[Project], list[Resource]]) -> Answering:
         def answer(project: Project, at: Mapping[str, str], request: Request) -> Resource:
             del at
+            if self.unreachable and request.query.get("returnPartialSuccess") != "true":
+                raise RefusedError(503, "backendError", f"{min(self.unreachable)} cannot be reached")
             found = [each for each in every(project) if fits(each, request.query.get("filter", ""))]
             found = [each for each in found if scope_of(each).removeprefix("zones/") not in self.unreachable]
             page, token = page_of(found, request.query)
