@@ -346,7 +346,7 @@ def _round(parts: ControllerContext, seen: Observers | None) -> tuple[Round | No
             return None, False
         done = step(parts)
         _meter(parts, done, seen)
-        parts.ledger.compact(parts.clock.now())
+        _compact(parts)
     except LeadLostError as error:
         log.warning("This controller is no longer the leader; the round ends: %s", error)
         return None, False
@@ -354,6 +354,16 @@ def _round(parts: ControllerContext, seen: Observers | None) -> tuple[Round | No
         log.exception("The round failed; the next one starts on schedule.")
         return None, True
     return done, True
+
+
+def _compact(parts: ControllerContext) -> None:
+    """Drop what is old; after a failure the next round does it, and this one is still shown."""
+    try:
+        parts.ledger.compact(parts.clock.now())
+    except LeadLostError:
+        raise
+    except Exception:
+        log.exception("Old rounds could not be dropped; the next round does it.")
 
 
 def _meter(parts: ControllerContext, done: Round, seen: Observers | None) -> None:

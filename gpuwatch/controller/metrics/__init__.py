@@ -4,6 +4,7 @@ A series is there while it is true: a node that is gone, a pool that is empty or
 series. Counters start at zero with the process, as Prometheus expects.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
@@ -34,6 +35,8 @@ from gpuwatch.runtime.http.request import Response
 from gpuwatch.runtime.metrics.exposition import Exposition, Sample, as_families, renames
 from gpuwatch.runtime.metrics.family import Family, table_md
 from gpuwatch.runtime.metrics.process import ProcessFigures, process_families
+
+log = logging.getLogger(__name__)
 
 COLLECTED = (
     *of_rounds.FAMILIES,
@@ -76,6 +79,7 @@ class ControllerMetrics(Collector):
         self._process = ProcessFigures() if own_process else None
         self._exposition = Exposition(BY_NAME)
         self._lock, self._rendering = threading.Lock(), threading.Lock()
+        self._failing: set[str] = set()  # families that cannot be made, as the log has them
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -164,8 +168,20 @@ class ControllerMetrics(Collector):
     def _samples(self) -> list[Sample]:
         """Every sample; a round waits for these, and not for the page that is made of them."""
         with self._lock:
-            found = [sample for _, samples in COLLECTED for sample in samples(self._state)]
+            found = [sample for family, samples in COLLECTED for sample in self._family_samples(family.name, samples)]
         return found if self._process is None else [*found, *self._process.samples()]
+
+    def _family_samples(self, name: str, samples: Callable[[MetricsState], Iterable[Sample]]) -> list[Sample]:
+        """The samples of one family; where they cannot be made it is left out, and all others are served."""
+        try:
+            found = list(samples(self._state))
+        except Exception:
+            if name not in self._failing:
+                log.exception("The metric %s cannot be made, and is not served", name)
+            self._failing.add(name)
+            return []
+        self._failing.discard(name)
+        return found
 
 
 def _result(done: Round | None, *, leading: bool) -> str:

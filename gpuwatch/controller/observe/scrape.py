@@ -9,7 +9,7 @@ import logging
 import math
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from zlib import crc32
@@ -206,7 +206,16 @@ class ScrapeSource:
 
         headers = {"Cache-Control": "no-cache, no-store", "Accept": "application/json"}
         async with plain_session(connector, headers) as session:
-            return list(await asyncio.gather(*(ask(node) for node in nodes)))
+            return list(await asyncio.gather(*(_ask_apart(node, ask) for node in nodes)))
+
+
+async def _ask_apart(node: Node, ask: Callable[[Node], Awaitable[NodeReport]]) -> NodeReport:
+    """Ask one agent; whatever its address or its answer may cause, the others are asked."""
+    try:
+        return await ask(node)
+    except Exception as error:
+        log.exception("The agent of %s cannot be asked", node.id)
+        return NodeReport(failure=f"its agent cannot be asked ({type(error).__name__})")
 
 
 def _times(verdict: NodeVerdict) -> Iterator[datetime]:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from zoneinfo import ZoneInfo
@@ -53,7 +54,10 @@ class Discovery:
         if not self._fleet:
             body = b"503 no round has seen the fleet yet\n"
             return Response(status=HTTPStatus.SERVICE_UNAVAILABLE, body=body, content_type=TEXT)
-        found = [target for node in self._fleet[0].nodes for target in self._targets(node)]
+        found: list[Mapping[str, object]] = []
+        for node in self._fleet[0].nodes:
+            with _by_itself(f"http_sd, of {node.id},"):
+                found += self._targets(node)
         return Response(body=msgspec.json.encode(found), content_type="application/json")
 
     def _targets(self, node: Node) -> Iterator[Mapping[str, object]]:
@@ -72,6 +76,15 @@ class Discovery:
         yield {"targets": [host_and_port(base)], "labels": labels}
 
 
+@contextmanager
+def _by_itself(what: str) -> Iterator[None]:
+    """Let one that cannot show a round cost itself that round, and the others nothing."""
+    try:
+        yield
+    except Exception:
+        log.exception("%s cannot show this round", what)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observers:
     """What shows each round: metrics for Prometheus, the fleet as its scrape targets, page and API for people."""
@@ -84,9 +97,11 @@ class Observers:
 
     def update(self, done: Round | None, seconds: float, *, leading: bool = True, trouble: str | None = None) -> None:
         """A round is over; a fleet that it could not see is not passed on. `trouble` is the ledger's."""
-        self.metrics.round(done, seconds, leading=leading, ledger_ok=trouble is None)
+        with _by_itself("The metrics"):
+            self.metrics.round(done, seconds, leading=leading, ledger_ok=trouble is None)
         if self.web is not None:
-            self.web.state.update(done, leading=leading, trouble=trouble)
+            with _by_itself("The page"):
+                self.web.state.update(done, leading=leading, trouble=trouble)
         if done is not None and done.trouble is None:
             self.discovery.update(done.observation.fleet)
 
@@ -95,6 +110,10 @@ class Observers:
 
         A controller that only observes says once what it would save, and what holds most of the rest.
         """
+        with _by_itself("The log"):
+            self._warn(done, rules)
+
+    def _warn(self, done: Round, rules: Rulebook) -> None:
         pools = rules.unknown(done.observation.fleet.pools)
         for pool in set(pools) - self.unknown_pools:
             log.warning("Warning: %s What is in it is left alone.", rules.doubt(pool))

@@ -63,6 +63,15 @@ class Marks:
     nodes: Mapping[str, Mark] = field(default_factory=dict)
 
 
+class UnmeteredError(Exception):
+    """The figures of the node `node_id` cannot be counted."""
+
+    def __init__(self, node_id: str) -> None:
+        """Keep the name of that node."""
+        super().__init__(node_id)
+        self.node_id = node_id
+
+
 def meter(
     marks: Marks | None,
     observation: Observation,
@@ -74,6 +83,10 @@ def meter(
     """The marks after a round, and what it adds to the rows. `number` gives each terms their number for good.
 
     Days that end by `days_until` (ms) are not cut to hours. Metering the same round again adds nothing.
+
+    Raises:
+        UnmeteredError: what is said of one node cannot be counted.
+
     """
     now = milliseconds(observation.now)
     marks = marks or Marks(began=now)
@@ -87,9 +100,12 @@ def meter(
             continue
         if node.state is NodeState.UNKNOWN:
             continue
-        mark = mark_of(node, now, _number(node, observation, rules, number, numbered))
-        for stretch in _billed_stretches(before, node, mark, max(marks.began, marks.sealed), rules):
-            _meter(sheet, node, stretch, mark, rules)
+        try:
+            mark = mark_of(node, now, _number(node, observation, rules, number, numbered))
+            for stretch in _billed_stretches(before, node, mark, max(marks.began, marks.sealed), rules):
+                _meter(sheet, node, stretch, mark, rules)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise UnmeteredError(node.id) from error
         nodes[node.id] = mark
     for node_id in marks.nodes.keys() - nodes.keys():
         nodes |= _unlisted_marks(sheet, node_id, marks.nodes[node_id], now, marks.sealed, rules)

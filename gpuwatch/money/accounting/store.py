@@ -6,6 +6,7 @@ sealed: the SHA-256 of its rows becomes a record of the chain, and it changes no
 """
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,14 +23,17 @@ from gpuwatch.ledger.chain import Writer, text
 from gpuwatch.ledger.tables import SPEND, SPEND_DAYS, SPEND_MARKS
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_time
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.usage import AMOUNTS, GPU, Holder, HourKey, Terms, milliseconds
 from gpuwatch.money.accounting import held_store
 from gpuwatch.money.accounting.holders import held_rows, rows_by_holder
-from gpuwatch.money.accounting.metering import Marks, Metering, meter
+from gpuwatch.money.accounting.metering import Marks, Metering, UnmeteredError, meter
 from gpuwatch.money.accounting.slices import Bucket, Calendar
 from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, terms_texts, upsert
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.accounting.totals import Row as Spent
+
+log = logging.getLogger(__name__)
 
 _DAY_S = 86_400
 _SUMS = tuple(func.sum(SPEND.c[name]).label(name) for name in AMOUNTS)
@@ -92,10 +96,16 @@ class SpendBook:
         self.latest = ()
         with self._store.writing() as writer:
             page = _page(writer.db)
-            known = self._terms(writer.db)
-            numbers = Numbers(known, first=max(known.values(), default=0) + 1)
             before = None if page is None else page.marks
-            marks, rows = meter(before, observation, rules, numbers.number_of, calendar, now - self._keep_ms)
+            while True:
+                known = self._terms(writer.db)
+                numbers = Numbers(known, first=max(known.values(), default=0) + 1)
+                try:
+                    marks, rows = meter(before, observation, rules, numbers.number_of, calendar, now - self._keep_ms)
+                    break
+                except UnmeteredError as error:
+                    log.exception("%s is not metered in this round", error.node_id)
+                    observation = _without_the_unmetered(observation, error.node_id)
             insert_terms(writer.db, numbers.added)
             _upsert(writer.db, rows)
             page = page or Page(marks=marks)
@@ -306,6 +316,12 @@ def _sum_up(db: Connection, day: Bucket) -> list[int]:
     made = {HourKey(day.begin, row.node_id, row.terms, span): [int(each) for each in row[2:]] for row in sums}
     _upsert(db, made)
     return [sum(column) for column in zip(*made.values(), strict=True)]
+
+
+def _without_the_unmetered(observation: Observation, node_id: str) -> Observation:
+    """The same, with that node's state unknown: nothing is billed until it can be counted, and all of it then."""
+    nodes = [replace(each, state=NodeState.UNKNOWN) if each.id == node_id else each for each in observation.fleet.nodes]
+    return replace(observation, fleet=replace(observation.fleet, nodes=tuple(nodes)))
 
 
 def _page(db: Connection) -> Page | None:
