@@ -22,6 +22,7 @@ from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.settings import CLOUDS, CloudSettings, connect
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.stops import why_not_ours
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.fakes.cloud_worlds import FLEET, MINE, REFUSALS, WORLDS, World, a_world, seen
@@ -174,6 +175,21 @@ def test_a_stop_passes_through_stopping(world: World) -> None:
     assert seen(world, node_id).state is NodeState.STOPPING
     world.settle(node_id)
     assert seen(world, node_id).state is NodeState.STOPPED
+
+
+def test_a_stop_says_whether_it_was_what_stopped_the_machine(world: World) -> None:
+    """The answer of the call that the machine ran until is proved by what the cloud shows afterwards; no other's is."""
+    node_id = world.launch(MINE)
+    first = world.cloud.stop(node_id, "key", permit=a_permit())
+    second = world.cloud.stop(node_id, "key", permit=a_permit())
+    world.settle(node_id)
+    third = world.cloud.stop(node_id, "key", permit=a_permit())
+    shown = seen(world, node_id).last_stop
+
+    assert [each.ran for each in (first, second, third)] == [True, False, False]
+    assert why_not_ours(first, shown) is None
+    assert why_not_ours(second, shown) is not None
+    assert why_not_ours(third, shown) is not None
 
 
 def test_a_second_stop_is_success(world: World) -> None:
