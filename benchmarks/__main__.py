@@ -24,6 +24,7 @@ from benchmarks import (
     sick_gpu,
     signals,
     simulation,
+    weeks,
 )
 from benchmarks.figures import Figure, put, table
 
@@ -53,6 +54,7 @@ def main() -> int:
         "simulation": lambda: simulation.measure(arguments.trace_hours),
         "backtest": backtest.measure,
         "page": page.measure,
+        "weeks": weeks.measure,
         "crowd": crowd.measure,
         "kubernetes": kubernetes.measure,
         "driver": lambda: real_driver.measure(arguments.seconds),
@@ -107,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "simulation",
         "backtest",
         "page",
+        "weeks",
         "crowd",
         "kubernetes",
         "driver",

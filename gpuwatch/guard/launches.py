@@ -49,7 +49,7 @@ def launch_lasts(case: Case) -> Finding:
     unusable volume or key, spot that is taken back at once, an agent that is not installed. Pools, subnets and the
     names of offers make no difference: the template, its version, the machine type and the place do (P23).
 
-    After three such machines in a row the settings rest for half an hour, doubled each time, a day at most
+    After three such machines in a row the settings rest for an hour, doubled each time, a day at most
     (spot that is taken, four hours). Then one machine is launched, and no other before it has lasted for an hour.
     Starts, the growth of groups, and other offers of the pool are not affected, and other offers take its place.
 

@@ -25,7 +25,17 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
-from gpuwatch.policies.launches import CHANGE, NEW, LaunchRules, Sources, again, failed_actions, launches, may_appear
+from gpuwatch.policies.launches import (
+    CHANGE,
+    NEW,
+    LaunchRules,
+    Sources,
+    again,
+    doubtful_size,
+    failed_actions,
+    launches,
+    may_appear,
+)
 from gpuwatch.policies.lives import ENDED, LAUNCHES, SHOWN, THERE
 from gpuwatch.policies.sizes import NODES, Need, Sizes
 from gpuwatch.policies.spot import records
@@ -272,7 +282,7 @@ def additions(  # noqa: PLR0913  where from, and how far
 
     Machines come whole, so the last may bring more; `most` is how large the pool may be, with how many `machines`.
     """
-    has = now(observation, pool, sizes)
+    has = now(observation, pool, sizes) + doubtful_size(observation, pool, launch, sizes)
     if target <= has or unsized_machines(observation, pool, sizes):
         return ()
     sentence = f"The pool has {sizes.words(has)} and should have {target}."

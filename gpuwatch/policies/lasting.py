@@ -6,7 +6,7 @@ Rules, all of them:
    of offers do not tell sources apart.
 2. A machine did not last if it ended, stopped or was taken by itself within an hour after it became a node, or without
    ever having had work; or if its agent has not answered once in its first twenty minutes, and since.
-3. Three of a source in a row did not last: it rests, half an hour after the last of them, doubled each time, a day at
+3. Three of a source in a row did not last: it rests, an hour after the last of them, doubled each time, a day at
    most; spot that its cloud takes four hours at most. While it rests other offers are asked.
 4. Then one machine is launched, and no other before it has lasted for an hour. One that has, and has had work, ends the
    count.
@@ -28,7 +28,7 @@ Source = frozenset[tuple[str, str]]
 LASTING = timedelta(hours=1)
 SILENT = timedelta(minutes=20)
 FEW = 3
-_FIRST, _LONGEST, _LONGEST_OF_SPOT = 1800.0, 86400.0, 14400.0
+_FIRST, _LONGEST, _LONGEST_OF_SPOT = 3600.0, 86400.0, 14400.0
 _DOWN = frozenset({NodeState.STOPPING, NodeState.STOPPED})
 _HOW = {
     End.STOPPED: "stopped by itself",

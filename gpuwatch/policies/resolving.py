@@ -26,6 +26,7 @@ from gpuwatch.policies import (
 )
 from gpuwatch.policies.kubernetes import nodes as kubernetes
 from gpuwatch.policies.kubernetes import steps as kubernetes_steps
+from gpuwatch.policies.launches import doubtful_size
 from gpuwatch.policies.sizes import Sizes
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import OFFER
@@ -97,6 +98,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             observation, pool, target, rules.sources, rules.start, sizes=sizes, most=most, machines=machines
         )
         counted = has + sizes.total(observation.fleet, added)
+        counted += doubtful_size(observation, pool, rules.sources, sizes)
         steps = (*steps, *uncounted.taken_back(observation, pool, target, counted, sizes), *added)
         steps = (*steps, *back.ahead(observation, pool, target, rules, steps))
         clamps += _needed_words(observation, target - has, added, sizes)

@@ -71,7 +71,7 @@ SPOILED_LAUNCHES: list[tuple[str, str, Callable[[Case], Case], str]] = [
 FAIR_LAUNCHES: list[tuple[str, Callable[[Case], Case]]] = [
     ("three that ended, launched otherwise", lambda c: three_ended(c, asked={**ASKED, "zone": "us-east-1f"})),
     ("two ended", lambda c: with_lives(c, ended(10.0), ended(20.0))),
-    ("three ended, long ago", lambda c: with_lives(c, *(ended(each) for each in (31.0, 40.0, 60.0)))),
+    ("three ended, long ago", lambda c: with_lives(c, *(ended(each) for each in (61.0, 70.0, 90.0)))),
     ("three that lasted", lambda c: three_ended(c, at=NOW - timedelta(hours=5))),
     ("three that gpuwatch removed", lambda c: three_ended(c, end=End.REMOVED)),
     ("resumed", lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=5)),))),

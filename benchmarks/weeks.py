@@ -1,0 +1,42 @@
+"""Weeks of a constant load with images and markets that fail: how many machines and calls the controller makes a day.
+
+Each is played through the real round with the default limits, a round a minute, over a cloud in memory; four nodes are
+wanted in each pool.
+"""
+
+from collections.abc import Iterator
+
+from benchmarks.figures import Figure
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeState
+from tests.support.builders.weeks import Cause, a_market, an_image, play
+
+_DAYS = 14
+_CAUSES: dict[str, Cause] = {
+    "spot comes and goes each 4 h": a_market(hours=4.0),
+    "spot is taken after 6 min": a_market(taken_after=6.0),
+    "an image stops itself after 6 min": an_image(6.0),
+    "an image stops itself after 90 idle min": an_image(90.0),
+    "an image ends itself after 30 busy min": an_image(30.0, NodeState.TERMINATED, state=State.BUSY),
+    "the same in three pools": an_image(30.0, NodeState.TERMINATED, state=State.BUSY, pools=3),
+    "agents never answer": an_image(None, mute=True),
+}
+
+
+# What a day may see once the first is over, where four nodes are wanted and two offers of spot are tried in turn.
+_MOST_MACHINES, _MOST_CALLS = 30.0, 120.0
+
+
+def measure() -> Iterator[Figure]:
+    """The figures of every cause: the first day, the worst day after it, and what is left at the end."""
+    for name, cause in _CAUSES.items():
+        week = play(cause, _DAYS)
+        rows = (
+            ("launched on the first day", week.launched[0], None),
+            ("launched on the worst later day", max(week.launched[1:]), _MOST_MACHINES),
+            ("calls on the worst later day", max(week.calls[1:]), _MOST_CALLS),
+            ("most that ran at once", week.most, float(cause.pools * cause.wanted + cause.surge)),
+            ("left stopped", week.stopped, None),
+        )
+        for what, count, most in rows:
+            yield Figure(name=f"{name}: {what}", unit="", runs=[float(count)], at_most=most, digits=0)
