@@ -54,6 +54,7 @@ class ObjectMeta(Struct, rename="camel"):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     labels: Texts | None = None
     annotations: Texts | None = None
     owner_references: list[OwnerReference] | None = None

@@ -2,8 +2,8 @@
 
 An object is changed only as it was read a moment before (`resourceVersion`, uid): if somebody scaled it since, nothing
 is done. What was there before is written first, so that people can undo it with kubectl alone. Replicas go by the
-subresource `scale`, for the role lets the controller change nothing else of a specification: while STOP_AT and our
-RELEASED_BY are both on it, the marks are written and the end is not yet confirmed.
+subresource `scale`, for the role lets the controller change nothing else of a specification: while the object has the
+generation that was written with the marks, it was not scaled.
 """
 
 import logging
@@ -25,6 +25,7 @@ from gpuwatch.kubernetes.picture import protection
 from gpuwatch.model.kubernetes import (
     KUBEFLOW_STOPPED,
     RELEASED_BY,
+    RELEASED_GENERATION,
     REPLICAS_BEFORE,
     SNOOZE_UNTIL,
     STOP_AT,
@@ -95,7 +96,7 @@ class ApiWorkloads:
             target=target,
             wants=_wants(target.kind, read),
             pods=tuple(pod for pod in self.pods_in(target.namespace) if pod.workload.uid == target.uid),
-            released_by=None if _only_marked(target.kind, read) else annotations.get(RELEASED_BY),
+            released_by=None if _only_marked(read) else annotations.get(RELEASED_BY),
             stop_at=time_of(annotations.get(STOP_AT)),
         )
 
@@ -118,14 +119,17 @@ class ApiWorkloads:
         if how == "delete" and target.kind in {"Job", "Pod"}:
             return self._delete(target, frozenset(pods), permit)
         wants = _wants(target.kind, read)
-        if wants == 0 or (annotations.get(RELEASED_BY) == key and not _only_marked(target.kind, read)):
-            if annotations.get(RELEASED_BY) == key and STOP_AT in annotations:
-                self._confirm_end(target, permit)  # an earlier attempt came as far as its scale
+        if wants == 0 or (annotations.get(RELEASED_BY) == key and not _only_marked(read)):
             return Drain()
         marks: dict[str, str | None] = {RELEASED_BY: key, STOP_AT: None}
         if how == "scale-to-zero" and target.kind in _SCALED:
             self._keeps_volumes(target, read)
-            self._scale_to_zero(target, read, {RELEASED_BY: key, REPLICAS_BEFORE: str(wants)}, permit)
+            # With the marks on it; a Deployment's counts its annotations, too.
+            generation = read.metadata.generation + (target.kind == "Deployment")
+            marks |= {REPLICAS_BEFORE: str(wants), RELEASED_GENERATION: str(generation)}
+            marked = self._patch(target, read, {}, marks, permit)
+            scale = {"metadata": {"resourceVersion": marked.metadata.resource_version}, "spec": {"replicas": 0}}
+            self._change(target, "/scale", scale, permit)
         elif how == "stop" and target.kind == "Notebook":
             self._patch(target, read, {}, {**marks, KUBEFLOW_STOPPED: _text(self.now())}, permit)
         elif how == "stop" and target.kind == "Job":
@@ -134,21 +138,6 @@ class ApiWorkloads:
             raise CloudError(f"a {target.kind} cannot be asked to {how}", code="Unsupported")
         self._tell_end(target, how, wants, key, permit)
         return Drain()
-
-    def _scale_to_zero(self, target: Target, read: _Object, marks: Mapping[str, str], permit: Permit) -> None:
-        """The marks, then the scale of the object as it is with them; raises as `release`."""
-        announced = (read.metadata.annotations or {}).get(STOP_AT) or _text(self.now())
-        marked = self._patch(target, read, {}, {**marks, STOP_AT: announced}, permit)
-        scale = {"metadata": {"resourceVersion": marked.metadata.resource_version}, "spec": {"replicas": 0}}
-        self._change(target, "/scale", scale, permit)
-        try:
-            self._confirm_end(target, permit)
-        except (CloudError, PermitExpiredError) as error:
-            log.warning("%s was scaled to zero, and keeps its annotation %s: %s", target, STOP_AT, error)
-
-    def _confirm_end(self, target: Target, permit: Permit) -> None:
-        """Take the announced time away, whatever else has changed since; raises as `release`."""
-        self._change(target, "", {"metadata": {"uid": target.uid, "annotations": {STOP_AT: None}}}, permit)
 
     def _tell_end(self, target: Target, how: str, wanted: int | None, key: str, permit: Permit) -> None:
         """An Event with the way back; what has happened has happened, whether or not it can be written."""
@@ -282,10 +271,9 @@ def _wants(kind: str, read: _Object) -> int | None:
     return None
 
 
-def _only_marked(kind: str, read: _Object) -> bool:
-    """Whether marks of a scale are on it that were not confirmed, and it wants pods: nothing has ended."""
-    annotations = read.metadata.annotations or {}
-    return kind in _SCALED and _wants(kind, read) != 0 and {RELEASED_BY, STOP_AT} <= annotations.keys()
+def _only_marked(read: _Object) -> bool:
+    """Whether the marks of a scale are on it, and it was not scaled: a change of the specification counts one up."""
+    return (read.metadata.annotations or {}).get(RELEASED_GENERATION) == str(read.metadata.generation)
 
 
 def _why_kept(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:

@@ -38,10 +38,12 @@ STOP_AT = f"{PREFIX}stop-at"
 # On a workload: the key of the intent that ended its pods, and how many it wanted before.
 RELEASED_BY = f"{PREFIX}released-by"
 REPLICAS_BEFORE = f"{PREFIX}replicas-before"
+# Next to them, the object's generation before it is scaled: while it has that one, nothing has ended yet.
+RELEASED_GENERATION = f"{PREFIX}released-generation"
 # All of these that are annotations. Any other key that begins with `gpuwatch` is a slip of somebody's.
 ANNOTATIONS = frozenset(
     {
-        *(CORDONED_BY, CORDONED_AT, MARKED_BY, STOP_AT, RELEASED_BY, REPLICAS_BEFORE),
+        *(CORDONED_BY, CORDONED_AT, MARKED_BY, STOP_AT, RELEASED_BY, REPLICAS_BEFORE, RELEASED_GENERATION),
         *(IDLE_ACTION, IDLE_TIMEOUT, INTERRUPTIBLE, LOSES_LOCAL_DATA, OWNER, PROTECT, SNOOZE_UNTIL),
     }
 )

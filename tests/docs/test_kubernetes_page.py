@@ -67,6 +67,7 @@ def test_it_names_every_annotation_that_people_write() -> None:
         nouns.UNHEALTHY,
         nouns.STOP_AT,
         nouns.RELEASED_BY,
+        nouns.RELEASED_GENERATION,
         nouns.REPLICAS_BEFORE,
     }
     table = set(re.findall(r"^\| `(gpuwatch\.io/[a-z-]+):", PAGE, re.MULTILINE))

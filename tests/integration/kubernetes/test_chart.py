@@ -41,8 +41,9 @@ def confined(plane: ControlPlane, level: str) -> str:
 @pytest.mark.parametrize("name", RENDERED)
 def test_the_api_server_takes_every_object(plane: ControlPlane, name: str) -> None:
     """Without an unknown or a wrong field, as `helm install --dry-run=server` asks it."""
-    if plane.admin.find("Namespace", "gpuwatch") is None:
-        plane.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpuwatch"}})
+    for place in ("gpuwatch", "team-a", "team-b"):
+        if plane.admin.find("Namespace", place) is None:
+            plane.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
     known = [each for each in objects(name) if not each["apiVersion"].startswith("monitoring.coreos.com/")]
 
     assert len(plane.admin.create(*known, dry_run=True)) == len(known) > 3
