@@ -15,7 +15,8 @@ from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, a_node
 
 SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=1200.0))
-TERMINATE_AFTER = replace(SOON, idle=replace(SOON.idle, grace_period=120.0, terminate_after=7200.0))
+_IDLE = replace(SOON.idle, grace_period=120.0, terminate_after=7200.0, terminate_grace_period=120.0)
+TERMINATE_AFTER = replace(SOON, idle=_IDLE)
 
 
 @dataclass(slots=True)
