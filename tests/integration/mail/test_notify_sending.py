@@ -147,9 +147,9 @@ def test_a_file_that_apprise_cannot_use_is_told_without_its_content(tmp_path: Pa
 @pytest.mark.parametrize(
     ("form", "kind", "inert"),
     [
-        ("", "plain", "<a href=//evil.example>Keep it</a><img src=//evil.example/px>"),
-        ("&format=text", "plain", "<a href=//evil.example>Keep it</a><img src=//evil.example/px>"),
-        ("&format=html", "html", "&lt;a&nbsp;href=//evil.example&gt;"),
+        ("", "plain", "<a href=//evil[.]example>Keep it</a><img src=//evil[.]example/px>"),
+        ("&format=text", "plain", "<a href=//evil[.]example>Keep it</a><img src=//evil[.]example/px>"),
+        ("&format=html", "html", "&lt;a&nbsp;href=//evil[.]example&gt;"),
         ("&format=markdown", "", None),
     ],
 )
