@@ -68,7 +68,7 @@ def test_a_second_restart_begins_the_same_wait_and_no_longer_one() -> None:
 
 
 def test_a_notice_in_the_future_gives_its_owner_no_less_than_was_said() -> None:
-    """An hour was promised: it is an hour at least, and never before the time that the owner was told."""
+    """An hour was promised: it is an hour at least, and never before the time that the newest notice told its owner."""
     soon = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=3600.0))
     desk = Desk(rules=soon, limits=Limits(max_stops_per_hour_ratio=1.0))
     desk.fleet.put(a_node("i-1", held=0.0))
@@ -78,8 +78,9 @@ def test_a_notice_in_the_future_gives_its_owner_no_less_than_was_said() -> None:
     desk.clock.jump(BACK)
     restart(desk)
     while desk.fleet.nodes_["i-1"].state is NodeState.RUNNING:
+        notice = desk.ledger.view(desk.clock.now()).notice("i-1") or notice
         desk.round()
-        assert desk.clock.monotonic() - began < 4 * 3600.0, "it goes, all the same"
+        assert desk.clock.monotonic() - began < 2 * 3600.0, "it goes, all the same"
 
     assert desk.clock.monotonic() - began >= 3600.0
     assert notice.promise is not None
