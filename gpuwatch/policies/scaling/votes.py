@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from gpuwatch.model.bounds import MOST_NODES
 from gpuwatch.model.decision import REMOVALS, Observation
 from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies import capacity
@@ -195,8 +196,8 @@ def _least(metric: Metric) -> int:
 
 
 def _up(number: float) -> int:
-    """Rounded up, what floating point added aside."""
-    return math.ceil(number * (1 - _ROUNDING))
+    """Rounded up, what floating point added aside; no number of an exporter's asks for more than any pool can have."""
+    return math.ceil(min(number * (1 - _ROUNDING), MOST_NODES))
 
 
 def _arithmetic(metric: Metric, value: float, counted: float, has: Strength) -> str:

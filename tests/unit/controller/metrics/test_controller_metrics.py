@@ -32,6 +32,29 @@ def a_telling(desk: Desk) -> ControllerMetrics:
     return ControllerMetrics("enforce", "ml", desk.clock)
 
 
+def test_a_metric_that_cannot_be_made_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """P22: it is absent, the log names it once, and every other family is served."""
+    desk = Desk()
+    desk.fleet.put(a_node())
+    telling = a_telling(desk)
+    telling.round(step(desk.parts), 1.0)
+    whole = {name for name, _ in samples(telling)}
+    broken, _ = metrics.COLLECTED[0]
+
+    def fails(_: object) -> list[object]:
+        raise OverflowError("date value out of range")
+
+    others = [(family, fails if family is broken else made) for family, made in metrics.COLLECTED]
+    monkeypatch.setattr(metrics, "COLLECTED", tuple(others))
+    left = {name for name, _ in (samples(telling) and samples(telling))}
+
+    assert {name for name in whole - left if not name.startswith(broken.name)} == set()
+    assert left
+    assert len([each for each in caplog.messages if broken.name in each]) == 1
+
+
 def samples(result: ControllerMetrics) -> Samples:
     """The page's values by name and labels."""
     text = result.page().body.decode()

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -85,6 +86,21 @@ def test_a_controller_that_dies_while_it_meters_has_metered_nothing(
 
 
 @pytest.mark.component("pg_ctl")
+def test_a_node_whose_figures_cannot_be_counted_costs_itself_that_round(caplog: pytest.LogCaptureFixture) -> None:
+    """P22: its neighbours are billed, the log names it, and once it is well it is billed for all of the time."""
+    ledger = Ledger.in_memory()
+    mistake: Any = "yesterday"  # an adapter's
+    for minute in (0, 1, 2):
+        at = NOW + minute * MINUTE
+        odd = a_busy_node("i-odd", at)
+        sick = replace(odd, launched_at=mistake)
+        SpendBook(ledger).meter(a_round(at, a_busy_node("i-well", at), sick if minute == 1 else odd), BERLIN)
+
+    sums = {row.node_id: sum(row.amounts[:GPU]) for row in SpendBook(ledger).rows(*ALWAYS, by_node=True)}
+    assert sums == {"i-well": 120_000, "i-odd": 120_000}
+    assert "i-odd is not metered in this round" in caplog.text
+
+
 def test_who_lost_the_lead_meters_nothing() -> None:
     """Two controllers on one PostgreSQL: the second leads, and the first one's late round is refused."""
     place = Place(LedgerSettings(url=postgresql().database()))

@@ -48,6 +48,15 @@ def test_a_target_gives_the_numbers_that_kubernetes_publishes(
     assert proposed(seen(count, a_measure("m", value)), rules).desired_nodes == wanted
 
 
+@pytest.mark.parametrize("value", [1e10, 1e25, 1e308])
+def test_no_number_of_an_exporter_asks_for_more_than_a_ledger_can_hold(value: float) -> None:
+    """P22: PostgreSQL's integer ends at 2,147,483,647, and MessagePack's at 64 bits; both ended the whole round."""
+    rules = free_rules(m=Metric(signal="promql", expression="avg(load)", target=1.0))
+    found = proposed(seen(10, a_measure("m", value)), rules)
+
+    assert max(found.desired_nodes or 0, found.raw_desired_nodes or 0) <= 1_000_000
+
+
 def test_rounding_errors_add_no_node() -> None:
     """Ten times 0.9 / 0.6 is 15, though floating point makes it a little more."""
     assert utilization(0.9, 10).desired_nodes == 15
