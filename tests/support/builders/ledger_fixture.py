@@ -18,6 +18,7 @@ from gpuwatch.model.decision import Intent, Observation, Reason, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.model.money import Price
+from gpuwatch.model.stops import StopAnswer
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.gather import gather_report
@@ -86,6 +87,8 @@ class Fortnight:
             owner=node.owner,
             usd_per_hour=None if usd is None else Decimal(usd),
         )
+        if verb is Verb.STOP and status is Status.SETTLED:
+            self.ledger.settle(intent, Status.ACCEPTED, StopAnswer(ran=True).words, at)
         self.ledger.settle(intent, status, "the cloud shows it" if status is Status.SETTLED else "a person came", at)
         return intent
 
