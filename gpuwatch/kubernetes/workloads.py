@@ -22,6 +22,7 @@ from gpuwatch.kubernetes.errors import CONFLICT, refusal, status_of
 from gpuwatch.kubernetes.facts import keeping_annotations, time_of
 from gpuwatch.kubernetes.objects import ObjectMeta
 from gpuwatch.kubernetes.picture import protection
+from gpuwatch.model.bounds import BoundedInt
 from gpuwatch.model.kubernetes import (
     KUBEFLOW_STOPPED,
     RELEASED_BY,
@@ -64,9 +65,9 @@ class _Retention(Struct, rename="camel"):
 class _Spec(Struct, rename="camel"):
     """What of a workload says how many pods it wants, and what goes with them."""
 
-    replicas: int | None = None
+    replicas: BoundedInt | None = None
     suspend: bool | None = None
-    parallelism: int | None = None
+    parallelism: BoundedInt | None = None
     retention: _Retention | None = field(name="persistentVolumeClaimRetentionPolicy", default=None)
 
 

@@ -85,7 +85,7 @@ KINDS = (
     ),
     AgentError(
         word="bad-answer",
-        marks=("agent answered HTTP", "agent's answer is", "the answer ", ASKED_IN_VAIN),
+        marks=("agent answered HTTP", "agent's answer is", "the answer ", "its agent cannot be asked", ASKED_IN_VAIN),
         remedy="Check what listens at the agent's address: another program, a proxy, or a broken agent.",
     ),
 )

@@ -22,6 +22,7 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.life import Life
 from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.sight import Silence
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
@@ -109,7 +110,7 @@ def controller_pages(accept: str) -> list[str]:
         done = one_round(parts, seen)
         assert done is not None
         told = with_a_slurm_job(with_a_replacement(with_a_silent_region(with_a_wish(with_an_interruption(done)))))
-        told = with_progress(with_gpus_wanted(told))
+        told = with_a_launch(with_progress(with_gpus_wanted(told)))
         metrics._state.last = with_a_workload(told)
         of_interruptions.count(metrics._state, INTERRUPTED)
         of_kubernetes.count(metrics._state, metrics._state.last)
@@ -122,6 +123,12 @@ def with_gpus_wanted(done: Round) -> Round:
     """One of its pools counts GPUs."""
     first, *others = done.decisions
     return replace(done, decisions=(first, replace(first, pool="inference", unit="gpus", target=24), *others))
+
+
+def with_a_launch(done: Round) -> Round:
+    """A machine was launched for one of its pools."""
+    launched = Life(key="gpuwatch-launch-1", pool="training", at=NOW, node_id="i-launched")
+    return replace(done, observation=replace(done.observation, lives=(launched,)))
 
 
 def with_a_silent_region(done: Round) -> Round:
