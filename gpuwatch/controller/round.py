@@ -13,6 +13,7 @@ from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.act import Executed, execute
+from gpuwatch.controller.answers import ends_the_round
 from gpuwatch.controller.context import Act, ControllerContext, Round
 from gpuwatch.controller.isolation import judge_apart
 from gpuwatch.controller.launched import record_ends
@@ -21,7 +22,7 @@ from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious
 from gpuwatch.controller.target_workload import remember_workloads, steps_for_workloads
 from gpuwatch.guard import Rulebook
-from gpuwatch.ledger import LedgerValueError, snapshots
+from gpuwatch.ledger import snapshots
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.policies.idle import StepsOf, each_step
@@ -122,7 +123,9 @@ def _record(
 
     try:
         number = write(judged)
-    except LedgerValueError:
+    except Exception as error:
+        if ends_the_round(error):
+            raise
         judged = judge_apart(seen, judge_writable, parts.memory.sick["record"])
         number = write(judged)
     else:

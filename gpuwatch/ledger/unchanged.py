@@ -9,6 +9,7 @@ Of a Kubernetes cluster each node object is kept once, with its machine, and no 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -32,6 +33,7 @@ _SAID = attrgetter(
     *("schema", "node_id", "agent_version", "driver_version", "interval_seconds", "confirm", "blind"),
     *("cloud_notices", "local_disks"),
 )
+_ODD = (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)  # a mapping, or what no agent says
 _HEALTH = attrgetter("state", "since", "findings", "doubt")
 
 _LEAST_SHARED = 0.75  # of the node objects: with fewer, a body of its own costs little more
@@ -70,12 +72,20 @@ class Marks:
         for node in nodes:
             mark = later.by_machine[node.id][1]
             if mark is not None and (known := before.get(node.id)) is not None and known[1] == mark:
-                found[node.id] = _line(known[0], node)
+                with suppress(*_ODD):
+                    found[node.id] = _line(known[0], node)
         return found
 
 
 def _mark_of(node: Node, step: Step | None) -> int | None:
-    """The hash of what must stay the same; it is of this process alone."""
+    """The hash of what must stay the same; it is of this process alone. What cannot be compared is kept whole."""
+    try:
+        return _hash_of_facts(node, step)
+    except _ODD:
+        return None
+
+
+def _hash_of_facts(node: Node, step: Step | None) -> int | None:
     signal = node.signal
     verdict = signal.verdict
     if verdict is None or verdict.activity.state is not _BUSY or node.state is not _RUNNING:
@@ -86,23 +96,20 @@ def _mark_of(node: Node, step: Step | None) -> int | None:
     if verdict.pods or activity.doubt is not None or _TIME in step.reason.sentence:
         return None
     said = step.reason.sentence.replace(format_duration(activity.held_seconds), _TIME)
-    try:
-        return hash(
-            (
-                _FACTS(node),
-                tuple(node.tags.items()),
-                _SAID(verdict),
-                activity.since,
-                tuple([_gpu_mark(gpu, verdict.at) for gpu in verdict.gpus]),
-                signal.failure,
-                signal.windowed,
-                step.reason.code,
-                said,
-                step.change,
-            )
+    return hash(
+        (
+            _FACTS(node),
+            tuple(node.tags.items()),
+            _SAID(verdict),
+            activity.since,
+            tuple([_gpu_mark(gpu, verdict.at) for gpu in verdict.gpus]),
+            signal.failure,
+            signal.windowed,
+            step.reason.code,
+            said,
+            step.change,
         )
-    except TypeError:  # something in it is a mapping
-        return None
+    )
 
 
 def _gpu_mark(gpu: GpuVerdict, at: datetime) -> tuple[object, ...]:

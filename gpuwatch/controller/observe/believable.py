@@ -81,8 +81,7 @@ def unjudged_node(node: Node, why: str) -> Node:
     """The machine as one of which no more is known than that it is there: it counts, and is left alone."""
     known: dict[str, Any] = {name: _text_or_nothing(getattr(node, name)) for name in _NAMES}
     group, account = _text_or_nothing(node.group) or None, _text_or_nothing(node.account) or None
-    said: Any = node.state  # an adapter's word for it, of any type
-    state = said if isinstance(said, NodeState) else None
+    state = _known_state(node.state)
     return Node(
         id=node.id,
         **(known | {"pool": known["pool"] or DEFAULT_POOL}),
@@ -93,8 +92,12 @@ def unjudged_node(node: Node, why: str) -> Node:
         enrolled=node.enrolled is True,
         protected=why,
         unseen=why,
-        last_shown=state if state is not NodeState.UNKNOWN else node.last_shown,
+        last_shown=state if state is not NodeState.UNKNOWN else _known_state(node.last_shown),
     )
+
+
+def _known_state(said: Any) -> NodeState | None:  # noqa: ANN401  an adapter's word for it, of any type
+    return said if isinstance(said, NodeState) else None
 
 
 def _text_or_nothing(value: object) -> str:
@@ -112,7 +115,8 @@ def _judged_node(node: Node) -> tuple[Node, str | None]:
     gpus = node.gpu_count if node.gpu_count is None or is_count(node.gpu_count, MOST_GPUS) else None
     announced = None if node.announced is None else tuple(each for each in node.announced if _is_dated(each))
     launched = bounded_time(node.launched_at)
-    left_alone = replace(node, gpu_count=gpus, announced=announced, launched_at=launched)
+    state, shown = _known_state(node.state) or NodeState.UNKNOWN, _known_state(node.last_shown)
+    left_alone = replace(node, gpu_count=gpus, announced=announced, launched_at=launched, state=state, last_shown=shown)
     return as_last_seen(left_alone, f"its cloud says what no machine can be: {doubt}"), doubt
 
 
