@@ -16,6 +16,7 @@ from gpuwatch.guard.case import Case, Surge, WorkloadCase, retry_wait_seconds
 from gpuwatch.guard.consent import untried_pools
 from gpuwatch.guard.growth import another_may_pass, instead, largest
 from gpuwatch.guard.mass_idleness import Burst, Bursts, burst, find_bursts
+from gpuwatch.guard.ownership import KEEPS
 from gpuwatch.guard.rules import GROUPS, MEMBER, NO_NODE, RULES, SICK, SLURM, Rule
 from gpuwatch.guard.settings import Limits, Rulebook
 from gpuwatch.model.decision import (
@@ -67,9 +68,9 @@ _GOES = REMOVAL_STEPS | {Verb.RELEASE}
 
 
 def obeys_pauses(verb: Verb) -> bool:
-    """Whether a pause refuses it."""
+    """Whether a person's pause refuses it."""
     asked = RULES["paused"].machines
-    return asked is not None and verb in asked.verbs
+    return asked is not None and verb in asked.verbs and verb not in KEEPS
 
 
 def judge(case: Case | WorkloadCase) -> Review:

@@ -6,11 +6,14 @@ from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
+from gpuwatch.model.orders import ITSELF
 from gpuwatch.model.verbs import prepared_removal
 from gpuwatch.policies import elsewhere, idle
 from gpuwatch.policies.kubernetes.obstacles import consents, is_joined
 
 RECENT = timedelta(days=1)
+# What only keeps machines and work goes on in a person's pause, too.
+KEEPS = frozenset({Verb.PROTECT, Verb.WITHDRAW})
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -35,11 +38,14 @@ def paused(case: Subject) -> Finding:
     cordon on a Kubernetes node is undone. A workload with pods in several pools waits for each of them. The pause is in
     the ledger and survives a restart. A round in progress obeys it, too: the ledger is asked again as the last thing
     before each call leaves. Other notices stay during the pause; afterwards each is withdrawn and given again with its
-    whole grace (`no_notice`).
+    whole grace (`no_notice`). Where gpuwatch has paused itself, because its ledger is not the one that it wrote,
+    nothing at all is done.
 
     `gpuwatch resume` ends the pause. A pause with an end time ends by itself, by the controller's clock.
     """
     for pause in case.observation.ledger.pauses:
+        if case.step.verb in KEEPS and pause.who != ITSELF:
+            continue
         if pause.pool in {None, *case.pools} and (pause.until is None or pause.until > case.observation.now):
             what = "Everything" if pause.pool is None else f"The pool {pause.pool}"
             until = "" if pause.until is None else f" until {pause.until:%Y-%m-%d %H:%M} UTC"

@@ -96,8 +96,6 @@ _LET_GO = REMOVAL_STEPS | {Verb.NOTICE}
 _TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT}) | PREPARATIONS
 # The undoing of our own cordon gives back what was there before: nothing stands against it but that nothing is done.
 _UNDO = frozenset({Verb.UNCORDON})
-# What only keeps machines and work goes on in a pause, too.
-_KEEPS = frozenset({Verb.PROTECT, Verb.WITHDRAW})
 # The cordon of a node with a failing GPU, and the eviction of its pods: neither prepares a removal.
 _MOVES = frozenset({Verb.EVICT})
 SICK = frozenset({Verb.QUARANTINE}) | _MOVES
@@ -118,7 +116,7 @@ _ON_PODS = _ENDS_PODS | {Verb.WITHDRAW}
 
 RULES: dict[str, Rule] = {
     "observe_only": _both(ALL, _ON_PODS, ownership.observe_only, Obstacle.OBSERVE),
-    "paused": _both(ALL - _UNDO - _KEEPS, _ENDS_PODS, ownership.paused, Obstacle.PAUSED),
+    "paused": _both(ALL - _UNDO, _ENDS_PODS, ownership.paused, Obstacle.PAUSED),
     "not_enrolled": _machines(ALL - _UNDO, ownership.not_enrolled, Obstacle.NOT_ENROLLED, Holds.BY_FACTS),
     "other_ledger": _machines(ALL - NO_NODE - _UNDO, ownership.other_ledger, Obstacle.OTHER_LEDGER),
     "protected": _machines(_LET_GO | ADDITIONS | REDUCTIONS | _MOVES | SLURM, ownership.protected, Obstacle.PROTECTED),
