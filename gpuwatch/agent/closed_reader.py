@@ -75,7 +75,7 @@ class ClosedReader:
                     return descriptors[0]
                 failed = errno.EACCES if failed in _LINKS else failed  # as good as closed
                 raise OSError(failed, os.strerror(failed), path)
-            for each in descriptors:  # of a question that nobody waits for any more
+            for each in descriptors:  # an answer that came after its time
                 os.close(each)
 
 

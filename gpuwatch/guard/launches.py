@@ -75,7 +75,7 @@ def gives_way(case: Case) -> Finding:
 
     Spot that takes the place of a node on demand is launched first, and both are paid for until that node is gone. If a
     rule refuses to remove the node, and spot would not change that, no spot is launched for it (P17). Such rules are
-    about local disks in use, a missing backtest, another ledger, a protection, or an approval that nobody has given.
+    about local disks in use, a missing backtest, another ledger, a protection, or a missing approval.
 
     Remove what is in the way of the node, as the sentence says; or set `pools.<name>.capacity.surge: 0`, and the pool
     does not come back to spot.

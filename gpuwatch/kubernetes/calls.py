@@ -60,32 +60,10 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(group="", resource="nodes", verbs=("patch",), why="cordoned, tainted, marked, and given back", use="nodes"),
     Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", use="nodes"),
-    Right(group="apps", resource="deployments", verbs=("patch",), why="marked with the notice", use="workloads"),
-    Right(
-        group="apps",
-        resource="deployments",
-        subresource="scale",
-        verbs=("patch",),
-        why="scaled to zero, after a notice",
-        use="workloads",
-    ),
-    Right(group="apps", resource="replicasets", verbs=("patch",), why="marked with the notice", use="workloads"),
-    Right(
-        group="apps",
-        resource="replicasets",
-        subresource="scale",
-        verbs=("patch",),
-        why="scaled to zero, after a notice",
-        use="workloads",
-    ),
-    Right(group="apps", resource="statefulsets", verbs=("patch",), why="marked with the notice", use="workloads"),
-    Right(
-        group="apps",
-        resource="statefulsets",
-        subresource="scale",
-        verbs=("patch",),
-        why="scaled to zero, after a notice",
-        use="workloads",
+    *(
+        Right(group="apps", resource=kind, subresource=part, verbs=("patch",), why=why, use="workloads")
+        for kind in ("deployments", "replicasets", "statefulsets")
+        for part, why in (("", "marked with the notice"), ("scale", "scaled to zero, after a notice"))
     ),
     Right(group="batch", resource="jobs", verbs=("patch",), why="suspended, after a notice", use="workloads"),
     Right(

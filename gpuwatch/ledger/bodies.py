@@ -44,14 +44,8 @@ class _Base:
         shared = shared_objects(self.objects, later.objects)
         if shared is None:
             return None
-        nodes, objects = observation.fleet.nodes, self.objects
-        same = (
-            node
-            for node in nodes
-            if node.id in (shared if node.kubernetes is not None else {})
-            or (node.kubernetes is None and node.id not in objects)
-        )
-        lines = self.marks.lines(later.marks, same)
+        nodes, others = observation.fleet.nodes, (self.objects.keys() | later.objects.keys()) - shared
+        lines = self.marks.lines(later.marks, (node for node in nodes if node.id not in others))
         if not shared and len(lines) <= _LEAST_UNCHANGED * len(nodes):
             return None
         return Rest(base=self.round_id, shared=shared, lines=lines)

@@ -23,7 +23,7 @@ from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.model.proposal import Step
 from gpuwatch.model.verbs import Verb
 
-_BUSY, _IDLE, _HOLD, _RUNNING = State.BUSY, State.IDLE, Verb.HOLD, NodeState.RUNNING
+_BUSY, _HOLD, _RUNNING = State.BUSY, Verb.HOLD, NodeState.RUNNING
 _TIME = "\0"  # stands in a sentence where the time stood for which the machine has been busy
 _THOUSANDTHS = 1000  # to which a GPU's use is kept: it is for advice alone
 # What the cloud says of a machine. `kubernetes` is compared by itself (`shared_objects`), `tags` are a mapping.

@@ -24,6 +24,7 @@ from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport, NodeState
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.policies import PoolRules
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_observation
+from tests.support.builders.kubernetes_views import shown_cluster, shown_node
 
 MINUTE, BEGUN = timedelta(minutes=1), NOW - timedelta(hours=2)
 START = NOW.replace(minute=0)
@@ -156,6 +157,25 @@ def test_a_machine_that_does_anything_else_is_kept_whole(deed: str) -> None:
     other = read.observation.fleet.find("i-1")
     assert other is not None
     assert other.activity.evidence == evidence(1, State.BUSY)  # of the round that it rests on
+    ledger.close()
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False), (True, True)])
+def test_a_machine_that_joins_or_leaves_a_cluster_reads_back_as_it_is(order: tuple[bool, bool]) -> None:
+    """Also where all others work as they did, and it does, too."""
+    ledger, told = Ledger.in_memory(), {}
+    for minute, joined in enumerate(order, start=1):
+        member = replace(a_machine("i-x", minute, "same"), kubernetes=shown_node("gpu-x") if joined else None)
+        workers = [a_machine(f"i-{number}", minute, "same") for number in range(8)]
+        objects = shown_cluster(shown_node("gpu-x")) if joined else shown_cluster()
+        seen = an_observation(member, *workers, now=START + minute * MINUTE)
+        seen = replace(seen, fleet=replace(seen.fleet, cluster=objects))
+        told[record(ledger, seen).id] = member
+
+    for number, member in told.items():
+        read = ledger.round(number).observation.fleet.find("i-x")
+        assert read is not None
+        assert read.kubernetes == member.kubernetes
     ledger.close()
 
 
