@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 from azure.core.credentials import TokenCredential
 from azure.core.pipeline.policies import RequestIdPolicy, UserAgentPolicy
@@ -30,6 +29,7 @@ from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.http.address import same_server
 from gpuwatch.runtime.json_document import read_json
 
 # Credentials by azure-identity's own rules: environment, workload identity, managed identity, `az login`.
@@ -230,7 +230,7 @@ class Line:
         url = page.get("nextLink")
         if not url:
             return None
-        if not isinstance(url, str) or urlsplit(url)[:2] != urlsplit(self._base)[:2]:
+        if not isinstance(url, str) or not same_server(url, self._base):
             raise CloudUnavailableError(f"{asked}: its next page is at another server", code="ForeignPage")
         return url
 

@@ -74,7 +74,8 @@ def _snapshots(place: Subscription, disks: Collection[str]) -> Iterator[Leftover
     """Snapshots of disks that are gone; `disks` are those that are there, by `same`. Source: Snapshots List."""
     for snapshot in place.everything("snapshots", version="disks"):
         properties = snapshot.get("properties") or {}
-        source = (properties.get("creationData") or {}).get("sourceResourceId")
+        made_of = properties.get("creationData") or {}
+        source = made_of.get("sourceResourceId") or made_of.get("sourceUri")  # of older copies
         if place.covers(_region(snapshot)) and source and _DISK in same(source) and same(source) not in disks:
             yield Leftover(
                 id=str(snapshot["id"]),

@@ -38,6 +38,30 @@ def host_and_port(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
+_USUAL_PORTS = {"http": 80, "https": 443}
+
+
+def same_server(one: object, other: object) -> bool:
+    """Whether two addresses lead to one server: by scheme, host in small letters, and the port that is meant.
+
+    A link of a cloud's list is followed with our token, and only to the server that wrote it. Azure writes the port of
+    https into some of its links, `https://management.azure.com:443/`, and leaves it out of others.
+    """
+    server = _server(one)
+    return server is not None and server == _server(other)
+
+
+def _server(url: object) -> tuple[str, str, int] | None:
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        port = None if parts is None else parts.port
+    except ValueError:  # brackets that do not close, a port that is no number
+        return None
+    if parts is None or parts.scheme not in _USUAL_PORTS or not parts.hostname or holds_user(parts.geturl()):
+        return None
+    return parts.scheme, parts.hostname, _USUAL_PORTS[parts.scheme] if port is None else port
+
+
 def contradictions(
     path: tuple[str, ...], url: str, *, right: str = _EXAMPLE, login: str = "", named: bool = False
 ) -> Iterator[Contradiction]:

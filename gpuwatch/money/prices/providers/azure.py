@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.http.address import same_server
 
 _URL = "https://prices.azure.com"
 _MOST_PAGES = 20
@@ -70,7 +71,7 @@ class AzurePrices:
             following = page.get("NextPageLink")
             if not following:
                 return
-            if urlsplit(following)[:2] != urlsplit(self._url)[:2]:
+            if not same_server(following, self._url):
                 raise FetchError("Azure's Retail Prices API names another server for its next page")
             url = following
         raise FetchError(f"Azure's Retail Prices API has more than {_MOST_PAGES} pages for {kind} in {region}")

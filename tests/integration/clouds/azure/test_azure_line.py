@@ -18,9 +18,10 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
-from tests.support.clouds.azure.fake import FakeAzure
+from tests.support.clouds.azure.fake import PAGE, FakeAzure
 from tests.support.clouds.azure.world import AzureWorld, StaticCredential, an_azure
 from tests.support.clouds.faults import Fault, when
+from tests.support.clouds.recorded import answering
 from tests.support.clouds.server import Request, Response
 from tests.support.fakes.cloud_worlds import MINE
 
@@ -58,6 +59,15 @@ def test_an_answer_without_a_list_is_no_empty_list(
         world.cloud.nodes()
 
     assert caught.value.code == "NoList"
+
+
+def test_a_list_at_azures_own_address_is_read_to_its_last_page(world: AzureWorld) -> None:
+    """Its links name the port of https, which the address does not."""
+    launched = {world.launch(MINE) for _ in range(2 * PAGE + 1)}
+
+    with answering(world.fake.answer):
+        cloud = world.connect(endpoint_url=None, options={})
+        assert launched < {node.id for node in cloud.nodes()}
 
 
 def test_a_next_page_at_another_server_is_never_asked_for(world: AzureWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,8 @@ def _paged(request: Request, route: Route, found: Response) -> Response:
         if len(body) > begin + PAGE:
             sep = "&" if "?" in request.target else "?"
             target = re.sub(r"[?&](\$|%24)skiptoken=\d+", "", request.target)
-            page["nextLink"] = f"https://{request.host}{target}{sep}$skiptoken={begin + PAGE}"
+            host = request.host if ":" in request.host else f"{request.host}:443"  # as it was recorded
+            page["nextLink"] = f"https://{host}{target}{sep}$skiptoken={begin + PAGE}"
         body = page
     checking = check_network if route.network else check
     model = route.model.removesuffix("[]")

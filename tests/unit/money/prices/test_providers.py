@@ -10,6 +10,7 @@ from google.auth.credentials import AnonymousCredentials
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import Fetcher, FetchError, Wanted
+from gpuwatch.money.prices.http import Asker
 from gpuwatch.money.prices.providers.aws import AwsPrices
 from gpuwatch.money.prices.providers.azure import AzurePrices
 from gpuwatch.money.prices.providers.gcp import GcpPrices
@@ -64,6 +65,21 @@ def test_azures_prices_on_demand_and_spot_are_found_among_all_the_others(clock: 
     }
     asked = server.asked[0].query["$filter"]
     assert "armRegionName eq 'eastus' and armSkuName eq 'Standard_ND96asr_v4'" in asked
+
+
+def test_azures_next_page_may_name_the_port_of_https(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the Retail Prices API writes its links; the address has no port."""
+    asked: list[str] = []
+
+    def ask(_: Asker, url: str) -> object:
+        asked.append(url)
+        more = "https://prices.azure.com:443/api/retail/prices?$skip=1000"
+        return {"Items": [azure_item()], "NextPageLink": more if len(asked) == 1 else None}
+
+    monkeypatch.setattr(Asker, "ask", ask)
+
+    assert fetched(AzurePrices(clock=clock), ND96)
+    assert asked[1:] == ["https://prices.azure.com:443/api/retail/prices?$skip=1000"]
 
 
 def test_azures_pages_are_all_read(clock: ManualClock) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.runtime.http.address import contradictions, host_and_port, is_web_address, shown_address
+from gpuwatch.runtime.http.address import contradictions, host_and_port, is_web_address, same_server, shown_address
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,49 @@ def test_a_user_in_an_address_is_refused_with_what_would_be_right() -> None:
 def test_where_an_address_leads_is_shown_without_user(url: str) -> None:
     """For messages, and for Prometheus' targets."""
     assert host_and_port(url) == "10.0.0.7:9460"
+
+
+@pytest.mark.parametrize(
+    ("link", "own"),
+    [
+        ("https://management.azure.com:443/subscriptions/x?$skiptoken=1!/a", "https://management.azure.com"),
+        ("https://prices.azure.com:443/api/retail/prices?$skip=100", "https://prices.azure.com"),
+        ("HTTPS://Management.Azure.COM/subscriptions", "https://management.azure.com:443"),
+        ("http://proxy.example:80/x", "http://PROXY.example"),
+        ("https://[2001:DB8::1]:8443/x", "https://[2001:db8::1]:8443"),
+    ],
+)
+def test_a_link_leads_to_the_same_server_however_it_is_written(link: str, own: str) -> None:
+    """As clouds write their links: with the usual port and without, and in any case."""
+    assert same_server(link, own)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "http://management.azure.com/x",
+        "http://management.azure.com:443/x",
+        "https://management.azure.com:8443/x",
+        "https://management.azure.com.elsewhere.example/x",
+        "https://management.azure.com@elsewhere.example/x",
+        "https://management.azure.com:443@elsewhere.example/x",
+        "https://us:er@management.azure.com/x",
+        "https://management.azure.com:port/x",
+        "https://management.azure.com:99999/x",
+        "https://[management.azure.com/x",
+        "//management.azure.com/x",
+        "/subscriptions/x",
+        "",
+        None,
+        7,
+    ],
+)
+def test_no_other_server_is_taken_for_the_same(link: object) -> None:
+    """Our token goes with what is asked there."""
+    assert not same_server(link, "https://management.azure.com")
+
+
+@given(st.text())
+def test_a_text_is_never_more_than_another_server(text: str) -> None:
+    """Whatever a list calls its next page."""
+    assert not same_server(text, "https://management.azure.com") or "management.azure.com" in text.lower()
