@@ -193,7 +193,7 @@ def _node(chance: random.Random, number: int) -> Node:
             activity=replace(
                 gpu.activity,
                 held_seconds=7200 * chance.random(),
-                evidence=tuple(_evidence(chance, f"gpu{gpu.index}.{name}") for name in ("util", "power", "pcie", "sm")),
+                evidence=tuple(a_signal(chance, f"gpu{gpu.index}.{name}") for name in ("util", "power", "pcie", "sm")),
             ),
         )
         for gpu in verdict.gpus
@@ -202,7 +202,8 @@ def _node(chance: random.Random, number: int) -> Node:
     return a_node(f"i-{number:017x}", gpu_count=_GPUS, signal=signal)
 
 
-def _evidence(chance: random.Random, name: str) -> Evidence:
+def a_signal(chance: random.Random, name: str) -> Evidence:
+    """One signal whose figure is noise."""
     return Evidence(name=name, says=State.IDLE, observed=chance.random(), limit=0.01, unit="ratio", source="NVML")
 
 
