@@ -32,6 +32,10 @@ _SLOW = {TESTS / "unit" / f"{name}.py" for name in SLOW}
 for _size in ("COLUMNS", "LINES"):
     os.environ.pop(_size, None)
 
+# A folder for the tests alone: the programs that they start take no variable of this name for anything but a setting.
+if "GPUWATCH_RECORDED" in os.environ:
+    os.environ["RECORDED_ANSWERS"] = os.environ.pop("GPUWATCH_RECORDED")
+
 # Folders of a provider's own tests, below tests/unit/clouds and tests/integration/clouds, and its SDK's module.
 _SDKS = {
     "alibaba": "alibabacloud_ecs20140526",

@@ -4,7 +4,6 @@ A path may lead to another machine by now: a new one of the same name. So the ma
 before, and nothing is sent unless it has the id that was decided about; the permit is checked after that.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -28,7 +27,7 @@ from gpuwatch.clouds.azure.client import Answer
 from gpuwatch.clouds.azure.errors import NOT_FOUND, code_and_message, typed_error
 from gpuwatch.clouds.azure.groups import ScaleSet, members_of, one_group
 from gpuwatch.clouds.azure.instances import Machine, one
-from gpuwatch.clouds.azure.places import Subscription, Subscriptions, machine, name_of
+from gpuwatch.clouds.azure.places import Subscription, Subscriptions, machine, name_for, name_of
 from gpuwatch.clouds.azure.settings import TemplateSettings
 from gpuwatch.clouds.groups import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permissions import server_time
@@ -265,11 +264,6 @@ class Order:
         return str(self.body.get("location") or "")
 
 
-def name_for(key: str) -> str:
-    """The machine's name for a key: letters and digits, and as long as a host's name may be."""
-    return f"gpuwatch-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
-
-
 def make_order(
     places: Subscriptions, templates: Mapping[str, TemplateSettings], arguments: Mapping[str, str], key: str
 ) -> Order:
@@ -330,7 +324,7 @@ def find_launched(place: Subscription, resource_group: str, key: str) -> Machine
 
 def _usable(there: Machine) -> Machine:
     """A machine of an earlier try; raises its own failure where it could not be made."""
-    if there.failure is not None and not there.power and there.state is not NodeState.TERMINATING:
+    if there.failure is not None and there.left_bare and there.state is not NodeState.TERMINATING:
         code, message = there.failure
         raise typed_error(f"launch of {there.name}", code, message)
     return there

@@ -7,6 +7,7 @@ services. Its models are what the tests check every request and answer against.
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -230,11 +231,14 @@ class Line:
         url = page.get("nextLink")
         if not url:
             return None
+        if isinstance(url, str) and _ON_THIS_SERVER.match(url):
+            url = self._base + url
         if not isinstance(url, str) or not same_server(url, self._base):
             raise CloudUnavailableError(f"{asked}: its next page is at another server", code="ForeignPage")
         return url
 
 
+_ON_THIS_SERVER = re.compile("/(?!/)")  # how a link begins that names no server
 _PARAMETERS = {"filter_": "$filter", "expand": "$expand", "select": "$select"}
 
 

@@ -14,7 +14,7 @@ from gpuwatch.clouds.azure.errors import NOT_FOUND
 from gpuwatch.clouds.azure.groups import ScaleSet
 from gpuwatch.clouds.azure.instances import Machine, Sizes
 from gpuwatch.clouds.azure.nodes import Surroundings, Translator, locks_of
-from gpuwatch.clouds.azure.places import Subscription, Subscriptions, same
+from gpuwatch.clouds.azure.places import Subscription, Subscriptions, name_for, same
 from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.azure.settings import MANAGERS, SubscriptionSettings, TemplateSettings
 from gpuwatch.clouds.keys import Credentials
@@ -207,7 +207,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         uniform = [group for group in scale_sets if self._looked_into(place, group)]
         for group in uniform:
             found += instances.members(place, group.described)
-        self._paths.saw(found)
+        found = self._paths.saw(found)
         answered = {machine.id for machine in found}
         for node_id in self._views.left_out(place, answered):
             again = attempt(lambda node_id=node_id: self._at_its_path(node_id)[1])  # type: ignore[misc]  # a default
@@ -272,7 +272,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         return self._places.place_at(template.subscription) is place
 
     def _ended_launch(self, key: str) -> Node | None:
-        return self._paths.gone_by_name(actions.name_for(key))
+        return self._paths.gone_by_name(name_for(key))
 
     def _listed_groups(self, place: Subscription) -> list[ScaleSet]:
         return groups.every_group(place)
@@ -288,7 +288,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
 
     def _node_of(self, place: Subscription, machine: Machine) -> Node:
         """One machine with its scale set, locks and address, as the list would tell it."""
-        self._paths.saw([machine])
+        (machine,) = self._paths.saw([machine])
         scale_sets = {}
         if machine.group is not None:
             found = attempt(lambda: groups.one_group(place, machine.group or ""))
@@ -343,7 +343,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
 
     def _note_machine(self, place: Subscription, machine: Machine) -> tuple[Subscription, Machine]:
         """Remember a machine, so that its end can be reported later."""
-        self._paths.saw([machine])
+        (machine,) = self._paths.saw([machine])
         if not self._paths.has_shown(machine.id):
             self._paths.note_shown([self._translator.node(place, machine, Surroundings())])
         return place, machine

@@ -10,13 +10,14 @@ import math
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
 from gpuwatch.clouds.azure.errors import typed_error
-from gpuwatch.clouds.azure.places import Subscription, name_of, same, scale_set_of
+from gpuwatch.clouds.azure.places import Subscription, name_for, name_of, same, scale_set_of
 from gpuwatch.clouds.errors import CloudError, InsufficientCapacityError, NotFoundError, QuotaExceededError
+from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -31,6 +32,7 @@ _STATES = {
 # A power-off keeps the machine's place in Azure's racks, and its price.
 _KEPT = frozenset({"stopped", "stopping"})
 KEPT_PLACE = "it was powered off and not deallocated: Azure goes on billing it"
+_MAKING = timedelta(hours=1)  # after which no operation on a machine is its making
 _POWER, _PROVISIONING = "PowerState/", "ProvisioningState/"
 
 
@@ -42,6 +44,7 @@ class Machine:
     described: Mapping[str, Any]
     view: Mapping[str, Any] | None
     scale_set: Mapping[str, Any] | None = None  # of a Uniform member: its scale set, which has what all members share
+    was_on: bool = False  # whether it was seen with a power state before
 
     @property
     def properties(self) -> Mapping[str, Any]:
@@ -139,11 +142,28 @@ class Machine:
     def never_made(self) -> bool:
         """Whether Azure accepted it and then had no place for it: it is left there, and was never anywhere.
 
-        Only the words for no stock and no quota say so, and only where no power state says otherwise.
+        Only the words for no stock and no quota say so, of what we have launched, or of a scale set's member, and only
+        where nothing shows that it has ever run. All other machines are there, whatever their last operation says.
         """
-        if self.power or self.failure is None:
+        keys = [value for key, value in self.tags.items() if key.lower() == DECISION_TAG]  # Azure's have no case
+        ours = self.group is not None or self.name.lower() in map(name_for, keys)
+        if not (ours and self.left_bare and self.failure is not None):
             return False
         return isinstance(typed_error("", *self.failure), InsufficientCapacityError | QuotaExceededError)
+
+    @property
+    def left_bare(self) -> bool:
+        """Whether the operation that failed was its making: it has never shown a power state, and has no disk.
+
+        The provisioning state is that of the last operation, for weeks: a start or a new size that failed leaves the
+        same words at a machine with years of data, and Azure leaves out the power state at times.
+        """
+        made_at, failed_at = self.created_at, self.changed_at
+        if self.power or self.was_on or made_at is None or failed_at is None or failed_at - made_at > _MAKING:
+            return False
+        profile = self.properties.get("storageProfile") or {}
+        disks = [profile.get("osDisk"), *(profile.get("dataDisks") or ())]
+        return bool(profile.get("osDisk")) and not any(_has_disk(each) for each in disks)
 
     @property
     def spared(self) -> bool:
@@ -169,6 +189,12 @@ class Machine:
             if word:
                 return str(each.get("code", "")).rpartition("/")[2], str(each.get("message") or "")
         return None
+
+
+def _has_disk(described: Mapping[str, Any] | None) -> bool:
+    """Whether there is a disk, and not the wish for one alone."""
+    told = described or {}
+    return bool((told.get("managedDisk") or {}).get("id") or (told.get("vhd") or {}).get("uri"))
 
 
 def list_machines(place: Subscription) -> list[Machine]:

@@ -1,5 +1,6 @@
 """Subscriptions: each is a place that is asked by itself, with its own pace. A list is of all its regions together."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,11 @@ def scale_set_of(path: str) -> str | None:
 def machine(subscription: str, group: str, name: str) -> str:
     """The id of a virtual machine."""
     return f"/subscriptions/{subscription}/resourceGroups/{group}/providers/{COMPUTE}/virtualMachines/{name}"
+
+
+def name_for(key: str) -> str:
+    """The name of the machine that is launched with a key: letters and digits, and as long as a host's name may be."""
+    return f"gpuwatch-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a place is equal to itself alone

@@ -29,6 +29,7 @@ class Paths:
         self._first_seen: dict[str, float] = {}
         self._last: dict[str, Node] = {}
         self._ending: set[str] = set()
+        self._were_on: set[str] = set()  # that have shown a power state
 
     def learn(self, node_id: str, path: str) -> None:
         """Note the path of a machine that no list has shown yet."""
@@ -36,18 +37,21 @@ class Paths:
             self._paths[node_id] = path
             self._names[path.rpartition("/")[2]] = node_id
 
-    def saw(self, machines: Iterable[Machine]) -> None:
-        """Azure has shown these."""
-        now = self._clock.monotonic()
+    def saw(self, machines: Iterable[Machine]) -> list[Machine]:
+        """Azure has shown these; gives them back with what is remembered of them."""
+        now, found = self._clock.monotonic(), list(machines)
         with self._lock:
-            for machine in machines:
+            for machine in found:
                 if not machine.id:
                     continue
+                if machine.power:
+                    self._were_on.add(machine.id)
                 self._paths[machine.id] = machine.path
                 self._names[machine.name] = machine.id
                 self._first_seen.setdefault(machine.id, now)
                 if machine.state is NodeState.TERMINATING:
                     self._ending.add(machine.id)
+            return [replace(each, was_on=True) if each.id in self._were_on else each for each in found]
 
     def note_shown(self, nodes: Iterable[Node]) -> None:
         """What the cloud has said of them."""

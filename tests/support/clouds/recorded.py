@@ -23,11 +23,13 @@ import io
 import json
 import os
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path as Folder
 from typing import Any, Generic, TypeVar
@@ -40,7 +42,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from tests.support.clouds.server import Request, Response
 from tests.support.paths import ROOT
 
-FOLDER = Folder(os.environ.get("GPUWATCH_RECORDED") or ROOT.parent / "shared" / "recorded")
+# tests/conftest.py hands GPUWATCH_RECORDED on under another name.
+FOLDER = Folder(os.environ.get("RECORDED_ANSWERS") or ROOT.parent / "shared" / "recorded")
 WHY_NONE = f"no recorded answers of real clouds are at {FOLDER} (GPUWATCH_RECORDED names another folder)"
 needs_recordings = pytest.mark.skipif(not FOLDER.is_dir(), reason=WHY_NONE)
 
@@ -144,11 +147,22 @@ def answering(answer: Callable[[Request], Response]) -> Iterator[list[Request]]:
         self.is_verified = True
 
     with (
+        patch.object(ssl, "create_default_context", _no_context),
         patch.object(HTTPConnection, "connect", connect),
         patch.object(HTTPSConnection, "connect", connect),
         patch.dict(os.environ, {"NO_PROXY": "*", "no_proxy": "*"}),
     ):
         yield asked
+
+
+@cache
+def _make_context() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _no_context(*_: object, **__: object) -> ssl.SSLContext:
+    """One without authorities for all: to read these takes longer than the rest of a test, and nothing is encrypted."""
+    return _make_context()
 
 
 class _Wire:

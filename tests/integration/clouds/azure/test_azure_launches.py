@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.clouds import CloudError, InsufficientCapacityError, QuotaExceededError
-from gpuwatch.clouds.azure.actions import name_for
 from gpuwatch.clouds.azure.instances import _size
+from gpuwatch.clouds.azure.places import name_for
 from gpuwatch.clouds.azure.settings import TemplateSettings
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
@@ -85,8 +85,8 @@ def test_a_launch_that_azure_accepts_and_cannot_carry_out_says_why(
 def test_what_azure_had_no_place_for_is_left_there_and_is_no_node(
     world: AzureWorld, failure: tuple[str, str], power: str | None, state: NodeState | None
 ) -> None:
-    """Only by the words for no stock and no quota, and never where a power state says that it is somewhere."""
-    vm = world.add(MINE)
+    """Only of our own launch, by the words for no stock and no quota, and never where a power state says otherwise."""
+    vm = world.vm(world.cloud.launch(ARGUMENTS, "key"))
     world.cloud.nodes()
     vm.provisioning, vm.power, vm.failure = "Failed", power, failure
 

@@ -1,7 +1,7 @@
 """What comes over the wire is believed only where it is whole; what goes out goes out once, and under its permit."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -70,9 +70,41 @@ def test_a_list_at_azures_own_address_is_read_to_its_last_page(world: AzureWorld
         assert launched < {node.id for node in cloud.nodes()}
 
 
-def test_a_next_page_at_another_server_is_never_asked_for(world: AzureWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("write", [str.upper, str.lower, lambda link: "/" + link.split("/", 3)[3]])
+def test_a_link_is_followed_however_it_names_our_server(
+    world: AzureWorld, monkeypatch: pytest.MonkeyPatch, write: Callable[[str], str]
+) -> None:
+    """In capitals, or not at all."""
+    launched = {world.launch(MINE) for _ in range(PAGE)}
+
+    def written(page: dict[str, Any]) -> dict[str, Any]:
+        link = page.get("nextLink")
+        if link is None:
+            return page
+        server, rest = "/".join(link.split("/", 3)[:3]), link.split("/", 3)[3]
+        return {**page, "nextLink": write(link) if write(link).startswith("/") else f"{write(server)}/{rest}"}
+
+    spoil(world, monkeypatch, written)
+
+    assert launched < {node.id for node in world.cloud.nodes()}
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://elsewhere.example/next",
+        "http://acs-eastus.trafficmanager.net/subscriptions/x",
+        "//elsewhere.example/next",
+        "https://[elsewhere.example/next",
+        "file:///etc/passwd",
+        7,
+    ],
+)
+def test_a_next_page_at_another_server_is_never_asked_for(
+    world: AzureWorld, monkeypatch: pytest.MonkeyPatch, link: object
+) -> None:
     """It would be given our token."""
-    spoil(world, monkeypatch, lambda page: {**page, "nextLink": "https://elsewhere.example/next"})
+    spoil(world, monkeypatch, lambda page: {**page, "nextLink": link})
 
     with pytest.raises(CloudUnavailableError) as caught:
         world.cloud.nodes()

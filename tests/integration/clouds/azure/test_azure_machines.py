@@ -301,3 +301,70 @@ def test_a_start_between_two_looks_is_a_start(world: AzureWorld) -> None:
     vm.power, vm.changed_at = "running", world.clock.now() - timedelta(seconds=60)
 
     assert shown(world).launched_at == vm.changed_at
+
+
+NO_PLACE = ("AllocationFailed", "Allocation failed. We do not have sufficient capacity.")
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+@pytest.mark.parametrize("code", ["AllocationFailed", "SkuNotAvailable", "OperationNotAllowed", "QuotaExceeded"])
+def test_a_start_that_failed_makes_no_machine_gone_where_azure_leaves_its_power_out(
+    world: AzureWorld, code: str, *, uniform: bool
+) -> None:
+    """The words of its last failure stand there for weeks; it is off, or runs, and has its disks."""
+    if uniform:
+        world.add_scale_set("gpus", MINE, size=1)
+    else:
+        world.add(MINE)
+    (node,) = world.cloud.nodes()
+    vm = world.vm(node.id)
+    vm.provisioning, vm.failure, vm.changed_at = "Failed", (code, "quota, or no place"), world.clock.now()
+    shown = []
+    for power in ("deallocated", None, "running", None):
+        vm.power = power
+        for cloud in (world.cloud, world.connect()):
+            shown.append([each.state for each in cloud.nodes()])
+            cloud.node(node.id)
+
+    assert shown == [
+        *2 * [[NodeState.STOPPED]],
+        *2 * [[NodeState.UNKNOWN]],
+        *2 * [[NodeState.RUNNING]],
+        *2 * [[NodeState.UNKNOWN]],
+    ]
+
+
+def test_a_failed_member_with_a_disk_is_no_empty_place(world: AzureWorld) -> None:
+    """A scale set that is to be smaller gives it back by its name: with its data."""
+    group_id = world.add_group("gpus", MINE, size=2)
+    for vm in world.state.vms.values():
+        if vm.member is not None:
+            vm.power, vm.provisioning, vm.failure = None, "Failed", NO_PLACE
+
+    assert not world.cloud.group(group_id).gives_back_places
+    with pytest.raises(CloudError):
+        world.cloud.shrink(group_id, 1, "key")
+    assert len([vm for vm in world.state.vms.values() if vm.then[0] != "gone" and vm.member is not None]) == 2
+
+
+def test_what_was_on_once_was_made_though_it_shows_no_disk(world: AzureWorld) -> None:
+    """A machine with an ephemeral system disk has none; a new size that was not to be had fails within its hour."""
+    node_id = world.cloud.launch({"template": "gpu-node"}, "key")
+    world.settle(node_id)
+    assert [node.state for node in world.cloud.nodes()] == [NodeState.RUNNING]
+    vm = world.vm(node_id)
+    del vm.properties["storageProfile"]["osDisk"]["managedDisk"]
+    vm.power, vm.provisioning, vm.failure = None, "Failed", NO_PLACE
+
+    assert [node.state for node in world.cloud.nodes()] == [NodeState.UNKNOWN]
+
+
+def test_a_launch_that_found_no_place_is_gone(world: AzureWorld) -> None:
+    """What we have launched, and has never been anywhere."""
+    node_id = world.cloud.launch({"template": "gpu-node"}, "key")
+    world.never_made(node_id)
+
+    assert world.cloud.nodes() == ()
+    node = world.connect().node(node_id)
+    assert node is not None
+    assert node.state is NodeState.TERMINATED

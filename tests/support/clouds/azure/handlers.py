@@ -218,13 +218,15 @@ def add_member(state: State, group: Set, call: Call) -> Vm:
     now = call.request.at
     path = f"{group.path}/virtualMachines/{number}"
     vm_id = state.new_id()
-    properties: dict[str, Any] = {"hardwareProfile": {}, "storageProfile": {}, "latestModelApplied": True}
+    storage = {"osDisk": {"createOption": "FromImage", "managedDisk": {"storageAccountType": "Premium_LRS"}}}
+    properties: dict[str, Any] = {"hardwareProfile": {}, "storageProfile": storage, "latestModelApplied": True}
     if not group.uniform:
         root = group.path.rpartition("/virtualMachineScaleSets/")[0]
         path = f"{root}/virtualMachines/{group.described['name']}_{number}"
         properties = {
             "virtualMachineScaleSet": {"id": group.path},
             "hardwareProfile": {"vmSize": group.described["sku"]["name"]},
+            "storageProfile": storage,
         }
     made = Vm(
         path=path,

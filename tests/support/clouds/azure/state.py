@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
+_DISKS = "/providers/Microsoft.Compute/disks/"
 MINUTE = timedelta(minutes=1)
 _SPACE = UUID("7d8bde3e-5c2f-4a3e-9f3c-0d6c0a9a51aa")
 
@@ -53,6 +54,13 @@ class Vm:
         self.power, self.provisioning, self.then = power, provisioning, then
         self.changed_at, self.arrives_at = now, now + self.takes
         self.etag += 1
+
+    def has_place(self) -> None:
+        """It is somewhere, and so it has its disk."""
+        disk = self.properties.setdefault("storageProfile", {}).setdefault("osDisk", {"createOption": "FromImage"})
+        disk.setdefault("managedDisk", {}).setdefault(
+            "id", f"{self.path.partition('/providers/')[0]}{_DISKS}{self.name}"
+        )
 
     def view(self) -> dict[str, Any]:
         """Its instance view."""
@@ -164,6 +172,7 @@ class State:
                 self._goes(key)
                 continue
             vm.power, vm.provisioning = vm.then
+            vm.has_place()
             vm.changed_at, vm.arrives_at = vm.arrives_at, None
             vm.etag += 1
             for disk in self.disks_of(vm):

@@ -214,6 +214,7 @@ class AzureWorld:
         for _ in range(size):
             made = handlers.add_member(self.state, group, self._call())
             made.power, made.provisioning, made.arrives_at = "running", "Succeeded", None
+            made.has_place()
         if bounds:
             setting = f"{ROOT}/Microsoft.Insights/autoscalesettings/{name}"
             self.state.autoscale[setting.lower()] = an_autoscale_setting(
