@@ -12,22 +12,41 @@ _CODES: errors.Table = (
     ("Throttling*", errors.ThrottledError),
     ("*.Throttled", errors.ThrottledError),
     ("ScalingActivityInProgress*", errors.ThrottledError),  # the group is still busy with another change
+    ("InstanceNotReady", errors.ThrottledError),  # with HTTP 500 or 403: another operation on it is under way
+    ("Idempotence.Processing", errors.ThrottledError),
+    ("LastOrderProcessing", errors.ThrottledError),
+    ("Operation.Conflict", errors.ThrottledError),
     ("*DeletionProtection*", errors.ProtectedError),
     ("InstanceLocked*", errors.ProtectedError),
     ("*NoStock*", errors.InsufficientCapacityError),
+    ("NoInstanceStock", errors.InsufficientCapacityError),  # of a group's activity
+    ("LackResource", errors.InsufficientCapacityError),
     ("*.OutOfStock", errors.InsufficientCapacityError),
     ("ResourceNotAvailable*", errors.InsufficientCapacityError),
     ("Zone.NotOnSale", errors.InsufficientCapacityError),
-    (
-        "InvalidSpotPriceLimit.LowerThanPublicPrice",
-        errors.InsufficientCapacityError,
-    ),  # above the bid
     ("Zone.NotOpen", errors.InsufficientCapacityError),
-    ("InvalidResourceType.NotSupported", errors.InsufficientCapacityError),  # the zone does not have the type now
+    ("InstanceType.Offline", errors.InsufficientCapacityError),
+    ("InstanceTypeNotSupported", errors.InsufficientCapacityError),
+    # The zone does not have the type now.
+    ("InvalidInstanceType.NotSupported", errors.InsufficientCapacityError),
+    ("InvalidInstanceType.ZoneNotSupported", errors.InsufficientCapacityError),
+    ("InvalidResourceType.NotSupported", errors.InsufficientCapacityError),
+    ("*.IpNotEnough", errors.InsufficientCapacityError),  # of the subnet (InvalidVSwitchId)
+    # Spot costs more than the bid.
+    ("InvalidSpotPriceLimit.LowerThanPublicPrice", errors.InsufficientCapacityError),
+    ("*.SpotPriceLowerThanPublicPrice", errors.InsufficientCapacityError),
+    # No money: no other zone helps, either.
+    ("InsufficientBalance", errors.QuotaExceededError),
+    ("*.NotEnoughBalance", errors.QuotaExceededError),
+    ("*.Arrearage", errors.QuotaExceededError),
+    ("InstanceExpired", errors.QuotaExceededError),
+    ("InstanceExpiredOrInArrears", errors.QuotaExceededError),
+    ("DiskInArrears", errors.QuotaExceededError),
     ("*QuotaExceed*", errors.QuotaExceededError),
     ("*QuotaFull*", errors.QuotaExceededError),
     ("*LimitExceed*", errors.QuotaExceededError),
     ("InvalidAccessKeyId*", errors.AuthFailedError),  # .NotFound among them
+    ("InvalidParameter.KMSKeyId.*Unauthorized", errors.AuthFailedError),  # ECS may not use the key of its disks
     ("*.NotFound", errors.NotFoundError),
     ("InvalidInstanceId", errors.NotFoundError),
     ("Forbidden*", errors.AuthFailedError),
@@ -42,11 +61,14 @@ _CODES: errors.Table = (
     ("InvalidSignature*", errors.AuthFailedError),
     ("InvalidTimeStamp*", errors.ClockSkewError),
     ("IllegalTimestamp", errors.ClockSkewError),
-    ("Internal*", errors.CloudUnavailableError),
-    ("ServiceUnavailable*", errors.CloudUnavailableError),
+    # Silence by exact words alone, and by HTTP's server errors.
+    ("InternalError", errors.CloudUnavailableError),
+    ("InternalError.*", errors.CloudUnavailableError),
+    ("ServiceUnavailable", errors.CloudUnavailableError),
+    ("ServiceUnavailable.*", errors.CloudUnavailableError),
     ("UnknownError", errors.CloudUnavailableError),
-    ("RequestTimeout*", errors.CloudUnavailableError),
-    ("ServiceTimeout*", errors.CloudUnavailableError),
+    ("RequestTimeout", errors.CloudUnavailableError),
+    ("ServiceTimeout", errors.CloudUnavailableError),
 )
 # The texts of these repeat what was signed, with its headers: the session token is one of them.
 _TELLING = ("Signature*", "IncompleteSignature", "InvalidSignature*")

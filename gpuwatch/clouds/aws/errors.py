@@ -26,22 +26,28 @@ _CODES: errors.Table = (
     ("*Throttl*", errors.ThrottledError),
     ("ResourceContention", errors.ThrottledError),  # Auto Scaling is still busy with another change of the group
     ("ScalingActivityInProgress", errors.ThrottledError),
+    ("ServiceLinkedRoleFailure", errors.ThrottledError),  # the role of Auto Scaling "is not yet ready for use"
     ("RequestLimitExceeded", errors.ThrottledError),
     ("TooManyRequests*", errors.ThrottledError),
     ("SlowDown", errors.ThrottledError),
     ("OperationNotPermitted", errors.ProtectedError),
     ("UnsupportedOperation", errors.ProtectedError),  # a one-time spot instance, an instance-store root
     ("Insufficient*Capacity*", errors.InsufficientCapacityError),
+    ("UnfulfillableCapacity", errors.InsufficientCapacityError),
     ("InsufficientFreeAddressesInSubnet", errors.InsufficientCapacityError),
     ("ReservationCapacityExceeded", errors.InsufficientCapacityError),
     ("Unsupported", errors.InsufficientCapacityError),  # the zone does not have the type
     ("SpotMaxPriceTooLow", errors.InsufficientCapacityError),  # spot costs more than the template bids
     ("MaxSpotInstanceCountExceeded", errors.QuotaExceededError),
+    ("MaxSpotFleetRequestCountExceeded", errors.QuotaExceededError),
     ("*LimitExceeded", errors.QuotaExceededError),  # VcpuLimitExceeded, InstanceLimitExceeded, …
+    ("*LimitExceededException", errors.QuotaExceededError),  # KMS's grants of a key among them
     ("InvalidInstanceID*", errors.NotFoundError),
     ("InvalidID", errors.NotFoundError),  # CreateTags
     ("UnauthorizedOperation", errors.AuthFailedError),
     ("AuthFailure", errors.AuthFailedError),
+    ("AuthFailure.*", errors.AuthFailedError),  # of the first spot launch: no right to make EC2's role for spot
+    ("KMSAccessDeniedException", errors.AuthFailedError),
     ("AccessDenied*", errors.AuthFailedError),
     ("ExpiredToken*", errors.AuthFailedError),
     ("RequestExpired", errors.AuthFailedError),  # of a signature, or of temporary credentials: the answer's Date tells
@@ -54,10 +60,17 @@ _CODES: errors.Table = (
     ("OptInRequired", errors.AuthFailedError),
     ("Blocked", errors.AuthFailedError),
     ("PendingVerification", errors.AuthFailedError),
-    ("Internal*", errors.CloudUnavailableError),
+    # Silence by exact words alone, and by HTTP's server errors: InvalidAMIID.Unavailable is a refusal.
+    ("InternalError", errors.CloudUnavailableError),
+    ("InternalFailure", errors.CloudUnavailableError),
+    ("InternalServerError", errors.CloudUnavailableError),
+    ("InternalServiceError", errors.CloudUnavailableError),
+    ("ServerInternal", errors.CloudUnavailableError),
     ("Unavailable", errors.CloudUnavailableError),
-    ("ServiceUnavailable*", errors.CloudUnavailableError),  # InvalidAMIID.Unavailable is a refusal
-    ("RequestTimeout*", errors.CloudUnavailableError),
+    ("ServiceUnavailable", errors.CloudUnavailableError),
+    ("ServiceUnavailableException", errors.CloudUnavailableError),
+    ("RequestTimeout", errors.CloudUnavailableError),
+    ("RequestTimeoutException", errors.CloudUnavailableError),
 )
 
 # How every service but EC2 begins the sentence of SignatureDoesNotMatch where the clock is wrong.

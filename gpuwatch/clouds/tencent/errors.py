@@ -63,7 +63,8 @@ _CODES: errors.Table = (
     ("InvalidCredential", errors.AuthFailedError),
     ("NoCredentials", errors.AuthFailedError),  # our own
     ("AccountQualificationRestrictions", errors.AuthFailedError),
-    ("InternalError*", errors.CloudUnavailableError),
+    ("InternalError", errors.CloudUnavailableError),
+    ("InternalError.*", errors.CloudUnavailableError),
     ("InternalServerError", errors.CloudUnavailableError),
     ("CallCvmError", errors.CloudUnavailableError),  # Auto Scaling had no answer from CVM
     ("ClientNetworkError", errors.CloudUnavailableError),

@@ -1,10 +1,13 @@
 """An offer that the guard refuses, or that lies, keeps nobody from the others (P21)."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
+from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import Status
 from gpuwatch.policies.schedule import Window
@@ -93,6 +96,27 @@ def test_an_offer_that_does_not_work_rests_like_one_without_stock(error: CloudEr
     desk.fleet.take("spot-b")
     tried = sum(act.review.step.arguments["offer"] == "spot-a" for _ in range(60) for act in desk.round().acts)
     assert tried <= 5
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("InvalidAMIID.Unavailable", 400),
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", 403),
+        ("UnfulfillableCapacity", 400),
+        ("InvalidKMSKey.InvalidState", 400),
+    ],
+)
+def test_what_ec2_refuses_in_one_template_is_one_offer_s_and_the_next_is_asked(code: str, status: int) -> None:
+    """A deregistered image, an account without the role for spot, a key that is switched off: none is silence."""
+    answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    with pytest.raises(CloudError) as caught, asking("RunInstances"):
+        raise ClientError(answer, "RunInstances")
+    desk = a_market(limits=HOUR_OF_ADDITIONS)
+    desk.fleet.fault = lambda call, name: caught.value if (call, name) == ("launch", "spot-a") else None
+    desk.round()
+
+    assert desk.fleet.made == {"spot-b": 2}
 
 
 def test_an_offer_that_may_have_given_a_machine_is_not_over_when_it_is_denied_later() -> None:
