@@ -179,7 +179,8 @@ def _outcome_of_start(parts: ControllerContext, entry: OpenIntent, node: Node) -
     """Find a start over when the cloud shows it starting or running."""
     if node.state in {NodeState.PENDING, NodeState.RUNNING}:
         return Status.SETTLED, f"the cloud shows it {node.state.value}"
-    return not_yet(parts, entry, f"the cloud shows it {node.state.value}: not carried out")
+    failed = "not carried out" if node.failed_start is None else f"it did not start, {node.failed_start}"
+    return not_yet(parts, entry, f"the cloud shows it {node.state.value}: {failed}")
 
 
 def _outcome_of_shield(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:

@@ -49,7 +49,8 @@ class PoolTarget(Target):
         if node_id is None:
             return self._outcome_unanswered(entry)
         if node is not None and node.state is NodeState.TERMINATED:
-            return Status.FAILED, f"{node.id} {capacity.ENDED}"
+            said = "" if node.failed_start is None else f" ({node.failed_start})"
+            return Status.FAILED, f"{node.id}{said} {capacity.ENDED}"
         if node is not None and node.state is NodeState.TERMINATING:
             return None  # it ends before it was a node
         seen = self._listed.get(node_id)

@@ -73,6 +73,27 @@ def unsupported(case: Case) -> Finding:
     return allow("The cloud can do it.")
 
 
+def may_not_start(case: Case) -> Finding:
+    """Refuses to stop a node that might not start again, and its notice.
+
+    A stop promises that the machine can be had again as it was. On AWS a machine may have volumes under a KMS key of
+    your own. If nobody lets EC2 use that key at the next start, EC2 accepts the start all the same, and the machine
+    falls back to stopped. So gpuwatch looks before the first stop: at the key, at its own right to it, and at machines
+    with the same key that did not start. What is not known of such a key counts as a no. A termination is not refused:
+    it is meant for good.
+
+    Give gpuwatch the right that the sentence names, or repair the key
+    ([AWS](clouds/aws.md#volumes-under-keys-of-your-own)). Where a machine did not start, start that one once with the
+    right in place.
+    """
+    reason = case.machine.may_not_start
+    if reason is None or case.asleep or final_verb(case) is not Verb.STOP:
+        return allow("Nothing is known that would keep it from starting again.")
+    return refuse(
+        f"It might not start again: {reason}.", "Give gpuwatch the right to its key, or `action: terminate` removes it."
+    )
+
+
 def action_not_enabled(case: Case) -> Finding:
     """Refuses a removal that the pool's settings do not name for the node's activity.
 

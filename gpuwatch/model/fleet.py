@@ -129,16 +129,17 @@ class Node:
 
     `launched_at` is the last start (EC2 renews it at every start). `managed_by` names the other system a machine
     belongs to (an Auto Scaling group, EKS, Batch, …). `protected` is why it must not be touched, `snoozed` until when
-    somebody wants it left alone, which counts up to a cap. `group` is the id of the Auto Scaling group it is a member
-    of; `scale_in_protected` whether that group may not choose it for a scale-in. `gpu_count` is None where its type is
-    not known. `cannot_stop` and `cannot_terminate` are why the cloud would refuse that, or make it undone.
-    `still_billed` is why a stop would not end what it costs per hour, or, of a stopped machine, did not; None: it ends
-    that. `cloud` is the name of its cloud in the settings, "" where they name none. In the state UNKNOWN `unseen` is
-    why its cloud does not show it now, and `last_shown` the state that it showed last, where that is known.
+    somebody wants it left alone, which counts up to a cap. `group` is the id of its Auto Scaling group;
+    `scale_in_protected` whether that group may not choose it for a scale-in. `gpu_count` is None where its type is not
+    known. `cannot_stop` and `cannot_terminate` are why the cloud would refuse that, or make it undone. `may_not_start`
+    is why it might not start again after a stop, while it runs; `failed_start` what its cloud says of a start or launch
+    that failed, while it is down. `still_billed` is why a stop would not end what it costs per hour, or, of a stopped
+    machine, did not; None: it ends that. `cloud` is the name of its cloud in the settings, "" where they name none. In
+    the state UNKNOWN `unseen` is why its cloud does not show it now, `last_shown` the state that it showed last.
     `kubernetes` is the node object of its cluster, `slurm` its node in Slurm; None: it is in none that gpuwatch knows.
-    `announced` is what its cloud's lists say of its end, None where they gave no answer about that. `cloud_notice` is
-    why it is no capacity any more though it may run: its cloud is about to take it. `sight` is how well it was watched
-    where its cloud does not show its last start, `last_stop` what its cloud shows of its last stop while it is down.
+    `announced` is what its cloud's lists say of its end, None where they say nothing about that; with `cloud_notice` it
+    is no capacity any more: its cloud is about to take it. `sight` is how well it was watched where its cloud does not
+    show its last start, `last_stop` what its cloud shows of its last stop while it is down.
     """
 
     id: str
@@ -163,6 +164,8 @@ class Node:
     scale_in_protected: bool = False
     cannot_stop: str | None = None
     cannot_terminate: str | None = None
+    may_not_start: str | None = None
+    failed_start: str | None = None
     still_billed: str | None = None
     cloud: str = ""
     unseen: str | None = None
@@ -277,10 +280,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """One pool: its nodes; its members (running, enrolled); of those the known, those without work (known, not busy).
-
-    Sound are the members that work can be given to; they alone satisfy a floor.
-    """
+    """One pool: nodes; members (running, enrolled); the known, those without work; `sound` may be given work."""
 
     nodes: tuple[Node, ...] = ()
     members: frozenset[str] = frozenset()
@@ -294,9 +294,8 @@ class PoolView:
 class Fleet:
     """What one round observed, and when. `named` are pools that may be empty yet.
 
-    `places`: parts of clouds that ever answered; `silent`: those that do not now. `cluster` is
-    Kubernetes and `slurm` Slurm, if configured.
-    `ended`: ids of machines that were launched a moment ago, and that have ended by their cloud's own word.
+    `places`: parts of clouds that ever answered; `silent`: those that do not now. `cluster` is Kubernetes and `slurm`
+    Slurm, if configured. `ended`: ids of machines just launched that have ended by their cloud's own word.
     """
 
     observed_at: datetime

@@ -85,6 +85,8 @@ def why_kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:
 
 def stopped_by(found: Stopped | None, node: Node) -> str:
     """Say who stopped a machine, when and why; the cloud gives no reason for others' stops."""
+    if node.failed_start is not None:
+        return f"It is stopped: its last start failed, and its cloud says {node.failed_start}."
     if found is None:
         return "It is stopped. gpuwatch has no stop of it on record."
     if (doubt := found.why_not_ours(node)) is not None:

@@ -40,6 +40,7 @@ APART = {
     *("iam:PassRole", "ram:PassRole"),  # of one role, which the page on that cloud says to keep small
     *("kms:Decrypt", "secretsmanager:GetSecretValue"),
     "kms:CreateGrant",  # for EC2 itself
+    "iam:SimulatePrincipalPolicy",  # changes nothing
     *(f"Microsoft.Network/{each}/join/action" for each in ("networkInterfaces", "networkSecurityGroups")),
     "Microsoft.Network/virtualNetworks/subnets/join/action",
     *("Microsoft.Network/networkInterfaces/write", "Microsoft.Compute/disks/write"),

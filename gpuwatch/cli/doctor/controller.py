@@ -53,6 +53,7 @@ CHECKS: tuple[Check[ControllerCase], ...] = (
     Check(name="volumes", look=cloud.volumes, seconds=_CLOUD_SECONDS),
     Check(name="access keys", look=keys.access_keys, seconds=_CLOUD_SECONDS),
     Check(name="disk keys", look=keys.disk_keys, seconds=_CLOUD_SECONDS),
+    Check(name="disk starts", look=keys.disk_starts, seconds=_CLOUD_SECONDS),
     Check(name="ledger", look=ledger.ledger, seconds=30.0),
     Check(name="other ledgers", look=ledger.others, seconds=_CLOUD_SECONDS),
     Check(name="port", look=port),

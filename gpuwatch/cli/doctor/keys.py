@@ -57,6 +57,18 @@ def disk_keys(case: ControllerCase) -> Iterator[Finding]:
         yield from map(_rotation_finding, keys)
 
 
+def disk_starts(case: ControllerCase) -> Iterator[Finding]:
+    """Enrolled machines that gpuwatch does not stop because they might not start again."""
+    where = "keys of the enrolled machines' volumes"
+    nodes = list_fleet(case)
+    if nodes is None:
+        yield skipped_finding(where)
+        return
+    for node in nodes:
+        if node.enrolled and node.may_not_start is not None:
+            yield make_finding("disks.may_not_start", f"a stop of {node.name}", node.may_not_start)
+
+
 def _findings_of(known: Credentials, where: str, case: ControllerCase, oldest: timedelta) -> Iterator[Finding]:
     """What is to be said of one cloud's credentials; what is not known is never fine."""
     if known.lasting is False:

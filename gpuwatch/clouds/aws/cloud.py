@@ -10,6 +10,7 @@ from gpuwatch.clouds import NO_GPU, CloudError, Leftover
 from gpuwatch.clouds.aws import actions, standing, survey
 from gpuwatch.clouds.aws import groups as scaling
 from gpuwatch.clouds.aws import instances as machines
+from gpuwatch.clouds.aws.disk_keys import DiskKeys
 from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.clouds.aws.groups import Group, attempts
 from gpuwatch.clouds.aws.instances import Instance, Translator
@@ -62,7 +63,8 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
         """
         super().__init__(fleet=fleet, clock=clock)
         self._page_size = page_size
-        self._translator = Translator(fleet=fleet, clock=clock)
+        self._keys = DiskKeys(clock)
+        self._translator = Translator(fleet=fleet, clock=clock, keys=self._keys)
         self._notices = Notices(clock)
         with asking("credentials"):
             self._places = Regions(
@@ -88,6 +90,7 @@ class AwsCloud(RegionCloud[Region, Instance, Group]):
         """Ask for a start."""
         del key
         actions.start(self._home(node_id), node_id)
+        self._keys.note_start(node_id)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Ask for the end of a machine; with a group, of its place there too."""

@@ -70,6 +70,8 @@ _OBSERVE = (
             "ec2:DescribeVolumes",
         ),
     ),
+    # Whose key encrypts a volume, and whether it can be used.
+    Statement(sid="LookAtKeysOfVolumes", actions=("kms:DescribeKey",), resources=(_KEYS,)),
 )
 # For people: `gpuwatch scan` asks with their own credentials, in every region.
 _SCAN = (
@@ -109,6 +111,15 @@ _DISKS = (
         actions=("kms:CreateGrant",),
         resources=(_KEYS,),
         condition={"Bool": {"kms:GrantIsForAWSResource": "true"}, "StringLike": {"kms:ViaService": "ec2.*"}},
+    ),
+    # Whether we have this very right, before a machine is stopped that needs it.
+    Statement(
+        sid="AskForOwnRights",
+        actions=("iam:GetRole", "iam:SimulatePrincipalPolicy"),
+        resources=(
+            *(f"arn:{{partition}}:iam::*:role/{path}gpuwatch-controller" for path in ("", "*/")),
+            *_OF_OURSELVES,
+        ),
     ),
 )
 _RECLAIM = (

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from gpuwatch.clouds import NotFoundError
+from gpuwatch.clouds import FLEET_TAG, NotFoundError
 from gpuwatch.clouds.aws.client import ClientPool
+from gpuwatch.clouds.aws.disk_keys import DiskKeys, failed_start
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.notices import Notices, Requests, cannot_stop, cannot_terminate, requests_of
 from gpuwatch.clouds.aws.owners import GROUP_TAG, managed_by
@@ -40,6 +41,7 @@ _LIFECYCLES = {
     "interruptible-capacity-reservation": CapacityType.RESERVED,
 }
 _DOWN = frozenset({NodeState.STOPPING, NodeState.STOPPED})
+_ENDED = _DOWN | {NodeState.TERMINATING, NodeState.TERMINATED}
 # StateTransitionReason of a stop: `User initiated (2026-11-28 23:04:56 GMT)`, by EC2's clock.
 _STOP_TIME, _STOP_FORM = (
     re.compile(r"\((\d{4}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d) (?:GMT|UTC)\)"),
@@ -136,9 +138,9 @@ def alive(instances: Iterable[Instance]) -> list[Instance]:
 class Translator:
     """Makes nodes of instances."""
 
-    def __init__(self, *, fleet: str, clock: Clock) -> None:
-        """Begin without any type."""
-        self.fleet = fleet
+    def __init__(self, *, fleet: str, clock: Clock, keys: DiskKeys | None = None) -> None:
+        """Begin without any type. `keys` is asked whether machines may start again; None: nobody stops them."""
+        self.fleet, self._keys = fleet, keys
         self._clock = clock
         self.types = MachineTypes(clock, "EC2", _described_types, a_call=_TYPES_A_CALL)
 
@@ -155,6 +157,7 @@ class Translator:
         """
         instances = list(instances)
         self.types.learn(place, (instance.type for instance in instances))
+        self._learn_keys(place, instances)
         requests = requests_of(place, (instance.described for instance in instances))
         described = [instance.described for instance in instances]
         announced = {} if notices is None else notices.notices_of(place, described, requests)
@@ -167,18 +170,26 @@ class Translator:
     def node(self, place: Region, instance: Instance, group: Group | None) -> Node:
         """EC2's words in ours; `group` is the Auto Scaling group that it says it belongs to, where there is one."""
         self.types.learn(place, [instance.type])
+        self._learn_keys(place, [instance])
         return self._node(place, instance, group, requests_of(place, [instance.described]))
+
+    def _learn_keys(self, place: Region, instances: Iterable[Instance]) -> None:
+        """Of the fleet's machines alone: no other one is stopped."""
+        if self._keys is not None:
+            ours = (each for each in instances if each.tags.get(FLEET_TAG) == self.fleet)
+            self._keys.learn(place, ((each.id, state_of(each).value, each.described) for each in ours))
 
     def _node(self, place: Region, instance: Instance, group: Group | None, requests: Requests) -> Node:
         """Return one machine as a node."""
-        described = instance.described
+        described, state = instance.described, state_of(instance)
+        asked = self._keys if instance.tags.get(FLEET_TAG) == self.fleet and state is NodeState.RUNNING else None
         facts = self.types.known_kind(instance.type)
         member = group.members.get(instance.id) if group is not None else None
         launched, tags = described.get("LaunchTime"), instance.tags
         return Node(
             id=instance.id,
             name=tags.get("Name") or instance.id,
-            state=state_of(instance),
+            state=state,
             instance_type=instance.type,
             gpu_count=None if facts is None else facts.gpu_count,
             region=place.region,
@@ -193,7 +204,9 @@ class Translator:
             scale_in_protected=member is not None and member.protected,
             cannot_stop=cannot_stop(described, requests),
             cannot_terminate=cannot_terminate(described, requests),
-            last_stop=_last_stop(described, state_of(instance)),
+            last_stop=_last_stop(described, state),
+            failed_start=failed_start(described) if state in _ENDED else None,
+            may_not_start=None if asked is None else asked.against_start(place, described),
             image=described.get("ImageId"),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),

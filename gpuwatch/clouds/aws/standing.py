@@ -30,7 +30,9 @@ from gpuwatch.clouds.permissions import (
 )
 from gpuwatch.model.decision import DECISION_TAG
 
-_WOULD_DO = "DryRunOperation"
+# What a call that is allowed may answer all the same; an account that never used EBS's own key does not have it.
+_WOULD_DO = frozenset({"DryRunOperation", "NotFoundException"})
+_ANY_KEY = "alias/aws/ebs"
 _TOKEN = "gpuwatch-doctor"  # noqa: S105  RunInstances' ClientToken of a launch that never is
 
 _READS: Mapping[str, Callable[[Any], object]] = {
@@ -71,6 +73,7 @@ def may_read(place: Region) -> Iterator[Permission]:
         ("DescribeScalingActivities", auto_scaling.describe_scaling_activities),
     ):
         yield _try_call(place, call, partial(ask_groups, MaxRecords=1), service="Auto Scaling")
+    yield _try_call(place, "DescribeKey", lambda: place.reading.kms.describe_key(KeyId=_ANY_KEY), service="KMS")
 
 
 def may_act(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Permission]:
@@ -117,7 +120,7 @@ def _try_call(place: Region, call: str, ask: Callable[[], object], *, service: s
         with place.asking(call, service=service):
             ask()
 
-    return try_permission(call, place.name, named, allows=lambda error: error.code == _WOULD_DO)
+    return try_permission(call, place.name, named, allows=lambda error: error.code in _WOULD_DO)
 
 
 _ASSUMING = "assume-role"  # how botocore calls the credentials of a profile with a role_arn

@@ -27,7 +27,10 @@ from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeGroup, NodeState
 
 _NAMES = ("name", "pool", "instance_type", "region", "zone", "cloud")
 _OPTIONAL_NAMES = ("address", "owner", "account", "group")
-_TEXTS = ("protected", "snoozed", "managed_by", "cannot_stop", "cannot_terminate", "still_billed", "unseen")
+_TEXTS = (
+    *("protected", "snoozed", "managed_by", "cannot_stop", "cannot_terminate"),
+    *("may_not_start", "failed_start", "still_billed", "unseen"),
+)
 _GROUP_NAMES = ("name", "pool", "region", "cloud")
 _of_names, _of_optional = attrgetter(*_NAMES), attrgetter(*_OPTIONAL_NAMES)
 _of_texts, _of_group = attrgetter(*_TEXTS), attrgetter(*_GROUP_NAMES)

@@ -74,6 +74,11 @@ ADVICE: Mapping[Obstacle, Advice] = {
         risk=_DISKS_GO,
         key="idle.action",
     ),
+    Obstacle.MAY_NOT_START: Advice(
+        name="might not start again",
+        act="give gpuwatch the right to the key of its volumes; `gpuwatch explain NODE` names it",
+        risk="a grant lets EC2 decrypt these volumes for gpuwatch's starts, and for nothing else",
+    ),
     Obstacle.SCALE_IN_PROTECTION: Advice(
         name="scale-in protection",
         act="remove its scale-in protection in the cloud",

@@ -30,7 +30,7 @@ SERVICES = {
     False: ("ec2", "autoscaling", "sts", "cloudwatch", "service-quotas", "iam", "kms", "pricing"),
 }
 MANAGED_POLICY_CHARACTERS = 6144  # AWS's limit, white space aside
-OBSERVING = {"ec2:Describe*", "autoscaling:Describe*"}
+OBSERVING = {"ec2:Describe*", "autoscaling:Describe*", "kms:DescribeKey"}
 
 
 def allowed(role: str) -> set[str]:
@@ -75,8 +75,8 @@ def sent_for_keys() -> set[str]:
         _encrypt(ec2, node_id)
         user = _of_a_user(ec2)
         cloud = AwsCloud(fleet=FLEET, clock=ManualClock(), regions=[REGION], session=user)
-        cloud.nodes()
         user.events.register("provide-client-params", record)
+        cloud.nodes()
         cloud.credentials()
         cloud.disk_keys([node_id])
         return recorded
@@ -87,6 +87,13 @@ def _add_odd_groups(ec2: OddFaults) -> None:
     ec2.add_group("empty", MINE, size=0)
     moto_groups.out_of_stock(ec2.add_group("short", MINE, size=0))
     ec2.scaling.set_desired_capacity(AutoScalingGroupName="short", DesiredCapacity=1)
+
+
+def _add_odd_machines(ec2: OddFaults, node_id: str) -> None:
+    """One by a spot request, an old image, and a machine with a volume under a key of one's own."""
+    ec2.launch_spot({}, "one-time")
+    ec2.add_image("old", made="2020-01-01T00:00:00.000Z")
+    _encrypt(ec2, node_id)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +111,7 @@ def sent() -> dict[str, set[str]]:
         group_id = ec2.add_group("train", MINE, size=2)
         _add_odd_groups(ec2)
         node_id, stopped, _ = ec2.launch(MINE), ec2.launch(MINE), ec2.launch_in_block({})
-        ec2.launch_spot({}, "one-time")
-        ec2.add_image("old", made="2020-01-01T00:00:00.000Z")
+        _add_odd_machines(ec2, node_id)
         events: Any = ec2.session.events
         events.register("provide-client-params", record)
         cloud = AwsCloud(fleet=FLEET, clock=ManualClock(), regions=[REGION], session=ec2.session)
@@ -200,7 +206,7 @@ def test_each_role_can_do_its_work_and_no_more(sent: dict[str, set[str]], role: 
 
     looking = allowed("observe") if role in {"shield", "quotas"} else set()  # they go beside another
 
-    assert sent[role] - NEEDS_NO_PERMISSION <= allowed(role) | looking
+    assert sent[role] - NEEDS_NO_PERMISSION <= allowed(role) | looking | allowed("disks")
     assert allowed(role) - base - RIDES_ALONG <= sent[role]
 
 
@@ -211,7 +217,7 @@ def test_other_accounts_are_entered_by_their_role_alone(sent: dict[str, set[str]
 
 def test_the_role_for_keys_can_do_its_work_and_no_more(sent_for_keys: set[str]) -> None:
     """Beside another role, which lists volumes."""
-    assert sent_for_keys - NEEDS_NO_PERMISSION - allowed("observe") == allowed("keys")
+    assert sent_for_keys - NEEDS_NO_PERMISSION - allowed("observe") - allowed("disks") == allowed("keys")
 
 
 def test_keys_are_read_of_the_asking_user_alone() -> None:
@@ -239,14 +245,16 @@ def test_secrets_are_read_and_decrypted_for_that_alone() -> None:
 def test_volumes_are_decrypted_for_machines_alone() -> None:
     """The grant that a start needs is one for EC2 itself; it is narrowed to regions as all else."""
     document: Any = policy("disks", regions=["eu-west-1"])
-    (grants,) = document["Statement"]
+    grants, asks = document["Statement"]
 
     assert grants["Condition"] == {
         "Bool": {"kms:GrantIsForAWSResource": "true"},
         "StringLike": {"kms:ViaService": "ec2.*"},
         "StringEquals": {"aws:RequestedRegion": ["eu-west-1"]},
     }
-    assert document["Statement"][0]["Action"] == ["kms:CreateGrant"]
+    assert grants["Action"] == ["kms:CreateGrant"]
+    assert asks["Action"] == ["iam:GetRole", "iam:SimulatePrincipalPolicy"]
+    assert all(each.endswith(("/gpuwatch-controller", "${aws:username}")) for each in asks["Resource"])
 
 
 def test_list_prices_are_those_of_every_region() -> None:

@@ -9,7 +9,15 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.model.orders import Approval
 from gpuwatch.model.promise import Interruption
 from tests.support.builders.fleet import NOW, RULES, a_notice
-from tests.support.builders.guard_cases import promising, unshielding, with_group, with_idle, with_ledger, with_node
+from tests.support.builders.guard_cases import (
+    asleep,
+    promising,
+    unshielding,
+    with_group,
+    with_idle,
+    with_ledger,
+    with_node,
+)
 from tests.support.builders.past_steps import a_step, vetoes
 
 
@@ -83,6 +91,15 @@ SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("told of no notice", "not_notified", lambda c: with_ledger(notified(c, 700.0), notices=()), "delivered"),
     ("never approved", "approval", lambda c: with_ledger(approved(c), approvals=()), "gpuwatch approve i-1"),
     ("another notice approved", "approval", lambda c: approved(c, key="k-earlier"), "No operator"),
+    ("key away", "may_not_start", lambda c: with_node(c, may_not_start="the key k is Disabled"), "Disabled"),
+    (
+        "key away, notice",
+        "may_not_start",
+        lambda c: replace(
+            with_node(c, may_not_start="the key k is Disabled"), step=a_step(verb=Verb.NOTICE), pool_rules=RULES
+        ),
+        "Disabled",
+    ),
     ("approved without a notice", "approval", lambda c: with_ledger(approved(c), notices=()), "No operator"),
 ]
 FAIR_NOTICES: list[tuple[str, Callable[[Case], Case]]] = [
@@ -92,5 +109,6 @@ FAIR_NOTICES: list[tuple[str, Callable[[Case], Case]]] = [
     ("away for a moment", lambda c: interrupted(c, "away", minutes=10.0)),
     ("a day after its time", lambda c: promising(c, age=600.0 + 86400.0, idle_seconds=0.0)),
     ("end a protection", unshielding),
+    ("end a stopped one for good", lambda c: with_node(asleep(c), may_not_start="the key k is Disabled")),
     ("terminate what gpuwatch shields", lambda c: replace(unshielding(c), step=a_step(verb=Verb.TERMINATE))),
 ]

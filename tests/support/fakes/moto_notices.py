@@ -1,4 +1,4 @@
-"""What EC2 says of ends, which moto does not have: scheduled events by event.code, and that nothing is reserved."""
+"""What AWS says and moto does not: ends by event.code, that nothing is reserved, that IAM allows a grant."""
 
 from datetime import datetime
 
@@ -16,11 +16,19 @@ _NO_RESERVATIONS = (
     "<capacityReservationSet/></DescribeCapacityReservationsResponse>"
 )
 
+_MAY = (
+    "<SimulatePrincipalPolicyResponse><SimulatePrincipalPolicyResult><EvaluationResults><member>"
+    "<EvalActionName>kms:CreateGrant</EvalActionName><EvalDecision>{decision}</EvalDecision></member>"
+    "</EvaluationResults></SimulatePrincipalPolicyResult></SimulatePrincipalPolicyResponse>"
+)
+
 Events = dict[str, tuple[str, datetime]]  # by machine: the code, and when it begins
 
 
 def page(action: str, events: Events, fields: dict[str, str]) -> str | None:
     """The answer; None: moto has one."""
+    if action == "SimulatePrincipalPolicy":
+        return decided("allowed")
     if action == "DescribeCapacityReservations":
         return _NO_RESERVATIONS
     if action != "DescribeInstanceStatus":
@@ -32,3 +40,8 @@ def page(action: str, events: Events, fields: dict[str, str]) -> str | None:
         if code in asked
     ]
     return _PAGE.format(items="".join(items))
+
+
+def decided(decision: str) -> str:
+    """IAM's answer about a grant: allowed, explicitDeny, implicitDeny."""
+    return _MAY.format(decision=decision)

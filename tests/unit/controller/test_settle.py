@@ -81,3 +81,15 @@ def test_a_stop_that_did_not_end_the_bill_is_done_and_told(caplog: pytest.LogCap
     told = {family.name: [value for _, _, value in samples(metrics)] for family, samples in FAMILIES}
     assert told["gpuwatch_fleet_stopped_billed_nodes"] == [1.0]
     assert told["gpuwatch_fleet_saved_usd_per_hour"] == []
+
+
+def test_a_machine_that_did_not_start_says_why() -> None:
+    """Its cloud accepted the start, and shows it stopped again: that word stands in status and explain."""
+    desk = a_desk("stop")
+    why = "Client.InternalError: Client error on launch"
+    desk.fleet.put(
+        replace(a_node("i-1"), state=NodeState.STOPPED, failed_start=why, signal=NodeReport(failure="it is stopped"))
+    )
+    (row,) = node_rows(desk.round(), desk.rulebook)
+
+    assert f"its last start failed, and its cloud says {why}." in status.why(row)

@@ -76,6 +76,7 @@ CASES = {
     "prepaid": of(O.PAID_ANYWAY, capacity_type=CapacityType.PREPAID),
     "stopped, still billed": of(O.STILL_BILLED, still_billed="it has local disks"),
     "one-time spot": of(O.CANNOT_STOP, cannot_stop="its spot request is one-time"),
+    "a key of one's own": of(O.MAY_NOT_START, may_not_start="the key k of its volumes is Disabled"),
     "no price": of(O.NO_PRICE, rules=with_idle(timeout="break_even", restart_usd=5), instance_type="x9.large"),
     "the pool's minimum": of(O.FLOOR, rules=replace(RULES, min_nodes=1)),
     "minimum and local disks": of(
