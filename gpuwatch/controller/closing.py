@@ -13,8 +13,8 @@ from gpuwatch.model.decision import Observation, Reason, Review, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.verbs import TargetKind
-from gpuwatch.policies import capacity
 from gpuwatch.policies.kubernetes import idle_pods
+from gpuwatch.policies.machines import may_appear
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def _drop_unwanted(parts: ControllerContext, observation: Observation, reviews: 
     }
     for entry in observation.ledger.open_intents:
         unwanted = (entry.intent.node_id, entry.intent.verb) not in wanted
-        ended = given_up(parts, entry) if unwanted and not capacity.may_appear(entry, observation.now) else None
+        ended = given_up(parts, entry) if unwanted and not may_appear(entry, observation.now) else None
         if ended is not None:
             parts.ledger.settle(entry.intent, *ended, parts.clock.now())
 

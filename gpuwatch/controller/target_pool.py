@@ -19,7 +19,8 @@ from gpuwatch.controller.target import Found, Target, not_yet
 from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.policies import capacity
+from gpuwatch.policies.lives import ENDED, LAUNCHES, SHOWN
+from gpuwatch.policies.machines import launched_id
 from gpuwatch.policies.uncounted import NOT_SHOWN
 
 FIND_TIMEOUT = timedelta(minutes=1)  # for which a launch that nobody answered may not be shown yet
@@ -40,22 +41,22 @@ class PoolTarget(Target):
 
     def ask(self, intent: Intent, _observation: Observation, _permit: Permit) -> tuple[Status, str]:
         """Launch one machine from the pool's template."""
-        return Status.ACCEPTED, f"{capacity.LAUNCHES}{self._parts.cloud.launch(intent.arguments, intent.key)}"
+        return Status.ACCEPTED, f"{LAUNCHES}{self._parts.cloud.launch(intent.arguments, intent.key)}"
 
     def outcome_of(self, entry: OpenIntent) -> Found:
         """Find out whether a launch has become a node of its pool."""
         node = self._parts.cloud.find(entry.intent.key)
-        node_id = capacity.launched_id(entry) if node is None else node.id
+        node_id = launched_id(entry) if node is None else node.id
         if node_id is None:
             return self._outcome_unanswered(entry)
         if node is not None and node.state is NodeState.TERMINATED:
             said = "" if node.failed_start is None else f" ({node.failed_start})"
-            return Status.FAILED, f"{node.id}{said} {capacity.ENDED}"
+            return Status.FAILED, f"{node.id}{said} {ENDED}"
         if node is not None and node.state is NodeState.TERMINATING:
             return None  # it ends before it was a node
         seen = self._listed.get(node_id)
         if seen is not None and seen.enrolled and seen.pool == entry.intent.pool:
-            return Status.SETTLED, f"{capacity.SHOWN}{node_id}"
+            return Status.SETTLED, f"{SHOWN}{node_id}"
         return self._not_there(entry, node_id, seen or node)
 
     @cached_property
@@ -74,7 +75,7 @@ class PoolTarget(Target):
         """Say what a launch is if its machine is no node of the pool."""
         last, pool = entry.last, entry.intent.pool
         if last is None or last.status not in {Status.ACCEPTED, Status.UNSEEN}:
-            return Status.ACCEPTED, f"{capacity.LAUNCHES}{node_id}"
+            return Status.ACCEPTED, f"{LAUNCHES}{node_id}"
         if last.status is Status.UNSEEN:
             # A pause of everything that is lifted says nothing about this pool's launches.
             resumed = any(named == pool and at > last.at for named, at in self._resumed)

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.guard.settings import OwnerLimit, OwnerLimits
 from gpuwatch.model.decision import ADDITIONS, Observation, Step, Verb
-from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.readable import how_many
 from gpuwatch.policies import capacity
+from gpuwatch.policies.lives import THERE
+from gpuwatch.policies.machines import pool_machines
 
 _KEY = "limits.per_owner"
 
@@ -59,7 +61,7 @@ def beyond(fleet: Fleet, limits: OwnerLimits) -> Iterator[str]:
     """Owners who have more than their limit now, in sentences; machines that they started themselves count, too."""
     nodes, gpus = Counter[str](), Counter[str]()
     for node in fleet.nodes:
-        if node.owner is not None and node.state in capacity.THERE:
+        if node.owner is not None and node.state in THERE:
             nodes[node.owner] += 1
             gpus[node.owner] += node.gpu_count or 0
     for owner in sorted(nodes):
@@ -93,30 +95,25 @@ def _there(case: Case, owner: str) -> list[int | None]:
     """The GPUs of each node of the owner that runs, or begins to."""
     own = case.step.node_id
     nodes = case.observation.fleet.nodes
-    return [node.gpu_count for node in nodes if node.owner == owner and node.state in capacity.THERE and node.id != own]
+    return [node.gpu_count for node in nodes if node.owner == owner and node.state in THERE and node.id != own]
 
 
 def _coming(case: Case, owner: str) -> list[int | None]:
-    """The GPUs of each node that is on its way to the owner: by what is open, and by steps allowed in this round."""
+    """The GPUs of each node that comes, or may come, to the owner: by what is open, and by steps of this round."""
     seen, found = case.observation, list[int | None]()
+    granted, own = case.counts(ADDITIONS), case.step.node_id
+    asked = {own, *(step.node_id for step in granted)}
     for pool in seen.fleet.pools:
-        if _only_owner(seen, pool) == owner:
-            found += [_gpus(seen, kind) for kind in capacity.coming(seen, pool)]
-        else:
-            found += [node.gpu_count for node in _starting(case, pool) if node.owner == owner]
-    for step in case.counts(ADDITIONS):
-        if _owner_of(case, step) == owner and seen.ledger.open_for(step.node_id) is None:
+        whole, machines = _only_owner(seen, pool) == owner, pool_machines(seen, pool)
+        doubtful = [each for each in machines.doubtful if each.name not in asked]
+        for each in (*machines.coming, *machines.late, *doubtful):
+            node = seen.fleet.find(each.name)  # of a start
+            if whole if node is None else node.owner == owner and node.id != own:
+                found.append(_gpus(seen, each.kind))
+    for step in granted:
+        if _owner_of(case, step) == owner:
             found += _gpus_of(case, step)
     return found
-
-
-def _starting(case: Case, pool: str) -> Iterator[Node]:
-    """The nodes of a pool that are being started and do not run yet; not that of the step itself."""
-    for entry in case.observation.ledger.open_intents:
-        node = case.observation.fleet.find(entry.intent.node_id)
-        starts = entry.intent.verb is Verb.START and entry.intent.pool == pool and not entry.resumable
-        if starts and node is not None and node.state not in capacity.THERE and node.id != case.step.node_id:
-            yield node
 
 
 def _gpus_of(case: Case, step: Step) -> list[int | None]:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
-from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, Intent, Step
+from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, Step
 from gpuwatch.model.fleet import Node
+from gpuwatch.model.life import Expected
 from gpuwatch.model.readable import how_many
-from gpuwatch.policies import capacity
-from gpuwatch.policies.lasting import left_stopped
+from gpuwatch.policies.capacity import pool_of_launch
+from gpuwatch.policies.machines import pool_machines, unsized_machines
+from gpuwatch.policies.sizes import NODES, Sizes, Unit
 from gpuwatch.policies.spot import back
-from gpuwatch.policies.uncounted import may_come
 
 _MORE_NODES = 4  # that a pool without a maximum may have besides what it needs
 
@@ -66,7 +67,7 @@ def max_nodes(case: Case) -> Finding:
 
     A node that its cloud is about to take does not count, so that it is replaced before it is gone. While there are
     such nodes the pool may run `pools.<name>.surge_nodes` more than its maximum. Without that setting it may run as
-    many more as they are, and never more than twice its maximum.
+    many more as they are. It never runs more than twice its maximum.
 
     What is no longer waited for may come all the same: the nodes that a cloud does not give a group, until the group's
     size is taken back, and a launched machine that its cloud has never shown. They do not count as nodes, but here. So
@@ -80,25 +81,7 @@ def max_nodes(case: Case) -> Finding:
     (an hour, or longer cooldowns): half as many nodes again, and four more at least (P23). So it never stands against
     growth that is wanted, and holds what comes besides: machines that stopped, launches in doubt, a surge.
     """
-    limit, surge, named = case.pool_rules.max_nodes, case.pool_rules.surge_nodes, "max_nodes"
-    if limit is not None and case.step.reason.code == back.CODE:
-        limit, named = limit + case.pool_rules.capacity.surge, "max_nodes with capacity.surge"
-    adding = (*_adding(case), case.step)
-    after = capacity.now(case.observation, case.pool) + sum(map(capacity.adds, adding))
-    if limit is None:
-        counts = case.pool_rules.unit == "nodes"
-        limit, named = _limit_by_need(case) if counts else None, "max_nodes is not set; by what the pool needs it"
-    if limit is None:
-        return allow(f"The pool would have {how_many(after, 'node')}.")
-    late = len(may_come(case.observation, case.pool)) + len(_doubtful(case, adding))
-    stopped = len(_left_stopped(case, adding))
-    going = len(capacity.nodes_being_taken(case.observation, case.pool))
-    most = limit + min(going, limit if surge is None else surge)
-    sentence = f"The pool would have {how_many(after, 'node')}{_besides(late, going, stopped)}"
-    if after + late + stopped <= limit and after + late + stopped + going <= most:
-        return allow(sentence)
-    remedy = f"{named} is {limit}{f', and with those it is {most}' if going else ''}."
-    return refuse(sentence, f"{remedy} Start or terminate those that stopped." if stopped else remedy)
+    return _maximum(case, "nodes")
 
 
 def max_gpus(case: Case) -> Finding:
@@ -117,38 +100,52 @@ def max_gpus(case: Case) -> Finding:
 
     Let an agent report the GPUs, name them in an offer of that type, or raise `pools.<name>.max_gpus`.
     """
+    return _maximum(case, "gpus")
+
+
+def _maximum(case: Case, unit: Unit) -> Finding:
+    """Whether an addition stays within the pool's maximum of nodes, or of GPUs: both see the same machines."""
     rules, fleet = case.pool_rules, case.observation.fleet
-    limit, named = rules.max_gpus, "max_gpus"
-    if limit is None and rules.unit == "gpus":
-        limit, named = _limit_by_need(case), "max_gpus is not set; by what the pool needs it"
+    sizes = NODES if unit == "nodes" else rules.sizes(fleet)
+    found, adding = pool_machines(case.observation, case.pool), (*_adding(case), case.step)
+    counted = [sizes.size_of_step(fleet, step) for step in adding]
+    after = sizes.of_nodes(found.present) + sizes.of_expected(found.coming) + sum(each or 0 for each in counted)
+    limit, surge = (rules.max_nodes, rules.capacity.surge) if unit == "nodes" else (rules.max_gpus, rules.surge)
+    named = f"max_{unit}"
+    if limit is not None and case.step.reason.code == back.CODE:
+        limit, named = limit + surge, f"{named} with capacity.surge"
+    needed = limit is None and rules.unit == unit
+    if needed:
+        limit, named = _limit_by_need(case), f"{named} is not set; by what the pool needs it"
     if limit is None:
+        words = f"The pool would have {how_many(after, 'node')}."
+        return allow(words if unit == "nodes" else "The pool has no maximum in GPUs.")
+    asked = {step.node_id for step in adding}
+    late = [*found.late, *(each for each in found.doubtful if each.name not in asked)]
+    stopped = [node for node in found.stopped if node.id not in asked]
+    unsized = _unsized(case, sizes, late, [*stopped, *found.taken])
+    if (unsized or None in counted) and needed:
         return allow("The pool has no maximum in GPUs.")
-    sizes = rules.sizes(fleet)
-    late = [sizes.kind(kind) for kind in may_come(case.observation, case.pool)]
-    unsized = capacity.unsized_machines(case.observation, case.pool, sizes) + ["a machine that may still come"] * (
-        None in late
-    )
-    adding = (*_adding(case), case.step)
-    steps = [sizes.size_of_step(fleet, step) for step in adding]
-    steps += [sizes.brings(fleet, each.verb, each.node_id, each.arguments) for each in _doubtful(case, adding)]
-    if (unsized or None in steps) and rules.max_gpus is None:
-        return allow("The pool has no maximum in GPUs.")
-    if unsized or None in steps:
+    if unsized or None in counted:
         what = ", ".join(unsized) or "what would come"
         return refuse(f"Nobody knows the GPUs of {what}, and max_gpus is set.", "Name them in an offer of that type.")
-    if case.step.reason.code == back.CODE:
-        limit, named = limit + rules.surge, "max_gpus with capacity.surge"
-    after = capacity.now(case.observation, case.pool, sizes) + sum(size or 0 for size in steps)
-    taken = sorted(
-        (sizes.node(node) or 0 for node in capacity.nodes_being_taken(case.observation, case.pool)), reverse=True
-    )
+    taken = sorted((sizes.node(node) or 0 for node in found.taken), reverse=True)
     going, most = sum(taken), limit + min(sum(taken[: rules.surge_nodes]), limit)
-    may = sum(size or 0 for size in late)
-    stopped = sum(sizes.node(node) or 0 for node in _left_stopped(case, adding))
-    sentence = f"The pool would have {how_many(after, 'GPU')}{_besides(may, going, stopped)}"
-    if after + may + stopped <= limit and after + may + stopped + going <= most:
+    may, down = sizes.of_expected(late), sizes.of_nodes(stopped)
+    sentence = (
+        f"The pool would have {how_many(after, 'node' if unit == 'nodes' else 'GPU')}{_besides(may, down, going)}"
+    )
+    if after + may + down <= limit and after + may + down + going <= most:
         return allow(sentence)
-    return refuse(sentence, f"{named} is {limit}{f', and with those it is {most}' if going else ''}.")
+    remedy = f"{named} is {limit}{f', and with those it is {most}' if going else ''}."
+    return refuse(sentence, f"{remedy} Start or terminate those that stopped." if stopped else remedy)
+
+
+def _unsized(case: Case, sizes: Sizes, expected: Sequence[Expected], nodes: Sequence[Node]) -> list[str]:
+    """The machines that count towards the maximum and of which nobody knows how many GPUs they have."""
+    found = unsized_machines(case.observation, case.pool, sizes)
+    found += ["a machine that may still come"] * any(sizes.kind(each.kind) is None for each in expected)
+    return found + [f"{node.name} ({node.instance_type})" for node in nodes if sizes.node(node) is None]
 
 
 def _limit_by_need(case: Case) -> int | None:
@@ -162,26 +159,7 @@ def _limit_by_need(case: Case) -> int | None:
     return needed + max(_MORE_NODES * largest, -(-needed // 2)) + (rules.surge if surge else 0)
 
 
-def _doubtful(case: Case, adding: Sequence[Step]) -> list[Intent]:
-    """The launches of the pool that may have happened and that none of these steps asks for again."""
-    asked = {step.node_id for step in adding}
-    return [
-        entry.intent
-        for entry in case.observation.ledger.open_intents
-        if entry.intent.pool == case.pool
-        and entry.intent.node_id not in asked
-        and entry.resumable
-        and capacity.may_appear(entry, case.observation.now)
-    ]
-
-
-def _left_stopped(case: Case, adding: Sequence[Step]) -> list[Node]:
-    """The machines that were launched for the pool and stopped by themselves, and that nothing starts now."""
-    started = {step.node_id for step in adding}
-    return [node for node in left_stopped(case.observation, case.pool) if node.id not in started]
-
-
-def _besides(late: int, going: int, stopped: int) -> str:
+def _besides(late: int, stopped: int, going: int) -> str:
     """The rest of a sentence on a pool's size: what does not count in it."""
     sentence = f", and {late} that may still come" if late else ""
     sentence += f", and {stopped} that gpuwatch launched and that stopped by themselves" if stopped else ""
@@ -190,9 +168,6 @@ def _besides(late: int, going: int, stopped: int) -> str:
 
 def _adding(case: Case) -> list[Step]:
     """The steps allowed earlier that add to the same pool."""
-    nodes = {node.id for node in case.observation.fleet.roster(case.pool).nodes}
-    groups = {group.id for group in case.observation.fleet.roster(case.pool).groups}
-    mine = nodes | groups
-    return [
-        step for step in case.counts(ADDITIONS) if step.node_id in mine or capacity.pool_of_launch(step) == case.pool
-    ]
+    fleet = case.observation.fleet
+    places = [(step, fleet.find(step.node_id) or fleet.group(step.node_id)) for step in case.counts(ADDITIONS)]
+    return [step for step, place in places if (pool_of_launch(step) if place is None else place.pool) == case.pool]

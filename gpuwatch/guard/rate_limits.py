@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from itertools import chain
 
 from gpuwatch.guard import launches
 from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse, retry_wait_seconds
@@ -26,9 +27,10 @@ from gpuwatch.model.money import PriceKey, format_usd
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.verbs import PREPARATIONS, WORK_ENDINGS
 from gpuwatch.policies import capacity
+from gpuwatch.policies.lives import THERE
+from gpuwatch.policies.machines import pool_machines
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY
-from gpuwatch.policies.uncounted import may_come
 
 _HOUR = timedelta(hours=1)
 _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
@@ -255,9 +257,9 @@ def hourly_cost_limit(case: Case) -> Finding:
     """Refuses an addition that raises the price of the enrolled nodes above the limit per hour.
 
     The limit is `limits.max_usd_per_hour`. Open launches and starts of all pools count, and so do the nodes that groups
-    still lack. One unknown price makes the sum unknown, and then nothing is added. A launch without an `instance_type`
-    has no known price. One from an offer costs what that offer does, spot or on demand; one that is on its way counts
-    as on demand until its machine is listed.
+    still lack, and launches without an answer, which may have happened. One unknown price makes the sum unknown, and
+    then nothing is added. A launch without an `instance_type` has no known price. One from an offer costs what that
+    offer does, spot or on demand; one that is on its way counts as on demand until its machine is listed.
 
     Add the missing prices (docs/money.md#prices), wait, or raise the limit.
     """
@@ -267,12 +269,14 @@ def hourly_cost_limit(case: Case) -> Finding:
     running = [
         None if (price := case.observation.price(node)) is None else price.usd_per_hour
         for node in case.observation.fleet.nodes
-        if node.enrolled and node.state in capacity.THERE
+        if node.enrolled and node.state in THERE
     ]
+    asked = {case.step.node_id, *(step.node_id for step in case.counts(ADDITIONS))}
+    found = [pool_machines(case.observation, pool) for pool in case.observation.fleet.pools]
+    expected = [(*each.coming, *each.late, *(one for one in each.doubtful if one.name not in asked)) for each in found]
     coming = [
         None if kind is None or (known := case.observation.prices.get(kind)) is None else known.usd_per_hour
-        for pool in case.observation.fleet.pools
-        for kind in (*capacity.coming(case.observation, pool), *may_come(case.observation, pool))
+        for kind in (each.kind for each in chain.from_iterable(expected))
     ]
     new = [usd for step in case.counts(ADDITIONS) for usd in _each(case, step.node_id, step.arguments)]
     mine = _each(case, case.step.node_id, case.step.arguments)

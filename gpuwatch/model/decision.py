@@ -15,7 +15,7 @@ from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import with_snoozes
-from gpuwatch.model.life import Life
+from gpuwatch.model.life import Life, PoolMachines
 from gpuwatch.model.measurement import BatchPast, MetricValue, OffersPast, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
@@ -344,7 +344,7 @@ class Wait:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: machines are counted once, at the first question
 class Observation:
     """Everything a decision may depend on; it can be written down and judged again."""
 
@@ -362,6 +362,11 @@ class Observation:
     batches: Mapping[str, BatchPast] = field(default_factory=dict)  # by pool, of those whose work has a deadline
     lives: tuple[Life, ...] = ()  # of the machines that were launched in the last three days
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
+
+    @cached_property
+    def machines(self) -> dict[str, PoolMachines]:
+        """What policies/machines.py has counted of it, by pool."""
+        return {}
 
     def price(self, node: Node) -> Price | None:
         """What an hour of the node costs; None is not known, never free."""

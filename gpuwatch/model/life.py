@@ -1,9 +1,11 @@
-"""The life of a machine that gpuwatch launched: from the order until its end, as decisions know it."""
+"""A launched machine's life, and all machines of a pool, each in one place, as decisions know them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+
+from gpuwatch.model.fleet import Node
 
 
 class End(StrEnum):
@@ -42,3 +44,38 @@ class Life:
     def lasted(self) -> timedelta | None:
         """For how long it was a node of the pool; None: it still is."""
         return None if self.ended_at is None else max(timedelta(0), self.ended_at - self.at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """A machine that was asked for and that no list shows yet as a running node of its pool.
+
+    `name` is what was asked: a launch's name, the stopped node, the group. `kind` is its machine type, None where that
+    is not known; `spot` is False where that is not known. `key` is its intent's, `asked` what a launch asked for.
+    """
+
+    name: str
+    kind: str | None
+    spot: bool = False
+    key: str | None = None
+    asked: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolMachines:
+    """A pool's machines, and those that it expects, each in one place (policies/machines.py says in which).
+
+    Nodes are `present`, or `taken` (they run, and their cloud is about to take them), or `leaving` (their removal is
+    under way, or may be), or `stopped` (by themselves, after gpuwatch had launched them). Expected are those that are
+    `coming`, that are in doubt (`doubtful`: launches that may have happened), and that are no longer waited for and may
+    come all the same (`late`). `shown` are nodes of launches that are not settled yet, by the keys of their intents.
+    """
+
+    present: tuple[Node, ...] = ()
+    taken: tuple[Node, ...] = ()
+    leaving: tuple[Node, ...] = ()
+    stopped: tuple[Node, ...] = ()
+    coming: tuple[Expected, ...] = ()
+    doubtful: tuple[Expected, ...] = ()
+    late: tuple[Expected, ...] = ()
+    shown: Mapping[str, str] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from gpuwatch.model.decision import REMOVAL_STEPS, Observation, Step, Verb
 from gpuwatch.model.fleet import Node
+from gpuwatch.policies import machines
 from gpuwatch.policies.spot import back
 
 
@@ -19,11 +20,13 @@ def keep_floor(
     removals = [step for step in changes if step.verb in REMOVAL_STEPS and step.node_id in roster.members]
     if not removals:
         return {}, ""
-    lost = [step for step in removals if step.node_id in roster.sound]
-    if sizes.gpus is None and len(lost) <= len(roster.sound) - floor:
+    # What earlier rounds remove counts as gone, whatever is decided of it now.
+    sound = roster.sound - (machines.leaving(observation) - {step.node_id for step in removals})
+    lost = [step for step in removals if step.node_id in sound]
+    if sizes.gpus is None and len(lost) <= len(sound) - floor:
         return {}, ""
     nodes = {node.id: node for node in roster.nodes}
-    count = {node_id: sizes.node(nodes[node_id]) or 0 for node_id in roster.sound}
+    count = {node_id: sizes.node(nodes[node_id]) or 0 for node_id in sound}
     spare = sum(count.values()) - floor
     if spare >= 0 and sum(count[step.node_id] for step in lost) <= spare:
         return {}, ""
@@ -45,6 +48,7 @@ def keep_floor(
     unsound = len(roster.members) - len(roster.sound)
     others = f"; {unsound} that run are unknown, failing or stalled and do not count" if unsound else ""
     running = f"{floor} running nodes" if sizes.gpus is None else f"{floor} GPUs on running nodes"
+    others += f"; {gone} more are being removed" if (gone := len(roster.sound) - len(sound)) else ""
     words = f"{len(keep_warm)} leave the floor of {running}{others}"
     clamp = f"{len(removals)} removals were proposed, {words}."
     return {step.node_id: _hold_step(step, clamp, f"min_{sizes.key}") for step in keep_warm}, clamp

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, LedgerView, Observation
+from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import backoff_seconds, format_duration, format_time
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.life import End, Life
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 
@@ -29,7 +29,6 @@ LASTING = timedelta(hours=1)
 SILENT = timedelta(minutes=20)
 FEW = 3
 _FIRST, _LONGEST, _LONGEST_OF_SPOT = 3600.0, 86400.0, 14400.0
-_DOWN = frozenset({NodeState.STOPPING, NodeState.STOPPED})
 _HOW = {
     End.STOPPED: "stopped by itself",
     End.ENDED: "ended by itself",
@@ -74,31 +73,6 @@ def on_trial(observation: Observation, asked: Mapping[str, str]) -> bool:
     source = source_of(asked)
     lives = [each for each in observation.lives if source_of(each.asked) == source]
     return len(_failed_machines(observation, lives)[0]) >= FEW
-
-
-def left_stopped(observation: Observation, pool: str) -> list[Node]:
-    """The machines that gpuwatch launched for the pool, and that stopped without gpuwatch: their disks are paid for.
-
-    Where the ledger's last three days do not know a machine any more its tag says who launched it.
-    """
-    ledger = observation.ledger
-    ids = {life.node_id for life in observation.lives if life.pool == pool and life.end is End.STOPPED}
-    return [
-        node
-        for node in observation.fleet.roster(pool).nodes
-        if node.state in _DOWN
-        and node.enrolled
-        and node.group is None
-        and (node.id in ids or _bears_its_launch(node, ledger))
-        and ledger.stop_of(node.id) is None
-        and ledger.open_for(node.id) is None
-    ]
-
-
-def _bears_its_launch(node: Node, ledger: LedgerView) -> bool:
-    """Whether its tag names its launch: a notice that came later would have written its time, too."""
-    key = node.tags.get(DECISION_TAG)
-    return bool(key) and not node.tags.get(NOTIFIED_TAG) and key not in ledger.foreign
 
 
 def failures_in_a_row(observation: Observation, pool: str) -> int:

@@ -4,14 +4,13 @@ A try that failed lately is not repeated while another is left; which of several
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from typing import Annotated, ClassVar
 
 from annotated_types import MinLen
 
 from gpuwatch.model.decision import (
-    SETTLE_TIMEOUT,
     Done,
     Observation,
     OpenIntent,
@@ -22,6 +21,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.model.setting import STRICT, Setting
+from gpuwatch.policies.machines import may_appear, pool_machines
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.choice import choose_offers, resting_seconds
 from gpuwatch.policies.spot.records import OFFER
@@ -59,24 +59,10 @@ class LaunchRules:
 Sources = LaunchRules | Offers
 
 
-def may_appear(entry: OpenIntent, now: datetime) -> bool:
-    """Whether a launch that is not known to have happened may still turn up as a machine."""
-    at = entry.reached_at
-    return entry.intent.verb is Verb.LAUNCH and entry.reached and at is not None and abs(now - at) <= SETTLE_TIMEOUT
-
-
 def doubtful_size(observation: Observation, pool: str, sources: Sources, sizes: Sizes) -> int:
     """How much the launches count that may have happened and are not asked for again: the settings have changed."""
     tries = _tries(pool, sources)
-    asked = [
-        entry.intent.arguments
-        for entry in observation.ledger.open_intents
-        if entry.intent.pool == pool
-        and entry.resumable
-        and may_appear(entry, observation.now)
-        and dict(entry.intent.arguments) not in tries
-    ]
-    return sum(sizes.kind(each.get("instance_type")) or 0 for each in asked)
+    return sizes.of_expected([each for each in pool_machines(observation, pool).doubtful if each.asked not in tries])
 
 
 def again(

@@ -10,8 +10,8 @@ from datetime import datetime
 
 from gpuwatch.model.decision import Decision, Observation, Reason, Step, Verb
 from gpuwatch.model.measurement import OffersPast
-from gpuwatch.policies import capacity
 from gpuwatch.policies.launches import launches
+from gpuwatch.policies.machines import launching, now
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.records import add_refusal
 from gpuwatch.policies.spot.settings import Offers
@@ -47,8 +47,8 @@ def next_launches(
     """
     need = replace(need, missing=min(1, need.missing)) if need.sizes.gpus is None else need
     asked = [step.arguments for step in added if step.verb is Verb.LAUNCH]
-    has = capacity.now(observation, pool, need.sizes) + need.sizes.total(observation.fleet, added)
-    need = replace(need, wanted=has + need.missing, coming=capacity.launching(observation, pool, asked))
+    has = now(observation, pool, need.sizes) + need.sizes.total(observation.fleet, added)
+    need = replace(need, wanted=has + need.missing, coming=launching(observation, pool, asked))
     return launches(observation, pool, need, sources, reason)
 
 
@@ -59,5 +59,5 @@ def lacking(observation: Observation, decision: Decision | None, sizes: Sizes, g
     """
     short = missing
     if sizes.gpus is not None and decision is not None and decision.target is not None:
-        short = min(missing, decision.target - capacity.now(observation, decision.pool, sizes) - granted)
+        short = min(missing, decision.target - now(observation, decision.pool, sizes) - granted)
     return Need(missing=short, sizes=sizes, most=missing)

@@ -17,6 +17,7 @@ from gpuwatch.policies import (
     capacity,
     floors,
     lasting,
+    machines,
     next_offer,
     notices,
     replacement,
@@ -79,23 +80,23 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
     clamps += [*uncounted.group_sentences(observation, pool), *next_offer.faults(observation, pool)]
     clamps += lasting.rest_sentences(observation, pool)
-    if going := len(capacity.nodes_being_taken(observation, pool)):
+    if going := len(machines.pool_machines(observation, pool).taken) if observation.fleet.with_notice else 0:
         clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
     sizes = rules.sizes(observation.fleet)
     target, grows = None, any(proposal.grows for proposal in proposals)
     owed, short = (0, "") if grows else replacement.owed_replacements(observation, pool, rules.health, sizes)
     clamps += [short] if short else []
     if grows or owed:
-        has = capacity.now(observation, pool, sizes)
+        has = machines.now(observation, pool, sizes)
         target = max(wanted, least, has + owed if owed else 0)
         if wanted < least:
             clamps.append(f"{wanted} {sizes.unit} are wanted, the floor is {least}.")
         if most is not None and target > most:
             clamps.append(f"{target} {sizes.unit} are wanted, the ceiling is {most}.")
             target = most
-        machines = None if sizes.gpus is None else rules.max_nodes
+        several = None if sizes.gpus is None else rules.max_nodes
         added = capacity.additions(
-            observation, pool, target, rules.sources, rules.start, sizes=sizes, most=most, machines=machines
+            observation, pool, target, rules.sources, rules.start, sizes=sizes, most=most, machines=several
         )
         counted = has + sizes.total(observation.fleet, added)
         counted += doubtful_size(observation, pool, rules.sources, sizes)
@@ -104,7 +105,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         clamps += _needed_words(observation, target - has, added, sizes)
         missing = target - counted
         if missing > 0:
-            unsized = capacity.unsized_machines(observation, pool, sizes)
+            unsized = machines.unsized_machines(observation, pool, sizes)
             groups = [each for each in observation.fleet.roster(pool).groups if each.enrolled]
             unsized += [f"the group {each.name}" for each in groups if sizes.kind(each.instance_type) is None]
             why = f"nobody knows the GPUs of {', '.join(unsized)}" if unsized else _nothing(pool, rules, sizes)
@@ -126,7 +127,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             rules.health,
         ),
         clamps=tuple(clamps),
-        target=None if target is None else max(target, min(stays, capacity.now(observation, pool, sizes))),
+        target=None if target is None else max(target, min(stays, machines.now(observation, pool, sizes))),
         unit=sizes.key,
         wanted=target,
         advice=(

@@ -15,6 +15,7 @@ from typing import Literal
 
 from gpuwatch.model.decision import ADDITIONS, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.life import Expected
 
 Unit = Literal["nodes", "gpus"]
 
@@ -47,6 +48,14 @@ class Sizes:
     def kind(self, instance_type: str | None) -> int | None:
         """What a machine of that type counts; None: its GPUs are not known."""
         return 1 if self.gpus is None else self.gpus.get(instance_type or "")
+
+    def of_nodes(self, nodes: Collection[Node]) -> int:
+        """What nodes count together; what is not known counts as none."""
+        return len(nodes) if self.gpus is None else sum(self.node(node) or 0 for node in nodes)
+
+    def of_expected(self, machines: Collection[Expected]) -> int:
+        """The same of machines that are expected."""
+        return len(machines) if self.gpus is None else sum(self.kind(each.kind) or 0 for each in machines)
 
     def brings(self, fleet: Fleet, verb: Verb, target: str, arguments: Mapping[str, str]) -> int | None:
         """What an action adds; None: it is not known. What adds nothing adds 0."""

@@ -72,17 +72,6 @@ def forgotten(entry: OpenIntent, now: datetime) -> bool:
     )
 
 
-def may_come(observation: Observation, pool: str) -> list[str | None]:
-    """The machine type of everything that is not waited for and may come all the same; None: not known."""
-    found: list[str | None] = []
-    for group in observation.fleet.roster(pool).groups:
-        found += [group.instance_type] * lacks(observation, group)
-    for entry in observation.ledger.open_intents:
-        if entry.intent.pool == pool and entry.intent.verb is Verb.LAUNCH and forgotten(entry, observation.now):
-            found.append(entry.intent.arguments.get("instance_type"))
-    return found
-
-
 def taken_back(observation: Observation, pool: str, target: int, counted: int, sizes: Sizes = NODES) -> Iterator[Step]:
     """The steps that take back the sizes of groups that are left, as far as others have their nodes (rule 2).
 

@@ -26,7 +26,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.money import Price
-from gpuwatch.policies import PoolRules, capacity, resolve
+from gpuwatch.policies import PoolRules, capacity, machines, resolve
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.support.builders.fleet import NOW, Desk, a_node, a_stop
@@ -109,7 +109,7 @@ def test_nothing_that_is_wanted_and_allowed_is_left_out(
         roster = observation.fleet.roster(pool)
         there = {node.id for node in roster.nodes} | {group.id for group in roster.groups}
         mine = [step for step in steps if step.node_id in there or capacity.pool_of_launch(step) == pool]
-        missing = target - capacity.now(observation, pool) - sum(map(capacity.adds, mine))
+        missing = target - machines.now(observation, pool) - sum(map(capacity.adds, mine))
         assert missing >= 0 or not mine, "more comes than is wanted"
         assert len({step.node_id for step in steps}) == len(steps)
         for step in one_more(observation, pool, steps, rules.pool(pool)) if missing > 0 else ():

@@ -9,7 +9,7 @@ from gpuwatch.guard import Limits, Rulebook, case_of, judge, review
 from gpuwatch.model.decision import Done, Intent, LedgerView, Observation, OpenIntent, Outcome, Status, Step, Verb
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.measurement import OffersPast
-from gpuwatch.policies import PoolRules, capacity, resolve
+from gpuwatch.policies import PoolRules, machines, resolve
 from gpuwatch.policies.schedule import Window, propose
 from gpuwatch.policies.spot.choice import resting_seconds
 from gpuwatch.policies.spot.settings import OfferRules
@@ -101,7 +101,7 @@ def test_no_offer_that_the_guard_allows_is_left_out(situation: tuple[Observation
     )
 
     assert decision.target is not None
-    missing = decision.target - capacity.now(observation, "a") - len(launched)
+    missing = decision.target - machines.now(observation, "a") - len(launched)
     assert missing >= 0 or not launched, "more comes than is wanted"
     assert len({step.node_id for step in launched}) == len(launched)
     for name, offer in pool.offers.items() if missing > 0 else ():

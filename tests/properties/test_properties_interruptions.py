@@ -15,7 +15,7 @@ from gpuwatch.controller.context import Memory, Round
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import Verb
-from gpuwatch.policies import capacity
+from gpuwatch.policies import machines
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import LIVES, RULES, Desk, lived
 from tests.support.builders.offers import OFFERS
@@ -101,7 +101,7 @@ class PoolsThatAreInterrupted(RuleBasedStateMachine):
         (decision,) = done.decisions
         asked = sum(each.step.verb is Verb.LAUNCH for each in done.reviews)
         waits = any("more nodes are needed" in clamp for clamp in decision.clamps)
-        assert waits or capacity.now(done.observation, "default") + asked >= WANTED
+        assert waits or machines.now(done.observation, "default") + asked >= WANTED
 
     @invariant()
     def never_above_the_maximum_and_the_surge(self) -> None:

@@ -7,7 +7,8 @@ from the ledger, so that a restart of the controller changes nothing.
 from collections.abc import Iterator
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Value, gauge
-from gpuwatch.policies.lasting import failures_in_a_row, left_stopped
+from gpuwatch.policies.lasting import failures_in_a_row
+from gpuwatch.policies.machines import pool_machines
 
 
 def _pools(state: MetricsState) -> tuple[str, ...]:
@@ -27,7 +28,7 @@ def _stopped_values(state: MetricsState) -> Iterator[Value]:
     seen = state.observation
     for pool in () if seen is None else seen.fleet.pools:
         if seen is not None:
-            yield (pool,), float(len(left_stopped(seen, pool)))
+            yield (pool,), float(len(pool_machines(seen, pool).stopped))
 
 
 FAMILIES = (

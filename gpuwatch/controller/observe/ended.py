@@ -8,7 +8,7 @@ takes it out of the count, and no answer leaves it there.
 from gpuwatch.clouds import Cloud, CloudError
 from gpuwatch.model.decision import SETTLE_TIMEOUT, LedgerView, Status, Verb
 from gpuwatch.model.fleet import Fleet, NodeState
-from gpuwatch.policies import capacity
+from gpuwatch.policies.lives import SHOWN
 
 _ASKED_AT_MOST = 20  # in one round
 _LAUNCHES = frozenset({Verb.LAUNCH})
@@ -28,7 +28,7 @@ def _recent_launches(ledger: LedgerView, fleet: Fleet) -> list[str]:
         for done in ledger.ended_actions(_LAUNCHES)
         if done.status is Status.SETTLED and abs(fleet.observed_at - done.at) <= SETTLE_TIMEOUT
     ]
-    return [detail.removeprefix(capacity.SHOWN) for detail in found if detail.startswith(capacity.SHOWN)]
+    return [detail.removeprefix(SHOWN) for detail in found if detail.startswith(SHOWN)]
 
 
 def _has_ended(cloud: Cloud, node_id: str) -> bool:

@@ -15,7 +15,7 @@ import math
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.measurement import MetricQuery, MetricValue
-from gpuwatch.policies import capacity
+from gpuwatch.policies import machines
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout.hazard import HINT
@@ -44,7 +44,7 @@ def demand_of(
         (name, each.target) for name, each in scaling.metrics.items() if each.per_node and each.target is not None
     ]
     if totals:
-        count = capacity.now(observation, pool, sizes)
+        count = machines.now(observation, pool, sizes)
         limits += [(name, target * count) for name, target in totals]
     above = {_above(observation.measure(pool, name), limit) for name, limit in limits}
     if pending_pods.is_demand_known(observation.fleet, pool):

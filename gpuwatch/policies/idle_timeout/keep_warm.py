@@ -17,7 +17,7 @@ from gpuwatch.model.decision import Observation, Proposal, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.proposal import Steps, changing
-from gpuwatch.policies import capacity, schedule
+from gpuwatch.policies import machines, schedule
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
 from gpuwatch.policies.idle_timeout.node_wait import learns, restart_of
@@ -87,7 +87,7 @@ def _keep_for_schedule(
         notice: schedule.coming(windows, observation.now, max(costs) + rules.grace_period * notice)
         for notice in (False, True)
     }
-    count = capacity.now(observation, pool, sizes)
+    count = machines.there(observation, pool, sizes)
     for step, node in sorted(ending, key=lambda each: -each[1].activity.held_seconds):
         found, size = ahead[step.verb is Verb.NOTICE], sizes.node(node) or 0
         if found is None or count - size >= found[2]:

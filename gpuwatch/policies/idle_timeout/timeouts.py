@@ -21,7 +21,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import ADDITIONS, Observation, Status, Wait
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.measurement import Pauses, Restarts
-from gpuwatch.policies import PoolRules, capacity, schedule
+from gpuwatch.policies import PoolRules, machines, schedule
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
@@ -98,7 +98,7 @@ def _waits(
     history = gaps.after_look(follow_round(history, observation, pool, restart.seconds, news), at)
     fixed = rules.idle.fresh_seconds is not None and not gaps.is_pool_known(history)
     sizes = rules.sizes(observation.fleet)
-    if fixed or capacity.now(observation, pool, sizes) <= _floor(observation, pool, rules, restart.seconds):
+    if fixed or machines.there(observation, pool, sizes) <= _floor(observation, pool, rules, restart.seconds):
         return {}, gaps.keep_nodes(history, at)
     soon = queued is not None and queued < restart.seconds
     if rules.idle.fresh_seconds is None:

@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 from gpuwatch.model.decision import ADDITIONS, REMOVALS, Advice, Observation, Proposal, Reason, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.measurement import MetricQuery
-from gpuwatch.policies import capacity
+from gpuwatch.policies.machines import unsized_machines
 from gpuwatch.policies.scaling import pending
 from gpuwatch.policies.scaling.settings import (
     MISLEADING_MEMORY_RATIO,
@@ -79,7 +79,7 @@ def propose(
     ]
     sentences = "; ".join(ballot.sentence for ballot in ballots)
     largest = max((ballot.wants for ballot in ballots if ballot.wants is not None), default=has.wanted)
-    unsized = capacity.unsized_machines(observation, pool, sizes)
+    unsized = unsized_machines(observation, pool, sizes)
     if unsized:  # a mean of GPUs says nothing of a pool of which nobody knows how many it has
         largest, sentences = has.wanted, f"nobody knows the GPUs of {', '.join(unsized)}"
     unknown = bool(unsized) or any(ballot.wants is None for ballot in ballots)

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpuwatch.model.decision import REMOVALS, Advice, Observation, Reason
+from gpuwatch.model.decision import Advice, Observation, Reason
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
-from gpuwatch.policies import capacity
+from gpuwatch.policies import machines
 from gpuwatch.policies.kubernetes import pending_pods
 from gpuwatch.policies.scaling.votes import Recommendation
 
@@ -77,7 +77,7 @@ def advice(observation: Observation, pool: str, warm_up: float) -> Iterator[Advi
     """Pods that wait for another reason than GPUs, and keep a node while they do."""
     if _doubt(observation, pool) is not None:
         return
-    plan = _plan(observation, pool, capacity.now(observation, pool), warm_up)
+    plan = _plan(observation, pool, machines.now(observation, pool), warm_up)
     for pod, node in plan.kept_off[:_NAMED]:
         sentence = (
             f"The pod {pod} waits although {node} has GPUs free for it: {(pod.unschedulable or '').rstrip('.')}. No "
@@ -131,9 +131,9 @@ def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_R
     roster = observation.fleet.roster(pool)
     found: list[_Room] = []
     closed = 0
-    young = len(capacity.coming(observation, pool))
+    young = len(machines.pool_machines(observation, pool).coming)
     size = max((node.kubernetes.gpus or 0.0 for node in roster.nodes if node.kubernetes is not None), default=0.0)
-    leaving = {each.intent.node_id for each in observation.ledger.open_intents if each.intent.verb in REMOVALS}
+    leaving = machines.leaving(observation)
     for node in roster.nodes:
         if node.id not in roster.members or node.id in leaving:
             continue

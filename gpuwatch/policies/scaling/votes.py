@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gpuwatch.model.bounds import MOST_NODES
-from gpuwatch.model.decision import REMOVALS, Observation
+from gpuwatch.model.decision import Observation
 from gpuwatch.model.measurement import MetricValue
-from gpuwatch.policies import capacity
+from gpuwatch.policies import machines
 from gpuwatch.policies.scaling.settings import DEVICE_SIGNALS, Metric, adjustments
 from gpuwatch.policies.sizes import NODES, Sizes
 
@@ -43,7 +43,7 @@ class Strength:
 def strength(observation: Observation, pool: str, warm_up: float, sizes: Sizes = NODES) -> Strength:
     """The pool's nodes now; one with a start that is unknown, or lies ahead, is young."""
     roster = observation.fleet.roster(pool)
-    leaving = {entry.intent.node_id for entry in observation.ledger.open_intents if entry.intent.verb in REMOVALS}
+    leaving = machines.leaving(observation)
     members = [node for node in roster.nodes if node.id in roster.members]
     mature = sum(
         sizes.node(node) or 0
@@ -53,9 +53,9 @@ def strength(observation: Observation, pool: str, warm_up: float, sizes: Sizes =
         and (observation.now - node.launched_at).total_seconds() >= warm_up
     )
     # With those that a cloud is about to take, until something is added for them: what keeps the count replaces them.
-    count = capacity.now(observation, pool, sizes) + capacity.unreplaced_count(observation, pool, sizes)
+    count = machines.now(observation, pool, sizes) + machines.unreplaced_count(observation, pool, sizes)
     running = sum(sizes.node(node) or 0 for node in members)
-    extra = capacity.surplus(observation, pool, sizes)
+    extra = machines.surplus(observation, pool, sizes)
     return Strength(count=count, running=running, mature=min(mature, count), unit=sizes.unit, surplus=extra)
 
 

@@ -20,7 +20,7 @@ from typing import Protocol
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, REMOVAL_STEPS, Observation, Reason, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeState
-from gpuwatch.policies import capacity, notices
+from gpuwatch.policies import machines, notices
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.launches import Sources, launches
 from gpuwatch.policies.sizes import Need, Sizes
@@ -106,28 +106,28 @@ def stand_ins(observation: Observation, pool: str, wanted: int, rules: Rules) ->
         return 0
     has = nodes_now(observation, pool, rules)
     _, fixed = shares(wanted, _mix(observation, pool, rules, has))
-    return max(0, has.on_demand - fixed)
+    return max(0, has.on_demand - has.on_demand_coming - fixed)
 
 
 def ahead(observation: Observation, pool: str, wanted: int | None, rules: Rules, decided: Sequence[Step]) -> list[Step]:
     """Rule 1: the launches of spot in the place of nodes that may go; `decided` are the steps of the other policies."""
     sizes = rules.sizes(observation.fleet)
-    has, surge = capacity.now(observation, pool, sizes), rules.surge
+    has, surge = machines.now(observation, pool, sizes), rules.surge
     extra = has - (wanted or 0)
     if wanted is None or extra < 0 or extra >= surge or not isinstance(rules.sources, Offers):
         return []
     going = _together(give_way(observation, pool, rules, decided), stand_ins(observation, pool, wanted, rules), sizes)
     missing = surge_left(observation, pool, wanted, rules, going)
-    if missing <= 0 or capacity.unsized_machines(observation, pool, sizes):
+    if missing <= 0 or machines.unsized_machines(observation, pool, sizes):
         return []
     several = len(going) > 1
     who, go = (f"{len(going)} nodes on demand stand", "they go") if several else ("A node on demand stands", "it goes")
     reason = Reason(code=CODE, sentence=f"{who} in for spot: spot is asked for first, and {go} once it works.")
-    coming = capacity.launching(observation, pool)
+    coming = machines.launching(observation, pool)
     need = Need(missing=missing, wanted=wanted, coming=coming, sizes=sizes)
     if sizes.gpus is not None:
         need = replace(need, most=_room(rules.max_gpus, surge, has))
-        need = replace(need, machines=_room(rules.max_nodes, rules.capacity.surge, capacity.now(observation, pool)))
+        need = replace(need, machines=_room(rules.max_nodes, rules.capacity.surge, machines.now(observation, pool)))
     asked = launches(observation, pool, need, rules.sources, reason)
     asked = [step for step in asked if step.arguments.get(CAPACITY) == SPOT]
     # A part of a node frees none: it would only be paid for as well.
@@ -147,7 +147,7 @@ def surge_left(observation: Observation, pool: str, wanted: int, rules: Rules, a
     """How much more spot may come on top of what is wanted, in the places of these nodes."""
     sizes = rules.sizes(observation.fleet)
     going = _together(able, stand_ins(observation, pool, wanted, rules), sizes)
-    extra = capacity.now(observation, pool, sizes) - wanted
+    extra = machines.now(observation, pool, sizes) - wanted
     return min(rules.surge, sum(sizes.node(node) or 0 for node in going)) - extra
 
 
@@ -178,6 +178,7 @@ def back_steps(
     firm = _firm(observation, pool)
     spare = (
         has.on_demand
+        - has.on_demand_coming  # what only comes is no reason for anything to go
         - goal(wanted, has, _mix(observation, pool, rules, has)).on_demand
         - sum(sizes.node(node) or 0 for node in firm if node.id in leave)
     )
@@ -204,41 +205,29 @@ def _spot(rules: Rules) -> bool:
     return any(each.capacity == SPOT for each in rules.offers.values())
 
 
-def _there(observation: Observation, pool: str) -> list[Node]:
-    """The pool's nodes that run or come up, without those that are being removed, or that their cloud is to take."""
-    leaving = capacity.leaving(observation)
-    nodes = [node for node in observation.fleet.roster(pool).nodes if node.enrolled and node.cloud_notice is None]
-    return [node for node in nodes if node.state in capacity.THERE and node.id not in leaving]
-
-
 def _firm(observation: Observation, pool: str) -> list[Node]:
     """Those on demand that run; what is reserved or prepaid is paid for and stays."""
     return [
         node
-        for node in _there(observation, pool)
+        for node in machines.pool_machines(observation, pool).present
         if node.capacity_type is CapacityType.ON_DEMAND and node.state is NodeState.RUNNING
     ]
 
 
 def nodes_now(observation: Observation, pool: str, rules: Rules) -> Has:
     """The pool's nodes now, by what each counts. A spot node works once work can be given to it."""
-    nodes, sound = _there(observation, pool), observation.fleet.roster(pool).sound
-    sizes, working, coming, on_demand = rules.sizes(observation.fleet), 0, 0, 0
-    for node in nodes:
-        size = sizes.node(node) or 0
-        if node.capacity_type is not CapacityType.SPOT:
-            on_demand += size
-        elif node.id in sound:
-            working += size
-        else:
-            coming += size
-    for name in capacity.launching(observation, pool):
-        offer = rules.offers.get(name)
-        if offer is not None and offer.capacity == SPOT:
-            coming += sizes.kind(offer.instance_type) or 0
-        else:
-            on_demand += (sizes.kind(offer.instance_type) or 0) if offer is not None else int(sizes.gpus is None)
-    return Has(spot_working=working, spot_coming=coming, on_demand=on_demand)
+    found, sound = machines.pool_machines(observation, pool), observation.fleet.roster(pool).sound
+    sizes, spot = rules.sizes(observation.fleet), CapacityType.SPOT
+    nodes = [node for node in found.present if node.capacity_type is spot]
+    working, all_spot = sizes.of_nodes([node for node in nodes if node.id in sound]), sizes.of_nodes(nodes)
+    spot_coming = sizes.of_expected([each for each in found.coming if each.spot])
+    firm_coming = sizes.of_expected(found.coming) - spot_coming
+    return Has(
+        spot_working=working,
+        spot_coming=all_spot - working + spot_coming,
+        on_demand=sizes.of_nodes(found.present) - all_spot + firm_coming,
+        on_demand_coming=firm_coming,
+    )
 
 
 def _mix(observation: Observation, pool: str, rules: Rules, has: Has) -> MixRules:

@@ -18,8 +18,9 @@ from dataclasses import replace
 from math import inf
 
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import CapacityType, NodeState
+from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.measurement import OfferPast, OffersPast
+from gpuwatch.policies.machines import pool_machines
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.mix import Has, goal, shares
 from gpuwatch.policies.spot.offers import (
@@ -29,26 +30,23 @@ from gpuwatch.policies.spot.offers import (
     rest_in_outage_seconds,
     rest_seconds,
 )
-from gpuwatch.policies.spot.records import SPOT
+from gpuwatch.policies.spot.records import OFFER, SPOT
 from gpuwatch.policies.spot.settings import OfferRules, Offers
-
-_RUNS = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 
 
 def choose_offers(observation: Observation, pool: str, offers: Offers, need: Need) -> list[str]:
     """The names of the offers to ask, one for each node, so many as bring what is missing."""
     known, coming, sizes = observation.offers.get(pool, OffersPast()), need.coming, need.sizes
-    nodes = [
-        node
-        for node in observation.fleet.roster(pool).nodes
-        if node.enrolled and node.state in _RUNS and node.cloud_notice is None
-    ]
-    own = Counter(name for node in nodes for name, each in offers.offers.items() if each.has(node))
+    here = pool_machines(observation, pool)
+    own = Counter(name for node in here.present for name, each in offers.offers.items() if each.has(node))
     own.update(coming)
-    spot_nodes = [node for node in nodes if node.capacity_type is CapacityType.SPOT]
+    # Starts and members that come; launches are named in `coming`, with those of this round.
+    others = [each for each in here.coming if OFFER not in each.asked]
+    spot_nodes = [node for node in here.present if node.capacity_type is CapacityType.SPOT]
     spot_coming = [name for name in coming if name in offers.offers and offers.offers[name].capacity == SPOT]
-    spot = sum(sizes.node(node) or 0 for node in spot_nodes) + sum(offers.size(name, sizes) for name in spot_coming)
-    there = sum(sizes.node(node) or 0 for node in nodes) + sum(offers.size(name, sizes) for name in coming)
+    spot = sizes.of_nodes(spot_nodes) + sum(offers.size(name, sizes) for name in spot_coming)
+    spot += sizes.of_expected([each for each in others if each.spot])
+    there = sizes.of_nodes(here.present) + sum(offers.size(name, sizes) for name in coming) + sizes.of_expected(others)
     firm = there - spot
     waited = _waited_seconds(observation, known)
     mix = offers.mix_now(observation, pool, spot=spot, firm=firm)

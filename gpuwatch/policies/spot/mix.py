@@ -71,13 +71,14 @@ class MixRules:
 class Has:
     """A pool's nodes at one moment, without those that have an interruption notice.
 
-    Coming are those that boot. `on_demand` counts both. `missing_seconds` is for how long fewer spot nodes than wanted
-    were there or coming; 0 where none is missing.
+    Coming are those that boot. `on_demand` counts both, `on_demand_coming` those of them that no list shows yet.
+    `missing_seconds` is for how long fewer spot nodes than wanted were there or coming; 0 where none is missing.
     """
 
     spot_working: int
     spot_coming: int
     on_demand: int
+    on_demand_coming: int = 0
     missing_seconds: float = 0.0
 
 

@@ -12,6 +12,7 @@ from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.money import PriceKey
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.policies.machines import pool_machines
 from gpuwatch.policies.sizes import Sizes
 from gpuwatch.policies.spot import batch
 from gpuwatch.policies.spot.batch import BatchRules
@@ -128,7 +129,7 @@ class Offers:
         known = observation.batches.get(pool, BatchPast())
         if self.batch is None or not batch.wants_nodes(self.batch, known, observation.now):
             return None
-        nodes = [each for each in observation.fleet.roster(pool).nodes if each.enrolled and each.cloud_notice is None]
+        nodes = pool_machines(observation, pool).present
         there = [each.launched_at for each in nodes if each.state in {NodeState.PENDING, NodeState.RUNNING}]
         young = len(there) < spot + firm or batch.young(there, self.batch, observation.now)
         return batch.job(self.batch, known, observation.now, spot=spot, firm=firm, young=young)

@@ -84,7 +84,7 @@ SPOILED_GPUS: list[tuple[str, str, Callable[[Case], Case], str]] = [
         "beside one that may have come",
         "max_gpus",
         lambda c: doubtful(counted(a_launch(c), max_gpus=11)),
-        "have 12 GPUs",
+        "have 4 GPUs, and 8 that may still come",
     ),
     ("a launch of no known size", "max_gpus", lambda c: unknown(counted(a_launch(c), max_gpus=64)), "would come"),
     ("beside one of no known size", "max_gpus", lambda c: counted(dark(a_launch(c)), max_gpus=64), "i-2 (x.large)"),

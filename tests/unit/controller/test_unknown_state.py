@@ -12,7 +12,7 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.money.accounting.metering import Metering, meter
 from gpuwatch.money.accounting.slices import Calendar
-from gpuwatch.policies import PoolRules, capacity
+from gpuwatch.policies import PoolRules, capacity, machines
 from gpuwatch.policies.idle import IdleRules, propose
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import NOW, Desk, a_node, a_notice, a_stop, an_observation
@@ -38,7 +38,7 @@ def test_its_notice_stays() -> None:
 
 def test_it_counts_as_capacity() -> None:
     """Nothing is launched in its place."""
-    assert capacity.now(an_observation(doubtful()), "default") == 1
+    assert machines.now(an_observation(doubtful()), "default") == 1
 
 
 @pytest.mark.parametrize("state", [NodeState.UNKNOWN, NodeState.STOPPED])

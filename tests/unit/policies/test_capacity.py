@@ -19,7 +19,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
-from gpuwatch.policies import PoolRules, capacity, resolve
+from gpuwatch.policies import PoolRules, capacity, machines, resolve
 from gpuwatch.policies.capacity import LaunchRules
 from tests.support.builders.fleet import NOW, a_node, a_stop
 from tests.support.builders.past_steps import REASON, a_group
@@ -112,7 +112,7 @@ NAME = "new:default:1"
 )
 def test_what_is_on_its_way_counts_once(told: str, observation: Observation, count: int) -> None:
     """Capacity is what runs or begins to, and what was asked for and cannot be seen yet."""
-    assert capacity.now(observation, "default") == count, told
+    assert machines.now(observation, "default") == count, told
 
 
 def test_stopped_nodes_come_before_groups_and_groups_before_launches() -> None:
@@ -294,7 +294,7 @@ def test_additions_never_exceed_what_is_missing_and_touch_nothing_foreign(
     """Whatever runs, waits or fails: no more than target - now, and only what may be touched (P3, P4)."""
     steps = capacity.additions(observation, "default", target, LAUNCH, "any")
 
-    assert sum(capacity.adds(step) for step in steps) <= max(0, target - capacity.now(observation, "default"))
+    assert sum(capacity.adds(step) for step in steps) <= max(0, target - machines.now(observation, "default"))
     assert len({step.node_id for step in steps}) == len(steps)
     for step in steps:
         thing = observation.fleet.find(step.node_id) or observation.fleet.group(step.node_id)
@@ -313,9 +313,9 @@ def test_asking_again_adds_nothing(observation: Observation, target: int) -> Non
     after = accepted(observation, steps)
 
     again = capacity.additions(after, "default", target, LAUNCH, "any")
-    assert capacity.now(after, "default") <= max(target, capacity.now(observation, "default"))
+    assert machines.now(after, "default") <= max(target, machines.now(observation, "default"))
     assert sum(capacity.adds(step) for step in (*steps, *again)) <= max(
-        0, target - capacity.now(observation, "default")
+        0, target - machines.now(observation, "default")
     )
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Step, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.policies import capacity
+from gpuwatch.policies import capacity, machines
+from gpuwatch.policies.lives import THERE
 from gpuwatch.policies.sizes import Need
 from tests.support.builders.fleet import NOW, a_node, a_stop
 from tests.support.builders.past_steps import REASON, a_group
@@ -50,7 +51,7 @@ STARTED = done(Verb.START, "i-1")
 )
 def test_a_launched_machine_that_a_list_leaves_out(recent: tuple[Done, ...], count: int) -> None:
     """It was shown a moment ago, whatever a clock did in between."""
-    assert capacity.now(seen(recent=recent), "default") == count
+    assert machines.now(seen(recent=recent), "default") == count
 
 
 @pytest.mark.parametrize("state", NodeState)
@@ -58,7 +59,7 @@ def test_a_launched_machine_that_is_listed_is_as_it_is_listed(state: NodeState) 
     """In whatever state: it is not counted beside that."""
     node = replace(a_node("i-9"), state=state)
 
-    assert capacity.now(seen(node, recent=(LAUNCHED,)), "default") == (node.state in capacity.THERE)
+    assert machines.now(seen(node, recent=(LAUNCHED,)), "default") == (node.state in THERE)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_launched_machine_that_is_listed_is_as_it_is_listed(state: NodeState) 
 )
 def test_a_started_machine_that_a_list_shows_stopped(recent: tuple[Done, ...], count: int) -> None:
     """The start was shown: the list is late."""
-    assert capacity.now(seen(stopped("i-1"), recent=recent), "default") == count
+    assert machines.now(seen(stopped("i-1"), recent=recent), "default") == count
 
 
 @pytest.mark.parametrize("state", [NodeState.RUNNING, NodeState.STOPPING, NodeState.TERMINATING])
@@ -81,19 +82,19 @@ def test_a_started_machine_in_another_state_is_as_it_is_listed(state: NodeState)
     """Nothing is counted twice, and what goes is going."""
     node = replace(a_node("i-1"), state=state)
 
-    assert capacity.now(seen(node, recent=(STARTED,)), "default") == (state is NodeState.RUNNING)
+    assert machines.now(seen(node, recent=(STARTED,)), "default") == (state is NodeState.RUNNING)
 
 
 def test_a_machine_that_is_being_started_again_counts_once() -> None:
     """Its open intent counts it already."""
     observation = seen(stopped("i-1"), recent=(STARTED,), open_intents=(an_intent(Verb.START, "i-1", Status.ACCEPTED),))
 
-    assert capacity.now(observation, "default") == 1
+    assert machines.now(observation, "default") == 1
 
 
 def test_a_started_machine_that_is_gone_from_the_list_is_gone() -> None:
     """A start makes no machine."""
-    assert capacity.now(seen(recent=(STARTED,)), "default") == 0
+    assert machines.now(seen(recent=(STARTED,)), "default") == 0
 
 
 GROWN = done(Verb.GROW, "g-1", arguments={"size": "5", "adds": "2"})
@@ -120,7 +121,7 @@ def test_a_group_whose_growth_a_list_does_not_show(recent: tuple[Done, ...], siz
     """It has the size that it was seen to have, unless the pool has lost a node since."""
     observation = seen(groups=(a_group(desired=3, node_ids=()),), recent=recent)
 
-    assert capacity.now(observation, "default") == size
+    assert machines.now(observation, "default") == size
     steps = capacity.additions(observation, "default", 7, capacity.LaunchRules())
     assert [dict(step.arguments) for step in steps] == [{"size": "7", "adds": str(7 - size)}]
 
@@ -155,7 +156,7 @@ def an_entry(verb: Verb, *, reached: bool, minutes: float | None = 5.0) -> OpenI
 )
 def test_which_launches_may_still_turn_up(entry: OpenIntent, may: bool) -> None:
     """Those that nobody answered, for ten minutes; starts and growths ask for the same again by their nature."""
-    assert capacity.may_appear(entry, NOW) is may
+    assert machines.may_appear(entry, NOW) is may
 
 
 @pytest.mark.parametrize(("status", "first"), [(Status.INTERRUPTED, Verb.LAUNCH), (Status.THROTTLED, Verb.START)])

@@ -10,7 +10,7 @@ from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import Observation, Status, Verb
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.measurement import OffersPast
-from gpuwatch.policies import PoolRules, capacity
+from gpuwatch.policies import PoolRules, machines
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.fleet import NOW, a_notice, a_verdict
@@ -255,5 +255,5 @@ def test_the_size_of_a_pool_is_that_of_its_machines() -> None:
     )
     observation = seen(*nodes, open_intents=(asked,))
     sizes = gpu_rules().sizes(observation.fleet)
-    assert (capacity.now(observation, "default", sizes), capacity.now(observation, "default")) == (20, 3)
-    assert capacity.unreplaced_count(observation, "default", sizes) == 1
+    assert (machines.now(observation, "default", sizes), machines.now(observation, "default")) == (20, 3)
+    assert machines.unreplaced_count(observation, "default", sizes) == 1

@@ -11,7 +11,7 @@ from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Status, Verb
 from gpuwatch.model.fleet import Fleet, GroupRefusal, NodeGroup
-from gpuwatch.policies import capacity, uncounted
+from gpuwatch.policies import machines, uncounted
 from gpuwatch.policies.launches import LaunchRules
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, an_observation
@@ -44,8 +44,8 @@ def seen(group: NodeGroup, *, launched_minutes_ago: float = 600.0, **ledger: obj
 )
 def test_what_a_group_lacks_is_waited_for_as_long_as_members_may_come(observation: Observation, coming: int) -> None:
     """Ten minutes from the newest of: the first look, our growth, a member; not at all where the cloud has none."""
-    assert len(capacity.coming(observation, "default")) == coming
-    assert len(uncounted.may_come(observation, "default")) == 2 - coming
+    assert len(machines.pool_machines(observation, "default").coming) == coming
+    assert len(machines.pool_machines(observation, "default").late) == 2 - coming
 
 
 def test_a_refusal_from_before_the_growth_says_nothing_of_it() -> None:
@@ -162,8 +162,8 @@ def test_a_machine_that_no_list_shows_counts_for_twenty_minutes(*, shown: bool) 
     assert entry.last is not None
     assert entry.last.status is Status.UNSEEN
     observation = desk.plan().observation
-    assert capacity.now(observation, "default") == (1 if shown else 0)
-    assert len(uncounted.may_come(observation, "default")) == (0 if shown else 1)
+    assert machines.now(observation, "default") == (1 if shown else 0)
+    assert len(machines.pool_machines(observation, "default").late) == (0 if shown else 1)
     said = [each for each in desk.plan().decisions[0].clamps if "no longer counts" in each]
     assert bool(said) is not shown
 
@@ -176,8 +176,8 @@ def test_a_machine_that_is_shown_late_counts_again() -> None:
     desk.fleet.listed = desk.fleet.found = lambda _: False
     for _ in range(25):
         desk.round()
-    assert capacity.now(desk.plan().observation, "default") == 0
+    assert machines.now(desk.plan().observation, "default") == 0
     desk.fleet.found = lambda _: True
     for _ in range(2):
         desk.round()
-    assert capacity.now(desk.plan().observation, "default") == 1
+    assert machines.now(desk.plan().observation, "default") == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpuwatch import policies
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import REMOVALS, Observation, Step, Verb
+from gpuwatch.model.decision import REMOVALS, Observation, Status, Step, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies import PoolRules
@@ -22,6 +22,7 @@ from gpuwatch.policies.idle_timeout.timeouts import time_round
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from gpuwatch.policies.schedule import Window, coming
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_notice, an_observation
+from tests.support.builders.pending_capacity import an_intent
 
 IDLE = IdleRules(timeout="break_even", fresh_timeout=None, restart_cost=600.0, grace_period=300.0)
 OFFICE = Window(hours="12:08-18:00", min_nodes=2)  # NOW is 12:00
@@ -77,6 +78,17 @@ def test_nobody_gets_notice_of_a_stop_that_a_window_would_prevent() -> None:
 
     assert verbs(ahead, scheduled(hours="12:15-18:00")) == [Verb.HOLD, Verb.HOLD]
     assert verbs(ahead, scheduled(hours="12:16-18:00")) == [Verb.NOTICE, Verb.NOTICE]
+
+
+def test_a_window_ahead_is_not_met_by_what_only_comes() -> None:
+    """Two run and a third is launched: the idle one stays until that one is there."""
+    ahead = a_pool(7200.0, 9000.0)
+    asked = (an_intent(Verb.LAUNCH, "new:default:1", Status.ACCEPTED),)
+    coming = replace(ahead, ledger=replace(ahead.ledger, open_intents=asked))
+    there = a_pool(7200.0, 9000.0, 8000.0)
+
+    assert verbs(coming, scheduled()) == [Verb.HOLD, Verb.HOLD]
+    assert verbs(there, scheduled()) == [Verb.HOLD, Verb.STOP, Verb.HOLD]
 
 
 @given(

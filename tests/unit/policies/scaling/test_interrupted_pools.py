@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.model.cloud_notice import CloudNotice, Interruption
 from gpuwatch.model.decision import Done, Observation, Status, Verb
 from gpuwatch.model.fleet import Node
-from gpuwatch.policies import capacity
+from gpuwatch.policies import machines
 from gpuwatch.policies.scaling import ScalingRules
 from tests.support.builders.fleet import NOW
 from tests.support.builders.scaled_pools import QUEUE, a_measure, nodes, proposed, seen
@@ -71,4 +71,4 @@ def test_a_load_that_is_not_known_buys_nothing() -> None:
 @pytest.mark.parametrize(("taken", "added", "left"), [(0, 0, 0), (1, 0, 1), (2, 1, 1), (2, 2, 0), (1, 3, 0)])
 def test_what_was_added_since_the_first_notice_counts_as_a_replacement(taken: int, added: int, left: int) -> None:
     """Whatever it was added for: doubt adds nothing."""
-    assert capacity.unreplaced_count(a_pool(4, taken=taken, added=added), "default") == left
+    assert machines.unreplaced_count(a_pool(4, taken=taken, added=added), "default") == left

@@ -11,8 +11,7 @@ from gpuwatch.model.decision import Done, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.model.sight import Silence
-from gpuwatch.policies import capacity
-from gpuwatch.policies.lives import offers_past
+from gpuwatch.policies.lives import ENDED, SHOWN, offers_past
 from gpuwatch.policies.next_offer import faults
 from gpuwatch.policies.spot.choice import resting_seconds
 from tests.support.builders.fleet import NOW, a_node
@@ -48,7 +47,7 @@ def fault(name: str = "east-a", *, minutes: float = 2.0, kind: Status = Status.D
 
 def success(node_id: str, name: str = "east-a", *, minutes: float = 60.0, spot: bool = True) -> Done:
     """A machine that became a node."""
-    return a_try(name, Status.SETTLED, minutes=minutes, detail=f"{capacity.SHOWN}{node_id}", spot=spot)
+    return a_try(name, Status.SETTLED, minutes=minutes, detail=f"{SHOWN}{node_id}", spot=spot)
 
 
 def past(*recent: Done, nodes: tuple[str, ...] = (), now: datetime = NOW) -> OffersPast:
@@ -117,7 +116,7 @@ def test_a_spot_node_that_is_gone_without_us_is_a_loss() -> None:
 
 def test_a_machine_that_ended_before_it_was_a_node_is_a_refusal_and_a_loss() -> None:
     """It was launched and taken back at once."""
-    found = past(a_try("east-a", Status.FAILED, minutes=2.0, detail=f"i-1 {capacity.ENDED}"))
+    found = past(a_try("east-a", Status.FAILED, minutes=2.0, detail=f"i-1 {ENDED}"))
 
     assert (found.offers["east-a"].refusals, found.offers["east-a"].losses) == (1, 1)
 
@@ -128,7 +127,7 @@ TRIES = st.lists(
         st.sampled_from(NAMES),
         st.sampled_from([Status.FAILED, Status.SETTLED, Status.CANCELLED]),
         minutes=st.floats(0.0, 6000.0),
-        detail=st.sampled_from(["", f"{capacity.SHOWN}i-1", f"i-2 {capacity.ENDED}"]),
+        detail=st.sampled_from(["", f"{SHOWN}i-1", f"i-2 {ENDED}"]),
     ),
     max_size=30,
     unique_by=lambda each: each.key,
