@@ -114,7 +114,7 @@ class TencentCloud(RegionCloud[Region, Instance, Group]):
 
     def _apart(self) -> Callable[[Region], Iterable[Node]]:
         # What other regions say of types stays there.
-        return survey.machines_of(Translator(fleet=self._fleet, clock=self._clock))
+        return survey.machines_of(Translator(fleet=self._fleet, clock=self._clock, asks_tke=False))
 
     # Within one place.
 

@@ -47,7 +47,7 @@ class Group(ScalingGroup):
     @property
     def owner(self) -> str | None:
         """The other system that drives the group, whatever its tags consent to."""
-        return managed_by(self.tags, in_own_group=True)
+        return managed_by(self.tags, name=self.name, in_own_group=True)
 
     def as_node_group(self, place: Region, *, fleet: str, now: datetime) -> NodeGroup:
         """The group in our words."""

@@ -57,6 +57,7 @@ _OBSERVE = (
             "cvm:DescribeRegions",
             "cvm:DescribeZoneInstanceConfigInfos",  # for prices alone
             "sts:GetCallerIdentity",
+            "tke:DescribeExistedInstances",  # which machines are in a cluster
             "vpc:DescribeAddresses",
         ),
     ),

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuwatch.clouds import NotFoundError, machine_types
+from gpuwatch.clouds import FLEET_TAG, NotFoundError, machine_types
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.groups import Group, Member
-from gpuwatch.clouds.tencent.owners import managed_by
+from gpuwatch.clouds.tencent.owners import clusters_of, managed_by
 from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.stops import LastStop
@@ -233,9 +233,9 @@ def _instance(described: Mapping[str, Any]) -> Instance:
 class Translator:
     """Makes nodes of instances."""
 
-    def __init__(self, *, fleet: str, clock: Clock) -> None:
-        """Begin without any machine type."""
-        self.fleet, self._clock = fleet, clock
+    def __init__(self, *, fleet: str, clock: Clock, asks_tke: bool = True) -> None:
+        """Begin without any machine type. `asks_tke`: somebody may act on the machines."""
+        self.fleet, self._clock, self._asks_tke = fleet, clock, asks_tke
         self.types = MachineTypes(clock, "Tencent Cloud", described_types)
 
     def nodes(
@@ -247,9 +247,11 @@ class Translator:
         """
         instances = list(instances)
         self.types.learn(place, (each.type for each in instances if each.gpus is None))
+        clusters = self._clusters(place, instances)
         for instance in instances:
             member = members.get(instance.id)
-            node = self._node(place, instance, member, None if member is None else groups.get(member.group_id))
+            group = None if member is None else groups.get(member.group_id)
+            node = self._node(place, instance, member, group, clusters)
             if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled):
                 yield node
 
@@ -257,9 +259,21 @@ class Translator:
         """CVM's words in ours; `group` is the Auto Scaling group that it is a member of."""
         if instance.gpus is None:
             self.types.learn(place, [instance.type])
-        return self._node(place, instance, member, group)
+        return self._node(place, instance, member, group, self._clusters(place, [instance]))
 
-    def _node(self, place: Region, instance: Instance, member: Member | None, group: Group | None) -> Node:
+    def _clusters(self, place: Region, instances: Iterable[Instance]) -> Mapping[str, str]:
+        """TKE's own word on the fleet's machines; no other one is touched."""
+        own = [each.id for each in instances if self._asks_tke and each.tags.get(FLEET_TAG) == self.fleet]
+        return clusters_of(place.reading, own)
+
+    def _node(
+        self,
+        place: Region,
+        instance: Instance,
+        member: Member | None,
+        group: Group | None,
+        clusters: Mapping[str, str],
+    ) -> Node:
         described, tags = instance.described, instance.tags
         kind = self.types.known_kind(instance.type)
         gpus = (None if kind is None else kind.gpu_count) if instance.gpus is None else instance.gpus
@@ -276,7 +290,7 @@ class Translator:
             capacity_type=instance.capacity_type,
             launched_at=instance.made_at,
             address=next(iter(addresses), None),
-            managed_by=self._managed_by(tags, member, group),
+            managed_by=self._managed_by(instance, clusters.get(instance.id), member, group),
             instance_store=any(disk.startswith(_LOCAL) for disk in instance.disks),
             account=place.account,
             group=None if member is None else member.group_id,
@@ -285,21 +299,26 @@ class Translator:
             still_billed=instance.still_billed,
             last_stop=_last_stop(described, instance.state),
             image=described.get("ImageId") or None,
+            announced=None,  # no list of Tencent Cloud has what it will end: a machine's own agent alone knows
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )
 
-    def _managed_by(self, tags: Mapping[str, str], member: Member | None, group: Group | None) -> str | None:
+    def _managed_by(
+        self, instance: Instance, cluster: str | None, member: Member | None, group: Group | None
+    ) -> str | None:
         """Which other system owns it: not its group, where the group's owner consents and it serves there."""
+        name = instance.described.get("InstanceName") or ""
+        own = managed_by(instance.tags, name=name, cluster=cluster)
         if member is None:
-            return managed_by(tags)
+            return own
         if group is None:
-            return f"Auto Scaling group {member.group_id}"
+            return own or f"Auto Scaling group {member.group_id}"
         if not group.is_enrolled(self.fleet):
-            return managed_by(tags) or f"Auto Scaling group {group.name}"
+            return own or f"Auto Scaling group {group.name}"
         if member.state not in _SERVING:
             return f"Auto Scaling group {group.name} ({member.state})"
-        return managed_by(tags, in_own_group=True)
+        return managed_by(instance.tags, name=name, cluster=cluster, in_own_group=True)
 
 
 def _last_stop(described: Mapping[str, Any], state: NodeState) -> LastStop | None:

@@ -1,9 +1,18 @@
-"""Which other system owns a machine on Tencent Cloud, by the tags that it leaves. Any doubt makes it theirs."""
+"""Which other system owns a machine on Tencent Cloud: by TKE's own word, by names and by tags. Doubt makes it theirs.
 
-from collections.abc import Mapping
+TKE leaves no tag on the machines of its clusters: `tke-clusterId` is one of load balancers and disks. It names those
+that it makes `tke_cls-…_worker`, and says itself which machines are in a cluster, whatever their names are.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from gpuwatch.clouds import AuthFailedError, CloudError
+from gpuwatch.clouds.survey import batches
 from gpuwatch.clouds.tags import Owners, owner_by
+from gpuwatch.clouds.tencent.client import Line
+from gpuwatch.clouds.tencent.errors import asking
 
 GROUP_TAG = "tencentcloud:autoscaling:auto-scaling-group-id"  # which Auto Scaling leaves on the machines it makes
 
@@ -25,12 +34,55 @@ _OWNERS: Owners = (
     ("tencentcloud:*", "a service of Tencent Cloud"),  # the prefix is kept for its own services
 )
 _OF_A_GROUP = "tencentcloud:autoscaling:*"
+_OF_TKE = re.compile(r"tke[_-](?P<cluster>cls-[a-z0-9]+)?", re.IGNORECASE)  # how TKE begins names
+
+_DESCRIBE, _IDS_A_CALL = "DescribeExistedInstances", 100
+_NOT_THERE = ("UnsupportedRegion", "InvalidParameterValue.Region")  # where there is no TKE, nothing is in a cluster
 
 
-def managed_by(tags: Mapping[str, str], *, in_own_group: bool = False) -> str | None:
+def managed_by(
+    tags: Mapping[str, str], *, name: str = "", cluster: str | None = None, in_own_group: bool = False
+) -> str | None:
     """Which other system owns a machine or a group; None if none does.
 
-    `in_own_group`: it is an Auto Scaling group with consent for gpuwatch, or a member of one. Then
-    the group is no foreign owner; a system that drives the group (TKE, EMR) still is one.
+    `name` is its own, `cluster` what `clusters_of` says of it. `in_own_group`: it is an Auto Scaling group with consent
+    for gpuwatch, or a member of one. Then the group is no foreign owner; a system that drives the group (TKE, EMR)
+    still is one.
     """
+    if cluster is not None:
+        return cluster
+    named = _OF_TKE.match(name)
+    if named is not None:
+        return f"TKE cluster {named['cluster']}" if named["cluster"] else "TKE"
     return owner_by(_OWNERS, tags, lambda key: in_own_group and fnmatchcase(key, _OF_A_GROUP))
+
+
+def clusters_of(line: Line, ids: Sequence[str]) -> dict[str, str]:
+    """Which TKE cluster each of these machines is in, as its owner; those in none are left out.
+
+    Where we may not ask, each may be in one. Source: DescribeExistedInstances, AlreadyInCluster.
+
+    Raises:
+        CloudError: no answer.
+
+    """
+    try:
+        return {
+            node_id: f"TKE cluster {cluster}"
+            for batch in batches(sorted(ids), _IDS_A_CALL)
+            for node_id, cluster in _memberships(line, list(batch))
+        }
+    except AuthFailedError as error:
+        return dict.fromkeys(ids, f"TKE, for all that is known: tke:{_DESCRIBE} is not allowed ({error.code})")
+    except CloudError as error:
+        if error.code not in _NOT_THERE:
+            raise
+        return {}
+
+
+def _memberships(line: Line, ids: list[str]) -> Iterator[tuple[str, str]]:
+    found = line.list_all("tke", _DESCRIBE, "ExistedInstanceSet", "InstanceId", InstanceIds=ids)
+    with asking(line.name_call(_DESCRIBE)):
+        for each in found:
+            if each["AlreadyInCluster"]:
+                yield each["InstanceId"], str(each["AlreadyInCluster"])

@@ -31,6 +31,7 @@ _READS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "DescribeAutoScalingInstances": ("as", {"Limit": 1}),
     "DescribeLaunchConfigurations": ("as", {"Limit": 1}),
     "DescribeAutoScalingActivities": ("as", {"Limit": 1}),
+    "DescribeExistedInstances": ("tke", {"Limit": 1}),
     "DescribeDisks": ("cbs", {"Limit": 1}),
     "DescribeSnapshots": ("cbs", {"Limit": 1}),
     "DescribeAddresses": ("vpc", {"Limit": 1}),

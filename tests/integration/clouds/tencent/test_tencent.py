@@ -201,6 +201,79 @@ def test_what_another_system_owns_is_theirs(world: TencentWorld, tags: dict[str,
     assert world.shown(world.launch({**MINE, **tags})).managed_by == owner
 
 
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("tke_cls-4bqctahq_worker", "TKE cluster cls-4bqctahq"),  # recorded, with Tags []
+        ("tke_cls-13rigq6t_worker", "TKE cluster cls-13rigq6t"),  # of the SDK's documentation, with Tags null
+        ("tke-np-abc", "TKE"),
+        ("tokens", None),
+    ],
+)
+@pytest.mark.parametrize("tags", [[], None])
+def test_what_tke_made_is_theirs_by_its_name(
+    world: TencentWorld, name: str, owner: str | None, tags: list[dict[str, str]] | None
+) -> None:
+    """TKE leaves no tag on a machine."""
+    node_id = world.launch(MINE, name=name)
+    if tags is not None:
+        world.machine(node_id).overrides["Tags"] = tags
+
+    assert world.shown(node_id).managed_by == owner
+
+
+def test_what_is_in_a_cluster_is_theirs_by_the_clouds_own_word(world: TencentWorld) -> None:
+    """Somebody has put a machine of another name into a cluster: neither its name nor a tag says so."""
+    inside, outside = world.launch(MINE, cluster="cls-1"), world.launch(MINE)
+
+    assert world.shown(inside).managed_by == "TKE cluster cls-1"
+    assert world.shown(outside).managed_by is None
+
+
+def test_a_cluster_s_member_of_our_own_group_is_still_theirs(world: TencentWorld) -> None:
+    """The consent of a group's owner does not overrule TKE."""
+    world.add_group("train", MINE, size=1)
+    world.cloud.nodes()
+    world.clock.advance(60)
+    (node,) = world.cloud.nodes()
+    world.machine(node.id).cluster = "cls-1"
+
+    assert world.shown(node.id).managed_by == "TKE cluster cls-1"
+
+
+def test_without_the_right_to_ask_tke_each_machine_may_be_theirs(world: TencentWorld) -> None:
+    """A doubt about whose it is leaves it alone, and names the right."""
+    node_id = world.launch(MINE)
+    world.fake.refusals["DescribeExistedInstances"] = ["UnauthorizedOperation"] * 2
+
+    owner = world.shown(node_id).managed_by
+
+    assert owner is not None
+    assert "tke:DescribeExistedInstances is not allowed" in owner
+
+
+def test_where_there_is_no_tke_nothing_is_in_a_cluster(world: TencentWorld) -> None:
+    """The service is not in every region."""
+    node_id = world.launch(MINE)
+    world.fake.refusals["DescribeExistedInstances"] = ["UnsupportedRegion"] * 2
+
+    assert world.shown(node_id).managed_by is None
+
+
+def test_tke_is_asked_about_the_fleet_s_machines_alone(world: TencentWorld) -> None:
+    """No other one is touched, whatever it is."""
+    own = world.launch(MINE)
+    world.launch({})
+    world.cloud.nodes()
+
+    assert [asked["InstanceIds"] for asked in world.sent("DescribeExistedInstances")] == [[own]]
+
+
+def test_no_list_says_what_the_cloud_will_end(world: TencentWorld) -> None:
+    """That is not the same as that it will end nothing."""
+    assert world.shown(world.launch(MINE)).announced is None
+
+
 def test_what_ended_while_nobody_looked_is_not_known(world: TencentWorld) -> None:
     """Only a machine that was ending is told as terminated; another one that is not listed may be anything."""
     node_id = world.launch(MINE)

@@ -21,6 +21,7 @@ FOLDERS = {
     "monitor": "monitor/v20180724",
     "sts": "sts/v20180813",
     "tag": "tag/v20180813",
+    "tke": "tke/v20180525",
     "vpc": "vpc/v20170312",
 }
 _NUMBERS = {"int": (int,), "float": (int, float)}

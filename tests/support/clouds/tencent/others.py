@@ -4,11 +4,12 @@ import re
 from typing import Any
 
 from tests.support.clouds.tencent.cvm import Parameters, page
-from tests.support.clouds.tencent.state import Refusal, State
+from tests.support.clouds.tencent.state import Refusal, State, written
 
 ACCOUNT = "100000000001"
 _MACHINE = re.compile(r"qcs::cvm:(?P<region>[a-z-]+):uin/(?P<account>\d+):instance/(?P<id>ins-\w+)")
 _KEY_LENGTH, _VALUE_LENGTH = 127, 255
+_IDS = 100
 _SIGNS = re.compile(r"[\w +\-=.:/@()\[\],;><]*")
 
 
@@ -97,6 +98,33 @@ class Others:
             if each.startswith("subnet-zone")
         ]
         return {"TotalCount": len(shown), "SubnetSet": shown, "NextToken": ""}
+
+    def describe_existed_instances(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeExistedInstances of TKE."""
+        ids = asked.get("InstanceIds")
+        assert ids is None or len(ids) <= _IDS, "the page of the call says 100"
+        shown = [
+            {
+                "Usable": not each.cluster,
+                "UnusableReason": "cvm aleady in other cluster" if each.cluster else "",  # as it is documented
+                "AlreadyInCluster": each.cluster,
+                "InstanceId": each.id,
+                "InstanceName": each.name,
+                "PrivateIpAddresses": ["10.0.0.5"],
+                "PublicIpAddresses": None,
+                "CreatedTime": written(each.made_at),
+                "CPU": 8,
+                "Memory": 40,
+                "OsName": "Ubuntu Server 22.04 LTS 64bit",
+                "InstanceType": each.type,
+                "AutoscalingGroupId": "",
+                "InstanceChargeType": each.charge,
+                "IPv6Addresses": None,
+            }
+            for each in self.state.machines.values()
+            if each.region == region and (ids is None or each.id in ids)
+        ]
+        return page(shown, asked, "ExistedInstanceSet")
 
     def get_caller_identity(self, region: str, asked: Parameters) -> dict[str, Any]:
         """GetCallerIdentity."""

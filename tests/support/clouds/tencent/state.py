@@ -49,6 +49,7 @@ class Machine:
     operation: str = "RunInstances"
     request: str = ""  # of that operation
     token: str | None = None
+    cluster: str = ""  # of TKE
     overrides: dict[str, Any] = field(default_factory=dict)  # members of its description as they come, None: absent
 
 
