@@ -158,7 +158,7 @@ def _word(text: str) -> str | None:
 
 # Which other system owns a machine.
 
-# Patterns of a tag's key, and what owns a machine with such a tag; the first match wins.
+# Patterns of a tag's key, or of KEY=VALUE, and what owns a machine with such a tag; the first match wins.
 Owners = tuple[tuple[str, str], ...]
 _CLUSTER = "kubernetes.io/cluster/"
 
@@ -166,8 +166,11 @@ _CLUSTER = "kubernetes.io/cluster/"
 def owner_by(owners: Owners, tags: Mapping[str, str], ignored: Callable[[str], bool] = lambda _: False) -> str | None:
     """Find the system that owns a machine with these tags; None if none does. `ignored` keys say nothing."""
     for pattern, owner in owners:
+        of_key, _, of_value = pattern.partition("=")
         for key in sorted(tags):
-            if fnmatchcase(key, pattern) and not ignored(key):
+            if fnmatchcase(key, of_key) and fnmatchcase(tags[key], of_value or "*") and not ignored(key):
+                if of_value:
+                    return owner
                 name = key.removeprefix(_CLUSTER) if pattern == f"{_CLUSTER}*" else tags[key]
                 return f"{owner} {name}".strip()
     return None

@@ -203,6 +203,12 @@ class Client:
         self._region, self._where, self._key = region, where, key
         self._clock, self._wire, self._pace = clock, wire, pace
         self._base = None if endpoint_url is None else endpoint_url.rstrip("/")
+        # Until when empty lists (call and parameters) are proven.
+        self.empty: dict[tuple[str, str], float] = {}
+
+    def uptime(self) -> float:
+        """The seconds of a clock that nobody sets."""
+        return self._clock.monotonic()
 
     def ask(self, call: str, parameters: Mapping[str, object]) -> dict[str, Any]:
         """What a read answers; it is asked again where there was no answer, or too many calls.

@@ -196,6 +196,8 @@ class AlibabaCloud(RegionCloud[Region, Node, Group]):
         self._homes = {each: home for each, home in homes if each in listed or self._seen.has(each)}
 
     def _ids(self, place: Region) -> set[str]:
+        """Of the proof that a machine is gone: where there is nothing else either, the right is asked for again."""
+        place.reading.empty.clear()
         return {each["InstanceId"] for each in instances.list_instances(place, {}, size=self._page_size)}
 
     def _describe_machine(self, place: Region, node_id: str) -> Node:

@@ -73,6 +73,7 @@ _CODES: errors.Table = (
 # The texts of these repeat what was signed, with its headers: the session token is one of them.
 _TELLING = ("Signature*", "IncompleteSignature", "InvalidSignature*")
 _TOO_MANY, _SERVER_ERROR = 429, 500
+_DENIED, _SOLD_OUT = "OperationDenied", "out of usage"
 
 
 def refusal(asked: str, status: int, code: str, message: str) -> errors.CloudError:
@@ -81,6 +82,8 @@ def refusal(asked: str, status: int, code: str, message: str) -> errors.CloudErr
     if status == _TOO_MANY:
         unlisted = errors.ThrottledError
     kind = errors.kind_of(code, _CODES, unlisted)
+    if code == _DENIED and _SOLD_OUT in message.lower():  # the older form of NoStock
+        kind = errors.InsufficientCapacityError
     if any(fnmatchcase(code, pattern) for pattern in _TELLING):
         message = "the signature was not accepted"
     return errors.typed_error(kind, asked, message, code)

@@ -124,7 +124,7 @@ def gpus_of(described: dict[str, object]) -> tuple[int, bool]:
     return max(amount, 1 if spec else 0), not spec or _NVIDIA in spec.upper()
 
 
-DESCRIBE = List(call="ecs:DescribeInstances", path=("Instances", "Instance"), identity="InstanceId")
+DESCRIBE = List(call="ecs:DescribeInstances", path=("Instances", "Instance"), identity="InstanceId", dry=True)
 PAGE_SIZE = 100  # the largest that DescribeInstances takes
 _IDS_A_CALL = 100
 _NO_SUCH = "InvalidInstanceId"  # and not, for example, a region that is not found
@@ -305,14 +305,15 @@ class Translator:
     def _managed_by(self, instance: Instance, group: Group | None) -> str | None:
         """Which other system owns it: not its group, where the group's owner consents and it serves there."""
         member = None if group is None else group.members.get(instance.id)
+        name = str(instance.described.get("InstanceName") or "")
         if group is None or member is None:
-            return managed_by(instance.tags)
+            return managed_by(instance.tags, name=name)
         if not group.is_enrolled(self.fleet):
             other = managed_by({key: value for key, value in group.tags.items() if key != "acs:ros:stackId"})
-            return other or f"Auto Scaling group {group.name}"
+            return other or managed_by({}, name=name) or f"Auto Scaling group {group.name}"
         if not member.state.startswith(_SERVING):
             return f"Auto Scaling group {group.name} ({member.state})"
-        return managed_by(instance.tags, group=group.tags)
+        return managed_by(instance.tags, name=name, group=group.tags)
 
 
 def _release_notice(described: Mapping[str, Any], now: datetime) -> tuple[CloudNotice, ...]:

@@ -1,5 +1,6 @@
-"""Which other system owns a machine on Alibaba Cloud, by the tags that systems leave. Any doubt makes it theirs."""
+"""Which other system owns a machine on Alibaba Cloud, by tags and by names. Any doubt makes it theirs."""
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
@@ -30,10 +31,19 @@ _OWNERS: Owners = (
 )
 
 
-def managed_by(tags: Mapping[str, str], *, group: Mapping[str, str] | None = None) -> str | None:
+# How Container Service (ACK) names a node; the cluster's id ends the name, or another mark follows it.
+_OF_ACK = re.compile(r".*k8s-for-cs-(?P<cluster>[0-9a-z]+)?")
+
+
+def managed_by(tags: Mapping[str, str], *, name: str = "", group: Mapping[str, str] | None = None) -> str | None:
     """Which other system owns a machine; None if none does.
 
-    `group` are the tags of the scaling group that it is a member of, where the group's owner consents to gpuwatch.
+    `name` is its own. `group` are the tags of the scaling group that it is a member of, where the group's owner
+    consents to gpuwatch.
     """
     own = tags if group is None else without_own_group(tags, group, left=frozenset({GROUP_TAG}), stack=_STACK_TAG)
-    return owner_by(_OWNERS, own, lambda key: any(fnmatchcase(key, each) for each in _HARMLESS))
+    tagged = owner_by(_OWNERS, own, lambda key: any(fnmatchcase(key, each) for each in _HARMLESS))
+    named = _OF_ACK.match(name)
+    if named is not None and (tagged is None or tagged.startswith("Auto Scaling")):
+        return f"Container Service (ACK) cluster {named['cluster'] or ''}".strip()
+    return tagged

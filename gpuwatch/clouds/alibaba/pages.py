@@ -1,24 +1,34 @@
-"""Lists to their last page, whole or not at all. ECS gives a token for the next page, ESS and VPC count pages."""
+"""Lists to their last page, whole or not at all. ECS gives a token for the next page, ESS and VPC count pages.
+
+An empty list is believed only where the right to it is proven. To a user without the right ECS answered an empty list
+and HTTP 200 until December 2025, and nobody says of which calls that still holds. DryRun shows which it is.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.clouds import CloudUnavailableError
+from gpuwatch.clouds import CloudError, CloudUnavailableError
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.errors import reading
 
 _MOST_PAGES = 2000
+_PROVEN_SECONDS = 3600.0  # for which a list that stays empty is not proven again
+WOULD_DO = ("DryRunOperation", "DRYRUN.SUCCESS")  # what DryRun answers where the call would be carried out
 _TORN = "TornList"  # our own word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class List:
-    """One list: the call, the way to the entries within an answer, the member by which an entry is known."""
+    """One list: the call, the way to the entries within an answer, the member by which an entry is known.
+
+    `dry`: the call has DryRun, by which the right to it is proven where the list is empty.
+    """
 
     call: str
     path: tuple[str, ...]
     identity: str
+    dry: bool = False
 
 
 def by_token(client: Client, what: List, parameters: Mapping[str, object], *, size: int) -> list[dict[str, Any]]:
@@ -31,7 +41,28 @@ def by_token(client: Client, what: List, parameters: Mapping[str, object], *, si
         CloudError: a page could not be had, or the pages do not fit together, also when asked once more.
 
     """
-    return _whole(lambda: _tokens(client, what, parameters, size))
+    found = _whole(lambda: _tokens(client, what, parameters, size))
+    if not what.dry:
+        return found
+    asked = (what.call, repr(sorted(parameters.items())))
+    if found:
+        client.empty.pop(asked, None)
+    elif not client.empty.get(asked, 0.0) > client.uptime():
+        _prove_right(client, what, parameters)
+        client.empty[asked] = client.uptime() + _PROVEN_SECONDS
+    return found
+
+
+def _prove_right(client: Client, what: List, parameters: Mapping[str, object]) -> None:
+    """Ask by DryRun whether we may ask for a list at all; raises CloudError: we may not, or nobody knows."""
+    asked = client.name_call(what.call)
+    try:
+        client.ask(what.call, {**parameters, "DryRun": True})
+    except CloudError as error:
+        if error.code in WOULD_DO:
+            return
+        raise
+    raise CloudUnavailableError(f"{asked}: it is not known whether the empty list is all", code="NotProven")
 
 
 def by_number(client: Client, what: List, parameters: Mapping[str, object], *, size: int) -> list[dict[str, Any]]:

@@ -12,12 +12,12 @@ from functools import partial
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.alibaba.actions import launch_request
 from gpuwatch.clouds.alibaba.instances import STOP_CHARGING
+from gpuwatch.clouds.alibaba.pages import WOULD_DO
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.keys import AccessKey, Credentials, of_lasting_key
 from gpuwatch.clouds.permissions import NO_MACHINE, Identity, Permission, Quota, try_permission, untried_permission
 
-_WOULD_DO = ("DryRunOperation", "DRYRUN.SUCCESS")
 _TOKEN = "gpuwatch-doctor"  # noqa: S105  RunInstances' ClientToken of a launch that never is
 
 _ATTRIBUTES = "ecs:DescribeAccountAttributes"
@@ -115,7 +115,7 @@ def _try_call(place: Region, call: str, ask: Callable[[], object]) -> Permission
     """A read looks for what is not there, or with DryRun: RAM has been asked before that."""
 
     def allows(error: CloudError) -> bool:
-        return call in _READS if isinstance(error, NotFoundError) else error.code in _WOULD_DO
+        return call in _READS if isinstance(error, NotFoundError) else error.code in WOULD_DO
 
     return try_permission(_action(call), place.name, ask, allows=allows)
 

@@ -16,8 +16,8 @@ from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.model.fleet import Node
 from gpuwatch.runtime.json_document import read_json
 
-DISKS = List(call="ecs:DescribeDisks", path=("Disks", "Disk"), identity="DiskId")
-_SNAPSHOTS = List(call="ecs:DescribeSnapshots", path=("Snapshots", "Snapshot"), identity="SnapshotId")
+DISKS = List(call="ecs:DescribeDisks", path=("Disks", "Disk"), identity="DiskId", dry=True)
+_SNAPSHOTS = List(call="ecs:DescribeSnapshots", path=("Snapshots", "Snapshot"), identity="SnapshotId", dry=True)
 _ADDRESSES = List(call="vpc:DescribeEipAddresses", path=("EipAddresses", "EipAddress"), identity="AllocationId")
 _PROVIDER = "alibaba"
 _PAGE_SIZE = 100

@@ -97,8 +97,9 @@ def terminate_member(place: Region, node_id: str, group_id: str, permit: Permit,
         wants = f"it wants {group.desired} {'units' if group.weighted else 'machines'}, at least {group.min_size}"
         raise CloudError(f"{group.name} would fall below its minimum: {wants}", code="MinSize")
     protected = claims(instance.tags, fleet=fleet, now=now)["protected"]
-    if protected or _api_termination_disabled(place, node_id):
-        raise ProtectedError(f"{node_id}: {protected or 'it is protected against termination'}")
+    why = protected or next(_protections(place, node_id), None)
+    if why is not None:
+        raise ProtectedError(f"{node_id}: {why}")
     with place.changing("TerminateInstanceInAutoScalingGroup", permit, service=SERVICE):
         answer = place.acting.autoscaling.terminate_instance_in_auto_scaling_group(
             InstanceId=node_id, ShouldDecrementDesiredCapacity=True
@@ -238,11 +239,19 @@ def _refuse_group(group: Group, *, fleet: str, process: str | None = None, grows
         raise CloudError(f"the process {process} of {group.name} is suspended", code="ProcessSuspended")
 
 
-def _api_termination_disabled(place: Region, node_id: str) -> bool:
-    """Return whether a machine may not be terminated. Source: EC2 DescribeInstanceAttribute."""
-    with place.asking("DescribeInstanceAttribute"):
-        answer = place.acting.ec2.describe_instance_attribute(InstanceId=node_id, Attribute="disableApiTermination")
-        return bool(answer["DisableApiTermination"]["Value"])
+def _protections(place: Region, node_id: str) -> Iterator[str]:
+    """Why EC2 itself would refuse to end a machine, which its group does not ask. Source: DescribeInstanceAttribute.
+
+    Protection against a stop refuses an end, too.
+    """
+    for attribute, member, what in (
+        ("disableApiTermination", "DisableApiTermination", "termination"),
+        ("disableApiStop", "DisableApiStop", "a stop, and so against its end"),
+    ):
+        ask: Any = place.acting.ec2.describe_instance_attribute  # its stub wants the names as literals
+        with place.asking("DescribeInstanceAttribute"):
+            if bool(ask(InstanceId=node_id, Attribute=attribute)[member]["Value"]):
+                yield f"it is protected against {what}"
 
 
 @contextmanager

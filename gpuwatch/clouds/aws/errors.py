@@ -43,6 +43,7 @@ _CODES: errors.Table = (
     ("*LimitExceeded", errors.QuotaExceededError),  # VcpuLimitExceeded, InstanceLimitExceeded, …
     ("*LimitExceededException", errors.QuotaExceededError),  # KMS's grants of a key among them
     ("InvalidInstanceID*", errors.NotFoundError),
+    ("InvalidInstanceId*", errors.NotFoundError),  # some calls spell it so
     ("InvalidID", errors.NotFoundError),  # CreateTags
     ("UnauthorizedOperation", errors.AuthFailedError),
     ("AuthFailure", errors.AuthFailedError),

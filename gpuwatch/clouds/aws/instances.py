@@ -47,7 +47,8 @@ _STOP_TIME, _STOP_FORM = (
     re.compile(r"\((\d{4}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d) (?:GMT|UTC)\)"),
     "%Y-%m-%d %H:%M:%S",
 )
-_BY_CALL = "Client.UserInitiatedShutdown"  # StateReason's code after StopInstances
+# StateReason's code after StopInstances, and how StateTransitionReason begins then.
+_BY_CALL, _BY_USER = "Client.UserInitiatedShutdown", "User initiated"
 _SERVING = ("InService", "Pending", "Terminating")  # a member in another state (Standby, Detaching) is somebody's
 
 
@@ -218,22 +219,27 @@ class Translator:
         if operator.get("Managed"):
             return operator.get("Principal", "an AWS service")
         member = group.members.get(instance.id) if group is not None else None
+        profile = instance.described.get("IamInstanceProfile", {}).get("Arn", "")
         if group is None or member is None or not group.is_enrolled(self.fleet):
-            return managed_by(instance.tags)
+            return managed_by(instance.tags, profile=profile)
         if not member.state.startswith(_SERVING):
             return f"Auto Scaling group {group.name} ({member.state})"
-        return managed_by(instance.tags, group=group.tags)
+        return managed_by(instance.tags, group=group.tags, profile=profile)
 
 
 def _last_stop(described: "InstanceTypeDef", state: NodeState) -> LastStop | None:
     """When it was stopped, and whether by a call. Sources: DescribeInstances, StateTransitionReason and StateReason."""
     if state not in _DOWN:
         return None
-    found = _STOP_TIME.search(described.get("StateTransitionReason", ""))
+    words = described.get("StateTransitionReason", "")
+    found = _STOP_TIME.search(words)
     code = described.get("StateReason", {}).get("Code", "")
+    if code not in {"", _BY_CALL}:
+        other: str | None = f"EC2 names another cause than a call, {code}"
+    else:
+        other = None if not words or words.startswith(_BY_USER) else f"EC2 names no call of a user: {words}"
     return LastStop(
-        at=None if found is None else datetime.strptime(found[1], _STOP_FORM).replace(tzinfo=UTC),
-        other=None if code in {"", _BY_CALL} else f"EC2 names another cause than a call, {code}",
+        at=None if found is None else datetime.strptime(found[1], _STOP_FORM).replace(tzinfo=UTC), other=other
     )
 
 

@@ -13,6 +13,7 @@ from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.groups import Group, Member
 from gpuwatch.clouds.tencent.owners import clusters_of, managed_by
 from gpuwatch.clouds.tencent.places import Region
+from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.stops import LastStop
 from gpuwatch.runtime.clock import Clock
@@ -60,7 +61,6 @@ UNKNOWN_ID = "InvalidInstanceId.NotFound"
 # that we have never heard) are a doubt.
 _STATES = {
     "PENDING": NodeState.PENDING,
-    "LAUNCH_FAILED": NodeState.TERMINATED,  # it was never made
     "RUNNING": NodeState.RUNNING,
     "STARTING": NodeState.PENDING,
     "STOPPING": NodeState.STOPPING,
@@ -68,6 +68,10 @@ _STATES = {
     "SHUTDOWN": NodeState.TERMINATING,  # in the recycle bin, and not billed
     "TERMINATING": NodeState.TERMINATING,
 }
+# What never became a machine, where the launch was ours: of another's machine that word may be about something else.
+_NEVER_MADE = "LAUNCH_FAILED"
+# RestrictState of what Tencent Cloud has shut off, for its account's debts say, and will take away.
+_ISOLATED, _STANDS = "PROTECTIVELY_ISOLATED", frozenset({NodeState.RUNNING, NodeState.STOPPED, NodeState.PENDING})
 # LatestOperation that is OPERATING: InstanceState may still be that from before it.
 _UNDER_WAY = {
     "StopInstances": NodeState.STOPPING,
@@ -144,9 +148,20 @@ class Instance:
         return tagged and "Tags" in self.described and bool(self.type and self.charge and self.zone and self.made_at)
 
     @property
+    def is_launch_of_ours(self) -> bool:
+        """Whether it has the name and the tag of a launch of gpuwatch; the tag of a later decision is another one."""
+        key = self.tags.get(DECISION_TAG)
+        return bool(key) and self.described.get("InstanceName") == key
+
+    @property
     def state(self) -> NodeState:
         """Its state. A description with holes, or a word that we have never heard, is a doubt about this machine."""
-        state = _STATES.get(self.described.get("InstanceState") or "", NodeState.UNKNOWN)
+        word = self.described.get("InstanceState") or ""
+        if word == _NEVER_MADE and self.is_launch_of_ours:
+            return NodeState.TERMINATED
+        state = _STATES.get(word, NodeState.UNKNOWN)
+        if self.described.get("RestrictState") == _ISOLATED and state in _STANDS:
+            return NodeState.TERMINATING if self.whole else NodeState.UNKNOWN
         if (
             state in {NodeState.RUNNING, NodeState.STOPPED}
             and self.described.get("LatestOperationState") == "OPERATING"

@@ -181,6 +181,19 @@ def test_protection_against_termination_holds_in_a_group_too(ec2: MotoFaults) ->
     assert (ec2.state(node_id), desired(ec2)) == ("running", 2)
 
 
+def test_protection_against_a_stop_holds_an_end_in_a_group_too(ec2: MotoFaults) -> None:
+    """EC2 itself would refuse to terminate it ("Modify its 'disableApiStop'"), and its group does not ask EC2."""
+    group_id = ec2.add_group("train", MINE, size=2)
+    cloud = a_cloud(ec2)
+    node_id = cloud.nodes()[0].id
+    ec2.client.modify_instance_attribute(InstanceId=node_id, DisableApiStop={"Value": True})
+
+    with pytest.raises(ProtectedError, match="protected against a stop"):
+        cloud.terminate(node_id, "key", group=group_id, permit=a_permit())
+
+    assert (ec2.state(node_id), desired(ec2)) == ("running", 2)
+
+
 @pytest.mark.parametrize("lag", [0, 3])
 @pytest.mark.parametrize("trouble", ["lost", "crash"])
 def test_a_second_try_takes_no_second_place(lag: int, trouble: str) -> None:

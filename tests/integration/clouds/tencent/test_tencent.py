@@ -13,6 +13,7 @@ from gpuwatch.clouds import (
     ProtectedError,
 )
 from gpuwatch.clouds.tencent import client
+from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
@@ -116,20 +117,37 @@ def test_a_state_that_is_in_doubt_is_unknown(world: TencentWorld, state: str) ->
     assert world.shown(world.launch(MINE, state=state)).state is NodeState.UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("state", "told"), [("LAUNCH_FAILED", NodeState.TERMINATED), ("SHUTDOWN", NodeState.TERMINATING)]
-)
-def test_what_was_never_made_is_gone_and_the_recycle_bin_is_the_way_out(
-    world: TencentWorld, state: str, told: NodeState
-) -> None:
-    """The first is in no list of nodes."""
-    node_id = world.launch(MINE, state=state)
+def test_a_launch_of_ours_that_failed_was_never_a_machine(world: TencentWorld) -> None:
+    """Its name is that of the decision, as its tag says: it is in no list of nodes."""
+    node_id = world.launch({**MINE, DECISION_TAG: "key"}, state="LAUNCH_FAILED", name="key")
 
     node = world.cloud.node(node_id)
 
     assert node is not None
-    assert node.state is told
-    assert len(world.cloud.nodes()) == (told is NodeState.TERMINATING)
+    assert node.state is NodeState.TERMINATED
+    assert world.cloud.nodes() == ()
+
+
+@pytest.mark.parametrize("tags", [{}, {DECISION_TAG: "of a notice"}])
+def test_the_same_word_about_a_machine_of_others_is_a_doubt(world: TencentWorld, tags: dict[str, str]) -> None:
+    """A machine with years of data is not reported gone by one word."""
+    node_id = world.launch({**MINE, **tags}, state="LAUNCH_FAILED", name="old")
+
+    assert world.shown(node_id).state is NodeState.UNKNOWN
+
+
+def test_the_recycle_bin_is_the_way_out(world: TencentWorld) -> None:
+    """What is shut down there is still shown."""
+    assert world.shown(world.launch(MINE, state="SHUTDOWN")).state is NodeState.TERMINATING
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "STOPPED"])
+def test_what_the_cloud_has_isolated_is_on_its_way_out(world: TencentWorld, state: str) -> None:
+    """It can neither be started nor be ended twice."""
+    node_id = world.launch(MINE, state=state)
+    world.machine(node_id).overrides["RestrictState"] = "PROTECTIVELY_ISOLATED"
+
+    assert world.shown(node_id).state is NodeState.TERMINATING
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ class FakeAlibaba:
         """An empty account."""
         self.state = State(regions)
         self.denied: set[str] = set()  # by RAM, such as ecs:StopInstance
+        self.hidden: set[str] = set()  # lists that answer as if they were empty, as ECS did without the right
         self.strikes: list[Strike] = []
         self.calls: list[str] = []  # as RAM names them
         self._nonces: set[str] = set()
@@ -110,7 +111,10 @@ class FakeAlibaba:
         assert request.method == "POST", f"{action} came as {request.method}"
         if call in self.denied and call.startswith("ram:"):
             raise Refusal(403, "NoPermission", "You are not authorized to do this action.")
-        if call in self.denied:
+        if call in self.hidden and request.query.get("DryRun") != "true":
+            nothing = HANDLERS[action](State(self.state.regions), request.query, request.at)
+            return Response(body={"RequestId": _request_id(), **nothing})
+        if call in self.denied | self.hidden:
             raise Refusal(403, "Forbidden.RAM", "User not authorized to operate on the specified resource.")
         for strike in self.strikes:
             if strike.action == action:

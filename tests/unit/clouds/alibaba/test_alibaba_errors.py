@@ -94,3 +94,11 @@ def test_a_request_of_another_time_is_about_our_clock(code: str) -> None:
 
     assert (type(error), error.code) == (ClockSkewError, code)
     assert "set this machine's clock" in str(error)
+
+
+def test_the_older_word_for_no_stock_is_known_by_its_sentence() -> None:
+    """The same code means other things, too."""
+    old = refusal("ECS RunInstances", 403, "OperationDenied", "The resource is out of usage")
+    other = refusal("ECS RunInstances", 403, "OperationDenied", "The current user does not support this operation")
+
+    assert (type(old), type(other)) == (InsufficientCapacityError, CloudError)

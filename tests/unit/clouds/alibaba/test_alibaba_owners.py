@@ -34,3 +34,17 @@ def test_a_group_with_consent_is_no_foreign_owner_nor_the_stack_that_made_it() -
 def test_a_system_that_drives_the_group_owns_its_members() -> None:
     """A node pool of ACK is a scaling group: the consent of its tag does not overrule ACK."""
     assert managed_by({GROUP_TAG: "asg-1"}, group={"ack.aliyun.com": "c1a2"}) == "Container Service (ACK) cluster c1a2"
+
+
+@pytest.mark.parametrize(
+    ("name", "tags", "owner"),
+    [
+        ("worker-k8s-for-cs-c1a2b3", {}, "Container Service (ACK) cluster c1a2b3"),
+        ("worker-k8s-for-cs-c1a2b3", {GROUP_TAG: "asg-1"}, "Container Service (ACK) cluster c1a2b3"),
+        ("node-k8s-for-cs-", {}, "Container Service (ACK) cluster"),
+        ("worker-k8s", {}, None),
+    ],
+)
+def test_a_node_of_ack_is_known_by_its_name(name: str, tags: dict[str, str], owner: str | None) -> None:
+    """Its cluster's tag may be missing."""
+    assert managed_by(tags, name=name) == owner

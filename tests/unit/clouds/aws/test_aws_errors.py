@@ -76,6 +76,7 @@ SECRET = "FwoGZXIvYXdzEXAMPLETOKEN"  # noqa: S105  an example; it must never com
         ("AccessDeniedException", 400, AuthFailedError),
         ("InvalidInstanceID.NotFound", 400, NotFoundError),
         ("InvalidInstanceID.Malformed", 400, NotFoundError),
+        ("InvalidInstanceId.NotFound", 400, NotFoundError),
         ("InvalidID", 400, NotFoundError),
         ("InternalError", 500, CloudUnavailableError),
         ("InternalFailure", 500, CloudUnavailableError),
