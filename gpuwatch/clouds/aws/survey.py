@@ -97,7 +97,7 @@ def _volume(place: Region, volume: "VolumeTypeDef", kind: LeftoverKind) -> Lefto
             kind=kind,
             region=place.region,
             account=place.account,
-            type=volume["VolumeType"],
+            type=volume.get("VolumeType", ""),
             size_bytes=volume["Size"] * GIB,
             iops=volume.get("Iops"),
             throughput_bytes_per_second=None if throughput is None else throughput * MIB,
