@@ -8,9 +8,12 @@ import pytest
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, LeftoverKind
 from gpuwatch.model.fleet import CapacityType, NodeState
+from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
-from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, played
+from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, played, recorded
+from tests.support.clouds.tencent.cvm import described
 from tests.support.clouds.tencent.recorded import Answer, Tencent, tencent
+from tests.support.clouds.tencent.state import State
 
 # The page on InstanceState; all others are in doubt.
 STATES = {
@@ -176,6 +179,27 @@ def test_a_recorded_answer_is_read_for_what_it_is(path: Path[Answer], answer: An
 def test_every_recorded_answer_is_read_or_known_as_unread() -> None:
     """An answer of a kind that nobody thought of is not passed over."""
     assert left_out("tencent", PATHS, UNREAD, Answer) == []
+
+
+# Members of a machine that gpuwatch does not read, and that the fake leaves out.
+_NOT_READ = frozenset(
+    {
+        *("CamRoleName", "DedicatedClusterId", "DefaultLoginPort", "DefaultLoginUser", "DisasterRecoverGroupId"),
+        *("HpcClusterId", "IPv6Addresses", "InternetAccessible", "LicenseType", "LoginSettings", "OperatorUin"),
+        *("PlatformProjectId", "RdmaIpAddresses", "SecurityGroupIds", "VirtualPrivateCloud", "Metadata"),
+        *("CpuTopology", "LatestOperationErrorMsg"),
+    }
+)
+
+
+@needs_recordings
+def test_the_fake_shows_what_a_real_machine_shows() -> None:
+    """What the fake leaves out is known not to be read: our fake repeats no belief of ours about the members."""
+    fake = State(ManualClock()).add_machine("ap-singapore", "GN10X.2XLARGE40")
+    answers = [answer for answer in recorded("tencent", Answer) if PATHS[0].fits(answer)]
+    real = {name for answer in answers for each in answer.items for name in each}
+
+    assert real - set(described(fake)) <= _NOT_READ
 
 
 @pytest.mark.parametrize(
