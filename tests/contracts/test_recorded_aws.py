@@ -234,6 +234,7 @@ def play_launch(answer: Answer) -> None:
 _ASKS: dict[str, Callable[[Any], object]] = {
     "DescribeAddresses": lambda cloud: cloud.leftovers(),
     "DescribeSnapshots": lambda cloud: cloud.leftovers(),
+    "DescribeImages": lambda cloud: cloud.leftovers(),
     "DescribeVolumes": lambda cloud: cloud.leftovers(),
     "DescribeInstances": lambda cloud: cloud.nodes(),
     "DescribeAutoScalingGroups": lambda cloud: cloud.groups(),
@@ -300,3 +301,17 @@ def test_a_recorded_answer_is_read_for_what_it_is(path: Path[Answer], answer: An
 def test_every_recorded_answer_is_read_or_known_as_unread() -> None:
     """An answer of a kind that nobody thought of is not passed over."""
     assert left_out("aws", PATHS, UNREAD, Answer) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "status"),
+    [
+        ("DescribeImages", "AuthFailure", 401),
+        ("RunInstances", "InvalidAMIID.Unavailable", 400),
+        ("StopInstances", "InternalError", 500),
+    ],
+)
+def test_what_plays_a_refusal_holds_it_to_its_status(call: str, code: str, status: int) -> None:
+    """Few refusals were recorded, and these have the same form."""
+    told = {"Error": {"Code": code, "Message": "No."}}
+    play_refusal(Answer(number=0, line={"operation": f"ec2.{call}", "status": status, "data": told}))
