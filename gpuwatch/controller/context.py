@@ -31,6 +31,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.undone import Removal
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.policies.idle import StepsOf, each_step, steps_for
 from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
@@ -59,6 +60,36 @@ class Ended:
     back_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What is seen of a machine, or of a group's new members, `since` a removal of ours was seen undone.
+
+    It was `busy` for so long, at most. Once it counts as `used` it stays so.
+    """
+
+    since: datetime
+    last: datetime
+    busy: timedelta
+    used: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class PastRemovals:
+    """The newest removal of each target that may be undone, or was, as they were known at `at`.
+
+    `noted` are the actions of the newest view. `told` is when those removals were undone of which it was said, and
+    `watched` what is undone now, both by the keys of the removals. Times are those of a clock set back by
+    `back_seconds`.
+    """
+
+    newest: dict[str, Removal] = field(default_factory=dict)
+    noted: frozenset[str] = frozenset()
+    told: dict[str, datetime] = field(default_factory=dict)
+    watched: dict[str, Watched] = field(default_factory=dict)
+    at: datetime | None = None
+    back_seconds: float = 0.0
+
+
 @dataclass(slots=True, kw_only=True)
 class Memory:
     """What a process knows between its rounds besides the ledger; without it waits are longer, and nothing else."""
@@ -68,6 +99,7 @@ class Memory:
     short: dict[str, float] = field(default_factory=dict)  # since when groups lack members; monotonic
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     ended: Ended = field(default_factory=Ended)
+    removals: PastRemovals = field(default_factory=PastRemovals)
     ledger_is_slow: bool = False  # as of the last removal; it is told once
     circuits: Circuits = field(default_factory=Circuits)
     uses: dict[str, Use] = field(default_factory=dict)  # of the machines that were launched, by their ids
@@ -109,6 +141,12 @@ class ControllerContext:
         steps.note_steps(self.clock)
         then = now - timedelta(seconds=steps.back_seconds)
         return steps.by_present_clock(self.ledger.view(then, recent=recent, interval_seconds=interval_seconds), now)
+
+    def removals(self, now: datetime) -> LedgerView:
+        """What was removed in the last weeks and may be undone, each as old as it is."""
+        steps = self.memory.clock_steps
+        steps.note_steps(self.clock)
+        return steps.by_present_clock(self.ledger.removals(now - timedelta(seconds=steps.back_seconds)), now)
 
     def orders(self, now: datetime) -> LedgerView:
         """The pauses and snoozes in force, each for as long as was said, whatever was done to the wall clock since."""

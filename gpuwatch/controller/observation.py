@@ -21,6 +21,7 @@ from gpuwatch.controller.observe.short_groups import with_short
 from gpuwatch.controller.offers_past import with_past
 from gpuwatch.controller.slurm.join import Shown, show_cluster, with_slurm
 from gpuwatch.controller.startup_pause import with_foreign
+from gpuwatch.controller.undone import with_undone
 from gpuwatch.model.decision import LedgerView, Observation
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.measurement import MetricQuery, MetricValue
@@ -206,7 +207,7 @@ def _observation(look: _Look) -> Observation:
         prices=look.prices,
         interval_seconds=parts.interval_seconds,
     )
-    seen = with_past(parts, seen, look.rules)
+    seen = with_undone(parts, with_past(parts, seen, look.rules))
     return replace(seen, budgets=parts.budgets(seen), batches=parts.batches(seen))
 
 

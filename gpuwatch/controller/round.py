@@ -21,6 +21,7 @@ from gpuwatch.controller.observation import observe
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious
 from gpuwatch.controller.target_workload import remember_workloads, steps_for_workloads
+from gpuwatch.controller.undone import record_disagreements
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import snapshots
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
@@ -53,7 +54,8 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
             remember_workloads(parts, judged.workloads)
     if act:
         observation = judged.observation
-        records = (*interruptions.record(parts, observation, round_id), *record_ends(parts, observation, round_id))
+        records = interruptions.record(parts, observation, round_id)
+        records += record_ends(parts, observation, round_id) + record_disagreements(parts, observation, round_id)
         done = execute(parts, observation, judged.reviews, round_id, judged.decisions)
     return Round(
         observation=judged.observation,

@@ -35,7 +35,9 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import promise_of
 from gpuwatch.model.stops import NOT_PROVED, StopAnswer, why_not_ours
+from gpuwatch.model.undone import GROUP, SIZE, STARTED_AGAIN
 from gpuwatch.model.verbs import ASKED_A_LAST_TIME
+from gpuwatch.policies.undone import undone_of
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +60,9 @@ class MachineTarget(Target):
         return objection_to(self._parts, observation, review, tried)
 
     def arguments(self, observation: Observation, review: Review, now: datetime) -> Mapping[str, str]:
-        """Return of a notice what it promises, of a removal also its machine's launch time.
+        """Return of a notice what it promises, of a removal how its machine or group is: a later undoing shows by that.
 
-        A later start is recognised by it.
+        What somebody undid before it, without any use in between, goes with it.
         """
         step = review.step
         if step.verb is Verb.NOTICE:
@@ -68,9 +70,15 @@ class MachineTarget(Target):
                 self._parts, step.arguments, now, approval=self._parts.rules.pool(review.pool).approval
             )
         node = observation.fleet.find(step.node_id)
-        if step.verb not in REMOVALS or node is None or node.launched_at is None:
+        if step.verb not in REMOVALS or node is None:
             return step.arguments
-        return {**step.arguments, LAUNCHED_AT: node.launched_at.isoformat()}
+        said, undone = dict(step.arguments), undone_of(observation, node)
+        if node.launched_at is not None:
+            said[LAUNCHED_AT] = node.launched_at.isoformat()
+        group = None if node.group is None else observation.fleet.group(node.group)
+        if group is not None and step.verb is Verb.TERMINATE:
+            said |= {GROUP: group.id, SIZE: str(group.desired)}
+        return said if undone is None or undone.waits else {**said, **undone.arguments}
 
     def ask(self, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
         """Make the call that the intent's verb stands for."""
@@ -146,7 +154,7 @@ def _outcome_of_stop(parts: ControllerContext, entry: OpenIntent, node: Node) ->
     # Also where it is stopped: whoever started it has stopped it since, and that is no stop of ours.
     if _started_since(entry, node):
         ended = Status.FAILED if entry.reached else Status.CANCELLED
-        return ended, "it was started again before it was seen stopped"
+        return ended, STARTED_AGAIN
     if node.state is NodeState.STOPPED:
         shown = "the cloud shows it stopped"
         if node.still_billed is not None:

@@ -19,7 +19,7 @@ from gpuwatch.model.verbs import TargetKind, Verb
 
 
 class RecordTarget(Target):
-    """What a cloud has done by itself: it is on record, and nothing is asked."""
+    """What others have done: it is on record, and nothing is asked."""
 
     def servers(self, _observation: Observation, _step: Step) -> tuple[Server, ...]:
         """Return nobody: there is nothing to ask."""

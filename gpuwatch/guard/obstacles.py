@@ -34,6 +34,7 @@ class Obstacle(StrEnum):
     DEMAND = "demand"
     FLOOR = "floor"
     SNOOZED = "snoozed"
+    LEFT_ALONE = "left_alone"
     OTHER_LEDGER = "other_ledger"
     MASS_IDLENESS = "mass_idleness"
     GIVEN_UP = "given_up"

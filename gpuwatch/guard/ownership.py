@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse
+from gpuwatch.guard.case import Case, Finding, Subject, allow, final_verb, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import ITSELF
 from gpuwatch.model.verbs import prepared_removal
-from gpuwatch.policies import elsewhere, idle
+from gpuwatch.policies import elsewhere, idle, undone
 from gpuwatch.policies.kubernetes.obstacles import consents, is_joined
 
 RECENT = timedelta(days=1)
@@ -117,6 +117,27 @@ def snoozed(case: Case) -> Finding:
             f"Remove the tag, or wait; it holds for {format_duration(cap)} of idleness at most.",
         )
     return allow(f"It is snoozed until {until}, but a snooze holds for {format_duration(cap)} of idleness at most.")
+
+
+def left_alone(case: Case) -> Finding:
+    """Refuses to remove what somebody has put back twice, within a day, after gpuwatch had stopped or ended it.
+
+    An instance scheduler, a script, a group's own policy or Terraform may want running what gpuwatch wants stopped. The
+    war would cost boots and notices all day. So after two stops that were undone, with no use in between, the machine
+    is left alone for a day; its owner is told once. Then it is tried once more, and each time that somebody undoes the
+    stop again, it is left alone for twice as long, two weeks at most. A group is left alone as a whole: what counts is
+    that its size is raised again after gpuwatch ended members, and that the new ones do not work. A machine is not
+    ended for two weeks after that time either, also not by `terminate_after`.
+
+    A quarter of an hour of work (`busy`), in all, makes a start a need: then nothing was undone, and the machine is
+    stopped again once it is idle. Starts and growth by gpuwatch itself are no disagreement, nor is a stop that the
+    cloud does not ascribe to gpuwatch.
+
+    Turn off what starts the machine or raises the size. `gpuwatch resume --pool NAME` then tries again at once.
+    Somebody who wants the machine to stay may protect it by its tag instead.
+    """
+    why = undone.why_left_alone(case.observation, case.machine, ends=final_verb(case) is Verb.TERMINATE)
+    return allow("Nobody has undone its stops.") if why is None else refuse(why, undone.change_of(case.pool))
 
 
 def unknown_pool(case: Case) -> Finding:

@@ -121,6 +121,7 @@ RULES: dict[str, Rule] = {
     "other_ledger": _machines(ALL - NO_NODE - _UNDO, ownership.other_ledger, Obstacle.OTHER_LEDGER),
     "protected": _machines(_LET_GO | ADDITIONS | REDUCTIONS | _MOVES | SLURM, ownership.protected, Obstacle.PROTECTED),
     "snoozed": _machines(_LET_GO | _MOVES, ownership.snoozed, Obstacle.SNOOZED),
+    "left_alone": _machines(_LET_GO, ownership.left_alone, Obstacle.LEFT_ALONE),
     "unknown_pool": _machines(
         _LET_GO | ADDITIONS | REDUCTIONS | SICK | SLURM | _TAKEN, ownership.unknown_pool, Obstacle.UNKNOWN_POOL
     ),

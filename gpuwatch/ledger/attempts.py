@@ -16,8 +16,9 @@ from gpuwatch.model.decision import (
     Stopped,
     Verb,
 )
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.stops import StopAnswer, read_answer
+from gpuwatch.policies import undone
 
 # Attempts are outcomes that came from a call to the cloud.
 _OF_CALLS = frozenset(
@@ -25,9 +26,6 @@ _OF_CALLS = frozenset(
     | {Status.UNAVAILABLE}
 )
 _MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
-_STILL_DOWN = frozenset(
-    {NodeState.STOPPED, NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED, NodeState.UNKNOWN}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +101,5 @@ def interruption_of(
 
 
 def runs_again(stop: Stopped, node: Node | None) -> bool:
-    """Whether it is proved that somebody has started the node since.
-
-    One list that lacks it, or that is stale, is no proof. That its agent answers is one, and another launch time.
-    """
-    if node is None or node.state in _STILL_DOWN:
-        return False
-    if node.verdict is not None or node.launched_at is None:
-        return True
-    if stop.launched_at is not None:
-        return node.launched_at != stop.launched_at
-    return node.launched_at > stop.at
+    """Whether it is proved that somebody has started the node since."""
+    return undone.runs_again(stop.at, stop.launched_at, node)

@@ -74,3 +74,23 @@ def _number(key: str, ours: str) -> int:
     """Which record of this ledger a decision is."""
     number = key.removeprefix(ours).partition("-")[0]
     return int(number) if number.isdecimal() else 0
+
+
+class NoIdentity:
+    """The identity of a ledger that lives in one process and holds nobody else's decisions."""
+
+    trouble: str | None = None
+    doubt: str | None = None
+
+    def begin_paused(self) -> None:
+        """There is no doubt to put on record."""
+
+    def foreign(self, keys: Iterable[str]) -> tuple[str, ...]:
+        """All decisions are its own."""
+        del keys
+        return ()
+
+    def objections(self, foreign: Collection[str]) -> Iterator[str]:
+        """No objection: nothing is foreign here."""
+        del foreign
+        yield from ()

@@ -26,9 +26,9 @@ from gpuwatch.ledger.tables import (
     WISHES,
 )
 from gpuwatch.model.decision import FINAL, Status, Verb
-from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP, SCHEDULER_CHANGES, SHIELDINGS
+from gpuwatch.model.verbs import ENDS_OF_A_STOP, RECORDS, SCHEDULER_CHANGES, SHIELDINGS
 
-BESIDE_NOTICES = SHIELDINGS | SCHEDULER_CHANGES | CLOUD_RECORDS  # they neither give nor end a notice
+BESIDE_NOTICES = SHIELDINGS | SCHEDULER_CHANGES | RECORDS  # they neither give nor end a notice
 _WISHES_COMPARED = timedelta(days=7)  # compaction drops them after eight
 _ROWS_AT_ONCE = 100
 

@@ -24,6 +24,7 @@ from gpuwatch.ledger.index_writer import forget_what_runs_again, keep_unreached,
 from gpuwatch.ledger.postgresql import PostgresqlStore
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import Audit, Entry, LedgerError, PastRound, RoundLine
+from gpuwatch.ledger.removals import past_removals
 from gpuwatch.ledger.sent_messages import SentMessages
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.ledger.sqlite import SqliteStore
@@ -370,6 +371,11 @@ class Ledger:
         """
         with self.store.reading() as db:
             return views.view(db, now, now - recent, interval_seconds)
+
+    def removals(self, now: datetime) -> LedgerView:
+        """What was stopped and ended in the last weeks and may be undone; asked once by a process."""
+        with self.store.reading() as db:
+            return past_removals(db, now)
 
     def orders(self, now: datetime) -> LedgerView:
         """The pauses and snoozes in force, and nothing else: it is asked right before each call to the cloud."""

@@ -85,6 +85,10 @@ class RoundLedger(Protocol):
         """What decisions may know of the past."""
         ...
 
+    def removals(self, now: datetime) -> LedgerView:
+        """What was stopped and ended in the last weeks and may be undone, as `recent`; asked once by a process."""
+        ...
+
     def orders(self, now: datetime) -> LedgerView:
         """The pauses and snoozes in force, and nothing else: it is asked right before each call to the cloud."""
         ...

@@ -1,6 +1,6 @@
 """What decisions may know of the past: every query goes by an index to recent records, however old the ledger is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
@@ -51,9 +51,9 @@ from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.proposal import stop_words
 from gpuwatch.model.stops import read_answer
-from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP, REDUCTIONS, SCHEDULER_CHANGES, WORK_ENDINGS
+from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP, RECORDS, REDUCTIONS, SCHEDULER_CHANGES, WORK_ENDINGS
 
-CHANGES_MACHINES = REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | WORK_ENDINGS | CLOUD_RECORDS | REDUCTIONS
+CHANGES_MACHINES = REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | WORK_ENDINGS | RECORDS | REDUCTIONS
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
@@ -195,7 +195,7 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
     return LedgerView(
         notices=tuple(_notice(row, nothing, now) for row in in_force),
         open_intents=tuple(_open(entry) for entry in entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))),
-        recent=tuple(_ended_intents(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
+        recent=tuple(ended_intents(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
         stopped=tuple(_stopped_of_row(row, nothing) for row in stops),
         wishes=tuple(
             DesiredNodes(pool=row.pool, policy=row.policy, at=_time(row.at), want=row.want)
@@ -203,8 +203,8 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
         ),
         pauses=pauses(db, now),
         resumed=active_times.resumed_times(nothing, since, now),
-        resume_orders=_orders(db, "resume", since),
-        acknowledged=_orders(db, "acknowledge", since),
+        resume_orders=list_orders(db, "resume", since),
+        acknowledged=list_orders(db, "acknowledge", since),
         backtests=tuple(map(_backtest_of_row, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
         snoozes=snoozes(db, now),
         approvals=tuple(
@@ -229,7 +229,7 @@ def _interruptions(db: Connection, now: datetime) -> tuple[Interruption, ...]:
     return tuple(sorted((each for each in found if each is not None), key=attrgetter("node_id")))
 
 
-def _orders(db: Connection, verb: str, since: datetime) -> tuple[tuple[str | None, datetime], ...]:
+def list_orders(db: Connection, verb: str, since: datetime) -> tuple[tuple[str | None, datetime], ...]:
     """When people gave an order of this kind, and for which pool (None: all)."""
     found = db.execute(_ORDERS, {"verb": verb, "since": text(since)})
     return tuple((row.pool, _time(row.at)) for row in found)
@@ -344,7 +344,7 @@ def entries(db: Connection, rows: Sequence[Row[Any]]) -> Iterator[Entry]:
         )
 
 
-def _ended_intents(rows: Sequence[Row[Any]]) -> Iterator[Done]:
+def ended_intents(rows: Iterable[Row[Any]]) -> Iterator[Done]:
     """The finished ones among intents with all their outcomes: all that change machines, and every failure.
 
     Of an intent's times the newest counts: a clock set back before its settlement must not make it look older.

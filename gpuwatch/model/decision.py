@@ -23,6 +23,7 @@ from gpuwatch.model.promise import Interruption as Inaction
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.proposal import Advice, Answer, Decision, Proposal, Reason, Review, Step, reason_with_refusals
 from gpuwatch.model.stops import StopAnswer, why_not_ours
+from gpuwatch.model.undone import Undone
 from gpuwatch.model.verbs import ADDITIONS, REMOVAL_STEPS, REMOVALS, Verb
 
 __all__ = ["ADDITIONS", "DECISION_TAG", "FINAL", "LAUNCHED_AT", "NOTIFIED_TAG", "NOT_DONE", "REMOVALS"]
@@ -361,6 +362,7 @@ class Observation:
     offers: Mapping[str, OffersPast] = field(default_factory=dict)  # by pool, of those with offers
     batches: Mapping[str, BatchPast] = field(default_factory=dict)  # by pool, of those whose work has a deadline
     lives: tuple[Life, ...] = ()  # of the machines that were launched in the last three days
+    undone: tuple[Undone, ...] = ()  # removals of ours that somebody has undone, without use since
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
     @cached_property

@@ -17,7 +17,7 @@ class TargetKind(Enum):
     CLUSTER_NODE = auto()  # a machine's node object in Kubernetes
     WORKLOAD = auto()
     SLURM_NODE = auto()
-    RECORD = auto()  # nothing is changed: it is written down what the cloud does by itself
+    RECORD = auto()  # nothing is changed: it is written down what others do
 
 
 class Action(Enum):
@@ -94,6 +94,8 @@ class Verb(StrEnum):
     SPARED = "spared", TargetKind.RECORD, Action.RECORD
     # A machine that gpuwatch launched is gone, or stopped, and neither gpuwatch nor a notice of its cloud did that.
     ENDED = "ended", TargetKind.RECORD, Action.RECORD
+    # Somebody has undone our stops of it twice: it, or its group, is left alone for a time. Its owner is told.
+    LEFT_ALONE = "left_alone", TargetKind.RECORD, Action.RECORD
     # Pods of a node with a failing GPU are asked to go, each by an eviction; the node stays.
     EVICT = "evict", TargetKind.CLUSTER_NODE, Action.MOVE_WORK
     # On a node of another autoscaler: that it must not go.
@@ -132,8 +134,10 @@ SHIELDINGS = _that(Action.SHIELD, Action.EXPOSE)
 # What is asked of a cluster's API server or of Slurm about a node, and of no cloud.
 SCHEDULER_CHANGES = _verbs_on({TargetKind.CLUSTER_NODE, TargetKind.SLURM_NODE})
 SLURM_CHANGES = _verbs_on({TargetKind.SLURM_NODE})
-# What the cloud does by itself: written down, and nothing else. Nobody decides it.
-CLOUD_RECORDS = _verbs_on({TargetKind.RECORD})
+# What is written down, and nothing else. Nobody decides it.
+RECORDS = _verbs_on({TargetKind.RECORD})
+# Those of what the cloud does by itself.
+CLOUD_RECORDS = RECORDS - {Verb.LEFT_ALONE}
 # The guard allows these with exactly these arguments: with others they are another step.
 BOUND_TO_ARGUMENTS = _verbs_on({TargetKind.GROUP, TargetKind.WORKLOAD, TargetKind.SLURM_NODE})
 

@@ -11,9 +11,10 @@ Rules, all of them:
    also withdrawn if somebody protects or snoozes the node; after that, a new notice comes first.
 4. Occupied, parked and stalled nodes are somebody's. Where the pool removes them, each state has a time of its own, and
    the notice a longer grace. No budget and no age hastens them. A change of state counts from zero, and withdraws.
-5. A node that is partly idle, or too old, is advice for people, never a removal while it works.
-6. A node that gpuwatch stopped itself is terminated after `terminate_after`, with a notice of its own.
-7. Every node gets a step, also one that holds, and the step says what would change it.
+5. A node, or a group, whose stops somebody has undone twice is left alone for a time (gpuwatch.policies.undone).
+6. A node that is partly idle, or too old, is advice for people, never a removal while it works.
+7. A node that gpuwatch stopped itself is terminated after `terminate_after`, with a notice of its own.
+8. Every node gets a step, also one that holds, and the step says what would change it.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.proposal import Steps, changing
-from gpuwatch.policies import idle_words, notices, waiting
+from gpuwatch.policies import idle_words, notices, undone, waiting
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.idle_timeout import node_wait
 from gpuwatch.policies.idle_timeout.node_wait import choose_action, grace_seconds, wait_seconds
@@ -105,6 +106,7 @@ def propose(observation: Observation, pool: str, rules: IdleRules, *, steps_of: 
             node_wait.in_force(observation.budgets),
             observation.interval_seconds,
             observation.fresh.get(pool),
+            tuple((each, undone.in_force(each, observation.now)) for each in observation.undone if each.pool == pool),
         ),
         ages=rules.max_age is not None,
         terminates=rules.terminate_after is not None,
@@ -163,11 +165,13 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if choice in {"report", "resize-advice"}:
         change = f"The pool says `{choice}` for {activity.state.value} nodes; `stop` would reclaim it."
         return make_step(node, undo, f"{activity.state.value}_report", f"It has been {is_} for {held}.", change)
+    then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
+    if (alone := undone.why_left_alone(observation, node, ends=then is Verb.TERMINATE)) is not None:
+        return make_step(node, undo, undone.CODE, alone, undone.change_of(node.pool))
     if wait is None:
         return make_step(
             node, undo, "no_price", f"It has been {is_} for {held}; break_even needs its price.", "A price."
         )
-    then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
     return _waiting(node, observation, rules, wait, then)
 
 
@@ -221,13 +225,17 @@ def lacking(activity: Activity, rules: IdleRules) -> str | None:
 
 
 def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
-    """Rule 6: what gpuwatch stopped itself is terminated in the end, where the pool says so."""
+    """Rule 7: what gpuwatch stopped itself is terminated in the end, where the pool says so."""
     notice, now = observation.ledger.notice(node.id), observation.now
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
     found = observation.ledger.own_stop(node)
     if rules.terminate_after is None or found is None:
         sentence = idle_words.stopped_by(observation.ledger.stop_of(node.id), node)
         return make_step(node, undo, "not_running", sentence, "It would have to run.")
+    if (alone := undone.why_left_alone(observation, node, ends=True)) is not None:
+        return make_step(
+            node, undo, undone.CODE, f"gpuwatch stopped it, and does not end it. {alone}", "A start keeps it."
+        )
     age, keeps = (now - found.at).total_seconds(), "A start keeps it."
     stopped = f"gpuwatch stopped it {format_duration(age)} ago"
     limit = format_duration(rules.terminate_after)

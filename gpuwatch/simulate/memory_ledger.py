@@ -6,7 +6,7 @@ must never go back.
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -15,9 +15,11 @@ from operator import itemgetter
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
 from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_time, open_intent, runs_again, stop_answer
+from gpuwatch.ledger.identity import NoIdentity
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import LedgerError
+from gpuwatch.ledger.removals import those_that_matter
 from gpuwatch.ledger.views import CHANGES_MACHINES
 from gpuwatch.model.cloud_notice import ON_RECORD, Interruption
 from gpuwatch.model.decision import (
@@ -49,26 +51,6 @@ from gpuwatch.simulate.caches import changed_places
 
 _when, _number = itemgetter(0), itemgetter(1)
 _KEPT = timedelta(days=8)  # longer than any window that decisions look back over
-
-
-class NoIdentity:
-    """The identity of a ledger that lives in one process and holds nobody else's decisions."""
-
-    trouble: str | None = None
-    doubt: str | None = None
-
-    def begin_paused(self) -> None:
-        """There is no doubt to put on record."""
-
-    def foreign(self, keys: Iterable[str]) -> tuple[str, ...]:
-        """All decisions are its own."""
-        del keys
-        return ()
-
-    def objections(self, foreign: Collection[str]) -> Iterator[str]:
-        """No objection: nothing is foreign here."""
-        del foreign
-        yield from ()
 
 
 class InMemoryLedger:
@@ -289,6 +271,12 @@ class InMemoryLedger:
             self._shown = replace(shown, **found)  # type: ignore[arg-type]  # of its own fields
         return self._shown
 
+    def removals(self, now: datetime) -> LedgerView:
+        """What was stopped and ended and may be undone."""
+        ended = sorted(self._ended, key=_number)
+        resumed = tuple((each.pool, each.at) for each in self._controls if each.verb == "resume")
+        return LedgerView(recent=tuple(those_that_matter((done for _, _, done in ended), now)), resume_orders=resumed)
+
     def orders(self, now: datetime) -> LedgerView:
         """The pauses in force."""
         return LedgerView(pauses=tuple(each for each in self._pauses if each.until is None or each.until > now))
@@ -321,7 +309,9 @@ class InMemoryLedger:
     def compact(self, now: datetime) -> int:
         """Forget what no decision looks back to."""
         before, self._recent = now - _KEPT, None
-        self._ended = self._ended[bisect_left(self._ended, before, key=_when) :]
+        old = bisect_left(self._ended, before, key=_when)
+        matters = set(map(id, those_that_matter((done for _, _, done in self._ended), now)))
+        self._ended = [each for place, each in enumerate(self._ended) if place >= old or id(each[2]) in matters]
         while self._wishes and self._wishes[0].at < before:
             self._wishes.popleft()
         return 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import Node, NodeReport, NodeState
-from gpuwatch.model.verbs import CLOUD_RECORDS, REDUCTIONS, SCHEDULER_CHANGES, WORK_ENDINGS
+from gpuwatch.model.verbs import RECORDS, REDUCTIONS, SCHEDULER_CHANGES, WORK_ENDINGS
 from tests.support.builders.fleet import NOW, a_node, an_observation
 from tests.support.real.postgresql import Place, postgresql
 
@@ -91,10 +91,36 @@ def test_all_that_changes_machines_weighs_and_of_the_rest_what_failed(ledger: Le
         an_intent(ledger, verb, f"j-{verb}", Status.FAILED)
     weighs = {(done.verb, done.status) for done in ledger.view(NOW).recent}
 
-    changes = REMOVAL_STEPS | ADDITIONS | REDUCTIONS | SCHEDULER_CHANGES | WORK_ENDINGS | CLOUD_RECORDS
+    changes = REMOVAL_STEPS | ADDITIONS | REDUCTIONS | SCHEDULER_CHANGES | WORK_ENDINGS | RECORDS
     assert weighs == {(verb, Status.SETTLED) for verb in changes} | {
         (verb, Status.FAILED) for verb in set(Verb) - {Verb.HOLD}
     }
+
+
+def test_what_was_removed_in_the_last_weeks_is_there_as_far_as_it_matters(ledger: Ledger) -> None:
+    """Stops of a day, older ones that followed a disagreement, and a target's own start after that; oldest first."""
+    weeks, day = NOW - timedelta(days=20), NOW - timedelta(hours=20)
+    about = {"undone_times": "1", "undone_until": NOW.isoformat()}
+
+    def ended(verb: Verb, node_id: str, at: datetime, **arguments: str) -> str:
+        made = ledger.intend(verb, node_id, "default", at, REASON, 1, arguments=arguments)
+        ledger.settle(made, Status.ACCEPTED, "the cloud accepted it", at)
+        ledger.settle(made, Status.SETTLED, "the cloud shows it", at)
+        return made.key
+
+    ledger.record_round(an_observation(a_node("i-1")))
+    ended(Verb.STOP, "i-1", NOW - timedelta(days=40), **about)
+    kept = [ended(Verb.STOP, "i-1", weeks, **about), ended(Verb.START, "i-1", weeks)]
+    ended(Verb.STOP, "i-2", weeks)
+    ended(Verb.START, "i-2", weeks)
+    kept += [ended(Verb.LEFT_ALONE, "i-1", weeks), ended(Verb.STOP, "i-2", day)]
+    ended(Verb.NOTICE, "i-2", day)
+    ledger.resume("default", "somebody", weeks)
+
+    view = ledger.removals(NOW)
+    assert [done.key for done in view.recent] == kept
+    assert view.recent[0].reached_at == weeks
+    assert view.resume_orders == (("default", weeks),)
 
 
 def test_a_stopped_node_is_known_as_such_until_it_is_proved_to_be_started_or_gone(ledger: Ledger) -> None:

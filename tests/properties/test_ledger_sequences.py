@@ -14,7 +14,7 @@ from sqlalchemy import event
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import ADDITIONS, FINAL, REMOVAL_STEPS, Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.verbs import CLOUD_RECORDS, SCHEDULER_CHANGES, SHIELDINGS
+from gpuwatch.model.verbs import RECORDS, SCHEDULER_CHANGES, SHIELDINGS
 from tests.support.builders.fleet import LIVES, NOW, a_node, an_observation
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
@@ -72,7 +72,7 @@ class Records(RuleBasedStateMachine):
             return
         if status in FINAL:
             self.ended[intent.key] = (self.open.pop(intent.key), status)
-        if status is Status.SETTLED and intent.verb not in SHIELDINGS | SCHEDULER_CHANGES | CLOUD_RECORDS:
+        if status is Status.SETTLED and intent.verb not in SHIELDINGS | SCHEDULER_CHANGES | RECORDS:
             self.notices.pop(intent.node_id, None)
             if intent.verb is Verb.NOTICE:
                 self.notices[intent.node_id] = intent.key
@@ -115,7 +115,7 @@ class Records(RuleBasedStateMachine):
         assert {done.key: done.status for done in view.recent} == {
             key: status
             for key, (intent, status) in self.ended.items()
-            if intent.verb in REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | CLOUD_RECORDS or status is Status.FAILED
+            if intent.verb in REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | RECORDS or status is Status.FAILED
         }
 
     @invariant()

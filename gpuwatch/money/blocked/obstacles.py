@@ -142,6 +142,11 @@ ADVICE: Mapping[Obstacle, Advice] = {
         act="wait, or take the snooze back",
         risk="somebody asked for the machine; ask its owner first",
     ),
+    Obstacle.LEFT_ALONE: Advice(
+        name="started again each time",
+        act="turn off what starts it or raises its group's size; then `gpuwatch resume --pool {pool}`",
+        risk="somebody, or a scheduler, wants it running; ask its owner first",
+    ),
     Obstacle.OTHER_LEDGER: Advice(
         name="another ledger decides",
         act="run one ledger for a fleet; `gpuwatch status` names the machines",

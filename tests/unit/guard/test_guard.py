@@ -21,6 +21,7 @@ from tests.support.builders.guard_cases_kubernetes import FAIR_KUBERNETES, SPOIL
 from tests.support.builders.guard_cases_launches import FAIR_LAUNCHES, SPOILED_LAUNCHES
 from tests.support.builders.guard_cases_notices import FAIR_NOTICES, SPOILED_NOTICES
 from tests.support.builders.guard_cases_slurm import FAIR_SLURM, SPOILED_SLURM
+from tests.support.builders.guard_cases_undone import FAIR_UNDONE, SPOILED_UNDONE
 from tests.support.builders.past_steps import a_done, a_step, an_open
 
 ALL = [
@@ -32,8 +33,10 @@ ALL = [
     *SPOILED_SLURM,
     *SPOILED_GPUS,
     *SPOILED_LAUNCHES,
+    *SPOILED_UNDONE,
 ]
 FAIRS = [*FAIR, *FAIR_GROWTH, *FAIR_GROUPS, *FAIR_NOTICES, *FAIR_KUBERNETES, *FAIR_SLURM, *FAIR_GPUS, *FAIR_LAUNCHES]
+FAIRS += FAIR_UNDONE
 
 
 @pytest.mark.parametrize(("name", "change"), FAIRS, ids=[row[0] for row in FAIRS])

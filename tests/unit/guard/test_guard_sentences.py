@@ -12,6 +12,7 @@ from tests.support.builders.guard_cases_kubernetes import SPOILED_KUBERNETES
 from tests.support.builders.guard_cases_launches import SPOILED_LAUNCHES
 from tests.support.builders.guard_cases_notices import SPOILED_NOTICES
 from tests.support.builders.guard_cases_slurm import SPOILED_SLURM
+from tests.support.builders.guard_cases_undone import SPOILED_UNDONE
 from tests.support.builders.guard_cases_workloads import SPOILED_WORKLOADS
 
 GOLDEN = paths.GOLDEN / "guard_sentences.txt"
@@ -30,6 +31,7 @@ def said() -> str:
             *SPOILED_SLURM,
             *SPOILED_GPUS,
             *SPOILED_LAUNCHES,
+            *SPOILED_UNDONE,
         ]
         for answer in judge(spoil(a_case())).refusals
         if answer.rule == rule

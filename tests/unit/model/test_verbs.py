@@ -20,6 +20,7 @@ GROUPS = {
     "SHIELDINGS": "protect unprotect",
     "SCHEDULER_CHANGES": "cordon uncordon drain quarantine evacuate evict mark unmark slurm_drain slurm_resume",
     "SLURM_CHANGES": "slurm_drain slurm_resume",
+    "RECORDS": "interruption lost spared ended left_alone",
     "CLOUD_RECORDS": "interruption lost spared ended",
     "BOUND_TO_ARGUMENTS": "grow shrink release slurm_drain slurm_resume",
 }
