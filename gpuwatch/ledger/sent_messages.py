@@ -15,7 +15,7 @@ from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.promise import Promise, promise_of
 
-_VERBS = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE, Verb.RELEASE, Verb.INTERRUPTION)
+_VERBS = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE, Verb.RELEASE, Verb.INTERRUPTION, Verb.LEFT_ALONE)
 _LATE = OUTCOMES.alias("late")
 _KEYS_AT_ONCE = 500  # of a database's variables
 

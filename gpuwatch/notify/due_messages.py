@@ -2,7 +2,7 @@
 
 1. A notice is sent while it is in force, however old it is. A notice that was over before it was sent is dropped.
 2. A withdrawal is sent only to receivers that got its notice.
-3. What was done is sent whether or not its notice was; so is what a cloud takes.
+3. What was done is sent whether or not its notice was; so is what a cloud takes, and what is left alone.
 4. Withdrawals, actions and clouds' notices older than `max_age` are dropped.
 5. What is on record is not sent again.
 """
@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import Verb
+from gpuwatch.model.verbs import RECORDS
 from gpuwatch.notify.settings import EventName
 
 WITHDRAWN_FIRST = "it was withdrawn before it could be sent"
@@ -26,6 +27,7 @@ _EVENTS: Mapping[Verb, EventName] = {
     Verb.NOTICE: "notice",
     Verb.WITHDRAW: "withdrawn",
     Verb.INTERRUPTION: "interruption",
+    Verb.LEFT_ALONE: "left_alone",
 }
 
 
@@ -108,8 +110,8 @@ def _followers(history: History) -> Iterator[tuple[Event, str]]:
     """Each event that ended a notice or replaced it, with that notice's key."""
     last: dict[str, str] = {}
     for event in history.events:
-        if event.verb is Verb.INTERRUPTION:
-            continue  # the cloud's word; gpuwatch's own notice stands beside it
+        if event.verb in RECORDS:
+            continue  # what others did; gpuwatch's own notice stands beside it
         notice = last.pop(event.node_id, None)
         if notice is not None:
             yield event, notice

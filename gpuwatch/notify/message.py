@@ -16,6 +16,7 @@ from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import Pod, is_workload, workload_id
 from gpuwatch.model.promise import Notice
+from gpuwatch.model.verbs import RECORDS
 from gpuwatch.notify.due_messages import name_of
 from gpuwatch.notify.settings import EventName
 from gpuwatch.notify.wording import LONGEST, printable
@@ -207,7 +208,7 @@ def _line(event: Event, context: MessageContext) -> Line:
         instance_type=None if node is None else _printable(node.instance_type),
         region=None if node is None else _printable(node.region),
         gpu_count=None if node is None else node.gpu_count,
-        verb=None if event.verb in {Verb.WITHDRAW, Verb.INTERRUPTION} else verb_of(event, context),
+        verb=None if event.verb in {Verb.WITHDRAW, *RECORDS} else verb_of(event, context),
         local_disks=node is not None and node.local_data,
         snooze_url=None if told["due"] is None else context.link(event, told["due"]),
         still_billed=_still_billed(event, node),

@@ -16,8 +16,8 @@ from gpuwatch.notify.transports.mail import ADDRESS
 from gpuwatch.notify.transports.registry import NotificationTransports, ReportTransports
 from gpuwatch.runtime.http.address import shown_address
 
-EventName = Literal["notice", "withdrawn", "done", "interruption"]
-EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done", "interruption")
+EventName = Literal["notice", "withdrawn", "done", "interruption", "left_alone"]
+EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done", "interruption", "left_alone")
 _OF_NOTICES: tuple[EventName, ...] = ("notice", "withdrawn", "done")  # a notice, and what ends it
 WALL = "wall"  # the destination of notices on hosts' terminals; no receiver has its name
 _AT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
@@ -57,7 +57,8 @@ class Receiver(NotificationTransports):
         tuple[EventName, ...],
         Setting(
             "notice: a stop is planned. withdrawn: the node stays after all. done: it was stopped or terminated. "
-            "interruption: its cloud is about to take it. []: budgets alone."
+            "interruption: its cloud is about to take it. left_alone: somebody has undone its stops twice. []: budgets "
+            "alone."
         ),
     ] = EVENTS
 

@@ -96,6 +96,8 @@ def _subject(message: Message) -> str:
         return f"gpuwatch {_did(message, whom)}"
     if message.kind == "interruption":
         return f"gpuwatch: the cloud is about to take {whom}"
+    if message.kind == "left_alone":
+        return f"gpuwatch leaves {whom} alone: somebody undoes its stops"
     return f"gpuwatch will {_will(message, whom)} {_first_due(message, short)}"
 
 
@@ -111,6 +113,8 @@ def _opening(message: Message) -> str:
         return f"gpuwatch {_did(message, whom)}, as the notice said."
     if message.kind == "interruption":
         return f"The cloud is about to take {whom}. gpuwatch does not decide that and cannot prevent it."
+    if message.kind == "left_alone":
+        return f"gpuwatch leaves {whom} alone for a time, because somebody undoes its stops. Each hour costs money."
     waits = sum(line.approval for line in lines)
     opening = f"gpuwatch will {_will(message, whom)} {_first_due(message, when)}, unless something below prevents it."
     if waits:
@@ -215,10 +219,16 @@ _OF_INTERRUPTION = (
     "Keep, snooze and protect hold for what gpuwatch removes, not for what the cloud takes.",
     "Where the pool still needs a node, another one is asked for at once. It has another name and other disks.",
 )
+_OF_LEFT_ALONE = (
+    "Turn off what undoes the stops: an instance scheduler, a script, the group's own policy, Terraform.",
+    "If it is not needed, stop it; if it is, use it: after a quarter of an hour of work it counts as needed.",
+    "An operator's `gpuwatch resume` with its pool tries again at once; the tag `gpuwatch:protect` keeps it for good.",
+)
 _HINTS: Mapping[str, Callable[[Message], tuple[str, tuple[str, ...]]]] = {
     "notice": _of_notice,
     "done": _of_done,
     "interruption": lambda _: ("What now", _OF_INTERRUPTION),
+    "left_alone": lambda _: ("What now", _OF_LEFT_ALONE),
     "withdrawn": lambda _: ("", ()),
     "test": lambda _: ("", ()),
 }

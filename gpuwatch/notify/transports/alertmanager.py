@@ -22,10 +22,12 @@ from gpuwatch.runtime.http.address import host_and_port
 
 NOTICE = "GpuwatchNotice"
 _NAMES = {"notice": NOTICE, "done": "GpuwatchDone", "interruption": "GpuwatchInterruption"}
-_NAMES |= {"budget": "GpuwatchBudget", "test": "GpuwatchTest"}
+_NAMES |= {"left_alone": "GpuwatchLeftAlone", "budget": "GpuwatchBudget", "test": "GpuwatchTest"}
 # An alert without an end would resolve after `resolve_timeout`, as if its notice were withdrawn.
 _OPEN = timedelta(days=7)  # after the time of the stop
-_LASTS = dict.fromkeys(("done", "interruption", "budget"), timedelta(hours=1)) | {"test": timedelta(minutes=5)}
+_LASTS = dict.fromkeys(("done", "interruption", "left_alone", "budget"), timedelta(hours=1)) | {
+    "test": timedelta(minutes=5)
+}
 
 Alert = dict[str, Any]
 

@@ -187,12 +187,13 @@ def test_a_listener_hears_of_its_pools_and_events_alone() -> None:
     assert superseded == ()
 
 
-def test_what_a_cloud_takes_is_told_once_and_ends_no_notice() -> None:
+@pytest.mark.parametrize("verb", [Verb.INTERRUPTION, Verb.LEFT_ALONE])
+def test_what_others_do_is_told_once_and_ends_no_notice(verb: Verb) -> None:
     """It stands beside gpuwatch's own notice; after an hour nobody needs to hear of it."""
-    notice, taken = an_event(key="k1"), an_event(Verb.INTERRUPTION, key="k2")
+    notice, taken = an_event(key="k1"), an_event(verb, key="k2")
     history = History(events=(notice, taken), in_force={"k1"}, recorded=set(), notices={})
 
     assert due_messages(history, ALL, NOW, HOUR) == ((notice, taken), ())
     send, dropped = due_messages(history, ALL, NOW + 2 * HOUR, HOUR)
     assert (send, [(each.event, each.why) for each in dropped]) == ((notice,), [(taken, TOO_OLD)])
-    assert name_of(taken) == "interruption"
+    assert name_of(taken) == verb.value

@@ -323,3 +323,17 @@ def test_what_a_cloud_takes_is_told_as_nobodys_decision() -> None:
     assert "Keep, snooze and protect hold for what gpuwatch removes, not for what the cloud takes." in text
     assert LINK not in text
     assert as_document(message, "k")["nodes"][0]["verb"] is None
+
+
+def test_whose_stops_are_undone_is_told_what_ends_that() -> None:
+    """With both times, once for each time that it is left alone."""
+    sentence = (
+        "Somebody started it again twice after gpuwatch had stopped it, at 2026-03-02 10:05 UTC and at 11:10 UTC."
+    )
+    message = compose_message([an_event(Verb.LEFT_ALONE, reason=Reason(code="left_alone", sentence=sentence))], about())
+    text = as_text(message)
+
+    assert subject(message) == "gpuwatch leaves trainer alone: somebody undoes its stops"
+    assert sentence in text
+    assert "Turn off what undoes the stops" in text
+    assert (message.kind, as_document(message, "k")["nodes"][0]["verb"]) == ("left_alone", None)
