@@ -129,6 +129,7 @@ class ControllerContext:
     # A simulation may know most steps from the round before (simulate/caches.py).
     idle_steps: StepsOf = each_step
     steps_for: Callable[[str], StepsOf] = steps_for  # where one node alone is asked about again
+    starts_are_needs: bool = False  # who starts a machine again works on it, in a simulation without other neighbours
     memory: Memory = field(default_factory=Memory)
     timings: Timings = field(default_factory=Timings)
     interval_seconds: float = 60.0  # from the start of one round to the next, as set

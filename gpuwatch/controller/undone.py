@@ -33,6 +33,8 @@ _CLOCKS_APART = timedelta(minutes=10)  # of a machine and of its cloud
 
 def with_undone(parts: ControllerContext, seen: Observation) -> Observation:
     """The observation with the removals that somebody has undone, as far as nothing was used since."""
+    if parts.starts_are_needs:
+        return seen
     known, now = _past_removals(parts, seen.ledger, seen.now), seen.now
     found: list[Undone] = []
     for removal in list(known.newest.values()):
@@ -77,7 +79,7 @@ def _past_removals(parts: ControllerContext, seen: LedgerView, now: datetime) ->
 
 
 def _first_seen(known: PastRemovals, removal: Removal, now: datetime) -> datetime:
-    """When it was first seen undone, as its owner was told, or by this process."""
+    """When it was first seen undone, as the record says, or by this process."""
     if removal.key in known.told:
         return known.told[removal.key]
     watch = known.watched.get(removal.key)
@@ -96,7 +98,7 @@ def _watch(known: PastRemovals, removal: Removal, seen: Observation, at: datetim
     busy = before.busy
     if any(each.activity.state is State.BUSY for each in nodes):
         busy += max(timedelta(0), min(now - before.last, 2 * timedelta(seconds=seen.interval_seconds)))
-    counted = max((_counted(each, at) for each in nodes), default=timedelta(0))
+    counted = max((_agents_count(each, at) for each in nodes), default=timedelta(0))
     used = before.used or max(busy, counted) >= USE
     return Watched(since=before.since, last=now, busy=busy, used=used)
 
@@ -109,7 +111,7 @@ def _not_idle(node: Node, at: datetime, now: datetime) -> timedelta:
     return now - begun - timedelta(seconds=max(0.0, verdict.activity.held_seconds))
 
 
-def _counted(node: Node, at: datetime) -> timedelta:
+def _agents_count(node: Node, at: datetime) -> timedelta:
     """For how long its agent has counted it as busy since it was started: each run of an agent counts by itself."""
     tally = None if node.verdict is None else node.verdict.tally
     if tally is None or tally.since < at - _CLOCKS_APART:
@@ -118,7 +120,7 @@ def _counted(node: Node, at: datetime) -> timedelta:
 
 
 def record_disagreements(parts: ControllerContext, observation: Observation, round_id: int) -> tuple[Intent, ...]:
-    """Write down once of each target that it is left alone: its owner is told by that."""
+    """Write down once of each target that it is left alone: its owner gets a message about that."""
     news = [each for each in observation.undone if each.times and not each.told and not each.waits]
     return tuple(_record(parts, observation, each, each.until, round_id) for each in news if each.until is not None)
 

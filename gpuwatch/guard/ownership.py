@@ -124,9 +124,9 @@ def left_alone(case: Case) -> Finding:
 
     An instance scheduler, a script, a group's own policy or Terraform may want running what gpuwatch wants stopped. The
     war would cost boots and notices all day. So after two stops that were undone, with no use in between, the machine
-    is left alone for a day; its owner is told once. Then it is tried once more, and each time that somebody undoes the
-    stop again, it is left alone for twice as long, two weeks at most. A group is left alone as a whole: what counts is
-    that its size is raised again after gpuwatch ended members, and that the new ones do not work. A machine is not
+    is left alone for a day; its owner gets one message. Then it is tried once more, and each time that somebody undoes
+    the stop again, it is left alone for twice as long, two weeks at most. A group is left alone as a whole: what counts
+    is that its size is raised again after gpuwatch ended members, and that the new ones do not work. A machine is not
     ended for two weeks after that time either, also not by `terminate_after`.
 
     A quarter of an hour of work (`busy`), in all, makes a start a need: then nothing was undone, and the machine is

@@ -43,7 +43,7 @@ def past_removals(db: Connection, now: datetime) -> LedgerView:
 
 
 def _ended_since(db: Connection, first: int) -> Iterator[Done]:
-    """Those whose intents have that number or a later one, a few rows at a time."""
+    """What ended of the intents from that number on, a few rows at a time."""
     result = db.execute(_ENDED.execution_options(yield_per=_ROWS_AT_ONCE), {"first": first})
     try:
         rows: Iterator[Row[Any]] = iter(result)

@@ -9,7 +9,7 @@ Rules, all of them:
 3. Two in a row, the second undone within a day after the first removal: the target is left alone for a day.
 4. Then it is tried once. Undone again, it is left alone for twice as long, two weeks at most. If it is not undone again
    for as long as it was left alone, all of it is forgotten.
-5. Whoever starts a machine again wants it: it is not ended for two weeks more, however long it was left alone.
+5. A machine that somebody starts again is wanted: it is not ended for two weeks more, however long it was left alone.
 6. An order to resume a pool by its name forgets what was undone there before.
 """
 
@@ -112,11 +112,11 @@ def _removal(done: Done, target: str, left: int | None) -> Removal:
         launched_at=None if launched is None else datetime.fromisoformat(launched),
         size=int(size) if left is not None else None,
         left=left,
-        before=_before(done, target),
+        before=_undone_before(done, target),
     )
 
 
-def _before(done: Done, target: str) -> Undone | None:
+def _undone_before(done: Done, target: str) -> Undone | None:
     """What was undone before it, without use in between; what cannot be read was not."""
     about: Mapping[str, str] = done.arguments
     try:
@@ -177,7 +177,7 @@ def _grows(ledger: LedgerView, target: str) -> bool:
 
 
 def newcomers(removal: Removal, fleet: Fleet) -> list[Node]:
-    """The machines by whose use a need is known: the machine itself, or the members that came since (rule 2)."""
+    """The machines that show whether there is a need: the machine itself, or the members that came since (rule 2)."""
     if removal.left is None:
         node = fleet.find(removal.target)
         return [] if node is None else [node]

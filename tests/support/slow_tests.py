@@ -87,6 +87,7 @@ SLOW = frozenset(
         "controller/test_slow_round",
         "controller/test_snooze",
         "controller/test_spot_within_limits",
+        "controller/test_stops_undone",
         "controller/test_surge_for_nodes_that_stay",
         "controller/test_stories",
         "controller/test_unknown_state",

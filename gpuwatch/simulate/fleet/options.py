@@ -118,6 +118,7 @@ def assemble(
         rules=Rulebook(pools=dict.fromkeys((*POOLS, *pools), options.pool), limits=options.limits, enforce=True),
         prices=lambda hire, _now: list_price(hire.instance_type),
         priced_singly=lambda _now: frozenset(),
+        starts_are_needs=True,
         interval_seconds=options.interval,
     )
 
