@@ -105,8 +105,8 @@ def check(path: Path | None, *, as_json: bool) -> None:
     found = [ConfigWarning(sentence=each.wrong, remedy=each.right) for each in warnings(settings.pools)]
     # A file of an agent alone has none of these, and no use for prices.
     priced = bool(settings.pools or settings.clouds or settings.budgets)
-    providers = [each.provider for each in settings.named_clouds.values() if priced]
-    old = old_table(providers, settings.prices, SystemClock().now().date())
+    places = [(each.provider, each.first_region) for each in settings.named_clouds.values() if priced]
+    old = old_table(places, settings.prices, SystemClock().now().date())
     more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried_pools(settings), *old)
     found += [ConfigWarning(sentence=line) for line in more]
     found += _other_sizes(settings)
@@ -152,8 +152,8 @@ def _local_disks(pools: Sequence[str], providers: Sequence[str]) -> str:
     for provider in dict.fromkeys(providers):
         types = local_disk_types(provider)
         if types is not None:
-            without = ", ".join(types.families_without)
-            known.append(f"{types.having} of {types.known} GPU types of {provider.upper()} (all but {without})")
+            without = f" (all but {', '.join(types.families_without)})" if types.having > types.known / 2 else ""
+            known.append(f"{types.having} of {types.known} GPU types of {provider.upper()}{without}")
     most = " and ".join(known) or "most GPU machines"
     keys = ", ".join(f"pools.{name}.idle.instance_store" for name in pools)
     return (

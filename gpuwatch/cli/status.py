@@ -17,7 +17,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.money import bare_usd, format_usd
+from gpuwatch.model.money import bare_usd, elsewhere_note, format_usd
 from gpuwatch.model.readable import how_many, legible
 from gpuwatch.model.verbs import PREPARATIONS
 from gpuwatch.runtime.columns import Column, laid_out, wrap_words
@@ -169,7 +169,8 @@ def totals(page: NodesPage) -> str:
     unpriced = sum(row.usd_per_hour is None for row in running)
     if unpriced:
         parts.append(f"the price of {unpriced} is not known")
-    return " ".join(filter(None, ("; ".join(parts) + ".", display_currency().note)))
+    elsewhere = elsewhere_note(row.price_source for row in running)
+    return " ".join(filter(None, ("; ".join(parts) + ".", elsewhere, display_currency().note)))
 
 
 def hints(page: NodesPage) -> Iterator[str]:

@@ -70,9 +70,9 @@ class Target(ABC):
     def owner_and_price(self, observation: Observation, step: Step) -> tuple[str | None, Decimal | None]:
         """Say who owns the target and what its hour costs, for the limits of the hours to come."""
         node, group = observation.fleet.find(step.node_id), observation.fleet.group(step.node_id)
-        kind = node.instance_type if node is not None else group.instance_type if group is not None else None
+        kind = node.kind if node is not None else group.instance_type if group is not None else None
         price = observation.prices.get(kind or step.arguments.get("instance_type", ""))
-        return None if node is None else node.owner, None if price is None else price.usd_per_hour
+        return None if node is None else node.owner, None if price is None else price.limit_usd_per_hour
 
 
 def not_served(entry: OpenIntent, why: str) -> tuple[Status, str]:

@@ -258,8 +258,9 @@ def hourly_cost_limit(case: Case) -> Finding:
 
     The limit is `limits.max_usd_per_hour`. Open launches and starts of all pools count, and so do the nodes that groups
     still lack, and launches without an answer, which may have happened. One unknown price makes the sum unknown, and
-    then nothing is added. A launch without an `instance_type` has no known price. One from an offer costs what that
-    offer does, spot or on demand; one that is on its way counts as on demand until its machine is listed.
+    then nothing is added. A machine at another region's list price counts as in the dearest region. A launch without an
+    `instance_type` has no known price. One from an offer costs what that offer does, spot or on demand; one that is on
+    its way counts as on demand until its machine is listed.
 
     Add the missing prices (docs/money.md#prices), wait, or raise the limit.
     """
@@ -267,7 +268,7 @@ def hourly_cost_limit(case: Case) -> Finding:
     if limit is None:
         return allow("There is no limit on the fleet's price an hour.")
     running = [
-        None if (price := case.observation.price(node)) is None else price.usd_per_hour
+        None if (price := case.observation.price(node)) is None else price.limit_usd_per_hour
         for node in case.observation.fleet.nodes
         if node.enrolled and node.state in THERE
     ]
@@ -275,7 +276,7 @@ def hourly_cost_limit(case: Case) -> Finding:
     found = [pool_machines(case.observation, pool) for pool in case.observation.fleet.pools]
     expected = [(*each.coming, *each.late, *(one for one in each.doubtful if one.name not in asked)) for each in found]
     coming = [
-        None if kind is None or (known := case.observation.prices.get(kind)) is None else known.usd_per_hour
+        None if kind is None or (known := case.observation.prices.get(kind)) is None else known.limit_usd_per_hour
         for kind in (each.kind for each in chain.from_iterable(expected))
     ]
     new = [usd for step in case.counts(ADDITIONS) for usd in _each(case, step.node_id, step.arguments)]
@@ -290,10 +291,10 @@ def _each(case: Case, node_id: str, arguments: object) -> list[Decimal | None]:
     """The price of each node that an addition brings."""
     node, group = case.observation.fleet.find(node_id), case.observation.fleet.group(node_id)
     known: dict[str, str] = dict(arguments) if isinstance(arguments, dict) else {}
-    kind = node.instance_type if node is not None else group.instance_type if group is not None else None
+    kind = node.kind if node is not None else group.instance_type if group is not None else None
     prices = case.observation.prices
     price = prices.get(_offer_price_key(known)) or prices.get(kind or known.get("instance_type", ""))
-    return [None if price is None else price.usd_per_hour] * int(known.get("adds", "1"))
+    return [None if price is None else price.limit_usd_per_hour] * int(known.get("adds", "1"))
 
 
 def _offer_price_key(arguments: Mapping[str, str]) -> str:
@@ -312,7 +313,7 @@ def _offer_price_key(arguments: Mapping[str, str]) -> str:
 def _usd(case: Case, node_id: str) -> Decimal | None:
     node = case.observation.fleet.find(node_id)
     price = None if node is None else case.observation.price(node)
-    return None if price is None else price.usd_per_hour
+    return None if price is None else price.limit_usd_per_hour
 
 
 def _money(spent: Iterable[Decimal | None], more: Decimal | None, limit: Decimal, name: str) -> Finding:

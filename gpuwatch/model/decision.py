@@ -375,7 +375,7 @@ class Observation:
         for key in (key_of_node(node.id), price_key(node).key):
             if key in self.prices:
                 return self.prices[key]
-        return self.prices.get(node.instance_type)
+        return self.prices.get(node.kind)
 
     def measure(self, pool: str, name: str) -> MetricValue | None:
         """What was measured of a pool under that name; None: nobody asked."""

@@ -18,6 +18,7 @@ from gpuwatch.model.stops import LastStop
 
 # The pool of a node whose tags name none; it has rules even where the settings name no pool.
 DEFAULT_POOL = "default"
+VERDICT_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +30,7 @@ class GpuVerdict:
     activity: Activity
     health: GpuHealth | None = None
     use: GpuUse | None = None
-    pods: tuple[
-        BoundedText, ...
-    ] = ()  # `namespace/name` of those that the kubelet gave it, or a part of it, for certain
+    pods: tuple[BoundedText, ...] = ()  # `namespace/name`: for certain the kubelet gave them it, or a part of it
 
     @property
     def key(self) -> tuple[str, str | None]:
@@ -77,9 +76,6 @@ class NodeVerdict:
     driver_version: BoundedText | None = None  # None: not known, or its GPUs say different ones
     cloud_notices: tuple[CloudNotice, ...] | None = None
     pods: tuple[PodVerdict, ...] = ()  # those with GPUs of which the agent can tell it from the host's other work
-
-
-VERDICT_SCHEMA = 1
 
 
 class NodeState(StrEnum):
@@ -177,8 +173,14 @@ class Node:
     sight: Sight | None = None
     last_stop: LastStop | None = None
     image: str | None = None  # what it was made from
+    accelerators: str = ""  # the GPUs that are attached to its type, such as 4xnvidia-tesla-v100
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)
+
+    @property
+    def kind(self) -> str:
+        """Its type with the GPUs that are attached to it, which make the number of its GPUs and its price."""
+        return f"{self.instance_type}+{self.accelerators}" if self.accelerators else self.instance_type
 
     @property
     def known_gpus(self) -> int:
@@ -268,7 +270,7 @@ class NodeGroup:
     serves_cluster: bool = False
     protected: str | None = None
     suspended: frozenset[str] = frozenset()
-    instance_type: str | None = None  # None: mixed, or not known
+    instance_type: str | None = None  # as a node's `kind`; None: mixed, or not known
     account: str | None = None
     cloud: str = ""
     node_ids: tuple[str, ...] = ()
@@ -358,8 +360,8 @@ class Fleet:
         for node in self.nodes:
             seen = 0 if node.signal.verdict is None else len(node.signal.verdict.gpus)
             gpus = node.gpu_count if node.gpu_count is not None else seen or None
-            if gpus is not None:
-                found[node.instance_type] = max(gpus, found.get(node.instance_type, 0))
+            for name in (node.instance_type, node.kind) if gpus is not None else ():
+                found[name] = max(gpus or 0, found.get(name, 0))
         return found
 
     def group(self, group_id: str) -> NodeGroup | None:
@@ -386,8 +388,7 @@ class Fleet:
 
     def _roster(self, pool: str, nodes: list[Node]) -> PoolView:
         members = [node for node in nodes if node.enrolled and node.state is _RUNNING]
-        verdicts = [node.signal.verdict for node in members]
-        states = [_UNKNOWN if verdict is None else verdict.activity.state for verdict in verdicts]
+        states = [_UNKNOWN if (told := node.signal.verdict) is None else told.activity.state for node in members]
         known = len(states) - states.count(_UNKNOWN)
         return PoolView(
             nodes=tuple(nodes),

@@ -1,5 +1,6 @@
 """What things cost. Money is Decimal, never float."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -19,7 +20,7 @@ class Price:
 
     If the price is in another currency, `original_per_hour` is the original sum, and `rate` what one unit of `currency`
     was taken to be worth in US dollars. One that is not `exact` stands in for one that is not known; its source says
-    why.
+    why. `most_usd_per_hour` is then the most that the known one may be, where that is another sum.
     """
 
     usd_per_hour: Decimal
@@ -29,6 +30,12 @@ class Price:
     original_per_hour: Decimal | None = None
     rate: Decimal | None = None
     exact: bool = True
+    most_usd_per_hour: Decimal | None = None
+
+    @property
+    def limit_usd_per_hour(self) -> Decimal:
+        """What a limit counts it as: never less than it may be."""
+        return self.usd_per_hour if self.most_usd_per_hour is None else self.most_usd_per_hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +58,24 @@ class Offer:
     currency: str
     as_of: date
     source: str
+    gpu_share: Fraction = Fraction(1)  # less where each GPU is a slice of one
 
     @property
     def price_per_gpu_hour(self) -> Decimal | None:
-        """The machine's price by GPU; the rest of the machine is in it."""
-        return None if self.price_per_hour is None else self.price_per_hour / self.gpu_count
+        """The machine's price by whole GPU; the rest of the machine is in it."""
+        return None if self.price_per_hour is None else self.for_each_gpu(self.price_per_hour)
+
+    def for_each_gpu(self, price: Decimal) -> Decimal:
+        """A price of the machine, by whole GPU."""
+        share = self.gpu_share
+        return price * share.denominator / (share.numerator * self.gpu_count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceKey:
     """What a price is asked for: a machine type at a place; of a machine that exists, also its id and its name.
 
+    The type has the GPUs that are attached to it, if any are: `n1-standard-8+4xnvidia-tesla-v100` (`Node.kind`).
     A region of None is the one that new machines are launched in unless somebody says otherwise. `cloud` is the name of
     the cloud in the settings, "" where they name none.
     """
@@ -90,7 +104,7 @@ def _common(instance_type: str, region: str | None, zone: str, capacity_type: Ca
 
 def price_key(node: Node) -> PriceKey:
     """What a machine's price is asked for."""
-    return _price_key(node.instance_type, node.region, node.zone, node.capacity_type, node.id, node.name, node.cloud)
+    return _price_key(node.kind, node.region, node.zone, node.capacity_type, node.id, node.name, node.cloud)
 
 
 @lru_cache(maxsize=16_384)  # a round asks for each machine's, and a metering again
@@ -111,6 +125,35 @@ def _price_key(
 def key_of_node(node_id: str) -> str:
     """The key of a price that is one machine's alone."""
     return f"node/{node_id}"
+
+
+def in_place_of_region(source: str, place: str, region: str | None) -> str:
+    """The source of a price that is of another region; `place` says which, with a reason in a few words."""
+    return f"{source}; {_ELSEWHERE} {place}, in place of {region}'s"
+
+
+def place_of(source: str | None) -> str | None:
+    """Which other region a price with that source is of; None: it is of the machine's own."""
+    _, found, rest = (source or "").partition(f"; {_ELSEWHERE} ")
+    return rest.partition(",")[0] if found else None
+
+
+_ELSEWHERE = "the price of another region:"
+
+
+def elsewhere_note(sources: Iterable[str | None]) -> str | None:
+    """The sentence about prices that are of another region; None: none is."""
+    places = sorted({place for place in map(place_of, sources) if place is not None})
+    if not places:
+        return None
+    more = f" and {len(places) - _NAMED_PLACES} more" if len(places) > _NAMED_PLACES else ""
+    return (
+        f"Some prices are of another region ({', '.join(places[:_NAMED_PLACES])}{more}), because the machine's own has "
+        "no known list price; prices.file and prices.live have the right ones."
+    )
+
+
+_NAMED_PLACES = 3
 
 
 def format_usd(amount: Decimal | Fraction | float | None, unknown: str = "-") -> str:

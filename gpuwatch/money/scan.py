@@ -59,6 +59,7 @@ class ScanMachine:
     age_seconds: float | None
     billed: bool
     usd_per_hour: Decimal | None
+    price_source: str | None
     watched: bool
     enrolled: bool
     known: bool
@@ -152,6 +153,7 @@ def _machine(looked: Looked, place: Surveyed, node: Node, fleet: str, now: datet
         age_seconds=None if node.launched_at is None else max(0.0, (now - node.launched_at).total_seconds()),
         billed=billed,
         usd_per_hour=price.usd_per_hour if isinstance(price, Price) else None,
+        price_source=price.source if isinstance(price, Price) else None,
         watched=place.watched,
         known=place.watched and node.enrolled,
         why=_why(node, place, fleet),

@@ -121,7 +121,7 @@ def _launch(asked: Intent | Done) -> Expected:
 
 
 def _start(node: Node, key: str) -> Expected:
-    return Expected(name=node.id, kind=node.instance_type, spot=node.capacity_type is CapacityType.SPOT, key=key)
+    return Expected(name=node.id, kind=node.kind, spot=node.capacity_type is CapacityType.SPOT, key=key)
 
 
 def _asked_for(observation: Observation, intent: Intent) -> list[Expected]:

@@ -43,7 +43,7 @@ class Sizes:
     def node(self, node: Node) -> int | None:
         """What a node counts; None: its GPUs are not known."""
         known = self.gpus is not None and node.gpu_count is not None
-        return node.gpu_count if known else self.kind(node.instance_type)
+        return node.gpu_count if known else self.kind(node.kind)
 
     def kind(self, instance_type: str | None) -> int | None:
         """What a machine of that type counts; None: its GPUs are not known."""

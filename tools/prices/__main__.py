@@ -18,7 +18,7 @@ from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import FetchError, Wanted
 from gpuwatch.money.prices.providers.azure import AzurePrices
 from gpuwatch.runtime.clock import Clock, SystemClock
-from tools.prices import alibaba_page, aws_list
+from tools.prices import alibaba_page, aws_list, tables
 from tools.prices.alibaba_page import AlibabaPage
 from tools.prices.aws_list import AwsList
 from tools.prices.page import PAGE, with_table
@@ -32,7 +32,8 @@ _WITHOUT = {
     "gcp": "its Cloud Billing catalogue answers only with an account's key",
     "tencent": "it publishes no prices without an account",
 }
-_LONGEST_SECONDS = 1800.0
+_LONGEST_SECONDS = 7200.0
+_OTHER_SELLER = ("cn-",)  # AWS in China has a price list of its own
 
 
 class Public(Protocol):
@@ -68,22 +69,41 @@ def main(arguments: Sequence[str], clock: Clock) -> int:
     """The exit status."""
     options = _arguments(arguments)
     rows = read(options.table.read_text(encoding="utf-8"))
+    if options.tables is not None:
+        return _take_tables(options, rows)
     today, made, silent = clock.now().date(), list[Change](), list[str]()
     for name in options.provider or _URLS:
         public = _public(name, options.endpoint.get(name, _URLS[name]), clock, options.timeout)
+        asked = _asked(rows, name, options.region)
         try:
-            answer = public.prices(_wanted(rows, name))
+            answer = public.prices(_wanted(asked, name))
         except FetchError as error:
             silent.append(name)
             _say(f"{name}: {error}. {_stays(rows, name)}")
             continue
-        of_cloud = changes(rows, name, answer, as_of=today, source=_SOURCES[name])
+        of_cloud = changes(asked, name, answer, as_of=today, source=_SOURCES[name])
         made += of_cloud
         _say(f"{name}: {len(answer)} prices, {sum(each.text is not None for each in of_cloud)} of them changed.")
         _say(*(f"  {each.text}" for each in of_cloud if each.text is not None and each.doubt is None))
     for name in () if options.provider else _WITHOUT:
         _say(f"{name}: not asked, for {_WITHOUT[name]}. {_stays(rows, name)}")
     return _finished(options, rows, made, silent)
+
+
+def _take_tables(options: argparse.Namespace, rows: Sequence[Row]) -> int:
+    """Take what is newer in the tables of public repositories; the exit status."""
+    found: list[Row] = []
+    for name in tables.FILES:
+        path = options.tables / name
+        if path.exists():
+            of_file = tables.rows_of(name, path.read_text(encoding="utf-8"))
+            _say(f"{name}: {len(of_file)} prices of GPU machines.")
+            found += of_file
+    if not found:
+        _say(f"{options.tables} has none of {', '.join(tables.FILES)}.")
+        return 1
+    _write(options.table, tables.merged(rows, found))
+    return 0
 
 
 def _finished(options: argparse.Namespace, rows: Sequence[Row], made: Sequence[Change], silent: Sequence[str]) -> int:
@@ -96,14 +116,18 @@ def _finished(options: argparse.Namespace, rows: Sequence[Row], made: Sequence[C
     if not made:
         _say(f"No catalogue answered: {options.table} is as it was.")
         return 1
-    after = applied(rows, made)
-    _replace(options.table, written(after))
-    _say(f"{options.table} is written.")
-    if options.table == _TABLE:
+    _write(options.table, applied(rows, made))
+    return 1 if silent else 0
+
+
+def _write(table: Path, after: Sequence[Row]) -> None:
+    """Write the table and, of the built-in one, the page that says how old it is."""
+    _replace(table, written(after))
+    _say(f"{table} is written.")
+    if table == _TABLE:
         page = _ROOT / PAGE
         _replace(page, with_table(page.read_text(encoding="utf-8"), after))
         _say(f"{PAGE} is written. Tests that name a price of a cloud (tests/unit/money/prices) may need the new one.")
-    return 1 if silent else 0
 
 
 def _public(name: str, url: str, clock: Clock, timeout: float) -> Public:
@@ -115,9 +139,20 @@ def _public(name: str, url: str, clock: Clock, timeout: float) -> Public:
     return _Azure(clock=clock, url=url, deadline=deadline)
 
 
+def _asked(rows: Iterable[Row], provider: str, regions: Sequence[str] | None) -> list[Row]:
+    """The rows that this run may renew."""
+    return [
+        row
+        for row in rows
+        if row.provider == provider
+        and (not regions or row.region in regions)
+        and not (provider == "aws" and row.region.startswith(_OTHER_SELLER))
+    ]
+
+
 def _wanted(rows: Iterable[Row], provider: str) -> list[Wanted]:
     """Every known machine in every region of the table, so that a machine which came to a region is found."""
-    regions = dict.fromkeys(row.region for row in rows if row.provider == provider)
+    regions = dict.fromkeys(row.region for row in rows)
     kinds = [kind for cloud, kind in catalogue.machine_types() if cloud == provider]
     return [(region, kind) for region in regions for kind in kinds]
 
@@ -153,6 +188,7 @@ def _endpoint(text: str) -> tuple[str, str]:
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.prices", description=__doc__.splitlines()[0])
     parser.add_argument("--provider", action="append", choices=tuple(_URLS), help="ask this one only; may be repeated")
+    parser.add_argument("--region", action="append", help="ask for this one only; may be repeated")
     parser.add_argument(
         "--accept",
         action="append",
@@ -163,6 +199,12 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--timeout", type=float, default=_LONGEST_SECONDS, help="seconds for one cloud")
     parser.add_argument("--endpoint", action="append", type=_endpoint, default=[], metavar="NAME=URL", help="a mirror")
+    parser.add_argument(
+        "--tables",
+        type=Path,
+        metavar="DIR",
+        help="ask no cloud: take what is newer in these files of public repositories (tools/prices/tables.py:FILES)",
+    )
     parser.add_argument("--table", type=Path, default=_TABLE, help="another table than the built-in one")
     options = parser.parse_args(arguments)
     options.endpoint = dict(options.endpoint)

@@ -99,7 +99,7 @@ def changes(
     made = []
     for wanted in [*before, *(each for each in answer if each not in before)]:
         region, kind = wanted
-        price = None if wanted not in answer else _plain(answer[wanted])
+        price = None if wanted not in answer else plain(answer[wanted])
         new = Row(provider=provider, region=region, type=kind, on_demand=price, spot=None, as_of=as_of, source=source)
         made.append(Change(old=before.get(wanted), new=None if price is None else new))
     return made
@@ -119,6 +119,6 @@ def applied(rows: Sequence[Row], changed: Iterable[Change]) -> list[Row]:
     return [row for place in places.values() for row in place]
 
 
-def _plain(price: Decimal) -> Decimal:
+def plain(price: Decimal) -> Decimal:
     """Without the zeros that catalogues write behind it."""
     return Decimal(f"{price.normalize():f}")

@@ -342,9 +342,15 @@ class GcpCloud(PlacedCloud[Listing, Group]):
                 return True
         return False
 
+    def _kind_of(self, place: Listing, group: Group, path: str) -> str:
+        template = self._templates.get(place.client, path)
+        facts = self._translator.types.get(place.client, group.zones[0], template.machine_type)
+        attached = gcp_groups.attached_to(facts, template.accelerators)
+        return f"{template.machine_type}+{attached}" if attached else template.machine_type
+
     def _group_in_our_words(self, place: Listing, group: Group) -> NodeGroup:
         members = gcp_groups.members(place.client, group)
-        types = frozenset(self._templates.get(place.client, path).machine_type for path in group.templates)
+        types = frozenset(self._kind_of(place, group, path) for path in group.templates)
         now = self._clock.now()
         return gcp_groups.as_node_group(place.client, group, fleet=self._fleet, now=now, members=members, types=types)
 

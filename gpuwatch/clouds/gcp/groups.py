@@ -109,6 +109,17 @@ def gpus_among(accelerators: Iterable[Json]) -> int:
     )
 
 
+def attached_to(type_has: MachineType | None, accelerators: Iterable[Json]) -> str:
+    """The GPUs that are attached to a machine, such as 4xnvidia-tesla-v100; none where its type brings its own."""
+    if type_has is None or type_has.gpu_count:
+        return ""
+    found = sorted(
+        (str(each.get("acceleratorType") or "").rpartition("/")[2], int(each.get("acceleratorCount", 0)))
+        for each in accelerators
+    )
+    return "+".join(f"{count}x{name}" for name, count in found if name.startswith(_GPU) and count > 0)
+
+
 def region_of(zone: str) -> str:
     """Return the region of a zone, such as us-central1 of us-central1-a."""
     return zone.rpartition("-")[0]
@@ -181,6 +192,7 @@ class Template:
     machine_type: str
     gpu_count: int
     labels: Mapping[str, str]
+    accelerators: tuple[Json, ...] = ()
 
 
 def every_group(client: Client, wanted: Callable[[str], bool]) -> dict[str, Group]:
@@ -277,6 +289,7 @@ class Templates:
             machine_type=properties.get("machineType", "").rpartition("/")[2],
             gpu_count=gpus_among(properties.get("guestAccelerators", ())),
             labels=properties.get("labels", {}),
+            accelerators=tuple(properties.get("guestAccelerators", ())),
         )
         self._known[client.project, path] = template
         return template

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gpuwatch.clouds.gcp.client import Client, Json
-from gpuwatch.clouds.gcp.groups import Group, MachineTypes, gpus_among, region_of
+from gpuwatch.clouds.gcp.groups import Group, MachineTypes, attached_to, gpus_among, region_of
 from gpuwatch.clouds.gcp.owners import managed_by, tags_of
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
@@ -186,6 +186,7 @@ class Translator:
             still_billed=_still_billed(instance, capacity),
             announced=announced_notices(described, self._clock.now()),
             last_stop=_last_stop(described, state),
+            accelerators=attached_to(facts, described.get("guestAccelerators") or ()),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )

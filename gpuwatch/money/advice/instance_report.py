@@ -1,6 +1,6 @@
 """What `gpuwatch recommend instance` says: the memory a model takes, and the machines that hold it, ranked."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -73,8 +73,9 @@ def choose(  # noqa: PLR0913  one for each option
         and (not regions or offer.region in regions)
     ]
     if not offers:
-        offered = sorted({f"{offer.provider} {offer.region}" for offer in catalogue.offers() if offer.region})
-        raise ValueError(f"the price table has no {capacity} offers there; it has {', '.join(offered)}")
+        offered = sorted({offer.provider for offer in catalogue.offers() if offer.region})
+        raise ValueError(f"the price table has no {capacity} offers there; it has those of {', '.join(offered)}")
+    offers = offers if regions else _in_the_cheapest_region(offers)
     ways = _WAYS if recompute is None else (recompute,)
     found = tuple(instances.candidates(load, offers, usd or _usd_per_hour, most_machines=most_machines, recompute=ways))
     chosen = instances.WEIGHTS if weights is None else weights
@@ -88,6 +89,16 @@ def choose(  # noqa: PLR0913  one for each option
         looked_at=len(offers),
         most_machines=most_machines,
     )
+
+
+def _in_the_cheapest_region(offers: Iterable[Offer]) -> list[Offer]:
+    """Each machine once: in the region where it costs the least."""
+    cheapest: dict[tuple[str, str], Offer] = {}
+    for each in sorted(
+        offers, key=lambda offer: (offer.price_per_hour is None, offer.price_per_hour or 0, offer.region)
+    ):
+        cheapest.setdefault((each.provider, each.instance_type), each)
+    return list(cheapest.values())
 
 
 def _usd_per_hour(offer: Offer) -> Decimal | None:

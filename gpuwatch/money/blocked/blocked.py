@@ -13,6 +13,7 @@ from typing import TypeVar
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard.obstacles import Obstacle
 from gpuwatch.model.decision import Decision, Observation, Review
+from gpuwatch.model.money import elsewhere_note
 from gpuwatch.money.blocked.obstacles import ADVICE, act_text
 from gpuwatch.money.blocked.sorting import Held, held_back
 
@@ -90,7 +91,8 @@ class Blocked:
     `not_used` = `blocked` + `blocked_soon` + `on_its_way`, in dollars and in machines. `blocked` is held by `groups`.
     What is `blocked_soon` has not been without use for as long as its pool waits, and would then be held
     (`groups_soon`). `on_its_way` waits with nothing that holds it, or its notice or stop is under way. What is
-    `in_doubt` may be in use (`groups_in_doubt`) and is in no other sum.
+    `in_doubt` may be in use (`groups_in_doubt`) and is in no other sum. `elsewhere` says where prices are of another
+    region.
     """
 
     at: datetime
@@ -103,6 +105,7 @@ class Blocked:
     groups: tuple[Group, ...]
     groups_soon: tuple[Group, ...]
     groups_in_doubt: tuple[Group, ...]
+    elsewhere: str | None = None
 
 
 def blocked_money(
@@ -131,6 +134,7 @@ def blocked_money(
         groups=_groups(held),
         groups_soon=_groups(soon),
         groups_in_doubt=_groups(doubted),
+        elsewhere=elsewhere_note(each.price_source for each in found),
     )
 
 

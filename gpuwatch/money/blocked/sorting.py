@@ -62,6 +62,7 @@ class Held:
 
     node: Node
     usd_per_hour: Decimal | None
+    price_source: str | None = None
     obstacles: tuple[Obstacle, ...] = ()
     waits: bool = False
     doubt: str | None = None
@@ -284,14 +285,16 @@ def _in_doubt(case: Case, doubted: Obstacle) -> Held:
     """Return what doubt holds back (rule 2)."""
     owners = sorted({each for each in _of_owners(case) if each in _OF_OWNERS}, key=RANK.__getitem__)
     doubt = case.machine.activity.doubt
-    return Held(node=case.machine, usd_per_hour=_usd(case), obstacles=(doubted, *owners), doubt=doubt)
+    usd, source = _price(case)
+    return Held(node=case.machine, usd_per_hour=usd, price_source=source, obstacles=(doubted, *owners), doubt=doubt)
 
 
 def _held_by(each: _Found) -> Held:
     """Return what a node's obstacles hold back (rule 5)."""
     found = tuple(sorted(each.obstacles, key=RANK.__getitem__))
     waits = not each.under_way and _waits(each)
-    return Held(node=each.node, usd_per_hour=_usd(each.case), obstacles=found, waits=waits)
+    usd, source = _price(each.case)
+    return Held(node=each.node, usd_per_hour=usd, price_source=source, obstacles=found, waits=waits)
 
 
 def _waits(each: _Found) -> bool:
@@ -303,6 +306,6 @@ def _waits(each: _Found) -> bool:
     return wait is not None and each.node.activity.held_seconds < wait
 
 
-def _usd(case: Case) -> Decimal | None:
+def _price(case: Case) -> tuple[Decimal | None, str | None]:
     price = case.observation.price(case.machine)
-    return None if price is None else price.usd_per_hour
+    return (None, None) if price is None else (price.usd_per_hour, price.source)

@@ -53,6 +53,7 @@ def sums(found: Blocked) -> Iterator[str]:
             yield f"On its way to a stop, with nothing that holds it: {amount(found.on_its_way)}."
     if found.in_doubt.nodes:
         yield f"May be in use, because its use is not known: {amount(found.in_doubt)}."
+    yield from filter(None, [found.elsewhere])
 
 
 def usd_text(money: Money) -> str:

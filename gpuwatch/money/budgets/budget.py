@@ -22,7 +22,7 @@ from gpuwatch.model.budget import Basis, BudgetState, Crossing, Scope, ShorterWa
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.money import Price, format_usd
+from gpuwatch.model.money import Price, elsewhere_note, format_usd
 from gpuwatch.model.usage import HOUR_MS, Terms
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.budgets.settings import Budget
@@ -131,7 +131,7 @@ def state(
         usd_per_hour=rate,
         unpriced_now=sum(price is None for _, price in parts),
         unpriced_hours=float(known.unpriced_ms + unpriced_ms) / HOUR_MS,
-        notes=tuple(_notes(month, known)),
+        notes=(*_notes(month, known), *filter(None, [elsewhere_note(price.source for _, price in parts if price)])),
     )
     made = _with_forecast(made, known.ahead)
     return _with_effects(replace(made, reaches_at=_reaches(made, month)), budget)

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from gpuwatch.model.money import elsewhere_note
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.forecast.series import DAY_SECONDS, HOUR_SECONDS, MONTH_SECONDS, Sample, Series, resample
 
@@ -48,4 +49,7 @@ def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | No
     else:
         lengths = [step_seconds / HOUR_SECONDS] * len(made.values)
     sums = [None if mean is None else mean * length for mean, length in zip(made.values, lengths, strict=True)]
-    return Series(start=made.start, step_seconds=step_seconds, values=tuple(sums), notes=made.notes)
+    asked = (row.terms.price_source for row in rows if pool in {None, row.terms.pool})
+    elsewhere = (elsewhere_note(asked) or "").removesuffix(".")
+    notes = (*made.notes, *filter(None, [elsewhere]))
+    return Series(start=made.start, step_seconds=step_seconds, values=tuple(sums), notes=notes)

@@ -17,6 +17,7 @@ import msgspec
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import PriceKey
+from gpuwatch.money.prices.catalogue import ListPrice
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -35,23 +36,13 @@ class FetchError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quote:
-    """What a cloud asks for an hour, in its currency."""
-
-    per_hour: Decimal
-    currency: str
-    as_of: date
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A price that was fetched; `place` is its region, or the zone of a spot price."""
 
     place: str
     instance_type: str
     capacity_type: CapacityType
-    quote: Quote
+    quote: ListPrice
 
     @classmethod
     def for_place(
@@ -59,7 +50,7 @@ class Found:
     ) -> Self:
         """A price of a place, machine type and kind of capacity."""
         place, kind, capacity = wanted
-        quote = Quote(per_hour=price, currency=currency, as_of=as_of, source=source)
+        quote = ListPrice(per_hour=price, currency=currency, as_of=as_of, source=source)
         return cls(place=place, instance_type=kind, capacity_type=capacity, quote=quote)
 
     @property
@@ -119,7 +110,7 @@ class Live:
         self._not_before = dict.fromkeys(self._fetchers, 0.0)  # monotonic
         self._look_at = 0.0  # monotonic
 
-    def quote(self, provider: str, hire: PriceKey) -> Quote | None:
+    def quote(self, provider: str, hire: PriceKey) -> ListPrice | None:
         """What is known now; what is not, or is old, is asked for in the background."""
         if provider not in self._fetchers or hire.region is None:
             return None

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -35,24 +35,19 @@ class Row:
 
     @property
     def usd_per_gpu_hour(self) -> Decimal | None:
-        """What is paid for one GPU, the rest of the machine in it."""
-        return self.paid.usd_per_hour / self.offer.gpu_count if isinstance(self.paid, Price) else None
+        """What is paid for one whole GPU, the rest of the machine in it."""
+        return self.offer.for_each_gpu(self.paid.usd_per_hour) if isinstance(self.paid, Price) else None
 
 
 def merge_offers(found: Mapping[str, Iterable[Found]]) -> tuple[Offer, ...]:
     """The built-in table with what was fetched of each cloud, where that is newer or not in the table."""
-    offers = {_key(each): each for each in catalogue.offers()}
+    offers = {_key(each): each for each in catalogue.offers(slices=True)}
     for provider, fetched in found.items():
         for each in fetched:
-            machine = catalogue.machine_types().get((provider, each.instance_type))
+            machine = catalogue.find_type(provider, each.instance_type)
             if machine is None:
                 continue
-            offer = replace(
-                catalogue.describe_type(machine, each.place, each.capacity_type, each.quote.per_hour),
-                currency=each.quote.currency,
-                as_of=each.quote.as_of,
-                source=each.quote.source,
-            )
+            offer = catalogue.describe_type(machine, each.place, each.capacity_type, each.quote)
             known = offers.get(_key(offer))
             if known is None or known.as_of <= offer.as_of:
                 offers[_key(offer)] = offer
@@ -172,11 +167,14 @@ def as_text(shown: Sequence[Row], old_days: float = OLD_DAYS) -> str:
     return "\n".join(map(legible, lines))
 
 
-def old_table(providers: Iterable[str], prices: PriceSettings, today: date) -> list[str]:
-    """A warning for each cloud with built-in prices that are too old by the settings, if nobody asks for newer ones."""
+def old_table(places: Iterable[tuple[str, str | None]], prices: PriceSettings, today: date) -> list[str]:
+    """A warning for each cloud with built-in prices that are too old by the settings, if nobody asks for newer ones.
+
+    `places` are clouds with the region that counts; None: all of them count.
+    """
     found = []
-    for provider in dict.fromkeys(providers):
-        as_of = None if provider in prices.live.providers else catalogue.oldest(provider)
+    for provider, region in dict.fromkeys(places):
+        as_of = None if provider in prices.live.providers else catalogue.oldest(provider, region)
         if as_of is not None and (today - as_of).total_seconds() > prices.warn_older_than:
             found.append(
                 f"the built-in prices of {provider} are of {day_with_age(as_of, today)}; prices.live.{provider} asks "
@@ -246,7 +244,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         offer.provider,
         offer.region or "-",
         offer.instance_type,
-        f"{offer.gpu_count} x {offer.gpu_model} {offer.gpu_memory_bytes / _GIB:.0f} GiB",
+        f"{offer.gpu_count * offer.gpu_share} x {offer.gpu_model} {offer.gpu_memory_bytes / _GIB:.0f} GiB",
         str(offer.vcpus),
         "?" if offer.memory_bytes is None else f"{offer.memory_bytes // _GIB} GiB",
         f"{offer.capacity_type}{ratio}",

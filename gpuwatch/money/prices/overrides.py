@@ -10,6 +10,7 @@ from functools import cached_property
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import PriceKey
+from gpuwatch.money.prices.catalogue import NO_CASE
 
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -37,26 +38,37 @@ class OwnRow:
 
     def fits(self, provider: str, hire: PriceKey) -> bool:
         """Whether it is about such a machine, whichever it is."""
+        alike = str.casefold if provider in NO_CASE else str
         return (
             self.node is None
             and self.provider in (None, provider)
-            and self.region in (None, hire.region)
+            and (self.region is None or alike(self.region) == alike(hire.region or ""))
             and self.capacity_type in (None, hire.capacity_type)
-            and (self.instance_type is None or fnmatchcase(hire.instance_type, self.instance_type))
+            and (
+                self.instance_type is None
+                or any(fnmatchcase(alike(each), alike(self.instance_type)) for each in _names_of(hire))
+            )
         )
 
     @property
     def weight(self) -> tuple[int, ...]:
-        """How closely it names a machine; of two that are equally close, the later line holds."""
+        """How closely it names a machine, attached GPUs first; of two that are equally close, the later line holds."""
         exact = self.instance_type is not None and not _PATTERN.search(self.instance_type)
+        attached = self.instance_type is not None and "+" in self.instance_type
         named = (self.instance_type, self.region, self.capacity_type, self.provider)
-        return (exact, *(each is not None for each in named), self.line)
+        return (attached, exact, *(each is not None for each in named), self.line)
 
     @property
     def scope(self) -> tuple[object, ...]:
         """What two entries must not have in common at the same time."""
         named = (self.provider, self.region, self.instance_type, self.capacity_type, self.node)
         return (*named, self.source if self.percent_off is not None else None)
+
+
+def _names_of(hire: PriceKey) -> tuple[str, ...]:
+    """What an entry may call a machine's type: as it is, and without the GPUs attached to it."""
+    host, attached, _ = hire.instance_type.partition("+")
+    return (hire.instance_type, host) if attached else (host,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Which price holds for a machine: the user's own, else the newest of what was fetched and the built-in table.
 
 Nothing is guessed and nothing converted silently: what is not known is unknown with its reason, what is converted says
-at which rate, and what stands in for an unknown price says so.
+at which rate, and what stands in for an unknown price says so. The price on demand stands in for another kind of
+capacity, and the nearest region's for one that has no list price.
 """
 
 import logging
@@ -12,15 +13,16 @@ from decimal import Decimal
 from operator import attrgetter
 
 from gpuwatch.model.fleet import CapacityType, Fleet
-from gpuwatch.model.money import Price, PriceKey, key_of_node, price_key
-from gpuwatch.money.prices import catalogue
-from gpuwatch.money.prices.fetch import Live, Quote
+from gpuwatch.model.money import Price, PriceKey, in_place_of_region, key_of_node, price_key
+from gpuwatch.money.prices import catalogue, regions
+from gpuwatch.money.prices.catalogue import ListPrice
+from gpuwatch.money.prices.fetch import Live
 from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
 
 Ask = Callable[[PriceKey, datetime], Price | None]
 Launch = tuple[str | None, str | None, str | None]  # machine type, region and cloud; None: whatever the template says
 _Where = tuple[str, str | None]  # cloud and region
-_PRICED_ALIKE = attrgetter("instance_type", "region", "zone", "capacity_type", "cloud")  # of nodes
+_PRICED_ALIKE = attrgetter("instance_type", "accelerators", "region", "zone", "capacity_type", "cloud")  # of nodes
 _LOG = logging.getLogger(__name__)
 
 _IN_PLACE_OF = {
@@ -80,14 +82,21 @@ class Book:
     def find(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
         """The price, or why it is not known."""
         self._read_own_prices(now)
-        if hire.region is None:
-            hire = replace(hire, region=self._region)
+        hire = self._spell_names(hire)
         mine = self._own.node_price(hire, now)
         if mine is not None:
             return self._own_price(mine)
         if hire.key not in self._found:
             self._found[hire.key] = self._common(hire, now)
         return self._found[hire.key]
+
+    def _spell_names(self, hire: PriceKey) -> PriceKey:
+        """The same with the names that the table and the cloud's own answers use, and the region of launches."""
+        region, kind = hire.region or self._region, catalogue.spell_name(self._provider, hire.instance_type)
+        if region is not None and self._provider in catalogue.NO_CASE:
+            region = region.replace(" ", "").casefold()
+        same = (region, kind) == (hire.region, hire.instance_type)
+        return hire if same else replace(hire, region=region, instance_type=kind)
 
     def _read_own_prices(self, now: datetime) -> None:
         """Read the user's own prices, once for each moment."""
@@ -120,14 +129,41 @@ class Book:
         if hire.region is None:
             return NoPrice(why="its region is not known; set cloud.regions")
         fetched = None if self._live is None else self._live.quote(self._provider, hire)
-        table = catalogue.offer(self._provider, hire.region, hire.instance_type, hire.capacity_type)
-        if table is not None and table.price_per_hour is not None and (fetched is None or fetched.as_of < table.as_of):
-            fetched = Quote(
-                per_hour=table.price_per_hour, currency=table.currency, as_of=table.as_of, source=table.source
-            )
-        if fetched is None:
-            return NoPrice(why="no list price of it is known there; name it in prices.file, or set prices.live")
-        return self._in_usd(fetched.per_hour, fetched.currency, fetched.as_of, fetched.source)
+        places = catalogue.places(self._provider, hire.instance_type, hire.capacity_type)
+        table = places.get(hire.region)
+        if table is not None and (fetched is None or fetched.as_of < table.as_of):
+            return self._in_usd(table.per_hour, table.currency, table.as_of, table.source)
+        if fetched is not None:
+            return self._in_usd(fetched.per_hour, fetched.currency, fetched.as_of, fetched.source)
+        if hire.capacity_type is not CapacityType.ON_DEMAND or not places:
+            return NoPrice(why="no list price of it is known; name it in prices.file, or set prices.live")
+        return self._elsewhere(hire.region, places)
+
+    def _elsewhere(self, region: str, places: Mapping[str, ListPrice]) -> Price | NoPrice:
+        """The price of the nearest region, which may be less than is paid here; the dearest bounds it.
+
+        Where nobody knows where the region lies, the dearest one stands in.
+        """
+        known = {
+            place: self._in_usd(each.per_hour, each.currency, each.as_of, each.source)
+            for place, each in places.items()
+            if place in regions.alike(self._provider, region, places)
+        }
+        prices = {place: price for place, price in known.items() if isinstance(price, Price)}
+        if not prices:
+            return next(iter(known.values()))
+        dearest = max(prices, key=lambda place: (prices[place].usd_per_hour, place))
+        near = regions.nearest(self._provider, region, prices)
+        found = prices[near or dearest]
+        place = (
+            f"{near}, the nearest with a list price" if near else f"{dearest}, the dearest, for its own is not known"
+        )
+        return replace(
+            found,
+            source=in_place_of_region(found.source, place, region),
+            exact=False,
+            most_usd_per_hour=prices[dearest].usd_per_hour,
+        )
 
     def _own_price(self, row: OwnRow) -> Price | NoPrice:
         """The price of an entry of the file."""
@@ -156,10 +192,12 @@ class Book:
         for row in rows:
             factor = (100 - (row.percent_off or 0)) / Decimal(100)
             original = price.original_per_hour
+            most = price.most_usd_per_hour
             price = replace(
                 price,
                 usd_per_hour=price.usd_per_hour * factor,
                 original_per_hour=None if original is None else original * factor,
+                most_usd_per_hour=None if most is None else most * factor,
                 source=f"{price.source}; less {row.percent_off} % ({row.source}, {self._own.name}:{row.line})",
             )
         return price
@@ -216,7 +254,8 @@ def of_fleet(
     found: dict[str, Price | None] = {}
     places: dict[str, set[_Where]] = {}
     first: dict[str, PriceKey] = {}
-    for kind, region, zone, capacity_type, cloud in dict.fromkeys(map(_PRICED_ALIKE, fleet.nodes)):
+    for host, gpus, region, zone, capacity_type, cloud in dict.fromkeys(map(_PRICED_ALIKE, fleet.nodes)):
+        kind = f"{host}+{gpus}" if gpus else host  # as Node.kind, which is not made here for each of thousands
         hire = PriceKey(instance_type=kind, region=region, zone=zone, capacity_type=capacity_type, cloud=cloud)
         first.setdefault(hire.key, hire)
     for key, hire in first.items():
@@ -241,6 +280,6 @@ def of_fleet(
         prices = [ask(PriceKey(instance_type=kind, region=region, cloud=cloud), now) for cloud, region in wheres]
         known = [price for price in prices if price is not None]
         if len(known) == len(prices):
-            found[kind] = max(known, key=lambda price: price.usd_per_hour)
+            found[kind] = max(known, key=lambda price: (price.limit_usd_per_hour, price.usd_per_hour))
     found = {**{hire.key: ask(hire, now) for hire in offers}, **found}
     return {key: price for key, price in found.items() if price is not None}

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 
 from gpuwatch.model.currency import Currency, display_currency
-from gpuwatch.model.money import format_usd
+from gpuwatch.model.money import elsewhere_note, format_usd
 from gpuwatch.model.usage import HOUR_MS, USES
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
@@ -58,6 +58,7 @@ class Report:
     began: int | None
     cut: bool
     prices: tuple[date, date] | None = None  # the oldest and the newest; None: no price has a day
+    elsewhere: str | None = None  # that some prices are of another region
 
 
 def cost_report(spend: SpendBook, period: Period, by: str) -> Report:
@@ -82,6 +83,7 @@ def cost_report(spend: SpendBook, period: Period, by: str) -> Report:
         began=spend.began(),
         cut=spend.cut(period.since, period.until),
         prices=(min(days), max(days)) if days else None,
+        elsewhere=elsewhere_note(row.terms.price_source for row in rows),
     )
 
 
@@ -156,6 +158,7 @@ def as_text(report: Report, factors: EnergySettings) -> str:
     if report.by in BY_HOLDER:
         lines.append(_HOLDERS)
     lines += notes(report.whole)
+    lines += filter(None, [report.elsewhere])
     lines += _age(report)
     if report.cut:
         lines.append("A row lies across the begin or the end of this period: it counts to the one in which it begins.")

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import cents_of, format_cents, format_usd
+from gpuwatch.model.money import cents_of, elsewhere_note, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, round_parts, whole
 from gpuwatch.money.report import fleet_sections, money_sections
@@ -124,6 +124,7 @@ def _doubts(report: Report) -> Iterator[Part]:
         notes.append(
             f"{report.whole.unpriced_ms / HOUR_MS:,.1f} machine-hours have no known price: no sum holds them (+?)."
         )
+    notes += filter(None, [elsewhere_note(row.terms.price_source for row in facts.nodes)])
     if facts.cut:
         notes.append("A row lies across the begin or the end of these days; it counts to those in which it begins.")
     if facts.unseen:

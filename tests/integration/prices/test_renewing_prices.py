@@ -269,3 +269,84 @@ def test_amounts_lose_no_digit(table: Path) -> None:
 
     assert Decimal(rows(table)[0][3]) == Decimal("21.957642")
     assert rows(table)[0][3] == "21.957642"
+
+
+PUBLIC = {
+    "zz_generated.pricing_aws.go": """
+// generated at 2026-07-20T13:44:30Z for us-east-1
+var InitialOnDemandPricesAWS = map[string]map[ec2types.InstanceType]float64{
+	// us-east-1
+	"us-east-1": {
+		// p5 family
+		"p5.48xlarge": 55.100000, "p5.4xlarge": 6.880000, "m5.large": 0.096000,
+	},
+}
+""",
+    "all_gpu_instances.js": """// Auto-generated
+const allGPUInstances = [{"name": "p5.48xlarge", "pricing": {"us-east-1": {"onDemand": 1}, "us-west-2": {
+  "onDemand": 55.04}, "us-west-2-lax-1": {"onDemand": 66}, "us-east-1-wl1-bos1": {"onDemand": 77}}}];
+""",
+    "zz_generated.pricing.go": """
+// generated at 2026-06-18T03:43:41Z
+func init() {
+	initialOnDemandPrices["westeurope"] = map[string]float64{
+		"Standard_ND96asr_v4":   35.357000,
+		"Standard_NC6_Promo":    0.515000,
+	}
+}
+""",
+    "initial-prices.json": """{"prices": {"us-central1": {"on_demand": {"a2-highgpu-1g": 3.6733851234,
+  "n1-standard-8": 0.379998, "e2-small": 1}, "spot": {"a2-highgpu-1g": 1.9}}}}""",
+    "vms.csv": """InstanceType,AcceleratorName,AcceleratorCount,Region,AvailabilityZone,Price,SpotPrice
+,T4,1,us-central1,us-central1-a,0.35,0.175
+,T4,1,us-central1,us-central1-b,0.35,0.175
+,T4,2,us-central1,us-central1-a,0.7,0.35
+a2-highgpu-1g,A100,1,us-central1,us-central1-a,0.7,0.4
+""",
+    "initial-on-demand-prices.json": """{"cn-beijing": {"ecs.gn7i-c16g1.4xlarge": 10.0934,
+  "ecs.ebmgn7ix.32xlarge": 0}}""",
+}
+
+
+def test_public_tables_are_read_as_facts(table: Path, tmp_path: Path) -> None:
+    """GPU machines alone, with the day of each file; what is newer in the table stays, local zones are left out."""
+    for name, text in PUBLIC.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    assert main(["--table", str(table), "--tables", str(tmp_path)], ManualClock(wall=NOW)) == 0
+    assert rows(table) == [
+        ["aws", "us-east-1", "p5.4xlarge", "6.88", "", "2026-07-20", "karpenter-aws"],
+        ["aws", "us-east-1", "p5.48xlarge", "55.1", "", "2026-07-20", "karpenter-aws"],
+        ["aws", "us-west-2", "p5.48xlarge", "55.04", "", "2025-11-30", "vantage"],
+        ["azure", "eastus", "Standard_ND96asr_v4", "27.197", "", "2026-06-18", "karpenter-azure"],
+        ["azure", "westeurope", "Standard_ND96asr_v4", "35.357", "", "2026-06-18", "karpenter-azure"],
+        ["gcp", "us-central1", "a2-highgpu-1g", "3.673385", "1.1", "2026-08-03", "karpenter-gcp"],
+        ["gcp", "us-central1", "nvidia-tesla-t4", "0.35", "0.175", "2025-10-01", "skypilot-gcp"],
+        ["gcp", "us-central1", "n1-standard-8", "0.379998", "", "2026-08-03", "karpenter-gcp"],
+        ["alibaba", "cn-beijing", "ecs.gn7i-c16g1.4xlarge", "10.0934", "", "2024-12-31", "karpenter-alibaba"],
+    ]
+
+
+def test_a_folder_without_any_table_changes_nothing(table: Path, tmp_path: Path) -> None:
+    """It says which files it knows."""
+    assert main(["--table", str(table), "--tables", str(tmp_path)], ManualClock(wall=NOW)) == 1
+    assert table.read_text(encoding="utf-8") == TABLE
+
+
+def test_one_region_may_be_asked_for_and_china_is_not(table: Path) -> None:
+    """AWS in China sells by another list: its rows keep their day, and nobody looks for them in this one."""
+    table.write_text(
+        TABLE
+        + "aws\tcn-north-1\tg5.xlarge\t9.51389\t\t2024-11-06\tkarpenter-aws\n"
+        + "aws\teu-west-1\tg5.xlarge\t1.123\t\t2025-11-30\tvantage\n",
+        encoding="utf-8",
+    )
+    with running(table, GOOD) as run:
+        assert run("--provider", "aws", "--region", "us-east-1") == 0
+
+    days = {(row[1], row[2]): row[5] for row in rows(table) if row[0] == "aws"}
+    assert days == {
+        ("us-east-1", "p5.48xlarge"): "2026-11-23",
+        ("cn-north-1", "g5.xlarge"): "2024-11-06",
+        ("eu-west-1", "g5.xlarge"): "2025-11-30",
+    }

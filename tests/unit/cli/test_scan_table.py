@@ -39,6 +39,7 @@ def a_row(**more: Any) -> ScanMachine:  # noqa: ANN401  any field
         "launched_at": NOW,
         "age_seconds": 86400.0 * 41,
         "billed": True,
+        "price_source": "a list",
         "usd_per_hour": Decimal("32.7726"),
         "watched": False,
         "enrolled": False,

@@ -231,6 +231,16 @@ def test_what_is_on_its_way_counts_towards_the_money() -> None:
     }
 
 
+def test_a_price_of_another_region_counts_as_in_the_dearest_one() -> None:
+    """Three machines of ten dollars that may cost thirteen, and one more of them: 52 and not 40."""
+    case = priced(a_case())
+    far = {kind: replace(each, most_usd_per_hour=Decimal(13)) for kind, each in case.observation.prices.items()}
+    case = replace(case, observation=replace(case.observation, prices=far))
+
+    assert judge(launching(case, max_usd_per_hour=52)).allowed
+    assert {each.rule for each in judge(launching(case, max_usd_per_hour=51)).refusals} == {"hourly_cost_limit"}
+
+
 def test_an_hour_counts_what_may_have_happened_in_it_and_nothing_else() -> None:
     """Settled and failed stops, and open ones of other nodes that may have happened, count; others do not."""
     past = (

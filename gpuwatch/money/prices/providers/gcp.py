@@ -17,7 +17,7 @@ from gpuwatch.clouds.gcp.credentials import Credentials
 from gpuwatch.clouds.gcp.iam import LIST_SKUS
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import HOURS_A_MONTH
-from gpuwatch.money.prices.catalogue import MachineType, machine_types
+from gpuwatch.money.prices.catalogue import MachineType, find_type
 from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.runtime.clock import Clock
 
@@ -35,15 +35,20 @@ class _Family:
 
 
 _FAMILIES = {
-    "a2-highgpu": _Family(host="A2", gpu="Nvidia Tesla A100"),
-    "a2-megagpu": _Family(host="A2", gpu="Nvidia Tesla A100"),
-    "a2-ultragpu": _Family(host="A2", gpu="Nvidia Tesla A100 80GB", ssd_gib=375),
-    "a3-highgpu": _Family(host="A3", gpu="Nvidia H100 80GB", ssd_gib=750),
-    "g2-standard": _Family(host="G2", gpu="Nvidia L4"),
+    "a2-highgpu": _Family(host="A2", gpu="Tesla A100"),
+    "a2-megagpu": _Family(host="A2", gpu="Tesla A100"),
+    "a2-ultragpu": _Family(host="A2", gpu="Tesla A100 80GB", ssd_gib=375),
+    "a3-highgpu": _Family(host="A3", gpu="H100 80GB", ssd_gib=750),
+    "a3-megagpu": _Family(host="A3Plus", gpu="H100 80GB Mega", ssd_gib=750),
+    "a3-ultragpu": _Family(host="A3Ultra", gpu="H200 141GB", ssd_gib=1500),
+    "g2-standard": _Family(host="G2", gpu="L4"),
+    "g4-standard": _Family(host="G4", gpu="RTX 6000 96GB"),
 }
+_ATTACHED = ("P4", "P100", "T4", "V100")
 _DESCRIBED = re.compile(
-    r"(?P<spot>Spot Preemptible )?(?P<host>[A-Z0-9]+) Instance (?P<part>Core|Ram) running in .+"
-    r"|(?P<gpu>Nvidia .+) GPU (running in|(?P<gpu_spot>attached to Spot Preemptible VMs running in)) .+"
+    r"(?P<spot>Spot Preemptible )?(?P<host>[A-Z][A-Za-z0-9]+)( Predefined)? Instance (?P<part>Core|Ram) running in .+"
+    r"|(Nvidia )?(?P<gpu>(Tesla [APTV]|H|L|RTX )[0-9]+( [0-9]+GB)?( Mega)?)( GPU)? "
+    r"(running in|(?P<gpu_spot>attached to Spot Preemptible VMs running in)) .+"
     r"|(?P<ssd>SSD backed Local Storage)(?P<ssd_spot> attached to Spot Preemptible VMs)?( in .+)?"
 )
 _Rates = dict[tuple[str, CapacityType, str], Decimal]  # by region, kind of capacity, and part
@@ -74,7 +79,7 @@ class GcpPrices:
         """
         rates = self._rates({region for region, _ in wanted})
         for region, kind in wanted:
-            machine = machine_types().get(("gcp", kind))
+            machine = find_type("gcp", kind)
             yield (region, kind), [] if machine is None else list(self._find_prices(rates, region, machine))
 
     def _find_prices(self, rates: _Rates, region: str, machine: MachineType) -> Iterator[Found]:
@@ -116,13 +121,13 @@ class GcpPrices:
 
 def _sum(rates: _Rates, region: str, capacity: CapacityType, machine: MachineType) -> Decimal | None:
     """An hour of the machine; None: it is no family that we can put together, or a part of it has no price."""
-    family = _FAMILIES.get("-".join(machine.instance_type.split("-")[:2]))
-    if family is None:
+    family, memory = _family_of(machine), machine.memory_bytes
+    if family is None or memory is None:
         return None
     amounts = {
         f"{family.host} Core": Decimal(machine.vcpus),
-        f"{family.host} Ram": Decimal(machine.memory_bytes) / _GIB,
-        family.gpu: Decimal(machine.gpu_count),
+        f"{family.host} Ram": Decimal(memory) / _GIB,
+        family.gpu: Decimal(machine.gpu_count * machine.gpu_share.numerator) / machine.gpu_share.denominator,
         "ssd": Decimal(family.ssd_gib * machine.gpu_count),
     }
     total = Decimal(0)
@@ -132,6 +137,15 @@ def _sum(rates: _Rates, region: str, capacity: CapacityType, machine: MachineTyp
             return None
         total += amount * (rate or 0)
     return total.quantize(Decimal("0.000001"))
+
+
+def _family_of(machine: MachineType) -> _Family | None:
+    """How its parts are described: by its first two names, or by the GPUs that are attached to an N1."""
+    if "+" in machine.instance_type:
+        return _Family(host="N1", gpu=f"Tesla {machine.gpu_model}") if machine.gpu_model in _ATTACHED else None
+    if machine.instance_type.endswith("-nolssd"):
+        return None  # the SSDs that its family brings are not in it
+    return _FAMILIES.get("-".join(machine.instance_type.split("-")[:2]))
 
 
 def _rate(expression: Mapping[str, Any]) -> Decimal:

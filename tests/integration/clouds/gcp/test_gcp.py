@@ -102,9 +102,12 @@ def test_gpus_are_counted_from_the_instance_or_from_its_type(world: GcpWorld) ->
     run(world.project, ZONE, MINE, kind="ct5lp-hightpu-1t")
     run(world.project, ZONE, MINE, kind="n1-standard-8")
 
-    counts = {node.id: node.gpu_count for node in world.cloud.nodes()}
+    counts = {node.id: (node.gpu_count, node.kind) for node in world.cloud.nodes()}
 
-    assert counts == {attached["id"]: 4, brought["id"]: 1}
+    assert counts == {
+        attached["id"]: (4, "n1-standard-8+4xnvidia-tesla-t4"),
+        brought["id"]: (1, "a2-ultragpu-1g"),
+    }
 
 
 def test_a_type_is_asked_for_once(world: GcpWorld) -> None:

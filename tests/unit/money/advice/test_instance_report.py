@@ -36,7 +36,7 @@ def test_the_reason_is_the_factor_that_counts_most() -> None:
     """Eight large GPUs for a small model are listed for what they perform."""
     text = shown("--params", "7B")
 
-    assert re.search(r"p6-b200.48xlarge in us-east-1 costs \d+ times the cheapest that holds it \(\$0.71/h\)", text)
+    assert re.search(r"p6-b200.48xlarge in us-east-1 costs \d+ times the cheapest that holds it \(\$0.70/h\)", text)
     assert "it is listed for its performance. --weights cost=1 ranks by cost alone." in text
     assert "costs" not in shown("--params", "7B", "--weights", "cost=1")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.money import Price
+from gpuwatch.model.money import Price, in_place_of_region
 from gpuwatch.model.usage import Terms
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.budgets.budget import (
@@ -72,17 +72,27 @@ def hours(first: str, last: str, machines: float = 1.0) -> list[Billed]:
     return [an_hour(at(first) + number * timedelta(hours=1), machines) for number in range(count)]
 
 
-def a_state(rows: list[Billed], month: Month, budget: Budget | None = None, machines: int = 0) -> BudgetState:
-    """The budget now, while so many machines run."""
+def a_state(
+    rows: list[Billed], month: Month, budget: Budget | None = None, machines: int = 0, source: str = "a list"
+) -> BudgetState:
+    """The budget now, while so many machines run at a price of that source."""
     budget = budget or Budget()
     edge = month.edge.timestamp()
     mine = rows_in_scope(budget, rows)
     known = past([row for row in mine if row.begin < edge], month, None, unnamed_time(budget, rows, month))
     known = replace(known, ahead=forecast(budget, [row for row in mine if row.begin < edge], month))
-    price = Price(usd_per_hour=Decimal(10), as_of=month.now.date(), source="a list")
+    price = Price(usd_per_hour=Decimal(10), as_of=month.now.date(), source=source)
     nodes = [a_node(f"i-{number}") for number in range(machines)]
     seen = replace(an_observation(*nodes, now=month.now), prices={"g6.xlarge": price})
     return state("ml", budget, month, known, [row for row in mine if row.begin >= edge], price_running(seen))
+
+
+def test_a_budget_says_where_prices_are_of_another_region() -> None:
+    """Among its notes, while such a machine runs."""
+    source = in_place_of_region("a list", "eu-west-2, the nearest with a list price", "eu-west-1")
+
+    assert any("another region (eu-west-2)" in note for note in a_state([], a_month(), machines=1, source=source).notes)
+    assert not any("another region" in note for note in a_state([], a_month(), machines=1).notes)
 
 
 def test_spent_is_what_was_billed_since_the_month_began_to_the_minute() -> None:

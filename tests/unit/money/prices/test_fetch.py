@@ -10,7 +10,8 @@ import pytest
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Price, PriceKey
-from gpuwatch.money.prices.fetch import Found, Live, Quote, Wanted
+from gpuwatch.money.prices.catalogue import ListPrice
+from gpuwatch.money.prices.fetch import Found, Live, Wanted
 from gpuwatch.money.prices.price_book import Book
 from gpuwatch.money.prices.providers.azure import AzurePrices
 from gpuwatch.runtime.clock import ManualClock
@@ -223,7 +224,7 @@ class Zones:
                         place=zone,
                         instance_type=kind,
                         capacity_type=CapacityType.SPOT,
-                        quote=Quote(per_hour=Decimal(usd), currency="USD", as_of=NOW.date(), source="a test"),
+                        quote=ListPrice(per_hour=Decimal(usd), currency="USD", as_of=NOW.date(), source="a test"),
                     )
                     for zone, usd in document.items()
                 ],

@@ -24,7 +24,7 @@ def test_a_known_type_has_an_exact_price_with_its_date_and_source(instance_type:
     """A price is a Decimal and says as of when and on whose word it holds."""
     price = catalogue.list_price(instance_type)
 
-    assert price == Price(usd_per_hour=Decimal(usd), as_of=date(2026, 1, 19), source=catalogue.SOURCES["karpenter-aws"])
+    assert price == Price(usd_per_hour=Decimal(usd), as_of=date(2026, 7, 20), source=catalogue.SOURCES["karpenter-aws"])
 
 
 def test_an_unknown_type_has_no_price() -> None:

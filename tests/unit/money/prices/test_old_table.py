@@ -25,7 +25,7 @@ def the_oldest(provider: str) -> date:
 @pytest.mark.parametrize(("days", "warned"), [(364, False), (365, False), (366, True)])
 def test_prices_older_than_a_year_are_warned_of(days: int, warned: bool) -> None:
     """Once for each cloud of the settings."""
-    found = old_table(["aws", "aws"], PriceSettings(), the_oldest("aws") + timedelta(days=days))
+    found = old_table([("aws", None), ("aws", None)], PriceSettings(), the_oldest("aws") + timedelta(days=days))
 
     assert len(found) == warned
     assert not warned or f"the built-in prices of aws are of {the_oldest('aws')}, 366 days old" in found[0]
@@ -35,17 +35,25 @@ def test_the_setting_says_what_is_old() -> None:
     """With a year, half a year is not."""
     day = the_oldest("aws") + timedelta(days=200)
 
-    assert old_table(["aws"], PriceSettings(warn_older_than=365 * DAY), day) == []
-    assert old_table(["aws"], PriceSettings(warn_older_than=30 * DAY), day) != []
+    assert old_table([("aws", None)], PriceSettings(warn_older_than=365 * DAY), day) == []
+    assert old_table([("aws", None)], PriceSettings(warn_older_than=30 * DAY), day) != []
 
 
 def test_a_cloud_that_is_asked_itself_and_one_without_prices_are_not_warned_of() -> None:
     """The table is used there for what the cloud does not answer, or not at all."""
     late = date(2036, 1, 1)
 
-    assert old_table(["aws"], PriceSettings(live=LivePriceSettings(aws=True)), late) == []
+    assert old_table([("aws", None)], PriceSettings(live=LivePriceSettings(aws=True)), late) == []
     assert catalogue.oldest("tencent") is None
-    assert old_table(["tencent"], PriceSettings(), late) == []
+    assert old_table([("tencent", None)], PriceSettings(), late) == []
+
+
+def test_the_region_of_a_cloud_counts_and_not_a_price_of_another_seller() -> None:
+    """China's prices of AWS are of 2024: nobody in us-east-1 is warned of them."""
+    day = date(2026, 11, 20)
+
+    assert old_table([("aws", "us-east-1")], PriceSettings(), day) == []
+    assert "2024-11-06" in old_table([("aws", "cn-north-1")], PriceSettings(), day)[0]
 
 
 def test_the_commands_warn(tmp_path: Path) -> None:
@@ -55,7 +63,7 @@ def test_the_commands_warn(tmp_path: Path) -> None:
     checked = CliRunner().invoke(commands, ["config", "check", "--config", str(file)])
     listed = CliRunner().invoke(commands, ["prices", "--provider", "alibaba", "--config", str(file)])
 
-    assert "Warning: the built-in prices of alibaba are of 2024-10-01, " in checked.output
+    assert "Warning: the built-in prices of alibaba are of 2024-12-31, " in checked.output
     assert "Warning: prices of alibaba are up to " in listed.output
     file.write_text(f"{FLEET}prices: {{warn_older_than: 36500d}}\n", encoding="utf-8")
     quiet = CliRunner().invoke(commands, ["config", "check", "--config", str(file)])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup
-from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.money import Price, PriceKey, elsewhere_note, place_of
 from gpuwatch.money.prices.open import open_own
 from gpuwatch.money.prices.overrides_file import PricesError
 from gpuwatch.money.prices.price_book import Book, Launch, NoPrice, of_fleet
@@ -44,16 +44,123 @@ def test_without_own_prices_the_table_holds_with_its_day_and_source() -> None:
     """The price on demand of that region."""
     price = known(Book(provider="aws"), P5)
 
-    assert (price.usd_per_hour, price.as_of, price.exact) == (Decimal("55.04"), date(2026, 1, 19), True)
+    assert (price.usd_per_hour, price.as_of, price.exact) == (Decimal("55.04"), date(2026, 7, 20), True)
     assert "karpenter" in price.source
 
 
-def test_another_region_has_another_price_and_not_ours() -> None:
-    """What us-east-1 costs says nothing of eu-west-1: unknown, with the remedy."""
-    found = Book(provider="aws").find(replace(P5, region="eu-west-1"), NOW)
+def test_a_region_without_a_list_price_takes_the_nearest_and_says_so() -> None:
+    """Ireland has no p5: London's price stands in, is not exact, names itself, and is bounded by the dearest."""
+    price = known(Book(provider="aws"), replace(P5, region="eu-west-1"))
+
+    assert (price.usd_per_hour, price.exact) == (Decimal("71.552"), False)
+    assert place_of(price.source) == "eu-west-2"
+    assert price.source.endswith(
+        "; the price of another region: eu-west-2, the nearest with a list price, in place of eu-west-1's"
+    )
+    assert price.limit_usd_per_hour == Decimal("92.4672"), "what Sao Paulo pays"
+
+
+def test_a_region_that_nobody_knows_takes_the_dearest() -> None:
+    """Where it lies is not known, so what is nearest to it is not: never less than is paid."""
+    price = known(Book(provider="aws"), replace(P5, region="moon-central-1"))
+
+    assert (price.usd_per_hour, price.limit_usd_per_hour) == (Decimal("92.4672"), Decimal("92.4672"))
+    assert "sa-east-1, the dearest, for its own is not known" in price.source
+
+
+def test_a_price_of_another_seller_stands_in_only_where_the_own_has_none() -> None:
+    """GovCloud east takes GovCloud west; China, where no p5 is listed, takes the nearest that there is."""
+    book = Book(provider="aws")
+
+    assert place_of(known(book, replace(P5, region="us-gov-east-1")).source) == "us-gov-west-1"
+    assert place_of(known(book, replace(P5, region="cn-north-1")).source) == "ap-northeast-2"
+
+
+def test_a_machine_that_is_listed_nowhere_has_no_price() -> None:
+    """None is "not known": it is never taken from a machine with a similar name."""
+    found = Book(provider="aws").find(PriceKey(instance_type="p5e.48xlarge", region="us-east-1"), NOW)
 
     assert isinstance(found, NoPrice)
-    assert found.why == "no list price of it is known there; name it in prices.file, or set prices.live"
+    assert found.why == "no list price of it is known; name it in prices.file, or set prices.live"
+
+
+def test_a_price_of_another_region_needs_a_rate_as_any_other() -> None:
+    """Without one it is unknown; with one, the amount, the currency and the rate stay in it."""
+    hire = PriceKey(instance_type="ecs.gn7i-c16g1.4xlarge", region="me-central-1")
+    price = known(Book(provider="alibaba", rates={"CNY": Decimal("0.14")}), hire)
+
+    assert isinstance(Book(provider="alibaba").find(hire, NOW), NoPrice)
+    assert (price.currency, price.rate, price.exact) == ("CNY", Decimal("0.14"), False)
+    assert place_of(price.source) is not None
+
+
+def test_azures_names_have_no_case() -> None:
+    """The size and the region come as somebody once wrote them; own prices may be written in any case too."""
+    book = Book(provider="azure")
+    odd = PriceKey(instance_type="standard_nc24ads_A100_V4", region="East US")
+
+    assert known(book, odd).usd_per_hour == Decimal("3.673")
+    assert known(book, odd).exact
+
+
+def test_an_own_price_of_azure_holds_in_any_case(tmp_path: Path) -> None:
+    """As the cloud itself does not tell the names apart."""
+    file = tmp_path / "prices.yaml"
+    file.write_text("prices:\n  - {instance_type: STANDARD_nc24ads_a100_v4, region: EastUS, price: 1}\n")
+    book = Book(provider="azure", own=open_own(PriceSettings(file=str(file))))
+
+    assert known(book, PriceKey(instance_type="Standard_NC24ads_a100_v4", region="eastus")).usd_per_hour == 1
+
+
+def n1(gpus: str, region: str = "us-central1", **more: Any) -> PriceKey:  # noqa: ANN401  any field of PriceKey
+    """An n1-standard-8 with GPUs."""
+    return PriceKey(instance_type=f"n1-standard-8+{gpus}", region=region, **more)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "region", "usd"),
+    [
+        ("1xnvidia-tesla-t4", "us-central1", "0.729998"),
+        ("4xnvidia-tesla-v100", "us-central1", "10.299998"),
+        ("1xnvidia-tesla-p100", "us-central1", "1.839998"),
+        ("2xnvidia-tesla-p4", "europe-west4", "1.678336"),
+        ("2xnvidia-tesla-t4", "europe-west4", "1.153336"),
+    ],
+)
+def test_attached_gpus_are_in_the_price_of_an_n1(gpus: str, region: str, usd: str) -> None:
+    """The machine and its GPUs: one T4 is not four V100, though both are in an n1-standard-8."""
+    price = known(Book(provider="gcp"), n1(gpus, region))
+
+    assert (price.usd_per_hour, price.exact) == (Decimal(usd), True)
+    assert "skypilot" in price.source
+    assert "karpenter" in price.source
+
+
+def test_spot_and_another_region_hold_for_attached_gpus_too() -> None:
+    """Spot where both parts have it; where a GPU is not sold, the nearest region that has both."""
+    spot = known(Book(provider="gcp"), n1("1xnvidia-tesla-t4", capacity_type=CapacityType.SPOT))
+    far = known(Book(provider="gcp"), n1("1xnvidia-tesla-v100", "europe-west3"))
+
+    assert (spot.usd_per_hour, spot.exact) == (Decimal("0.30902"), True)
+    assert place_of(far.source) == "europe-west4"
+    assert isinstance(Book(provider="gcp").find(n1("1xnvidia-tesla-t4-vws"), NOW), NoPrice)
+    assert isinstance(Book(provider="gcp").find(n1("x"), NOW), NoPrice)
+
+
+def test_an_own_price_may_name_the_attached_gpus(tmp_path: Path) -> None:
+    """The entry with its GPUs comes before the one without, which holds for all others."""
+    file = tmp_path / "prices.yaml"
+    file.write_text(
+        "prices:\n  - {instance_type: n1-standard-8, price: 5}\n"
+        "  - {instance_type: n1-standard-8+4xnvidia-tesla-v100, price: 9}\n"
+        "  - {instance_type: n1-*+1xnvidia-tesla-p4, price: 2}\n"
+    )
+    book = Book(provider="gcp", own=open_own(PriceSettings(file=str(file))))
+
+    assert [
+        known(book, n1(gpus)).usd_per_hour
+        for gpus in ("4xnvidia-tesla-v100", "1xnvidia-tesla-t4", "1xnvidia-tesla-p4", "1xnvidia-tesla-t4-vws")
+    ] == [9, 5, 2, 5]
 
 
 def test_own_prices_come_first_and_a_nodes_own_before_them(tmp_path: Path) -> None:
@@ -118,7 +225,7 @@ def test_a_known_spot_price_is_taken() -> None:
     )
     price = known(Book(provider="gcp"), hire)
 
-    assert (price.usd_per_hour, price.exact) == (Decimal("50.60954"), True)
+    assert (price.usd_per_hour, price.exact) == (Decimal("50.609541"), True)
 
 
 def test_nothing_is_converted_without_a_rate() -> None:
@@ -169,10 +276,10 @@ def test_the_log_says_once_why_a_price_is_not_known(caplog: pytest.LogCaptureFix
     """Not in each round anew."""
     book = Book(provider="aws")
     for minute in range(3):
-        assert book.price(replace(P5, region="eu-west-1"), NOW.replace(minute=minute)) is None
+        assert book.price(replace(P5, instance_type="p5e.48xlarge"), NOW.replace(minute=minute)) is None
 
     assert len(caplog.records) == 1
-    assert "eu-west-1/p5.48xlarge/on_demand" in caplog.text
+    assert "us-east-1/p5e.48xlarge/on_demand" in caplog.text
 
 
 # A round's prices
@@ -207,12 +314,13 @@ def test_each_machine_is_priced_by_what_it_is(tmp_path: Path) -> None:
         p5("i-own"),
         p5("i-eu", region="eu-west-1"),
         p5("i-spot", capacity_type=CapacityType.SPOT, zone=""),
-        p5("i-unknown", region="ap-south-1"),
+        p5("i-near", region="ap-south-2"),
+        p5("i-unknown", instance_type="p5e.48xlarge"),
     ]
     seen = observed(a_book(tmp_path, text), a_fleet(*nodes))
     rows = [None if (price := seen.price(node)) is None else str(price.usd_per_hour) for node in seen.fleet.nodes]
 
-    assert rows == ["55.04", "4.10", "60", "20", None]
+    assert rows == ["55.04", "4.10", "60", "20", "66.048", None]
 
 
 def test_a_machine_to_come_costs_what_it_costs_where_it_may_come() -> None:
@@ -225,7 +333,7 @@ def test_a_machine_to_come_costs_what_it_costs_where_it_may_come() -> None:
     assert set(observed(book, Fleet(observed_at=NOW, nodes=()), ("p5.48xlarge", None, None)).prices) == {"p5.48xlarge"}
     assert "g6.xlarge" in observed(book, Fleet(observed_at=NOW, nodes=(), groups=(group,))).prices
     assert "p5.48xlarge" in observed(book, a_fleet(p5("i-1")), ("p5.48xlarge", "us-east-1", None)).prices
-    assert "p5.48xlarge" not in observed(book, a_fleet(p5("i-1")), ("p5.48xlarge", "eu-west-1", None)).prices
+    assert "p5e.48xlarge" not in observed(book, a_fleet(p5("i-1")), ("p5e.48xlarge", "eu-west-1", None)).prices
 
 
 def test_an_observation_of_an_earlier_version_is_read_with_its_prices_by_type() -> None:
@@ -240,15 +348,46 @@ def test_an_observation_of_an_earlier_version_is_read_with_its_prices_by_type() 
 
 
 @given(
-    regions=st.lists(st.sampled_from(["us-east-1", "eu-west-1", "ap-south-1"]), min_size=1, max_size=6),
+    regions=st.lists(st.sampled_from(["us-east-1", "eu-west-1", "ap-south-1", "moon-1"]), min_size=1, max_size=6),
     capacities=st.lists(st.sampled_from(list(CapacityType)), min_size=6, max_size=6),
 )
-def test_no_machine_ever_gets_the_price_of_another_region(regions: list[str], capacities: list[CapacityType]) -> None:
-    """Only us-east-1 has a price: a machine anywhere else has none, whatever stands beside it."""
+def test_no_machine_ever_silently_gets_the_price_of_another_region(
+    regions: list[str], capacities: list[CapacityType]
+) -> None:
+    """Where its own has no list price, the price says whose it is, is not exact, and counts for no less in limits."""
     nodes = [
         p5(f"i-{number}", region=region, capacity_type=capacity)
         for number, (region, capacity) in enumerate(zip(regions, capacities, strict=False))
     ]
     seen = observed(Book(provider="aws"), a_fleet(*nodes))
 
-    assert [seen.price(node) is not None for node in nodes] == [node.region == "us-east-1" for node in nodes]
+    for node in nodes:
+        price = seen.price(node)
+        assert price is not None
+        listed = node.region in {"us-east-1", "ap-south-1"}
+        assert (place_of(price.source) is None) == listed
+        assert price.exact == (listed and node.capacity_type is CapacityType.ON_DEMAND)
+        assert price.limit_usd_per_hour >= price.usd_per_hour
+
+
+def test_machines_with_other_gpus_attached_have_other_prices_in_a_round() -> None:
+    """Two n1-standard-8, one T4 and four V100: each has its own price, and the number of its GPUs."""
+    nodes = [
+        a_node("one", instance_type="n1-standard-8", region="us-central1", accelerators="1xnvidia-tesla-t4"),
+        a_node("four", instance_type="n1-standard-8", region="us-central1", accelerators="4xnvidia-tesla-v100"),
+    ]
+    seen = observed(Book(provider="gcp"), a_fleet(*nodes))
+
+    assert [str(price.usd_per_hour) for node in nodes if (price := seen.price(node))] == ["0.729998", "10.299998"]
+
+
+def test_the_sentence_about_other_regions_names_them_once() -> None:
+    """And is not there where every price is of its own region."""
+    book = Book(provider="aws")
+    sources = [known(book, replace(P5, region=region)).source for region in ("eu-west-1", "eu-west-3", "us-east-1")]
+
+    assert elsewhere_note([sources[2], None]) is None
+    assert elsewhere_note(sources) == (
+        "Some prices are of another region (eu-west-2), because the machine's own has no known list price; prices.file "
+        "and prices.live have the right ones."
+    )

@@ -193,6 +193,59 @@ def test_gcps_machine_without_the_price_of_a_part_has_none(missing: int, clock: 
     assert found == {}
 
 
+_OTHERS = [
+    gcp_sku("N1 Predefined Instance Core running in Americas", "0.031611"),
+    gcp_sku("N1 Predefined Instance Ram running in Americas", "0.004237", unit="GiBy.h"),
+    gcp_sku("Nvidia Tesla T4 GPU running in Americas", "0.35"),
+    gcp_sku("Nvidia Tesla V100 GPU running in Americas", "2.48"),
+    gcp_sku("Spot Preemptible N1 Predefined Instance Core running in Americas", "0.006655", usage="Preemptible"),
+    gcp_sku(
+        "Spot Preemptible N1 Predefined Instance Ram running in Americas",
+        "0.000892",
+        unit="GiBy.h",
+        usage="Preemptible",
+    ),
+    gcp_sku("Nvidia Tesla T4 GPU attached to Spot Preemptible VMs running in Americas", "0.11", usage="Preemptible"),
+    gcp_sku("A3Plus Instance Core running in Americas", "0.026924"),
+    gcp_sku("A3Plus Instance Ram running in Americas", "0.002344", unit="GiBy.h"),
+    gcp_sku("Nvidia H100 80GB Mega GPU running in Americas", "10.344276"),
+    gcp_sku("SSD backed Local Storage", "0.08", unit="GiBy.mo"),
+    gcp_sku("G4 Instance Core running in Americas", "0.02"),
+    gcp_sku("G4 Instance Ram running in Americas", "0.003", unit="GiBy.h"),
+    gcp_sku("RTX 6000 96GB running in Americas", "2.8"),
+    # What must not be taken for them.
+    gcp_sku("Calendar Mode Nvidia H100 80GB Mega GPU running in Americas", "5.1"),
+    gcp_sku("Nvidia Tesla T4 Virtual Workstation GPU running in Americas", "0.55"),
+    gcp_sku("N1 Predefined Sole Tenancy Instance Core running in Americas", "0.03"),
+    gcp_sku("Custom Instance Core running in Americas", "0.033174"),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "usd", "spot"),
+    [
+        ("n1-standard-8+1xnvidia-tesla-t4", "0.729998", "0.190000"),
+        ("n1-standard-8+4xnvidia-tesla-v100", "10.299998", None),
+        ("a3-megagpu-8g", "93.399902", None),
+        ("g4-standard-48", "4.300000", None),
+        ("g4-standard-6", "0.536000", None),
+        ("a3-ultragpu-8g", None, None),
+        ("a4-highgpu-8g", None, None),
+    ],
+)
+def test_gcps_newer_families_and_attached_gpus_are_sums_too(
+    kind: str, usd: str | None, spot: str | None, clock: ManualClock
+) -> None:
+    """An n1-standard-8 alone is $0.379998 in the table too; an eighth of a GPU is an eighth of its price."""
+    with serving(lambda _: Answer(body={"skus": _OTHERS})) as server:
+        found = fetched(GcpPrices(clock=clock, credentials=OPEN, endpoint_url=server.url), ("us-central1", kind))
+
+    wanted = {CapacityType.ON_DEMAND: usd, CapacityType.SPOT: spot}
+    assert {capacity: str(price) for (_, capacity), price in found.items()} == {
+        capacity: text for capacity, text in wanted.items() if text is not None
+    }
+
+
 def test_gcps_other_regions_and_families_have_no_price(clock: ManualClock) -> None:
     """A SKU is sold in the regions that it names; a family that we cannot put together is left to the table."""
     with serving(lambda _: Answer(body={"skus": A2_ULTRA})) as server:
