@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path as Folder
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from gpuwatch.clouds.provider import ALL
 from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.aws.recorded import REGION, Answer, Aws, aws
-from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, played
+from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, play_recording, played
 from tests.support.fakes.cloud_worlds import FLEET
 
 STATES = {
@@ -315,3 +316,9 @@ def test_what_plays_a_refusal_holds_it_to_its_status(call: str, code: str, statu
     """Few refusals were recorded, and these have the same form."""
     told = {"Error": {"Code": code, "Message": "No."}}
     play_refusal(Answer(number=0, line={"operation": f"ec2.{call}", "status": status, "data": told}))
+
+
+def test_what_the_doctor_records_is_played_like_it(tmp_path: Folder) -> None:
+    """The answers of a recording, in which names are replaced, are read as what they say."""
+    played = {name for name, _ in play_recording("aws", tmp_path / "new", PATHS, Answer)}
+    assert {"machines", "volumes"} <= played

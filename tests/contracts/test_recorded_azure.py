@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path as Folder
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from tests.support.clouds.azure.recorded import (
     of_kind,
     one_machine,
 )
-from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, played
+from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, play_recording, played
 
 # The words of an instance view, as the page "States and billing status" has them.
 POWERS = {
@@ -77,6 +78,17 @@ def play_machines(answer: Answer) -> None:
         word = power_in(each["properties"].get("instanceView"))
         leaves = str(each["properties"].get("provisioningState")).lower() == "deleting"
         assert again[key].state is POWERS[word] if word else again[key].state not in GONE or leaves
+
+
+def of_states(answer: Answer) -> bool:
+    """Whether it is the list of all states, without what else the machines have."""
+    return of_kind(VMS)(answer) and "statusOnly=true" in str(answer.line.get("uri"))
+
+
+def play_states(answer: Answer) -> None:
+    """The list of states alone makes no machine, and none of another list gone."""
+    with azure(as_list(answer)) as cloud:
+        assert [node for node in cloud.nodes() if node.state in GONE] == []
 
 
 def play_view(answer: Answer) -> None:
@@ -204,7 +216,8 @@ def ask_in_vain(ask: Callable[[], object]) -> CloudError:
 
 
 PATHS: tuple[Path[Answer], ...] = (
-    Path(name="machines", fits=of_kind(VMS), play=play_machines),
+    Path(name="machines", fits=lambda it: of_kind(VMS)(it) and not of_states(it), play=play_machines),
+    Path(name="states of all", fits=of_states, play=play_states),
     Path(name="states", fits=of_kind("instanceview"), play=play_view),
     Path(name="scale sets", fits=of_kind(SETS), play=play_scale_sets),
     Path(name="disks", fits=of_kind(DISKS), play=play_disks),
@@ -254,3 +267,9 @@ def test_what_plays_a_refusal_holds_it_to_its_status(status: int, code: str) -> 
     """Few refusals were recorded, and these have the same form."""
     body: object = {"error": {"code": code, "message": "No."}} if code else "<html>"
     play_refusal(Answer(number=0, line={"status": {"code": status}, "body": body}))
+
+
+def test_what_the_doctor_records_is_played_like_it(tmp_path: Folder) -> None:
+    """The answers of a recording, in which names are replaced, are read as what they say."""
+    played = {name for name, _ in play_recording("azure", tmp_path / "new", PATHS, Answer)}
+    assert {"machines", "scale sets", "disks"} <= played

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path as Folder
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from tests.support.clouds.gcp.recorded import (
     link_to,
     place_of,
 )
-from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, played
+from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, play_recording, played
 
 # The page "VM instance lifecycle".
 STATES = {
@@ -319,3 +320,9 @@ def test_what_plays_a_refusal_holds_it_to_its_status(status: int, reason: str) -
     """Few refusals were recorded, and these have the same form."""
     errors = [{"reason": reason, "message": "No."}] if reason else []
     play_refusal(Answer(number=0, line={"text": json.dumps({"error": {"code": status, "errors": errors}})}))
+
+
+def test_what_the_doctor_records_is_played_like_it(tmp_path: Folder) -> None:
+    """The answers of a recording, in which names are replaced, are read as what they say."""
+    played = {name for name, _ in play_recording("gcp", tmp_path / "new", PATHS, Answer)}
+    assert {"machines", "regions"} <= played

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path as Folder
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from gpuwatch.clouds import CloudError, CloudUnavailableError, LeftoverKind
 from gpuwatch.model.fleet import CapacityType, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
-from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, played, recorded
+from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, play_recording, played, recorded
 from tests.support.clouds.tencent.cvm import described
 from tests.support.clouds.tencent.recorded import Answer, Tencent, tencent
 from tests.support.clouds.tencent.state import State
@@ -210,3 +211,9 @@ def test_what_plays_a_refusal_holds_it_to_its_code(code: str) -> None:
     """Few refusals were recorded, and these have the same form."""
     body = {"Response": {"RequestId": "r", "Error": {"Code": code, "Message": "No."}}}
     play_refusal(Answer(number=0, line={"action": "DescribeInstances", "body": body}))
+
+
+def test_what_the_doctor_records_is_played_like_it(tmp_path: Folder) -> None:
+    """The answers of a recording, in which names are replaced, are read as what they say."""
+    played = {name for name, _ in play_recording("tencent", tmp_path / "new", PATHS, Answer)}
+    assert {"disks"} <= played

@@ -27,7 +27,7 @@ OUTLAWED = {
     "say who cannot do what": r"\bso that nobody\b|\blest\b|\bnobody(?:'s)? that\b|\bnothing that nobody\b",
 }
 # Lists of names, which are no sentences.
-WORD_LISTS = {"gpuwatch/agent/processes/known_programs.py"}
+WORD_LISTS = {"gpuwatch/agent/processes/known_programs.py", "gpuwatch/clouds/pseudonyms.py"}
 FRAGMENTS = r"(?:It|Its|This|That|Them|They|Likewise|The same|The others?|See there|Ditto|As above|So)\."
 
 

@@ -30,6 +30,13 @@ will need: `GPUWATCH_MODE=enforce gpuwatch doctor controller`.
 `gpuwatch doctor agent --alive` (or `controller`) asks one thing: does it run and answer? The images use it as their
 health check ([containers](containers.md)).
 
+`gpuwatch doctor --record DIR` lists once what the clouds of the settings have and writes each request and answer to
+`DIR/CLOUD.jsonl`, for a report of what gpuwatch reads wrongly. It needs rights to read alone. Names, ids, addresses,
+account numbers, owners and tags are replaced, the same one by the same stand-in; keys, scripts and user data are left
+out; states, types, regions, times, sizes and error codes stay. What is not known to be harmless is replaced, but look
+at the files before you send them: they are text, one request a line. A look without an answer is a warning, and the
+exit status is 1. Developers play such a folder with `GPUWATCH_RECORDED=DIR` ([CONTRIBUTING](../CONTRIBUTING.md)).
+
 What is looked at:
 
 | part | looked at |

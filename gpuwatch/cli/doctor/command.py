@@ -3,6 +3,7 @@
 import getpass
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,49 @@ if TYPE_CHECKING:
 _alive_option = click.option("--alive", is_flag=True, help="Only ask whether it runs and answers.")
 
 
-@commands.group()
-def doctor() -> None:
+@commands.group(invoke_without_command=True)
+@click.option(
+    "--record",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Instead: list once what the clouds have, and write their answers to a new folder, with names replaced.",
+)
+@config_option
+@click.pass_context
+def doctor(context: click.Context, folder: Path | None, path: Path | None) -> None:
     """Find what keeps an agent or a controller from working, with the remedy. Nothing is changed."""
+    if context.invoked_subcommand is None:
+        _record(context, folder, path)
+    if folder is not None:
+        raise click.UsageError(f"--record takes no command: gpuwatch doctor --record {folder}", context)
+    if path is not None:
+        context.default_map = {name: {"path": path} for name in ("agent", "controller")}
+
+
+def _record(context: click.Context, folder: Path | None, path: Path | None) -> None:
+    """Write what the clouds of the settings answer to lists; exit status 1 where one of the looks had no answer."""
+    if folder is None:
+        print_text(context.get_help())
+        context.exit(2)
+    settings = settings_of(path)
+    from gpuwatch.cli.doctor.record import record_clouds
+    from gpuwatch.clouds.settings import connect
+    from gpuwatch.runtime.clock import SystemClock
+
+    clock, clouds = SystemClock(), settings.named_clouds
+    ways = {name: partial(connect, chosen, fleet=settings.fleet, clock=clock) for name, chosen in clouds.items()}
+    try:
+        with progress("asking the clouds"):
+            done = record_clouds(ways, settings.fleet, folder)
+    except OSError as error:
+        raise click.BadParameter(f"{error}; name a new or empty folder", param_hint="--record") from error
+    for name, count in done.exchanges.items():
+        print_text(f"{folder / name}.jsonl: {count} answers of {name}")
+    for looked_at, why in done.troubles.items():
+        print_text(f"Warning: {looked_at}: {why}", err=True)
+    print_text("Names, ids, addresses, account numbers and tags are replaced. Look at the files before you send them.")
+    context.exit(1 if done.troubles else 0)
 
 
 def _cuda(_: click.Context, param: click.Parameter, value: str | None) -> str | None:

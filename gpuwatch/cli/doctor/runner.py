@@ -50,10 +50,7 @@ class _Look(threading.Thread, Generic[Case]):
         try:
             self._findings = tuple(self._check.look(self._case))
         except Exception as error:  # noqa: BLE001  an error in a check is a finding like any other
-            # Its words may quote anything, a secret among them; its kind and place do not.
-            self._findings = (
-                make_finding("check.broken", self._check.name, f"{type(error).__name__} in {_place(error)}"),
-            )
+            self._findings = (make_finding("check.broken", self._check.name, broken_at(error)),)
 
     def result(self, begun: float, clock: Clock) -> tuple[Finding, ...]:
         """What it found by its time limit."""
@@ -64,9 +61,10 @@ class _Look(threading.Thread, Generic[Case]):
         return self._findings
 
 
-def _place(error: BaseException) -> str:
-    """Module and line that it came from."""
+def broken_at(error: BaseException) -> str:
+    """The kind of an error, with the module and the line that it came from; its own words may quote a secret."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return "nowhere" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
+    place = "nowhere" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
+    return f"{type(error).__name__} in {place}"

@@ -30,6 +30,7 @@ from gpuwatch.clouds.alibaba.errors import refusal
 from gpuwatch.clouds.errors import ADVICE
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.clouds.recording import note_exchange
 from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
@@ -136,10 +137,13 @@ class Wire:
                     url, data=b"", headers=dict(headers), timeout=self._timeout, allow_redirects=False
                 )
                 told = {name.lower(): value for name, value in answer.headers.items()}
-                return Reply(status=answer.status_code, headers=told, body=answer.content)
+                reply = Reply(status=answer.status_code, headers=told, body=answer.content)
             except (RequestException, HTTPError, OSError) as error:
                 name = type(error).__name__
                 raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
+        call = headers.get("x-acs-action", "")
+        note_exchange("alibaba", "POST", url, call=call, status=reply.status, headers=reply.headers, body=reply.body)
+        return reply
 
 
 def _as_it_is(request: PreparedRequest) -> PreparedRequest:

@@ -18,6 +18,7 @@ from botocore.config import Config
 
 from gpuwatch.clouds.aws.errors import is_throttling
 from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.clouds.recording import note_exchange
 from gpuwatch.clouds.sending import WatchedConnection, attempt_begins
 from gpuwatch.runtime.clock import Clock
 
@@ -40,6 +41,7 @@ class ClientPool:
     """One way to ask a place: its clients, made when they are first needed, and the pace that they share."""
 
     _making = threading.Lock()  # a session makes one client at a time
+    _asked = threading.local()  # the last request of this thread, which botocore does not tell again with the answer
 
     def __init__(
         self, session: boto3.Session, options: Mapping[str, Any], pace: RateLimiter, *, changes: bool = False
@@ -106,6 +108,7 @@ class ClientPool:
             if service not in self._clients:
                 client = self._create(service, **self._options)
                 client.meta.events.register_first("request-created", self._before_each_attempt)
+                client.meta.events.register("before-send", self._keep_request)
                 client.meta.events.register("response-received", self._after_each_attempt)
                 if self._changes:
                     watch(client)
@@ -116,8 +119,23 @@ class ClientPool:
         """Wait before the request is signed, since a signature holds for minutes only."""
         self.pace.wait()
 
-    def _after_each_attempt(self, parsed_response: Mapping[str, Any] | None = None, **_: object) -> None:
+    def _keep_request(self, request: Any, **_: object) -> None:  # noqa: ANN401  botocore's own
+        self._asked.request = request
+
+    def _after_each_attempt(
+        self,
+        event_name: str,
+        response_dict: Mapping[str, Any] | None = None,
+        parsed_response: Mapping[str, Any] | None = None,
+        **_: object,
+    ) -> None:
         """Slow down where AWS says that we should."""
+        if response_dict is not None:
+            asked, (service, action) = self._asked.request, event_name.split(".")[1:]
+            call = f"{service.replace('-', '')}.{action}"  # auto-scaling, as botocore's events have it
+            status, told, body = response_dict["status_code"], response_dict["headers"], response_dict["body"]
+            sent = None if not asked.body else asked.body
+            note_exchange("aws", asked.method, asked.url, call=call, sent=sent, status=status, headers=told, body=body)
         if parsed_response and is_throttling(parsed_response.get("Error", {}).get("Code", "")):
             self.pace.slow_down()
 

@@ -27,6 +27,7 @@ from gpuwatch.clouds.azure.settings import AUTHORITIES
 from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, ThrottledError, explain_error
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.clouds.recording import note_exchange
 from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
@@ -203,14 +204,16 @@ class Line:
         with asking(asked):
             response = self._client.send_request(request)
             text = response.text()
-        if response.status_code not in ({_OK} if method == "GET" else _DONE):
+        status, told = response.status_code, response.headers
+        note_exchange("azure", method, url, sent=request.content, status=status, headers=told, body=text)
+        if status not in ({_OK} if method == "GET" else _DONE):
             date = response.headers.get("Date", "")
-            error = explain_error(refusal(asked, response.status_code, text), date, self._clock.now())
+            error = explain_error(refusal(asked, status, text), date, self._clock.now())
             later = response.headers.get("Retry-After", "")
             error.retry_after = float(later) if later.isdigit() else None  # type: ignore[attr-defined]
             raise error
         found = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(status=response.status_code, body=_decode_body(asked, text), headers=found)
+        return Answer(status=status, body=_decode_body(asked, text), headers=found)
 
     @contextmanager
     def _slowing(self, *, reads: bool = False) -> Iterator[None]:

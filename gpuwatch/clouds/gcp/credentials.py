@@ -23,6 +23,7 @@ from google.oauth2 import service_account
 
 from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudError, CloudUnavailableError
 from gpuwatch.clouds.errors import ADVICE
+from gpuwatch.clouds.recording import note_exchange
 from gpuwatch.clouds.sending import attempt_begins
 from gpuwatch.clouds.watched_pools import POOLS
 from gpuwatch.runtime.secrets import read_secret_text
@@ -75,7 +76,9 @@ class Wire:
         except urllib3.exceptions.HTTPError as error:
             name = type(error).__name__
             raise CloudUnavailableError(f"no usable answer ({name})", code=name) from None
-        return Heard(answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.data)
+        told = {name.lower(): value for name, value in answer.headers.items()}
+        note_exchange("gcp", method, url, status=answer.status, headers=told, body=answer.data, sent=body)
+        return Heard(answer.status, told, answer.data)
 
 
 class Heard:

@@ -31,6 +31,7 @@ from gpuwatch.clouds import CloudUnavailableError, ThrottledError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.clouds.recording import note_exchange
 from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import apart, sending
 from gpuwatch.clouds.tencent.errors import NO_ANSWER, NO_CREDENTIALS, THROTTLED, asking
@@ -236,6 +237,17 @@ class _Client(CommonClient):  # type: ignore[misc]  # the SDK ships no types
 
     def _check_status(self, answer: Response) -> None:
         self.date = answer.headers.get("Date", "")
+        asked = answer.request
+        note_exchange(
+            "tencent",
+            str(asked.method),
+            str(asked.url),
+            call=str(asked.headers.get("X-TC-Action", "")),
+            sent=asked.body,  # type: ignore[arg-type]  # requests allows more kinds than the SDK sends
+            status=answer.status_code,
+            headers=answer.headers,
+            body=answer.content,
+        )
         if answer.status_code != _OK:
             answer.close()
             code = THROTTLED if answer.status_code == _TOO_MANY else NO_ANSWER

@@ -39,7 +39,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pytest
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from gpuwatch.cli.doctor.record import record_clouds
 from tests.support.clouds.server import Request, Response
+from tests.support.fakes.cloud_worlds import FLEET, MINE, a_world
 from tests.support.paths import ROOT
 
 # tests/conftest.py hands GPUWATCH_RECORDED on under another name.
@@ -125,6 +127,22 @@ def left_out(
         if bool(read) == bool(passed):
             found.append(f"{answer.name}: {'both read and unread' if read else 'neither read nor unread'}")
     return found
+
+
+def play_recording(
+    cloud: str, folder: Folder, paths: Sequence[Path[Answer]], wrap: Callable[..., Answer]
+) -> Iterator[tuple[str, Answer]]:
+    """Record the pretended cloud as `gpuwatch doctor --record` does, and play it; gives what was played."""
+    with a_world(cloud) as world:
+        world.launch(MINE)
+        world.launch({})
+        record_clouds({"": lambda: world.cloud}, FLEET, folder)
+    with patch(f"{__name__}.FOLDER", folder):
+        for answer in recorded(cloud, wrap):
+            for path in paths:
+                if path.fits(answer):
+                    path.play(answer)
+                    yield path.name, answer
 
 
 # The wire.

@@ -44,7 +44,8 @@ class Answer(Recorded):
     @cached_property
     def body(self) -> Any:  # noqa: ANN401  JSON
         """What came; None: nothing, or no JSON."""
-        told = self.line["data"].get("body") if isinstance(self.line.get("data"), dict) else self.line.get("text")
+        data = self.line.get("data")
+        told = data.get("body") if isinstance(data, dict) else self.line.get("text", self.line.get("body"))
         try:
             return json.loads(told) if isinstance(told, str) else told
         except ValueError:
@@ -53,7 +54,7 @@ class Answer(Recorded):
     @property
     def status(self) -> int:
         """The HTTP status; where none was recorded that in the body."""
-        told = ((self.line.get("data") or {}).get("headers") or {}).get("status")
+        told = self.line.get("status") or ((self.line.get("data") or {}).get("headers") or {}).get("status")
         error = self.body.get("error") if isinstance(self.body, dict) and self.kind != "operation" else None
         return int((error or {}).get("code") or told or 200)
 
