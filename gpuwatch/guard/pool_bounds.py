@@ -1,15 +1,11 @@
 """Rules on how large a pool may be, and how small: in nodes, and in GPUs where the pool counts them."""
 
-from collections.abc import Sequence
-
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import ADDITIONS, REMOVAL_STEPS, Step
-from gpuwatch.model.fleet import Node
-from gpuwatch.model.life import Expected
 from gpuwatch.model.readable import how_many
 from gpuwatch.policies.capacity import pool_of_launch
 from gpuwatch.policies.machines import pool_machines, unsized_machines
-from gpuwatch.policies.sizes import NODES, Sizes, Unit
+from gpuwatch.policies.sizes import NODES, Unit
 from gpuwatch.policies.spot import back
 
 _MORE_NODES = 4  # that a pool without a maximum may have besides what it needs
@@ -123,7 +119,7 @@ def _maximum(case: Case, unit: Unit) -> Finding:
     asked = {step.node_id for step in adding}
     late = [*found.late, *(each for each in found.doubtful if each.name not in asked)]
     stopped = [node for node in found.stopped if node.id not in asked]
-    unsized = _unsized(case, sizes, late, [*stopped, *found.taken])
+    unsized = unsized_machines(case.observation, case.pool, sizes, all_that_may_be=True)
     if (unsized or None in counted) and needed:
         return allow("The pool has no maximum in GPUs.")
     if unsized or None in counted:
@@ -139,13 +135,6 @@ def _maximum(case: Case, unit: Unit) -> Finding:
         return allow(sentence)
     remedy = f"{named} is {limit}{f', and with those it is {most}' if going else ''}."
     return refuse(sentence, f"{remedy} Start or terminate those that stopped." if stopped else remedy)
-
-
-def _unsized(case: Case, sizes: Sizes, expected: Sequence[Expected], nodes: Sequence[Node]) -> list[str]:
-    """The machines that count towards the maximum and of which nobody knows how many GPUs they have."""
-    found = unsized_machines(case.observation, case.pool, sizes)
-    found += ["a machine that may still come"] * any(sizes.kind(each.kind) is None for each in expected)
-    return found + [f"{node.name} ({node.instance_type})" for node in nodes if sizes.node(node) is None]
 
 
 def _limit_by_need(case: Case) -> int | None:

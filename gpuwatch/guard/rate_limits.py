@@ -27,7 +27,6 @@ from gpuwatch.model.money import PriceKey, format_usd
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.verbs import PREPARATIONS, WORK_ENDINGS
 from gpuwatch.policies import capacity
-from gpuwatch.policies.lives import THERE
 from gpuwatch.policies.machines import pool_machines
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY
@@ -267,13 +266,13 @@ def hourly_cost_limit(case: Case) -> Finding:
     limit = case.limits.max_usd_per_hour
     if limit is None:
         return allow("There is no limit on the fleet's price an hour.")
+    found = [pool_machines(case.observation, pool) for pool in case.observation.fleet.pools]
     running = [
         None if (price := case.observation.price(node)) is None else price.limit_usd_per_hour
-        for node in case.observation.fleet.nodes
-        if node.enrolled and node.state in THERE
+        for each in found
+        for node in (*each.present, *each.taken, *each.leaving)
     ]
     asked = {case.step.node_id, *(step.node_id for step in case.counts(ADDITIONS))}
-    found = [pool_machines(case.observation, pool) for pool in case.observation.fleet.pools]
     expected = [(*each.coming, *each.late, *(one for one in each.doubtful if one.name not in asked)) for each in found]
     coming = [
         None if kind is None or (known := case.observation.prices.get(kind)) is None else known.limit_usd_per_hour

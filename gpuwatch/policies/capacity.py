@@ -13,7 +13,6 @@ from gpuwatch.model.decision import (
     Done,
     Observation,
     Reason,
-    Status,
     Step,
     Verb,
 )
@@ -27,8 +26,9 @@ from gpuwatch.policies.launches import (
     doubtful_size,
     failed_actions,
     launches,
+    offer_names,
 )
-from gpuwatch.policies.machines import desired_size, launching, now, pool_machines, unsized_machines
+from gpuwatch.policies.machines import desired_size, now, pool_machines, unsized_machines
 from gpuwatch.policies.sizes import NODES, Need, Sizes
 from gpuwatch.policies.spot import records
 from gpuwatch.policies.spot.choice import choose_offers
@@ -36,15 +36,7 @@ from gpuwatch.policies.spot.settings import Offers
 from gpuwatch.policies.starts import Startable, starts
 from gpuwatch.policies.uncounted import is_closed
 
-__all__ = ["LaunchRules", "additions", "adds", "adds_of", "others", "pool_of_launch", "same_try", "unseen"]
-
-
-def unseen(observation: Observation, pool: str) -> Iterator[str]:
-    """What is known of each launch of the pool that has had its time to turn into a node, and has not."""
-    for entry in observation.ledger.open_intents:
-        last = entry.last
-        if entry.intent.pool == pool and last is not None and last.status is Status.UNSEEN:
-            yield last.detail
+__all__ = ["LaunchRules", "additions", "adds", "adds_of", "others", "pool_of_launch", "same_try"]
 
 
 def adds(step: Step) -> int:
@@ -103,9 +95,7 @@ def additions(  # noqa: PLR0913  where from, and how far
     need = _need_after(need, steps, observation)
     growth, need = _growth(observation, observation.fleet.roster(pool).groups, need, reason)
     steps += growth
-    asked = [step.arguments for step in steps if step.verb is Verb.LAUNCH]
-    need = replace(need, coming=launching(observation, pool, asked))
-    return (*steps, *launches(observation, pool, need, launch, reason))
+    return (*steps, *launches(observation, pool, replace(need, coming=offer_names(steps)), launch, reason))
 
 
 def _need_after(need: Need, steps: Sequence[Step], observation: Observation) -> Need:
@@ -140,8 +130,8 @@ def others(
             yield from (step for step in steps if adds(step) > had)
     asked = [step for step in tried if step.verb is Verb.LAUNCH]
     wanted = has + need.sizes.total(fleet, asked) + need.missing
-    coming = launching(observation, pool, [step.arguments for step in asked])
-    yield from launches(observation, pool, replace(need, wanted=wanted, coming=coming, but=taken), launch, reason)
+    need = replace(need, wanted=wanted, coming=offer_names(asked), but=taken)
+    yield from launches(observation, pool, need, launch, reason)
 
 
 def _started_first(
@@ -161,8 +151,7 @@ def _started_first(
     )
     if not steps or not isinstance(sources, Offers):
         return left.needed_steps(steps, fleet)
-    names = choose_offers(observation, pool, sources, replace(need, coming=launching(observation, pool)))
-    offered = [sources.offers[name] for name in names]
+    offered = [sources.offers[name] for name in choose_offers(observation, pool, sources, need)]
     asked = sum(need.sizes.kind(each.instance_type) or 0 for each in offered if each.capacity == records.SPOT)
     kinds = {node.id: node.capacity_type for node in fleet.roster(pool).nodes}
     of_spot = left.needed_steps([step for step in steps if kinds[step.node_id] is CapacityType.SPOT], fleet)

@@ -3,6 +3,7 @@
 A try that failed lately is not repeated while another is left; which of several offers is asked, spot/choice.py says.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import count
@@ -98,14 +99,18 @@ def launches(observation: Observation, pool: str, need: Need, sources: Sources, 
     need = need.after_machines(need.sizes.total(observation.fleet, steps), len(steps))
     if need.missing <= 0:
         return steps
-    coming = (*need.coming, *(step.arguments[OFFER] for step in steps if OFFER in step.arguments))
-    asked = _launch_requests(observation, pool, replace(need, coming=coming), sources)
+    asked = _launch_requests(observation, pool, replace(need, coming=(*need.coming, *offer_names(steps))), sources)
     taken = {*need.but, *(entry.intent.node_id for entry in observation.ledger.open_intents)}
     names = (name for number in count(1) if (name := f"{NEW}{pool}:{number}") not in taken)
     return steps + [
         Step(node_id=next(names), verb=Verb.LAUNCH, reason=reason, change=CHANGE, arguments=arguments)
         for arguments in asked
     ]
+
+
+def offer_names(steps: Iterable[Step]) -> tuple[str, ...]:
+    """The offer of each launch among these steps."""
+    return tuple(step.arguments[OFFER] for step in steps if step.verb is Verb.LAUNCH and OFFER in step.arguments)
 
 
 def _rests(observation: Observation, pool: str, entry: OpenIntent, sources: Sources) -> bool:

@@ -13,7 +13,7 @@ Everybody who asks how large a pool is reads `pool_machines`, so that no two ans
 5. A member's place is its group's to fill: what leaves or is taken of a group is no place of its own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from gpuwatch.model.decision import (
@@ -34,7 +34,7 @@ from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.model.life import End, Expected, PoolMachines
 from gpuwatch.policies.lives import LAUNCHES, SHOWN, THERE
 from gpuwatch.policies.sizes import NODES, Sizes
-from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
+from gpuwatch.policies.spot.records import CAPACITY, SPOT
 from gpuwatch.policies.uncounted import forgotten, lacks
 
 _GONE = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
@@ -237,22 +237,21 @@ def there(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
     return sizes.of_nodes(pool_machines(observation, pool).present)
 
 
-def unsized_machines(observation: Observation, pool: str, sizes: Sizes) -> list[str]:
-    """The machines of the pool, there or on their way, of which nobody knows how much they count."""
+def unsized_machines(observation: Observation, pool: str, sizes: Sizes, *, all_that_may_be: bool = False) -> list[str]:
+    """The machines of the pool, there or on their way, of which nobody knows how much they count.
+
+    `all_that_may_be`: with what counts towards maximums alone.
+    """
     if sizes.gpus is None:
         return []
     found = pool_machines(observation, pool)
-    nodes = [node for node in found.present if sizes.node(node) is None]
-    added = [each.kind for each in found.coming if sizes.kind(each.kind) is None]
-    return [f"{node.name} ({node.instance_type})" for node in nodes] + [
-        f"a machine on its way ({kind or 'of a type that is not known'})" for kind in added
-    ]
-
-
-def launching(observation: Observation, pool: str, more: Iterable[Mapping[str, str]] = ()) -> tuple[str, ...]:
-    """The offer of every launch that is on its way and not yet to be seen, and of `more` of them."""
-    asked = [each.asked for each in pool_machines(observation, pool).coming]
-    return tuple(each[OFFER] for each in (*asked, *more) if OFFER in each)
+    nodes, added = found.present, [(each, "on its way") for each in found.coming]
+    if all_that_may_be:
+        nodes = (*nodes, *found.taken, *found.stopped)
+        added += [(each, "that may still come") for each in (*found.doubtful, *found.late)]
+    said = [f"{node.name} ({node.instance_type})" for node in nodes if sizes.node(node) is None]
+    kinds = [(each.kind, how) for each, how in added if sizes.kind(each.kind) is None]
+    return said + [f"a machine {how} ({kind or 'of a type that is not known'})" for kind, how in kinds]
 
 
 def unreplaced_count(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:

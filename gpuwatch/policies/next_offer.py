@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from gpuwatch.model.decision import Decision, Observation, Reason, Step, Verb
+from gpuwatch.model.decision import Decision, Observation, Reason, Step
 from gpuwatch.model.measurement import OffersPast
-from gpuwatch.policies.launches import launches
-from gpuwatch.policies.machines import launching, now
+from gpuwatch.policies.launches import launches, offer_names
+from gpuwatch.policies.machines import now
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.records import add_refusal
 from gpuwatch.policies.spot.settings import Offers
@@ -46,9 +46,8 @@ def next_launches(
     In a pool that counts nodes it is one: the caller asks again for the next.
     """
     need = replace(need, missing=min(1, need.missing)) if need.sizes.gpus is None else need
-    asked = [step.arguments for step in added if step.verb is Verb.LAUNCH]
     has = now(observation, pool, need.sizes) + need.sizes.total(observation.fleet, added)
-    need = replace(need, wanted=has + need.missing, coming=launching(observation, pool, asked))
+    need = replace(need, wanted=has + need.missing, coming=offer_names(added))
     return launches(observation, pool, need, sources, reason)
 
 

@@ -77,8 +77,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     stays = max((proposal.kept_nodes for proposal in proposals if proposal.kept_nodes is not None), default=0)
     most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
     clamps = [proposal.reason.sentence for proposal in proposals if proposal.policy == batch.NAME]
-    clamps += [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
-    clamps += [*uncounted.group_sentences(observation, pool), *next_offer.faults(observation, pool)]
+    clamps += [*uncounted.missing_sentences(observation, pool), *next_offer.faults(observation, pool)]
     clamps += lasting.rest_sentences(observation, pool)
     if going := len(machines.pool_machines(observation, pool).taken) if observation.fleet.with_notice else 0:
         clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")

@@ -87,7 +87,7 @@ class Need:
     """What a pool lacks. All but `machines` is in what the pool counts.
 
     `wanted` is how large the pool is to be, `most` how much may come at most, and `machines` how many; None: no limit.
-    `coming` names the offer of each node that is on its way, `but` are names of steps that are spoken for.
+    `coming` has the offers of launches that this round asks for already, `but` are names of steps that are spoken for.
     """
 
     missing: int

@@ -98,8 +98,12 @@ def taken_back(observation: Observation, pool: str, target: int, counted: int, s
             )
 
 
-def group_sentences(observation: Observation, pool: str) -> Iterator[str]:
-    """Yield a sentence on each group of the pool that lacks nodes, and each launch that is no longer waited for."""
+def missing_sentences(observation: Observation, pool: str) -> Iterator[str]:
+    """Yield a sentence on each launch that brought no node, and on each group of the pool that lacks nodes."""
+    launches = [each for each in observation.ledger.open_intents if each.intent.pool == pool]
+    for each in launches:
+        if each.last is not None and each.last.status is Status.UNSEEN:
+            yield f"A launch brought no node: {each.last.detail}."
     for group in observation.fleet.roster(pool).groups:
         lacking = f"The group {group.name} wants {group.desired} nodes and has {len(group.node_ids)}"
         if why := why_left(observation, group):
@@ -107,9 +111,9 @@ def group_sentences(observation: Observation, pool: str) -> Iterator[str]:
         elif group.enrolled and group.seen_now and group.short_since is not None and _missing(group):
             until = _waited_since(observation, group, group.short_since) + LEFT_AFTER
             yield f"{lacking}: the pool waits for them until {format_time(until)}."
-    for entry in observation.ledger.open_intents:
-        if entry.intent.pool == pool and forgotten(entry, observation.now):
-            yield f"The launch {entry.intent.key} no longer counts as a node, but towards the pool's maximum."
+    for each in launches:
+        if forgotten(each, observation.now):
+            yield f"The launch {each.intent.key} no longer counts as a node, but towards the pool's maximum."
 
 
 def _missing(group: NodeGroup) -> int:

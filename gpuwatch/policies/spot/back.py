@@ -123,8 +123,7 @@ def ahead(observation: Observation, pool: str, wanted: int | None, rules: Rules,
     several = len(going) > 1
     who, go = (f"{len(going)} nodes on demand stand", "they go") if several else ("A node on demand stands", "it goes")
     reason = Reason(code=CODE, sentence=f"{who} in for spot: spot is asked for first, and {go} once it works.")
-    coming = machines.launching(observation, pool)
-    need = Need(missing=missing, wanted=wanted, coming=coming, sizes=sizes)
+    need = Need(missing=missing, wanted=wanted, sizes=sizes)
     if sizes.gpus is not None:
         need = replace(need, most=_room(rules.max_gpus, surge, has))
         need = replace(need, machines=_room(rules.max_nodes, rules.capacity.surge, machines.now(observation, pool)))

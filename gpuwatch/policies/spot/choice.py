@@ -20,7 +20,7 @@ from math import inf
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.measurement import OfferPast, OffersPast
-from gpuwatch.policies.machines import pool_machines
+from gpuwatch.policies.machines import now, pool_machines
 from gpuwatch.policies.sizes import Need, Sizes
 from gpuwatch.policies.spot.mix import Has, goal, shares
 from gpuwatch.policies.spot.offers import (
@@ -30,7 +30,7 @@ from gpuwatch.policies.spot.offers import (
     rest_in_outage_seconds,
     rest_seconds,
 )
-from gpuwatch.policies.spot.records import OFFER, SPOT
+from gpuwatch.policies.spot.records import OFFER
 from gpuwatch.policies.spot.settings import OfferRules, Offers
 
 
@@ -39,15 +39,11 @@ def choose_offers(observation: Observation, pool: str, offers: Offers, need: Nee
     known, coming, sizes = observation.offers.get(pool, OffersPast()), need.coming, need.sizes
     here = pool_machines(observation, pool)
     own = Counter(name for node in here.present for name, each in offers.offers.items() if each.has(node))
-    own.update(coming)
-    # Starts and members that come; launches are named in `coming`, with those of this round.
-    others = [each for each in here.coming if OFFER not in each.asked]
-    spot_nodes = [node for node in here.present if node.capacity_type is CapacityType.SPOT]
-    spot_coming = [name for name in coming if name in offers.offers and offers.offers[name].capacity == SPOT]
-    spot = sizes.of_nodes(spot_nodes) + sum(offers.size(name, sizes) for name in spot_coming)
-    spot += sizes.of_expected([each for each in others if each.spot])
-    there = sizes.of_nodes(here.present) + sum(offers.size(name, sizes) for name in coming) + sizes.of_expected(others)
-    firm = there - spot
+    own.update([*coming, *(each.asked[OFFER] for each in here.coming if OFFER in each.asked)])
+    spot = sizes.of_nodes([node for node in here.present if node.capacity_type is CapacityType.SPOT])
+    spot += sizes.of_expected([each for each in here.coming if each.spot])
+    spot += sum(offers.size(name, sizes) for name in coming if name in offers.offers_of(spot=True))
+    firm = now(observation, pool, sizes) + sum(offers.size(name, sizes) for name in coming) - spot
     waited = _waited_seconds(observation, known)
     mix = offers.mix_now(observation, pool, spot=spot, firm=firm)
     found: list[str] = []
