@@ -85,6 +85,7 @@ def record_clouds(clouds: Mapping[str, Callable[[], Cloud]], fleet: str, folder:
     Raises:
         FileExistsError: the folder has something in it.
         OSError: it cannot be written.
+        ImportError: the extra of a cloud is not installed.
 
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -96,7 +97,7 @@ def record_clouds(clouds: Mapping[str, Callable[[], Cloud]], fleet: str, folder:
         with recording(heard.append):
             try:
                 found = look_once(connect())
-            except (CloudError, ImportError) as error:
+            except CloudError as error:
                 found = {"the cloud": str(error)}
         troubles |= {f"{name}: {what}" if len(clouds) > 1 else what: why for what, why in found.items()}
     written = _replace_all(heard, fleet)

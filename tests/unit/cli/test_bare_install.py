@@ -13,6 +13,7 @@ ARGUMENTS = {
     "completion": ("bash",),
     "agent": ("--help",),  # it needs no extra, and would run on: tests/integration/packages starts it
     "config init": ("first.yaml",),
+    "doctor": ("--record", "out/recorded"),
     "export alerts": ("out/alerts",),
     "export dashboards": ("out/dashboards",),
     "export helm": ("out/helm",),

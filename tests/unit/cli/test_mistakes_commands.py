@@ -113,7 +113,7 @@ MONEY = mistakes(
         "prices --gpu H9000": ("--gpu", "'H9000'", "H100"),
         "prices --region us-east-9": ("--region", "'us-east-9'", "'us-east-1'"),
         "prices --provider amazon": ("--provider", "'amazon'", "aws"),
-        "prices --provider gcp --region us-east-1": ("--region", "'us-east-1'", "us-central1"),
+        "prices --provider gcp --region us-east-1": ("--region", "'us-east-1'", "'us-east1'"),
         "prices --refresh": ("--refresh", "--provider", "--region"),
         "recommend instance": "'--params'",
         "recommend instance --params 7": ("'--params'", "'7' is too small", "7B"),

@@ -57,7 +57,9 @@ def test_the_documented_machines_are_read(number: int) -> None:
     for each in answer["InstanceSet"]:
         instance = Instance(described=each, id=each["InstanceId"])
         assert instance.whole
-        assert instance.state in {NodeState.RUNNING, NodeState.STOPPING, NodeState.STOPPED}
+        isolated = each.get("RestrictState") == "PROTECTIVELY_ISOLATED"
+        stands = {NodeState.RUNNING, NodeState.STOPPED} if not isolated else {NodeState.TERMINATING}
+        assert instance.state in {NodeState.STOPPING, *stands}
         assert instance.made_at is not None
         assert instance.zone.startswith("ap-")
         assert instance.capacity_type in {CapacityType.ON_DEMAND, CapacityType.PREPAID}
