@@ -16,6 +16,7 @@ from gpuwatch.kubernetes.errors import UNAUTHORIZED, refusal, status_of
 from gpuwatch.kubernetes.kubeconfig import Login, from_kubeconfig, in_cluster
 from gpuwatch.kubernetes.objects import Page
 from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.kubernetes.unreadable import decode_whole
 from gpuwatch.kubernetes.wire import Stream, Wire
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reloading_file import ReloadingFile
@@ -185,7 +186,7 @@ def _target(path: str, query: Mapping[str, str]) -> str:
 
 def _decode_answer(asked: str, body: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode_whole(body, msgspec.json.Decoder(kind))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CloudUnavailableError(
             f"{asked}: the answer is not what was asked for ({error})", code="Nonsense"

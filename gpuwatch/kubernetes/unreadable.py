@@ -6,6 +6,7 @@ which one it is ends the list, as nobody knows then what is missing.
 """
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -23,6 +24,12 @@ _LOG = logging.getLogger(__name__)
 _Facts = TypeVar("_Facts")
 # What decoding others' JSON, and making facts of it, may raise.
 UNREADABLE = (msgspec.MsgspecError, UnicodeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
+
+_MOST_DEPTH = 100  # of an object; a pod's own fields are some fifteen deep
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_HIGH, _LOW = rb"[dD][89abAB][0-9a-fA-F]{2}", rb"[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPE = re.compile(rb"\\u" + _HIGH + rb"\\u" + _LOW + rb"|\\u(?:" + _HIGH + rb"|" + _LOW + rb")|\\.", re.DOTALL)
+_HALF = len(rb"\ud800")
 
 
 class _Who(msgspec.Struct, rename="camel"):
@@ -67,6 +74,38 @@ def read_or_protect(
         found = protect(item, why)
         _LOG.warning("An object of the cluster cannot be read, and is left alone: %s (%s)", found, why)
         return found
+
+
+def decode_whole(body: bytes, decoder: msgspec.json.Decoder[_Facts]) -> _Facts:
+    """Read an answer with many objects, also where one of them would make all of it unreadable.
+
+    Who may make objects of a kind that takes any fields decides how deep they are, and one list holds others' objects,
+    too.
+
+    Raises:
+        msgspec.MsgspecError, UnicodeDecodeError, RecursionError: it is not what was asked for.
+
+    """
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return decoder.decode(_mend_json(body))
+
+
+def _mend_json(body: bytes) -> bytes:
+    """The same JSON with null in the place of what is too deep, and a question mark in that of half a character."""
+    kept: list[bytes] = []
+    depth = begin = 0
+    for found in _TOKEN.finditer(body):
+        if found[0] in {b"[", b"{"}:
+            depth += 1
+            if depth == _MOST_DEPTH + 1:
+                kept += [body[begin : found.start()], b"null"]
+        elif found[0] in {b"]", b"}"}:
+            begin = found.end() if depth == _MOST_DEPTH + 1 else begin
+            depth -= 1
+    shallow = b"".join([*kept, body[begin:]])
+    return _ESCAPE.sub(lambda found: b"?" if len(found[0]) == _HALF else found[0], shallow)
 
 
 def draw_or_protect(draw: Callable[[PodFacts], Pod], pod: PodFacts) -> Pod:

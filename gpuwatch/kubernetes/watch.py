@@ -17,6 +17,7 @@ from gpuwatch.kubernetes.client import Api
 from gpuwatch.kubernetes.errors import GONE, GoneError, Status, refusal
 from gpuwatch.kubernetes.kept import F, Kept
 from gpuwatch.kubernetes.objects import Described, Event
+from gpuwatch.kubernetes.unreadable import decode_whole
 from gpuwatch.kubernetes.wire import Stream
 from gpuwatch.model.duration import backoff_seconds
 from gpuwatch.runtime.clock import Clock
@@ -163,14 +164,14 @@ class Watch(Generic[F]):
     def _take_event(self, line: bytes) -> str:
         """One event; the version that it is of."""
         try:
-            event = _EVENT.decode(line)
+            event = decode_whole(line, _EVENT)
             if event.type == "ERROR":
                 raise refusal(f"watch of {self.path}", _STATUS.decode(event.object))
             meta = _DESCRIBED.decode(event.object).metadata
             if event.type == "BOOKMARK":
                 return meta.resource_version
             seen = None if event.type == "DELETED" else self._read(bytes(event.object))
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise GoneError(f"an event cannot be read ({error})", code=str(GONE)) from None
         if seen is None:
             self.kept.drop(meta.uid)

@@ -51,11 +51,7 @@ def parse_nodes(text: str) -> tuple[SlurmNode, ...]:
 
 
 def _parse_nodes(text: str) -> Iterator[SlurmNode]:
-    for block in filter(None, map(str.strip, _BLOCK.split(text))):
-        if not block.startswith("NodeName="):
-            if block.startswith("No nodes in the system"):
-                continue
-            raise CloudUnavailableError(f"scontrol's answer is no list of nodes: {_words(block)}")
+    for block in _blocks(text):
         found = {field: pattern.findall(block) for field, pattern in _FIELDS.items()}
         addresses, reasons, gres = _ADDRESS.findall(block), _REASON.findall(block), _GRES.findall(block)
         once = all(len(each) == 1 for each in found.values()) and max(len(addresses), len(reasons)) <= 1
@@ -72,6 +68,19 @@ def _parse_nodes(text: str) -> Iterator[SlurmNode]:
             reason=reasons[0].strip() if reasons else None,
             gpus=squeue.gpus_of(gres[0])[0] if len(gres) == 1 else None,
         )
+
+
+def _blocks(text: str) -> list[str]:
+    """Each node's lines; lines of nobody belong to the node before them, whose reason may be of several paragraphs."""
+    found: list[str] = []
+    for block in filter(None, map(str.strip, _BLOCK.split(text))):
+        if block.startswith("NodeName="):
+            found.append(block)
+        elif found:
+            found[-1] += f"\n{block}"
+        elif not block.startswith("No nodes in the system"):
+            raise CloudUnavailableError(f"scontrol's answer is no list of nodes: {_words(block)}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

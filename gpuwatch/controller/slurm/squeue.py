@@ -20,7 +20,8 @@ _MOST = 65_536  # nodes of one job, as Slurm's own MAX_SLURM_NODES
 _GPU = "gpu"  # nic, shard and mps are no whole GPUs
 _MIG = re.compile(r"\d+g\.\d+gb")  # a type such as nvidia_h200_1g.18gb: an instance, with a number of its own
 _PART = re.compile(r"([^,(]+)(?:\(([^)]*)\))?(?:,|$)")  # gpu:h200:2(IDX:0-1)
-_RANGES = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", re.ASCII)
+_COUNT = re.compile(r"\d{1,4}", re.ASCII)
+_RANGES = re.compile(r"\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*", re.ASCII)
 _WORD = re.compile(r"([^\[\],]*)(?:\[([0-9,-]+)\])?([^\[\],]*)(?:,|$)")  # gpu-[01-04,7].x
 
 
@@ -39,29 +40,47 @@ class _Job(msgspec.Struct):
     gres_detail: list[str] | None = None
 
 
+class _Place(msgspec.Struct):
+    """The least that has to be known of a job."""
+
+    nodes: str | None = None
+
+
 class _Answer(msgspec.Struct):
-    jobs: list[_Job]
+    jobs: list[msgspec.Raw]
 
 
 _DECODER = msgspec.json.Decoder(_Answer)
+_JOB, _PLACE = msgspec.json.Decoder(_Job), msgspec.json.Decoder(_Place)
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 def parse_jobs(text: str) -> Mapping[str, tuple[SlurmJob, ...]]:
-    """By the name of the node; only what holds GPUs.
+    """By the name of the node; only what holds GPUs. A job that cannot be read holds one of each of its nodes.
 
     Raises:
-        CloudUnavailableError: it is not such a list, or it does not say which GPUs a job has on which node.
+        CloudUnavailableError: it is not such a list, or a job does not say on which nodes it is.
 
     """
-    try:
-        jobs = _DECODER.decode(text).jobs
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise CloudUnavailableError(f"squeue --json cannot be read: {error}") from error
     found: dict[str, list[SlurmJob]] = {}
-    for job in jobs:
-        for name, given in _by_node(job):
-            found.setdefault(name, []).append(given)
+    try:
+        for item in _DECODER.decode(text).jobs:
+            for name, given in _job_by_node(bytes(item)):
+                found.setdefault(name, []).append(given)
+    except _UNREADABLE as error:
+        raise CloudUnavailableError(f"squeue --json cannot be read: {error}") from error
     return {name: tuple(given) for name, given in found.items()}
+
+
+def _job_by_node(item: bytes) -> Iterator[tuple[str, SlurmJob]]:
+    """What one job holds on each of its nodes; of one that makes no sense it is not known which GPU that is."""
+    try:
+        job = _JOB.decode(item)
+    except _UNREADABLE:
+        place = _PLACE.decode(item)
+        yield from ((name, SlurmJob(id="?", user="", gpus=1)) for name in expand_names(place.nodes or ""))
+        return
+    yield from _by_node(job)
 
 
 def _by_node(job: _Job) -> Iterator[tuple[str, SlurmJob]]:
@@ -72,7 +91,8 @@ def _by_node(job: _Job) -> Iterator[tuple[str, SlurmJob]]:
         return
     names = expand_names(job.nodes or "")
     if len(names) != len(details):
-        raise CloudUnavailableError(f"squeue names {len(names)} nodes of job {job.job_id}, and GPUs of {len(details)}")
+        yield from ((name, SlurmJob(id=str(job.job_id), user=job.user_name or "", gpus=1)) for name in names)
+        return
     begun = job.start_time if isinstance(job.start_time, int) else job.start_time.number
     for name, detail in zip(names, details, strict=True):
         gpus, indexes = gpus_of(detail)
@@ -100,7 +120,7 @@ def gpus_of(detail: str) -> tuple[int, tuple[int, ...] | None]:
         if kind != _GPU or any(map(_MIG.search, rest)):
             continue
         which = _numbers(inside.removeprefix("IDX:")) if inside.startswith("IDX:") else None
-        its = int(rest[-1]) if rest and rest[-1].isdecimal() else len(which or ())
+        its = int(rest[-1]) if rest and _COUNT.fullmatch(rest[-1]) else len(which or ())
         certain = certain and which is not None and len(which) == its
         count += its
         indexes += which or ()

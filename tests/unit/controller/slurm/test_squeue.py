@@ -122,12 +122,38 @@ def test_lists_in_other_words_are_no_answer(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"jobs": 1}', json.dumps({"jobs": [a_job(nodes="gpu-[1-3]")]})],
+    ["", "[]", "{}", '{"jobs": 1}', json.dumps({"jobs": [a_job(nodes="gpu-[1-")]})],
 )
 def test_what_is_no_list_of_jobs_is_no_answer(text: str) -> None:
-    """Nor one whose GPUs cannot be told apart by node."""
+    """Nor one in which a job may be on any node."""
     with pytest.raises(CloudUnavailableError, match="squeue"):
         parse_jobs(text)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"nodes": "gpu-[1-3]"},
+        {"nodes": "gpu-[1-3]", "job_id": 2**70},
+        {"nodes": "gpu-[1-3]", "user_name": "x" * 20_000},
+        {"nodes": "gpu-[1-3]", "gres_detail": {"gpu": 2}},
+        {"nodes": "gpu-[1-3]", "start_time": "soon"},
+    ],
+)
+def test_a_job_that_makes_no_sense_holds_some_gpu_of_its_own_nodes_alone(fields: dict[str, Any]) -> None:
+    """Those of all others are known."""
+    found = listed(a_job(**fields), a_job(nodes="gpu-9"))
+
+    assert found["gpu-9"] == (SEVEN,)
+    assert all([each.indexes for each in found[f"gpu-{number}"]] == [None] for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "detail", ["gpu:" + "9" * 5000, "gpu:2(IDX:" + "9" * 5000 + ")", "gpu:1(IDX:0-" + "9" * 400 + ")"]
+)
+def test_a_number_that_no_node_has_is_no_count_of_gpus(detail: str) -> None:
+    """Python reads no number of so many digits, and the round would end there."""
+    assert gpus_of(detail)[0] <= 2
 
 
 @given(st.text(alphabet="gpu-[]0123456789,.(:IDX)", max_size=30))
