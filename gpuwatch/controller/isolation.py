@@ -3,7 +3,8 @@
 A round decides on all it sees at once. Values are bounded where they are read; this is for the value that nobody
 thought of. Where the round cannot be decided, the parts are tried by halves: first without what agents say, then
 without the machines, groups and pods themselves. What fails by itself is blinded: a machine stays in the fleet, counts,
-and is unknown; a group, a measure or a waiting pod is left out. All others are decided about as if it had said nothing.
+and is unknown; a pod on a node, and a node of the cluster, stay and are protected; a group, a measure or a waiting pod
+is left out. All others are decided about as if it had said nothing.
 A part that was blinded is tried again in each round.
 """
 
@@ -15,9 +16,10 @@ from typing import Generic, TypeVar
 from gpuwatch.clouds import CloudError
 from gpuwatch.controller.observe.believable import unjudged_node
 from gpuwatch.ledger import LedgerError, LedgerValueError
-from gpuwatch.model.bounds import bounded_text
+from gpuwatch.model.bounds import bounded_name, bounded_text
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node, NodeReport
+from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase, Workload
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +27,9 @@ _MOST_TRIALS = 100  # in one search: half a minute of a large fleet; what is not
 
 Judged = TypeVar("Judged")
 Part = tuple[str, str]  # its kind, and its name
-WORD, MACHINE, GROUP, MEASURE, POD = "What the agent says of", "Machine", "Group", "Measure", "Waiting pod"
+WORD, MACHINE, GROUP, MEASURE = "What the agent says of", "Machine", "Group", "Measure"
+CLUSTER_NODE, POD = "Node", "Pod"
+_CANNOT_BE_JUDGED = "it cannot be judged; the controller's log says why"
 
 
 def judge_apart(seen: Observation, judge: Callable[[Observation], Judged], sick: dict[str, str]) -> Judged:
@@ -154,19 +158,73 @@ def _each_part(seen: Observation) -> Iterator[Part]:
     yield from ((MACHINE, node.id) for node in seen.fleet.nodes)
     yield from ((GROUP, group.id) for group in seen.fleet.groups)
     yield from ((MEASURE, f"{each.name} of pool {each.pool}") for each in seen.measures)
-    pending = () if seen.fleet.cluster is None else seen.fleet.cluster.pending
-    yield from ((POD, f"{pod.namespace}/{pod.name}") for pod in pending)
+    cluster = seen.fleet.cluster
+    if cluster is not None:
+        yield from map(_part_of_node, cluster.nodes)
+        yield from (_part_of_pod(pod) for node in cluster.nodes for pod in node.pods)
+        yield from map(_part_of_pod, cluster.pending)
+
+
+def _part_of_node(node: KubernetesNode) -> Part:
+    return CLUSTER_NODE, _text(node.name)
+
+
+def _part_of_pod(pod: Pod) -> Part:
+    return POD, f"{_text(pod.namespace)}/{_text(pod.name)}"
 
 
 def _without_parts(seen: Observation, blinded: frozenset[Part]) -> Observation:
     """The same, with machines of which it is known that they are there, and without the others."""
-    fleet, why = seen.fleet, "it cannot be judged; the controller's log says why"
-    nodes = [unjudged_node(node, why) if (MACHINE, node.id) in blinded else node for node in fleet.nodes]
+    fleet = seen.fleet
+
+    def judged(node: Node) -> Node:
+        if (MACHINE, node.id) in blinded:
+            node = unjudged_node(node, _CANNOT_BE_JUDGED)
+        return node if node.kubernetes is None else replace(node, kubernetes=_with_protected(node.kubernetes, blinded))
+
     cluster = fleet.cluster
     if cluster is not None:
-        waiting = [pod for pod in cluster.pending if (POD, f"{pod.namespace}/{pod.name}") not in blinded]
-        cluster = replace(cluster, pending=tuple(waiting))
+        waiting = [pod for pod in cluster.pending if _part_of_pod(pod) not in blinded]
+        known = [_with_protected(node, blinded) for node in cluster.nodes]
+        cluster = replace(cluster, pending=tuple(waiting), nodes=tuple(known))
     groups = [group for group in fleet.groups if (GROUP, group.id) not in blinded]
     measures = [each for each in seen.measures if (MEASURE, f"{each.name} of pool {each.pool}") not in blinded]
-    fleet = replace(fleet, nodes=tuple(nodes), groups=tuple(groups), cluster=cluster)
+    fleet = replace(fleet, nodes=tuple(map(judged, fleet.nodes)), groups=tuple(groups), cluster=cluster)
     return replace(seen, fleet=fleet, measures=tuple(measures))
+
+
+def _with_protected(node: KubernetesNode, blinded: frozenset[Part]) -> KubernetesNode:
+    """A node of the cluster; it, or its pods, as of which no more is known than that they are there."""
+    if any(_part_of_pod(pod) in blinded for pod in node.pods):
+        pods = [_unjudged_pod(pod) if _part_of_pod(pod) in blinded else pod for pod in node.pods]
+        node = replace(node, pods=tuple(pods))
+    if _part_of_node(node) not in blinded:
+        return node
+    name, uid, cluster, provider = map(_text, (node.name, node.uid, node.cluster, node.provider_id))
+    return KubernetesNode(
+        name=name, uid=uid, cluster=cluster, provider_id=provider, pods=node.pods, keep=_CANNOT_BE_JUDGED
+    )
+
+
+def _unjudged_pod(pod: Pod) -> Pod:
+    """A pod of the same workload that may hold a GPU and is not to be touched: neither is its workload then."""
+    above = pod.workload
+    if isinstance(above, Workload):
+        namespace, kind, name, uid = map(_text, (above.namespace, above.kind, above.name, above.uid))
+        above = Workload(namespace=namespace, kind=kind, name=name, uid=uid, protected=_CANNOT_BE_JUDGED)
+    else:
+        above = Workload(namespace=_text(pod.namespace), kind="Pod", name=_text(pod.name), uid=_text(pod.uid))
+    return Pod(
+        namespace=_text(pod.namespace),
+        name=_text(pod.name),
+        uid=_text(pod.uid),
+        phase=PodPhase.UNKNOWN,
+        workload=above,
+        node=_text(pod.node) or None,
+        gpus=1.0,
+        protected=_CANNOT_BE_JUDGED,
+    )
+
+
+def _text(value: object) -> str:
+    return bounded_name(value) if isinstance(value, str) else ""

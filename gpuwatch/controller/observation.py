@@ -120,8 +120,12 @@ def _ask_agents(look: _Look) -> None:
     )
 
 
+def _ask_cluster(look: _Look) -> None:
+    look.fleet = replace(look.fleet, cluster=None if look.parts.cluster is None else look.parts.cluster.view())
+
+
 def _join_cluster(look: _Look) -> None:
-    look.fleet = with_cluster(look.fleet, None if look.parts.cluster is None else look.parts.cluster.view())
+    look.fleet = with_cluster(look.fleet, look.fleet.cluster)
 
 
 def _join_slurm(look: _Look) -> None:
@@ -180,10 +184,11 @@ _ASKING: Sequence[Callable[[_Look], None]] = (
     _measure_in_prometheus,  # a slow server must not make old what agents say
     _ask_slurm,  # so must a slow Slurm not
     _ask_agents,
+    _ask_cluster,  # its view is watched: it costs no time, and is newer than what agents said
 )
 # What one part makes impossible here is tried again without that part (controller/isolation.py).
 _JOINING: Sequence[Callable[[_Look], None]] = (
-    _join_cluster,  # its view is watched: it costs no time
+    _join_cluster,
     _join_slurm,
     _measure_by_agents,  # of what the agents have just said
     _set_the_time,  # of the round: all that follows is judged by it

@@ -1,12 +1,14 @@
 """P22: whatever one object of a cluster says, all other machines and workloads are decided about as without it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
+from gpuwatch.model.decision import Status, Verb
 from tests.support.builders.fleet import LIVES
 from tests.support.builders.sick_cluster import (
     DEPLOYMENTS,
@@ -18,9 +20,10 @@ from tests.support.builders.sick_cluster import (
     read,
     with_json,
 )
+from tests.support.builders.sick_parts import NASTY, SICK, places, spoiled
 
 # Which object it is and where it stands: an API server has this in letters and digits, whoever made the object.
-WHO = [("metadata", part) for part in ("name", "namespace", "uid", "resourceVersion")]
+WHO: list[Path] = [("metadata", part) for part in ("name", "namespace", "uid", "resourceVersion")]
 WHO += [("metadata",), ("spec",), ("spec", "nodeName")]
 KINDS = (PODS, REPLICA_SETS, DEPLOYMENTS, NAMESPACES, NODES, DISRUPTION_BUDGETS)
 PLACES = [(kind, path) for kind in KINDS for path in json_places(SICK_ONES[kind]) if path and path not in WHO]
@@ -31,10 +34,22 @@ JSON = (
     *(b'"9999-12-31T23:59:59-14:00"', b'"0001-01-01T00:00:00+14:00"', b'"2026-03-02T12:00:00"', b'"1e400"', b'"NaN"'),
     *(b"[" * 9000 + b"]" * 9000, b'{"a":' * 9000 + b"1" + b"}" * 9000),
 )
-ANNOTATIONS = (
-    *("gpuwatch.io/owner", "gpuwatch.io/protect", "gpuwatch.io/idle-timeout", "gpuwatch.io/idle-action"),
-    *("gpuwatch.io/snooze-until", "gpuwatch.io/interruptible", "gpuwatch.io/slip", "gpuwatch.io/\x00", "owner", "\x00"),
-)
+# Where it stands, what stands above it, and when it ends, are what the simulated cluster itself looks a pod up by.
+POD_PLACES = [
+    path
+    for path in places(next(n.pods[0] for n in read().nodes if n.name == SICK))
+    if path not in {("node",), ("workload",), ("ends_at",)}
+]
+
+
+def spoiled_pod(path: tuple[str | int, ...], by: object) -> list[object]:
+    """What is decided where a pod has that in one place, past the reader."""
+    view = read()
+    nodes = [
+        replace(node, pods=tuple(spoiled(pod, path, by) for pod in node.pods)) if node.name == SICK else node
+        for node in view.nodes
+    ]
+    return ClusterWorld.of(replace(view, nodes=tuple(nodes))).rounds()
 
 
 def rounds(spoiled: Mapping[str, bytes | None] | None = None) -> list[object]:
@@ -51,10 +66,13 @@ def without() -> list[object]:
 def test_what_is_well_is_told_and_ended() -> None:
     """Or the comparisons below would compare nothing."""
     assert rounds() == without()
-    for word in ("'i-idle-0', 'stop'", "'i-empty', 'stop'", "'kube:prod/team-a/Deployment/serve', 'release'"):
-        assert word in str(without()).replace("<Verb.STOP: 'stop'>", "'stop'").replace(
-            "<Verb.RELEASE: 'release'>", "'release'"
-        )
+    for node_id, verb in (
+        ("i-idle-0", Verb.STOP),
+        ("i-empty", Verb.STOP),
+        ("kube:prod/team-a/Deployment/serve", Verb.RELEASE),
+    ):
+        assert f"('{node_id}', {verb!r}, {Status.ACCEPTED!r})" in str(without())
+    assert "namespace='team-a'" in str(without())
 
 
 @settings(max_examples=LIVES * 4)
@@ -66,3 +84,12 @@ def test_any_json_in_any_place_of_an_object_changes_nothing_about_the_others(
     kind, path = place
 
     assert rounds({kind: with_json(SICK_ONES[kind], path, by)}) == without()
+
+
+@settings(max_examples=LIVES * 2)
+@given(path=st.sampled_from(POD_PLACES), by=st.sampled_from(NASTY))
+def test_anything_in_any_place_of_a_pod_changes_nothing_about_the_others(
+    path: tuple[str | int, ...], by: object
+) -> None:
+    """Also past the reader, where it could stand only by a mistake of ours: decisions, and who pays for which GPUs."""
+    assert spoiled_pod(path, by) == without()

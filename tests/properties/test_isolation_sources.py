@@ -31,7 +31,7 @@ from tests.support.fakes.slurm import FakeSlurm
 
 FLOATS = ("NaN", "+Inf", "-Inf", "1e+308", "-1e+308", "5e-324", "-0", "1.8446744073709552e+19", "9007199254740993")
 NUMBERS = st.sampled_from(FLOATS) | st.floats().map(str)
-TEXTS = st.sampled_from(("", "\x00", "\u202e\x1b[2J", "x" * 100_000, "i-other", "busy", "idle")) | st.text(max_size=9)
+TEXTS = st.sampled_from(("", "\x00", "\u202e\x1b[2J", "x" * 100_000, "i-idle-0", "busy", "idle")) | st.text(max_size=9)
 PARTS = ("max", "samples", "gpus", "at", "covered")
 LABELS = st.sampled_from(("state", "node_id", "gpu", "__name__", "", "\x00", "le"))
 Row = tuple[dict[str, str], str]
@@ -120,6 +120,11 @@ class OfPrometheus:
 
 def scraped(dialect: str, sick: Mapping[str, Sequence[Row]]) -> list[object]:
     """What a controller decides whose signals are in a Prometheus."""
+    return a_scraped_desk(dialect, sick).rounds()
+
+
+def a_scraped_desk(dialect: str, sick: Mapping[str, Sequence[Row]]) -> ReadDesk:
+    """That controller."""
     desk = ReadDesk(pools={"default": RULES, "training": RULES})
     for number, name in enumerate((*NEIGHBOURS, SICK)):
         state = NEIGHBOURS.get(name, State.IDLE)
@@ -134,7 +139,7 @@ def scraped(dialect: str, sick: Mapping[str, Sequence[Row]]) -> list[object]:
         agents=ScrapeSource(settings=setting, clock=desk.clock, max_age_seconds=30.0),
     )
     desk.source = OfPrometheus(shown, desk.fleet)
-    return desk.rounds()
+    return desk
 
 
 QUERIES = {
@@ -163,6 +168,20 @@ def test_anything_that_one_exporter_shows_changes_nothing_about_the_others(data:
     shown = data.draw(st.dictionaries(st.sampled_from(QUERIES[dialect]), ROWS))
 
     assert scraped(dialect, shown) == without(dialect)
+
+
+@pytest.mark.parametrize("victim", ["i-busy-0", "i-idle-0"])
+def test_an_agent_that_calls_itself_another_machine_speaks_for_none(victim: str) -> None:
+    """An image with another machine's identity in it: neither that machine nor its own is known by such a word."""
+    now = str(NOW.timestamp())
+    told: dict[str, list[Row]] = {"who": [({"node_id": victim}, "1")], "state": [({"state": "idle"}, now)]}
+    told |= {query: [({}, value)] for query, value in (("idle", "7200"), ("idle_at", now), ("cycle_age", "0.5"))}
+    desk = a_scraped_desk("gpuwatch", {**told, "samples": [({}, "20")], "gpus": [({"state": "idle"}, "1")]})
+    seen = {node.id: node.activity for node in desk.round(SECONDS).observation.fleet.nodes}
+
+    assert seen[victim].state is NEIGHBOURS[victim]
+    assert seen[SICK].state is State.UNKNOWN
+    assert victim in (seen[SICK].doubt or "")
 
 
 @dataclass(slots=True)
@@ -208,7 +227,7 @@ BAD_WORDS = (
         "NodeAddr=a\n   NodeAddr=b",
     ),
 )
-BAD_JSON = (
+BAD_JSON: tuple[object, ...] = (
     *(10**400, 2**64, -(2**63) - 1, -1, 0.5, True, None, "", "x" * 20_000, "\x00", [], {}, [None], {"number": 10**30}),
     *("gpu:" + "9" * 5000, ["gpu:1(IDX:" + "9" * 5000 + ")"], "9999-12-31T23:59:59-14:00", {"number": "soon"}),
 )

@@ -174,7 +174,7 @@ class PromqlSource:
                 key = tuple([labels.get(label, "") for label in keys])
                 target = found.get(key)
                 if target is None:
-                    target = found[key] = Target(labels=key)
+                    target = found[key] = Target(labels=key, instance=labels.get("instance", ""))
                 name = labels.get(named)
                 if name is not None and name != (target.name or name):
                     target.twice.add(named)
@@ -234,8 +234,14 @@ def _owners(nodes: Sequence[Node], targets: Iterable[Target], known: Collection[
     owners = [_Owner() for _ in nodes]
     for target in targets:
         name = target.name or ""
-        bare = _PORT.sub("", name).strip("[]")
+        bare = _bare(name)
         found = called.get(name) or called.get(bare) or set()
+        scraped = called.get(_bare(target.instance), found)
+        if found and not found & scraped:
+            # Prometheus itself writes where it has scraped: no machine is another one by saying so, nor is it itself.
+            for number in scraped:
+                owners[number].rival = nodes[min(found)].id
+            found = scraped
         if not found and bare not in known and _is_private(bare) and _is_live(target):
             foreign = target.called
         for number in found:
@@ -247,6 +253,11 @@ def _owners(nodes: Sequence[Node], targets: Iterable[Target], known: Collection[
     for number in by_address if foreign is not None else ():
         owners[number].foreign = foreign
     return owners
+
+
+def _bare(name: str) -> str:
+    """Without a port, and without the brackets of IPv6."""
+    return _PORT.sub("", name).strip("[]")
 
 
 def _is_private(name: str) -> bool:

@@ -29,6 +29,7 @@ class Target:
 
     labels: tuple[str, ...]
     name: str | None = None  # what it calls its node
+    instance: str = ""  # where it was scraped: Prometheus writes this itself
     values: dict[str, float] = field(default_factory=dict)
     states: dict[str, dict[str, float]] = field(default_factory=dict)
     twice: set[str] = field(default_factory=set)

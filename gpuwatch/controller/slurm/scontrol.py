@@ -71,7 +71,7 @@ def _parse_nodes(text: str) -> Iterator[SlurmNode]:
 
 
 def _blocks(text: str) -> list[str]:
-    """Each node's lines; lines of nobody belong to the node before them, whose reason may be of several paragraphs."""
+    """Each node's lines. A paragraph that names no node belongs to the node before it: a reason may have several."""
     found: list[str] = []
     for block in filter(None, map(str.strip, _BLOCK.split(text))):
         if block.startswith("NodeName="):

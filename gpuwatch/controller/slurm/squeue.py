@@ -90,7 +90,9 @@ def _by_node(job: _Job) -> Iterator[tuple[str, SlurmJob]]:
     if "RUNNING" not in states or not any(details):
         return
     names = expand_names(job.nodes or "")
-    if len(names) != len(details):
+    if len(names) < len(details):  # there is a node with GPUs of it that nobody names
+        raise CloudUnavailableError(f"squeue names {len(names)} nodes of job {job.job_id}, and GPUs of {len(details)}")
+    if len(names) > len(details):
         yield from ((name, SlurmJob(id=str(job.job_id), user=job.user_name or "", gpus=1)) for name in names)
         return
     begun = job.start_time if isinstance(job.start_time, int) else job.start_time.number
@@ -120,7 +122,7 @@ def gpus_of(detail: str) -> tuple[int, tuple[int, ...] | None]:
         if kind != _GPU or any(map(_MIG.search, rest)):
             continue
         which = _numbers(inside.removeprefix("IDX:")) if inside.startswith("IDX:") else None
-        its = int(rest[-1]) if rest and _COUNT.fullmatch(rest[-1]) else len(which or ())
+        its = int(rest[-1]) if rest and _COUNT.fullmatch(rest[-1]) else max(1, len(which or ()))
         certain = certain and which is not None and len(which) == its
         count += its
         indexes += which or ()

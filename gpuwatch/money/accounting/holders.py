@@ -8,14 +8,16 @@ Rules, all of them:
 2. What was done with it is apart from who requested it: each use is divided so that a pod has that of the GPUs which
    the kubelet gave it, as the agent names them. What is left to divide is divided in proportion.
 3. Pods are those that the round saw at the end of the time, and none pays for time before it was made.
-4. Where nobody looked, where the view of the cluster is not to be relied on, and for the last moments of a machine that
-   is gone, the holder is NOT_SEEN.
+4. Where nobody looked, where the view of the cluster is not to be relied on, where a pod of the node says what can be
+   on no bill, and for the last moments of a machine that is gone, the holder is NOT_SEEN.
 5. For each node and use the parts add up to what was billed, to the millisecond.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from gpuwatch.model.bounds import bounded_amount, bounded_time, is_storable
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
@@ -87,7 +89,10 @@ class _Shares:
     uses: Mapping[str, Mapping[int, int]]  # by the pod's text; "" are the GPUs that no pod has
 
 
-def _shares(node: Node, known: KubernetesNode, marks: Mapping[str, Mark]) -> _Shares:
+def _shares(node: Node, known: KubernetesNode, marks: Mapping[str, Mark]) -> _Shares | None:
+    """The node's shares; None: what a pod of it says can be on no bill."""
+    if not all(map(_is_billable, known.pods)):
+        return None
     pods = tuple(pod for pod in known.pods if pod.gpus > 0)
     uses: dict[str, dict[int, int]] = {}
     mark, verdict = marks.get(node.id), node.verdict
@@ -97,6 +102,19 @@ def _shares(node: Node, known: KubernetesNode, marks: Mapping[str, Mark]) -> _Sh
                 parts = uses.setdefault(name, {})
                 parts[place] = parts.get(place, 0) + _WEIGHT // max(1, len(gpu.pods))
     return _Shares(gpus=known.shared_gpus(node.known_gpus), pods=pods, uses=uses)
+
+
+def _is_billable(pod: Pod) -> bool:
+    """Whether its holder can be written down, and its GPUs and age be counted: one pod must not hide all others."""
+    above = pod.workload
+    texts: Sequence[object] = (pod.namespace, above.kind, above.name, above.owner or "")
+    gpus: object = pod.gpus
+    made: object = pod.created_at
+    return (
+        all(isinstance(each, str) and is_storable(each) for each in texts)
+        and (isinstance(gpus, float | int) and bounded_amount(gpus) is not None)
+        and (made is None or (isinstance(made, datetime) and bounded_time(made) is not None))
+    )
 
 
 def _add(

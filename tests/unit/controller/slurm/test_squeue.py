@@ -122,7 +122,14 @@ def test_lists_in_other_words_are_no_answer(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"jobs": 1}', json.dumps({"jobs": [a_job(nodes="gpu-[1-")]})],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"jobs": 1}',
+        json.dumps({"jobs": [a_job(nodes="gpu-[1-")]}),
+        json.dumps({"jobs": [a_job(nodes="")]}),
+    ],
 )
 def test_what_is_no_list_of_jobs_is_no_answer(text: str) -> None:
     """Nor one in which a job may be on any node."""
@@ -153,7 +160,7 @@ def test_a_job_that_makes_no_sense_holds_some_gpu_of_its_own_nodes_alone(fields:
 )
 def test_a_number_that_no_node_has_is_no_count_of_gpus(detail: str) -> None:
     """Python reads no number of so many digits, and the round would end there."""
-    assert gpus_of(detail)[0] <= 2
+    assert gpus_of(detail)[0] in {1, 2}
 
 
 @given(st.text(alphabet="gpu-[]0123456789,.(:IDX)", max_size=30))
