@@ -88,7 +88,8 @@ class _World(FakeFleet):
             state, begun = _does(number, minute) if node_id != _MEMBER else (State.BUSY, -2 * _SPELLS)
             key = (state, begun, number % _VARIANTS)
             if key not in noise:
-                noise[key] = [self._gpu(index, state, minute, begun) for index in range(_GPUS)]
+                since = begun * _MINUTE - key[2]
+                noise[key] = [self._gpu(index, state, minute * _MINUTE, since) for index in range(_GPUS)]
             parts = noise[key]
             gpus = tuple(
                 [
@@ -101,12 +102,12 @@ class _World(FakeFleet):
             made[node_id] = replace(node, signal=signal)
         self.answers = made
 
-    def _gpu(self, index: int, state: State, minute: int, begun: int) -> tuple[Activity, GpuUse]:
+    def _gpu(self, index: int, state: State, now: float, begun: float) -> tuple[Activity, GpuUse]:
         signals = (a_signal(self.chance, f"gpu{index}.{name}") for name in ("util", "power", "pcie", "sm"))
         activity = Activity(
             state=state,
-            since=NOW + timedelta(minutes=begun),
-            held_seconds=(minute - begun) * _MINUTE,
+            since=NOW + timedelta(seconds=begun),
+            held_seconds=now - begun,
             evidence=tuple(signals),
         )
         random_ = self.chance.random

@@ -49,8 +49,6 @@ from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
-_RUNS_OR_IS_GONE = frozenset({Verb.START, Verb.TERMINATE})
-
 
 class Ledger:
     """One open ledger in a database."""
@@ -60,10 +58,8 @@ class Ledger:
         self.store = store
         self._settings = settings or LedgerSettings()
         self.hourly_spend_retention = self._settings.hourly_spend_retention
-        self.identity = Identity(store)
-        self.messages = SentMessages(store)
-        self.trail = AuditLog(store)
-        self.uses = UseHistory(store)
+        self.identity, self.messages = Identity(store), SentMessages(store)
+        self.trail, self.uses = AuditLog(store), UseHistory(store)
         self._bodies = Bodies(store)
         self._id = store.id
 
@@ -194,9 +190,9 @@ class Ledger:
 
     def round_at(self, when: datetime) -> PastRound:
         """The newest round until then that is still whole."""
-        query = select(BODIES.c.round_id).where(BODIES.c.at <= text(when))
+        newest = BODIES.c.at.desc(), BODIES.c.round_id.desc()
         with self.store.reading() as db:
-            found = db.scalar(query.order_by(BODIES.c.at.desc(), BODIES.c.round_id.desc()).limit(1))
+            found = db.scalar(select(BODIES.c.round_id).where(BODIES.c.at <= text(when)).order_by(*newest).limit(1))
         if found is None:
             raise LedgerError(f"no round until {when:%Y-%m-%d %H:%M:%S} is kept whole; `gpuwatch rounds` lists them")
         return self.round(found)
@@ -376,6 +372,11 @@ class Ledger:
         """What was stopped and ended in the last weeks and may be undone; asked once by a process."""
         with self.store.reading() as db:
             return past_removals(db, now)
+
+    def unsettled(self, now: datetime) -> LedgerView:
+        """What settling must know of the past: the open intents, and when people resumed lately."""
+        with self.store.reading() as db:
+            return views.unsettled(db, now - HOUR)
 
     def orders(self, now: datetime) -> LedgerView:
         """The pauses and snoozes in force, and nothing else: it is asked right before each call to the cloud."""

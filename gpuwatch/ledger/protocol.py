@@ -89,6 +89,10 @@ class RoundLedger(Protocol):
         """What was stopped and ended in the last weeks and may be undone, as `recent`; asked once by a process."""
         ...
 
+    def unsettled(self, now: datetime) -> LedgerView:
+        """What settling must know of the past: the open intents, and when people resumed lately."""
+        ...
+
     def orders(self, now: datetime) -> LedgerView:
         """The pauses and snoozes in force, and nothing else: it is asked right before each call to the cloud."""
         ...

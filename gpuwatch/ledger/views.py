@@ -40,7 +40,6 @@ from gpuwatch.model.decision import (
     Done,
     Intent,
     LedgerView,
-    OpenIntent,
     Outcome,
     Status,
     Stopped,
@@ -185,7 +184,7 @@ _RECORDED = (
 
 def view(db: Connection, now: datetime, since: datetime, interval_seconds: float | None = None) -> LedgerView:
     """All of it, within one reading transaction; with an interval as a round of that interval begins with it."""
-    past = {"since": text(since)}
+    past, open_ = {"since": text(since)}, unsettled(db, since)
     in_force = sorted(db.execute(_IN_FORCE), key=attrgetter("node_id"))
     stops = db.execute(_STOPPED).all()
     oldest = min([since, *(_time(row.given_at) for row in in_force), *(_time(row.asked_at) for row in stops)])
@@ -194,7 +193,7 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
     links = {row.key: int(row.link) for row in in_force}
     return LedgerView(
         notices=tuple(_notice(row, nothing, now) for row in in_force),
-        open_intents=tuple(_open(entry) for entry in entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))),
+        open_intents=open_.open_intents,
         recent=tuple(ended_intents(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
         stopped=tuple(_stopped_of_row(row, nothing) for row in stops),
         wishes=tuple(
@@ -203,7 +202,7 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
         ),
         pauses=pauses(db, now),
         resumed=active_times.resumed_times(nothing, since, now),
-        resume_orders=list_orders(db, "resume", since),
+        resume_orders=open_.resume_orders,
         acknowledged=list_orders(db, "acknowledge", since),
         backtests=tuple(map(_backtest_of_row, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
         snoozes=snoozes(db, now),
@@ -216,6 +215,13 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
         interruptions=_interruptions(db, now),
         unreached=read_unreached(db),
     )
+
+
+def unsettled(db: Connection, since: datetime) -> LedgerView:
+    """What is open, and who resumed since then."""
+    known = entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))
+    found = tuple(open_intent(each.intent, each.outcomes) for each in known)
+    return LedgerView(open_intents=found, resume_orders=list_orders(db, "resume", since))
 
 
 def _interruptions(db: Connection, now: datetime) -> tuple[Interruption, ...]:
@@ -373,11 +379,6 @@ def ended_intents(rows: Iterable[Row[Any]]) -> Iterator[Done]:
                 code=reason.code,
                 fault=fault(status, row.detail, [Status(each.status) for each in known[:-1]]),
             )
-
-
-def _open(entry: Entry) -> OpenIntent:
-    """An open entry as decisions see it."""
-    return open_intent(entry.intent, entry.outcomes)
 
 
 def _arguments(row: Row[Any]) -> dict[str, str]:

@@ -250,9 +250,7 @@ class InMemoryLedger:
             "wishes": tuple(each for each in self._wishes if each.at > since),
             "pauses": self.orders(now).pauses,
             "unreached": self._unreached,
-            "resume_orders": tuple(
-                (each.pool, each.at) for each in self._controls if each.verb == "resume" and each.at > since
-            ),
+            "resume_orders": tuple((it.pool, it.at) for it in self._controls if it.verb == "resume" and it.at > since),
             "acknowledged": tuple((pool, at) for pool, at in self._acknowledged if at > since),
             "interruptions": tuple(
                 each for _, (at, each) in sorted(self._interrupted.items()) if each is not None and at > now - ON_RECORD
@@ -276,6 +274,8 @@ class InMemoryLedger:
         ended = sorted(self._ended, key=_number)
         resumed = tuple((each.pool, each.at) for each in self._controls if each.verb == "resume")
         return LedgerView(recent=tuple(those_that_matter((done for _, _, done in ended), now)), resume_orders=resumed)
+
+    unsettled = view  # most of it is known from the last time
 
     def orders(self, now: datetime) -> LedgerView:
         """The pauses in force."""

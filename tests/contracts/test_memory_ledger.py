@@ -114,6 +114,9 @@ class Both(RuleBasedStateMachine):
             for recent in (timedelta(minutes=20), timedelta(hours=1), timedelta(hours=6)):
                 assert real.view(self.now, recent=recent) == self.named(lean.view(self.now, recent=recent))
             assert real.gaps() == lean.gaps()
+            for ledger in self.ledgers:
+                settles, all_ = ledger.unsettled(self.now), ledger.view(self.now)
+                assert (settles.open_intents, settles.resume_orders) == (all_.open_intents, all_.resume_orders)
 
     def named(self, view: LedgerView) -> LedgerView:
         """The lean view with the real keys."""
