@@ -149,11 +149,11 @@ class ControllerContext:
         steps.note_steps(self.clock)
         return steps.by_present_clock(self.ledger.removals(now - timedelta(seconds=steps.back_seconds)), now)
 
-    def unsettled(self, now: datetime) -> LedgerView:
+    def open_actions(self, now: datetime) -> LedgerView:
         """What is open, and who resumed lately, each record as old as it is."""
         steps = self.memory.clock_steps
         steps.note_steps(self.clock)
-        return steps.by_present_clock(self.ledger.unsettled(now - timedelta(seconds=steps.back_seconds)), now)
+        return steps.by_present_clock(self.ledger.open_actions(now - timedelta(seconds=steps.back_seconds)), now)
 
     def orders(self, now: datetime) -> LedgerView:
         """The pauses and snoozes in force, each for as long as was said, whatever was done to the wall clock since."""

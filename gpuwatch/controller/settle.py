@@ -37,7 +37,7 @@ _NOT_SHOWN = frozenset({Status.INTERRUPTED, Status.UNAVAILABLE})
 
 def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
     """Find out what became of every open intent and write it down."""
-    view = parts.unsettled(parts.clock.now())
+    view = parts.open_actions(parts.clock.now())
     targets, circuits = Targets(parts, view.resume_orders), parts.memory.circuits
     circuits.begin_round()
     for entry in sorted(view.open_intents, key=lambda each: circuits.asked_in_vain(each.intent.node_id)):

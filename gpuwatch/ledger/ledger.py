@@ -373,10 +373,10 @@ class Ledger:
         with self.store.reading() as db:
             return past_removals(db, now)
 
-    def unsettled(self, now: datetime) -> LedgerView:
+    def open_actions(self, now: datetime) -> LedgerView:
         """What settling must know of the past: the open intents, and when people resumed lately."""
         with self.store.reading() as db:
-            return views.unsettled(db, now - HOUR)
+            return views.open_actions(db, now - HOUR)
 
     def orders(self, now: datetime) -> LedgerView:
         """The pauses and snoozes in force, and nothing else: it is asked right before each call to the cloud."""

@@ -89,7 +89,7 @@ class RoundLedger(Protocol):
         """What was stopped and ended in the last weeks and may be undone, as `recent`; asked once by a process."""
         ...
 
-    def unsettled(self, now: datetime) -> LedgerView:
+    def open_actions(self, now: datetime) -> LedgerView:
         """What settling must know of the past: the open intents, and when people resumed lately."""
         ...
 

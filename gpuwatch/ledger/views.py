@@ -184,7 +184,7 @@ _RECORDED = (
 
 def view(db: Connection, now: datetime, since: datetime, interval_seconds: float | None = None) -> LedgerView:
     """All of it, within one reading transaction; with an interval as a round of that interval begins with it."""
-    past, open_ = {"since": text(since)}, unsettled(db, since)
+    past, open_ = {"since": text(since)}, open_actions(db, since)
     in_force = sorted(db.execute(_IN_FORCE), key=attrgetter("node_id"))
     stops = db.execute(_STOPPED).all()
     oldest = min([since, *(_time(row.given_at) for row in in_force), *(_time(row.asked_at) for row in stops)])
@@ -217,7 +217,7 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
     )
 
 
-def unsettled(db: Connection, since: datetime) -> LedgerView:
+def open_actions(db: Connection, since: datetime) -> LedgerView:
     """What is open, and who resumed since then."""
     known = entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))
     found = tuple(open_intent(each.intent, each.outcomes) for each in known)

@@ -275,7 +275,7 @@ class InMemoryLedger:
         resumed = tuple((each.pool, each.at) for each in self._controls if each.verb == "resume")
         return LedgerView(recent=tuple(those_that_matter((done for _, _, done in ended), now)), resume_orders=resumed)
 
-    unsettled = view  # most of it is known from the last time
+    open_actions = view  # most of it is known from the last time
 
     def orders(self, now: datetime) -> LedgerView:
         """The pauses in force."""

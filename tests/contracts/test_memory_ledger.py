@@ -115,7 +115,7 @@ class Both(RuleBasedStateMachine):
                 assert real.view(self.now, recent=recent) == self.named(lean.view(self.now, recent=recent))
             assert real.gaps() == lean.gaps()
             for ledger in self.ledgers:
-                settles, all_ = ledger.unsettled(self.now), ledger.view(self.now)
+                settles, all_ = ledger.open_actions(self.now), ledger.view(self.now)
                 assert (settles.open_intents, settles.resume_orders) == (all_.open_intents, all_.resume_orders)
 
     def named(self, view: LedgerView) -> LedgerView:

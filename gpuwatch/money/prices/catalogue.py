@@ -204,12 +204,16 @@ def offers(
 
 
 def oldest(provider: str, region: str | None = None) -> date | None:
-    """The day of the oldest price of a cloud, in one region where one is named; None: the table has none of it."""
+    """The day of the oldest price of a cloud, in one region where one is named; None: the table has no price of it.
+
+    Without a region only those of the cloud's usual seller count: AWS in China and Azure for governments sell apart.
+    """
+    apart = {row["region"] for row in read_table("regions.tsv") if row["partition"] != provider}
     days = {
         row.as_of
         for places in _listed_rows(provider).values()
         for place, row in places.items()
-        if region in (None, place)
+        if place == region or (region is None and place not in apart)
     }
     return min(map(date.fromisoformat, days), default=None)
 

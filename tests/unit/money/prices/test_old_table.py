@@ -71,3 +71,12 @@ def test_the_commands_warn(tmp_path: Path) -> None:
     file.write_text("cloud: {provider: alibaba}\nprices: {warn_older_than: 1d}\n", encoding="utf-8")
     agent = CliRunner().invoke(commands, ["config", "check", "--config", str(file)])
     assert "built-in prices" not in agent.output, "it is of an agent, which prices nothing"
+
+
+def test_what_is_sold_apart_counts_for_its_own_regions_alone() -> None:
+    """Nobody who names no region is warned of the old prices of AWS in China."""
+    apart, usual = catalogue.oldest("aws", "cn-north-1"), catalogue.oldest("aws")
+
+    assert apart is not None
+    assert usual is not None
+    assert apart < usual
