@@ -14,9 +14,10 @@ from sqlalchemy import event
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import ADDITIONS, FINAL, REMOVAL_STEPS, Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.verbs import RECORDS, SCHEDULER_CHANGES, SHIELDINGS
+from gpuwatch.model.verbs import RECORDS, REDUCTIONS, SCHEDULER_CHANGES, SHIELDINGS, WORK_ENDINGS
 from tests.support.builders.fleet import LIVES, NOW, a_node, an_observation
 
+LATELY = REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | RECORDS | WORK_ENDINGS | REDUCTIONS
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 NODES = st.sampled_from(["i-1", "i-2", "i-3"])
 VERBS = st.sampled_from(sorted(set(Verb) - {Verb.HOLD}))
@@ -115,7 +116,7 @@ class Records(RuleBasedStateMachine):
         assert {done.key: done.status for done in view.recent} == {
             key: status
             for key, (intent, status) in self.ended.items()
-            if intent.verb in REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | RECORDS or status is Status.FAILED
+            if intent.verb in LATELY or status is Status.FAILED
         }
 
     @invariant()
