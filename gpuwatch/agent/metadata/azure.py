@@ -76,7 +76,7 @@ def scheduled_events(body: bytes, known: Facts) -> tuple[Notice, ...]:
             about=event.EventId,
         )
         for event in events
-        if known.name in event.Resources
+        if str(known.name).casefold() in map(str.casefold, event.Resources)  # Azure keeps no case of names
     )
 
 

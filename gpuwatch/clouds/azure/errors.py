@@ -25,6 +25,7 @@ _CODES: errors.Table = (
     ("*AllocationFailed*", errors.InsufficientCapacityError),  # also ZonalAllocationFailed
     ("Overconstrained*AllocationRequest", errors.InsufficientCapacityError),
     ("SkuNotAvailable", errors.InsufficientCapacityError),
+    ("NotAvailableForSubscription", errors.InsufficientCapacityError),
     ("SpotPriceGreaterThanProvidedMaxPrice", errors.InsufficientCapacityError),  # above the bid
     ("*QuotaExceeded*", errors.QuotaExceededError),
     ("*NotFound", errors.NotFoundError),

@@ -20,8 +20,11 @@ _CODES: errors.Table = (
     ("*RATE_EXCEEDED", errors.ThrottledError),  # RESOURCE_OPERATION_RATE_EXCEEDED, OPERATION_RATE_EXCEEDED
     ("RATE_LIMIT_EXCEEDED", errors.ThrottledError),
     ("dailyLimitExceeded*", errors.ThrottledError),
+    ("concurrentOperationsQuotaExceeded", errors.ThrottledError),  # a 403 that concerns no right
     ("ZONE_RESOURCE_POOL_EXHAUSTED*", errors.InsufficientCapacityError),
     ("*STOCKOUT*", errors.InsufficientCapacityError),
+    ("insufficientCapacity", errors.InsufficientCapacityError),
+    ("UNSUPPORTED_OPERATION", errors.InsufficientCapacityError),  # this type, in this zone
     ("resourcePoolExhausted", errors.InsufficientCapacityError),
     ("RESERVATION_CAPACITY_EXCEEDED", errors.InsufficientCapacityError),
     ("IP_SPACE_EXHAUSTED*", errors.InsufficientCapacityError),

@@ -288,7 +288,10 @@ def _hours(client: Client, asked: _Question, batch: Sequence[str], begin: dateti
         if page.get("executionErrors") or page.get("unreachable"):
             raise CloudUnavailableError(f"{LIST_TIME_SERIES.name} in {client}: a part is missing", code="Partial")
         for series in page.get("timeSeries", ()):
-            node_id = series["resource"]["labels"]["instance_id"]
+            node_id = series.get("resource", {}).get("labels", {}).get("instance_id")
+            if node_id is None:
+                asked_for = f"{LIST_TIME_SERIES.name} in {client}"
+                raise CloudUnavailableError(f"{asked_for}: a series names no machine", code="NoInstance")
             found.setdefault(node_id, []).extend(_value(point) for point in series.get("points", ()))
     return found
 

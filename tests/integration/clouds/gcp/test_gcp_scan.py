@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuwatch.clouds import AuthFailedError, CloudUnavailableError
+from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.cloud import GcpCloud
 from gpuwatch.clouds.survey import CloudUse, Monitored, survey_cloud
 from gpuwatch.runtime.clock import ManualClock
@@ -81,6 +82,19 @@ def test_a_monitor_without_a_usable_answer_says_nothing(world: GcpWorld, fault: 
     world.server.plan.strike(fault, when(operation=CALL), times=None)
 
     with pytest.raises(CloudUnavailableError):
+        cloud_of(world).use_of(nodes, DAY)
+
+
+@pytest.mark.parametrize("series", [{}, {"resource": {}}, {"resource": {"labels": {}}}])
+def test_a_series_that_does_not_say_whose_it_is_is_no_answer(
+    world: GcpWorld, series: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of what was measured would look like rest."""
+    world.launch(MINE)
+    nodes = world.cloud.nodes()
+    monkeypatch.setattr(Client, "pages", lambda *_, **__: iter([{"timeSeries": [{**series, "points": []}]}]))
+
+    with pytest.raises(CloudUnavailableError, match="names no machine"):
         cloud_of(world).use_of(nodes, DAY)
 
 

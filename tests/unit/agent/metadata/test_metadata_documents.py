@@ -154,6 +154,11 @@ def test_azures_events_of_others_are_not_ours() -> None:
     assert azure.scheduled_events(azure_event("Reboot"), Facts(name="trainer_1")) == ()
 
 
+def test_azures_events_name_this_machine_in_any_case() -> None:
+    """Azure does not keep the case of names."""
+    assert len(azure.scheduled_events(azure_event("Preempt"), Facts(name="TRAINER_9"))) == 1
+
+
 def test_azures_events_without_a_name_are_not_known() -> None:
     """If it was not told which machine this is, an event is neither ours nor nobody's."""
     (question,) = azure.AZURE.notices

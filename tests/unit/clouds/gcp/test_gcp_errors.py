@@ -27,6 +27,9 @@ ANSWERS: list[tuple[str, int, str, type[CloudError]]] = [
     ("QUOTA_EXCEEDED", 403, "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.", QuotaExceededError),
     ("ZONE_RESOURCE_POOL_EXHAUSTED", 503, "does not have enough resources available", InsufficientCapacityError),
     ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", 503, "(resource type:compute)", InsufficientCapacityError),
+    ("concurrentOperationsQuotaExceeded", 403, "Too many operations at once", ThrottledError),
+    ("insufficientCapacity", 400, "There is no capacity", InsufficientCapacityError),
+    ("UNSUPPORTED_OPERATION", 400, "a2-highgpu-1g is not available in zone z", InsufficientCapacityError),
     ("STOCKOUT", 503, "the zone is out of stock", InsufficientCapacityError),
     (
         "invalidResourceUsage",
