@@ -40,7 +40,6 @@ _FAMILIES = {
     "a2-ultragpu": _Family(host="A2", gpu="Tesla A100 80GB", ssd_gib=375),
     "a3-highgpu": _Family(host="A3", gpu="H100 80GB", ssd_gib=750),
     "a3-megagpu": _Family(host="A3Plus", gpu="H100 80GB Mega", ssd_gib=750),
-    "a3-ultragpu": _Family(host="A3Ultra", gpu="H200 141GB", ssd_gib=1500),
     "g2-standard": _Family(host="G2", gpu="L4"),
     "g4-standard": _Family(host="G4", gpu="RTX 6000 96GB"),
 }
