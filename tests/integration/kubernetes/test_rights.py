@@ -214,8 +214,13 @@ def test_without_any_right_something_is_missing_and_said(
         told += [str(pod.protected) for node in (*seen.nodes, asked) if node is not None for pod in node.pods]
         eventually(said, lambda: [*told, *caplog.messages])
 
-    refused = {each for each in plane.asked(account) if not each.allowed}
-    assert refused == {Asked(left_out.what, left_out.verb, allowed=False)}
+    expected = {Asked(left_out.what, left_out.verb, allowed=False)}
+    eventually(lambda: refused_calls(plane, account) == expected, lambda: refused_calls(plane, account))
+
+
+def refused_calls(plane: ControlPlane, account: Account) -> set[Asked]:
+    """What the API server has refused this account so far."""
+    return {each for each in plane.asked(account) if not each.allowed}
 
 
 @pytest.mark.usefixtures("team")

@@ -155,7 +155,9 @@ class ControlPlane:
     def asked(self, account: Account) -> set[Asked]:
         """What the account has asked for so far, by the API server's own audit log."""
         found = set()
-        for line in (self.folder / "audit.log").read_text(encoding="utf-8").splitlines():
+        written = (self.folder / "audit.log").read_bytes()
+        # The API server may be in the middle of its last line.
+        for line in written[: written.rfind(b"\n") + 1].splitlines():
             event = json.loads(line)
             target = event.get("objectRef", {})
             if event["user"]["username"] == account.user and "resource" in target:
