@@ -54,10 +54,10 @@ class Discovery:
         if not self._fleet:
             body = b"503 no round has seen the fleet yet\n"
             return Response(status=HTTPStatus.SERVICE_UNAVAILABLE, body=body, content_type=TEXT)
-        found: list[Mapping[str, object]] = []
+        found: list[msgspec.Raw] = []
         for node in self._fleet[0].nodes:
             with _by_itself(f"http_sd, of {node.id},"):
-                found += self._targets(node)
+                found += [msgspec.Raw(msgspec.json.encode(target)) for target in self._targets(node)]
         return Response(body=msgspec.json.encode(found), content_type="application/json")
 
     def _targets(self, node: Node) -> Iterator[Mapping[str, object]]:

@@ -4,13 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch import guard, policies
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import INTERRUPTIBLE_TAG, REMOVAL_STEPS, Decision, LedgerView, Observation
+from gpuwatch.model.decision import INTERRUPTIBLE_TAG, REMOVAL_STEPS, Decision, LedgerView, Observation, Stopped
 from gpuwatch.model.fleet import CapacityType, Fleet, NodeGroup, NodeReport, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.measurement import Restarts
@@ -18,13 +18,14 @@ from gpuwatch.model.money import Price
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.proposal import step_for
 from gpuwatch.model.slurm import SlurmNode, SlurmView
+from gpuwatch.model.stops import LastStop, StopAnswer
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle import StepsOf, each_step, steps_for
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
-from tests.support.builders.fleet import NOW, a_node, a_notice, a_stop
+from tests.support.builders.fleet import NOW, a_node, a_notice, a_stop, an_observation
 from tests.support.builders.gpu_pools import MIXED, TYPES
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
 from tests.support.builders.offers import OFFERS
@@ -32,6 +33,7 @@ from tests.support.builders.slurm import KEY, a_report
 
 IDS = [f"i-{number}" for number in range(5)]
 LONG = timedelta(days=30)
+BEFORE = NOW - timedelta(days=2)
 GROUP = NodeGroup(
     id="g-1", name="trainers", pool="default", min_size=0, max_size=9, desired=3, region="us-east-1", enrolled=True
 )
@@ -46,6 +48,12 @@ GIVEN = PoolRules(
     capacity=MixRules(surge=2, give_back_notice=60.0),
     schedule={"always": Window(min_nodes=2)},
 )
+
+
+def our_stop(node_id: str) -> Stopped:
+    """A stop two days ago, of which the cloud says that it was ours."""
+    return a_stop(node_id, at=BEFORE, answer=StopAnswer(ran=True, earliest=BEFORE, latest=BEFORE))
+
 
 # What a node is, besides its use: how it is paid for, whose it is, what it belongs to, what its GPUs are like.
 KINDS: st.SearchStrategy[dict[str, object]] = st.sampled_from(
@@ -63,6 +71,7 @@ KINDS: st.SearchStrategy[dict[str, object]] = st.sampled_from(
         {"signal": a_report(Health.FAILING, State.IDLE)},
         {"signal": NodeReport(failure="its agent did not answer")},
         {"state": NodeState.STOPPED},
+        {"state": NodeState.STOPPED, "last_stop": LastStop(at=BEFORE)},
         {"state": NodeState.STOPPING},
         {"launched_at": NOW - LONG},
         {"kubernetes": shown_node("k-1")},
@@ -118,7 +127,7 @@ OBSERVED = st.builds(
         ),
         ledger=LedgerView(
             notices=tuple(notices),
-            stopped=tuple(a_stop(name, at=NOW - timedelta(days=2)) for name in sorted(stopped)),
+            stopped=tuple(our_stop(name) for name in sorted(stopped)),
             pauses=(Pause(pool=None, at=NOW, who="ann", reason="", until=None),) if paused else (),
         ),
         prices={"g6.xlarge": PRICE},
@@ -139,7 +148,14 @@ def _decided(observation: Observation, rules: PoolRules, steps_of: StepsOf) -> D
     return policies.resolve(observation, "default", proposals, rules)
 
 
+# gpuwatch has stopped it, its last word was that it works, and its pool ends it after a day: it does not hold.
+OFF = replace(a_node("i-0", State.BUSY, 0.0), state=NodeState.STOPPED, last_stop=LastStop(at=BEFORE))
+ENDS = replace(RULES, idle=replace(IDLE, terminate_after=86400.0))
+STOPPED = an_observation(OFF, a_node("i-1"), stopped=(our_stop("i-0"),))
+
+
 @settings(max_examples=600)
+@example(observation=STOPPED, rules=ENDS, limits=Limits(), node_id="i-1")
 @given(observation=OBSERVED, rules=POOLS, limits=LIMITS, node_id=st.sampled_from(IDS))
 def test_one_node_is_judged_as_if_each_node_were_asked_about(
     observation: Observation, rules: PoolRules, limits: Limits, node_id: str
