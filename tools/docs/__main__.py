@@ -10,6 +10,7 @@ from gpuwatch.controller.web import openapi
 from tools import kustomize, recording_rules
 from tools.docs import (
     blocked,
+    clouds,
     commands,
     compatibility,
     configuration,
@@ -44,6 +45,11 @@ PAGES: dict[str, Callable[[], str]] = {
     **{f"docs/runbooks/{page}.md": partial(runbooks.render_runbooks_md, page) for page in runbooks.TITLES},
 }
 
+# Pages that people write, with a part that is generated: what makes the new page of the old one.
+PARTS: dict[str, Callable[[str], str]] = {
+    f"docs/clouds/{cloud}.md": partial(clouds.with_unseen, cloud) for cloud in clouds.CLOUDS
+}
+
 
 def main(names: list[str]) -> int:
     """The exit status: 2 for a page that is not generated."""
@@ -53,6 +59,8 @@ def main(names: list[str]) -> int:
         return 2
     for name in names:
         sys.stdout.write(PAGES[name]())
+    for name in () if names else PARTS:
+        (_ROOT / name).write_text(PARTS[name]((_ROOT / name).read_text(encoding="utf-8")), encoding="utf-8")
     for name in () if names else PAGES:
         (_ROOT / name).parent.mkdir(parents=True, exist_ok=True)
         (_ROOT / name).write_text(PAGES[name](), encoding="utf-8")

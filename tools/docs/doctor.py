@@ -19,9 +19,9 @@ gpuwatch doctor agent --config /etc/gpuwatch/gpuwatch.yaml
 gpuwatch doctor controller --json
 ```
 
-The exit status is 1 where there is a problem, and 0 where there are warnings only. `--json` gives one document with
-`problems`, `warnings` and `findings` (`severity`, `code`, `looked_at`, `seen`, `remedy`). No secret is ever printed;
-names of machines, files and addresses are.
+The exit status is 1 where there is a problem, and 0 where there are warnings and notes only. `--json` gives one
+document with `problems`, `warnings` and `findings` (`severity`, `code`, `looked_at`, `seen`, `remedy`). No secret is
+ever printed; names of machines, files and addresses are.
 
 Run it **as the user that the service has, and with its environment**: root may do everything, so permissions look fine
 to root. Of a controller in mode `observe` only the calls that look are tried; before you switch, ask what `enforce`
@@ -46,7 +46,8 @@ log, /proc (hidepid, PID namespace), what else it cannot see (control groups, /r
 snoozes, control socket, terminals, metadata service with a token and without, clock, port, certificates, files with \
 secrets |
 | controller | the fleet, its regions, tags and enrolment, launch templates, each call that the settings need by \
-DryRun, its clock against the cloud's and the kernel's word, agents (verdicts, versions, clocks), Prometheus, its \
+DryRun, what nobody has seen on the real cloud yet, \
+its clock against the cloud's and the kernel's word, agents (verdicts, versions, clocks), Prometheus, its \
 series and the pools' expressions, prices, volumes, access keys and their age, \
 rotation of volumes' keys, ledger (readable, writable, room, holder, audit head), other \
 ledgers, port, certificates, files with secrets |

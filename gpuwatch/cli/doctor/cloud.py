@@ -10,6 +10,7 @@ from gpuwatch.clouds.named import kinds, parts_of
 from gpuwatch.clouds.permissions import Diagnosable, Needs
 from gpuwatch.clouds.silence import partial
 from gpuwatch.clouds.survey import Searchable
+from gpuwatch.clouds.unseen import HEADING, unseen_of
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
@@ -121,6 +122,14 @@ def reach(case: ControllerCase) -> Iterator[Finding]:
     refused = dict.fromkeys(each.where for each in found if each.allowed is False and each.where not in allowed)
     if refused:
         yield fine("permissions", where, f"not allowed in {first_names(list(refused))}")
+
+
+def unseen(case: ControllerCase) -> Iterator[Finding]:
+    """What gpuwatch takes for granted of the clouds of the settings, because nobody has seen it there."""
+    for provider in dict.fromkeys(each.provider for each in case.settings.named_clouds.values()):
+        rows = unseen_of(provider)
+        if rows:
+            yield make_finding("cloud.unseen", f"{provider}: {HEADING.lower()}", "; ".join(each.what for each in rows))
 
 
 def templates(case: ControllerCase) -> Iterator[Finding]:

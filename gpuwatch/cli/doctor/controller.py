@@ -41,6 +41,7 @@ CHECKS: tuple[Check[ControllerCase], ...] = (
     Check(name="regions", look=cloud.regions, seconds=_CLOUD_SECONDS),
     Check(name="settings", look=tags.cautions),
     Check(name="permissions", look=cloud.permissions, seconds=_CLOUD_SECONDS),
+    Check(name="unseen", look=cloud.unseen),
     Check(name="reach", look=cloud.reach, seconds=_CLOUD_SECONDS),
     Check(name="templates", look=cloud.templates, seconds=_CLOUD_SECONDS),
     Check(name="cloud clock", look=cloud.clock, seconds=_CLOUD_SECONDS),

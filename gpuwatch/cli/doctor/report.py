@@ -16,6 +16,7 @@ class Severity(StrEnum):
 
     PROBLEM = "problem"  # something does not work, or is unsafe
     WARNING = "warning"  # it works, and something is lost or will break
+    NOTE = "note"  # nothing is wrong, and people should know
     FINE = "fine"
 
 

@@ -108,7 +108,7 @@ def test_every_finding_has_its_line_on_the_page(code: str) -> None:
 
 
 def test_no_finding_is_fine_or_has_no_remedy() -> None:
-    """A flaw is a problem or a warning, and each can be mended."""
+    """A flaw is a problem or a warning, and each can be mended; of a note people can learn more."""
     assert all(each.severity is not Severity.FINE and each.remedy.endswith(".") for each in KINDS.values())
 
 
