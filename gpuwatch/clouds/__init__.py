@@ -12,6 +12,7 @@ from typing import Protocol
 
 from gpuwatch.clouds.errors import (
     AuthFailedError,
+    BusyError,
     ClockSkewError,
     CloudError,
     CloudUnavailableError,
@@ -40,6 +41,7 @@ __all__ = [
     "TERMINATE_IS_DONE",
     "WRITABLE_TAGS",
     "AuthFailedError",
+    "BusyError",
     "ClockSkewError",
     "Cloud",
     "CloudError",
@@ -127,8 +129,9 @@ class Cloud(Protocol):
             PermitExpiredError: the permit did not hold when the call was about to leave; nothing was asked.
             ProtectedError: the cloud protects the machine against a stop.
             NotFoundError: the cloud does not know the id.
+            BusyError: another operation on it is under way, for example because it is still pending.
             CloudUnavailableError: nobody knows whether it was accepted.
-            CloudError: it was not accepted, for example because the machine is still pending.
+            CloudError: it was not accepted.
 
         """
         ...
@@ -140,8 +143,9 @@ class Cloud(Protocol):
             InsufficientCapacityError: no such machine can be had there now.
             QuotaExceededError: the account's own limit is reached.
             NotFoundError: the cloud does not know the id.
+            BusyError: another operation on it is under way, for example because it is still stopping.
             CloudUnavailableError: nobody knows whether it was accepted.
-            CloudError: it was not accepted, for example because the machine is still stopping, or gone.
+            CloudError: it was not accepted, for example because the machine is gone.
 
         """
         ...

@@ -40,6 +40,10 @@ class ThrottledError(CloudError):
     """Too many calls; try again later."""
 
 
+class BusyError(CloudError):
+    """Another operation is under way on that machine or group: nothing was done, and it is asked again later."""
+
+
 class ProtectedError(CloudError):
     """The machine is protected in the cloud against this call, or cannot do it (a one-time spot instance)."""
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    BusyError,
     ClockSkewError,
     CloudError,
     CloudUnavailableError,
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 # What an error leaves in the ledger; any other refusal is REFUSED.
 _STATUS_OF: dict[type[CloudError], Status] = {
     ThrottledError: Status.THROTTLED,
+    BusyError: Status.BUSY,
     AuthFailedError: Status.DENIED,
     ClockSkewError: Status.SKEWED,
     CloudUnavailableError: Status.UNAVAILABLE,
@@ -41,6 +43,8 @@ def status_of(error: CloudError, verb: Verb, *, sent: bool) -> Status:
     What a cloud is asked before a change may find it silent, too: then nothing was sent. A removal stays in doubt.
     """
     silent = isinstance(error, CloudUnavailableError)
+    if isinstance(error, BusyError) and verb is Verb.LAUNCH:
+        return Status.REFUSED  # there is no machine yet that could be busy: another place may have one
     if silent and verb in ADDITIONS and (isinstance(error, NotSentError) or not sent):
         return Status.UNSENT
     return next((status for kind, status in _STATUS_OF.items() if isinstance(error, kind)), Status.REFUSED)

@@ -22,7 +22,7 @@ from gpuwatch.policies import undone
 
 # Attempts are outcomes that came from a call to the cloud.
 _OF_CALLS = frozenset(
-    {Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.UNSENT}
+    {Status.ACCEPTED, Status.THROTTLED, Status.BUSY, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.UNSENT}
     | {Status.UNAVAILABLE}
 )
 _MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})

@@ -65,6 +65,7 @@ class Status(StrEnum):
     ASKED = "asked"  # another attempt begins; its answer is not on record yet
     ACCEPTED = "accepted"  # the cloud said yes; not yet verified
     THROTTLED = "throttled"
+    BUSY = "busy"  # another operation is under way on it: it was not carried out
     REFUSED = "refused"
     DENIED = "denied"  # our credentials do not allow it, or are gone
     SKEWED = "skewed"  # the cloud refused our clock: it was not carried out
@@ -80,7 +81,7 @@ class Status(StrEnum):
 FINAL = frozenset({Status.SETTLED, Status.CANCELLED, Status.FAILED})
 # After these the cloud has certainly not (yet) carried it out, so that the same intent may be tried again.
 NOT_DONE = frozenset(
-    {Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.UNSENT, Status.INTERRUPTED}
+    {Status.THROTTLED, Status.BUSY, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.UNSENT, Status.INTERRUPTED}
 )
 # How the detail of a failure begins that is no answer of the cloud to the last attempt: this one's is repeated.
 GIVEN_UP = "given up: "

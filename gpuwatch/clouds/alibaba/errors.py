@@ -11,11 +11,13 @@ NO_INSTANCE = "InvalidInstanceId.NotFound"
 _CODES: errors.Table = (
     ("Throttling*", errors.ThrottledError),
     ("*.Throttled", errors.ThrottledError),
-    ("ScalingActivityInProgress*", errors.ThrottledError),  # the group is still busy with another change
-    ("InstanceNotReady", errors.ThrottledError),  # with HTTP 500 or 403: another operation on it is under way
-    ("Idempotence.Processing", errors.ThrottledError),
-    ("LastOrderProcessing", errors.ThrottledError),
-    ("Operation.Conflict", errors.ThrottledError),
+    # Another change is under way there, of the group or of the machine (starting, stopping).
+    ("ScalingActivityInProgress*", errors.BusyError),
+    (f"{INCORRECT_STATE}*", errors.BusyError),
+    ("InstanceNotReady", errors.BusyError),  # with HTTP 500 or 403
+    ("Idempotence.Processing", errors.BusyError),
+    ("LastOrderProcessing", errors.BusyError),
+    ("Operation.Conflict", errors.BusyError),
     ("*DeletionProtection*", errors.ProtectedError),
     ("InstanceLocked*", errors.ProtectedError),
     ("*NoStock*", errors.InsufficientCapacityError),

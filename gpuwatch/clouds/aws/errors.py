@@ -24,12 +24,15 @@ from gpuwatch.runtime.clock import SystemClock
 # EC2's error codes, the first match wins; the API reference's "Error codes for the Amazon EC2 API".
 _CODES: errors.Table = (
     ("*Throttl*", errors.ThrottledError),
-    ("ResourceContention", errors.ThrottledError),  # Auto Scaling is still busy with another change of the group
-    ("ScalingActivityInProgress", errors.ThrottledError),
-    ("ServiceLinkedRoleFailure", errors.ThrottledError),  # the role of Auto Scaling "is not yet ready for use"
     ("RequestLimitExceeded", errors.ThrottledError),
     ("TooManyRequests*", errors.ThrottledError),
     ("SlowDown", errors.ThrottledError),
+    # Another change is under way there, of the group or of the machine (pending, stopping).
+    ("ResourceContention", errors.BusyError),
+    ("ScalingActivityInProgress", errors.BusyError),
+    ("ServiceLinkedRoleFailure", errors.BusyError),  # the role of Auto Scaling "is not yet ready for use"
+    ("IncorrectInstanceState", errors.BusyError),
+    ("IncorrectState", errors.BusyError),
     ("OperationNotPermitted", errors.ProtectedError),
     ("UnsupportedOperation", errors.ProtectedError),  # a one-time spot instance, an instance-store root
     ("Insufficient*Capacity*", errors.InsufficientCapacityError),

@@ -18,6 +18,7 @@ from gpuwatch.clouds import (
     POOL_TAG,
     START_IS_DONE,
     TERMINATE_IS_DONE,
+    BusyError,
     CloudError,
     CloudUnavailableError,
     NotFoundError,
@@ -97,7 +98,7 @@ def stop(place: Subscription, machine: Machine, permit: Permit) -> StopAnswer:
     if machine.state in TERMINATE_IS_DONE:
         return StopAnswer(ran=False)
     if machine.state is NodeState.PENDING:
-        raise CloudError(f"{machine.name} is starting: it is not stopped now", code=WRONG_STATE)
+        raise BusyError(f"{machine.name} is starting: it is not stopped now", code=WRONG_STATE)
     date = server_time(place.change("POST", f"{machine.path}/deallocate", permit).headers.get("date", ""))
     earliest = None if date is None else date - _SLACK
     return StopAnswer(ran=machine.state is NodeState.RUNNING, earliest=earliest)
@@ -107,8 +108,10 @@ def start(place: Subscription, machine: Machine, clock: Clock) -> None:
     """Source: Start; followed for some seconds, in which a lack of machines shows."""
     if machine.state in START_IS_DONE:
         return
-    if machine.state in TERMINATE_IS_DONE or machine.state is NodeState.STOPPING:
-        raise CloudError(f"{machine.name} is on its way down: it is not started now", code=WRONG_STATE)
+    if machine.state in TERMINATE_IS_DONE:
+        raise CloudError(f"{machine.name} ends: it is not started", code=WRONG_STATE)
+    if machine.state is NodeState.STOPPING:
+        raise BusyError(f"{machine.name} is on its way down: it is not started now", code=WRONG_STATE)
     accepted = place.change("POST", f"{machine.path}/start", permit_in_force())
     follow(place, accepted, f"start of {machine.name}", clock)
 

@@ -4,6 +4,7 @@ The codes are of the pages "Common REST API error codes" and "Troubleshoot alloc
 documentation, and of the error examples in azure-rest-api-specs.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,12 @@ _CODES: errors.Table = (
     ("*Throttled*", errors.ThrottledError),
     ("*Throttling*", errors.ThrottledError),
     ("RequestRateTooLarge", errors.ThrottledError),
+    ("AnotherOperationInProgress", errors.BusyError),
+    ("Conflict", errors.BusyError),
+    ("ConflictingUserInput", errors.BusyError),
+    ("OperationPreempted", errors.BusyError),
+    ("OperationPreemptedByAnotherOperation", errors.BusyError),
+    ("RetryableError", errors.BusyError),
     ("ScopeLocked", errors.ProtectedError),
     ("*AllocationFailed*", errors.InsufficientCapacityError),  # also ZonalAllocationFailed
     ("Overconstrained*AllocationRequest", errors.InsufficientCapacityError),
@@ -52,6 +59,7 @@ _CODES: errors.Table = (
 _NO_ACCESS = "SubscriptionNotFound"
 # One code for many refusals: which one it is, its sentence says.
 _NOT_ALLOWED = "OperationNotAllowed"
+_BUSY = re.compile(r"is being |in progress|another operation|retry later", re.IGNORECASE)
 _STATUSES: Mapping[int, type[errors.CloudError]] = {
     401: errors.AuthFailedError,
     403: errors.AuthFailedError,
@@ -104,6 +112,8 @@ def _kind(code: str, message: str, status: int) -> type[errors.CloudError]:
         return errors.AuthFailedError
     if code == _NOT_ALLOWED and "quota" in message.lower():
         return errors.QuotaExceededError
+    if code == _NOT_ALLOWED and _BUSY.search(message):
+        return errors.BusyError
     unlisted = errors.CloudUnavailableError if status >= _SERVER_ERROR else _STATUSES.get(status, errors.CloudError)
     return errors.kind_of(code, _CODES, unlisted)
 

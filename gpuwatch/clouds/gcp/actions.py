@@ -17,6 +17,7 @@ from gpuwatch.clouds import (
     FLEET_TAG,
     START_IS_DONE,
     STOP_IS_DONE,
+    BusyError,
     CloudError,
     CloudUnavailableError,
     NotFoundError,
@@ -201,7 +202,7 @@ def stop(home: Home, node_id: str, permit: Permit) -> StopAnswer:
     if instance.state in STOP_IS_DONE and not instance.suspended:
         return StopAnswer(ran=False)
     if instance.state is NodeState.PENDING:
-        raise CloudError(f"{node_id} is {instance.described['status']}: it cannot be stopped yet", code=NOT_READY)
+        raise BusyError(f"{node_id} is {instance.described['status']}: it cannot be stopped yet", code=NOT_READY)
     query = {"discardLocalSsd": "true"} if instance.local_ssds else {}
     operation = _change(home, node_id, STOP, permit, query)
     ran = instance.state is NodeState.RUNNING
@@ -215,7 +216,8 @@ def start(home: Home, node_id: str, clock: Clock) -> None:
     if instance.state in START_IS_DONE:
         return
     if leaving or instance.state is not NodeState.STOPPED:
-        raise CloudError(f"{node_id} is {instance.described['status']}: it cannot be started now", code=NOT_READY)
+        kind = CloudError if leaving else BusyError
+        raise kind(f"{node_id} is {instance.described['status']}: it cannot be started now", code=NOT_READY)
     operation = _change(home, node_id, RESUME if instance.suspended else START, permit_in_force(), {})
     follow(home.client, clock, home.zone, operation)
 

@@ -21,6 +21,10 @@ _CODES: errors.Table = (
     ("RATE_LIMIT_EXCEEDED", errors.ThrottledError),
     ("dailyLimitExceeded*", errors.ThrottledError),
     ("concurrentOperationsQuotaExceeded", errors.ThrottledError),  # a 403 that concerns no right
+    (NOT_READY, errors.BusyError),
+    ("RESOURCE_NOT_READY", errors.BusyError),
+    ("RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", errors.BusyError),
+    (STALE, errors.BusyError),
     ("ZONE_RESOURCE_POOL_EXHAUSTED*", errors.InsufficientCapacityError),
     ("*STOCKOUT*", errors.InsufficientCapacityError),
     ("insufficientCapacity", errors.InsufficientCapacityError),

@@ -12,15 +12,15 @@ from gpuwatch.clouds import errors
 # of each API and the common ones (cloud.tencent.com/document/api/213/30435), and the SDK's own words (Client…).
 _CODES: errors.Table = (
     ("RequestLimitExceeded*", errors.ThrottledError),
-    (
-        "MutexOperation.TaskRunning",
-        errors.ThrottledError,
-    ),  # another change is under way: try again later
-    ("OperationDenied.InstanceOperationInProgress", errors.ThrottledError),
-    ("ResourceUnavailable.InstanceInOperation", errors.ThrottledError),
-    ("ResourceUnavailable.AutoScalingGroupIn*Activity", errors.ThrottledError),
-    ("ResourceInUse.ActivityInProgress", errors.ThrottledError),
-    ("FailedOperation.ResourceTagProcessing", errors.ThrottledError),
+    # Another change is under way there, of the group or of the machine.
+    ("MutexOperation.TaskRunning", errors.BusyError),
+    ("OperationDenied.InstanceOperationInProgress", errors.BusyError),
+    ("ResourceUnavailable.InstanceInOperation", errors.BusyError),
+    ("ResourceUnavailable.AutoScalingGroupIn*Activity", errors.BusyError),
+    ("ResourceInUse.ActivityInProgress", errors.BusyError),
+    ("FailedOperation.ResourceTagProcessing", errors.BusyError),
+    ("UnsupportedOperation.InstanceState*", errors.BusyError),
+    ("InvalidInstanceState", errors.BusyError),
     ("UnsupportedOperation.InstancesProtected", errors.ProtectedError),  # DisableApiTermination
     ("UnsupportedOperation.InvalidInstanceNotSupportedProtectedInstance", errors.ProtectedError),
     ("UnsupportedOperation.StoppedModeStopCharging", errors.ProtectedError),  # a stop would not end its bill

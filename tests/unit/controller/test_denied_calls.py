@@ -1,6 +1,6 @@
 """Calls that the cloud does not allow: one machine's policy, or credentials that nobody accepts."""
 
-from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudError
+from gpuwatch.clouds import AuthFailedError, BusyError, ClockSkewError, CloudError
 from tests.support.builders.desk import a_desk, ledger_statuses
 from tests.support.builders.fleet import a_node
 
@@ -75,3 +75,42 @@ def test_a_wrong_clock_ends_the_rounds_calls_and_is_asked_again_soon() -> None:
     for _ in range(5):
         desk.round()
     assert sorted(desk.fleet.stops()) == ["i-1", "i-2"]
+
+
+def test_a_machine_that_is_busy_with_another_operation_holds_up_no_other() -> None:
+    """The cloud says so of that machine alone: those beside it have their turns in the same round."""
+    desk = a_desk(a_node("i-1"), a_node("i-2"), a_node("i-3"))
+    asked: list[str] = []
+
+    def fault(call: str, node: str) -> CloudError | None:
+        if call != "stop":
+            return None
+        asked.append(node)
+        said = "another operation on it is in progress"
+        return BusyError(said, code="OperationDenied.InstanceOperationInProgress") if node == "i-1" else None
+
+    desk.fleet.fault = fault
+    while not asked:
+        desk.round()
+
+    assert asked[:2] == ["i-1", "i-2"]
+    assert ledger_statuses(desk, "i-1")[1][:2] == ["stop", "busy"]
+
+
+def test_a_machine_that_was_busy_is_stopped_once_it_is_not() -> None:
+    """Its stop is neither failed nor refused: the same intent is tried again, and only after a bound given up."""
+    desk = a_desk(a_node("i-1"))
+    busy = [3]
+
+    def fault(call: str, _node: str) -> CloudError | None:
+        if call != "stop" or not busy[0]:
+            return None
+        busy[0] -= 1
+        return BusyError("it is still pending", code="IncorrectInstanceState")
+
+    desk.fleet.fault = fault
+    for _ in range(25):
+        desk.round()
+
+    assert desk.fleet.stops() == ["i-1"]
+    assert ledger_statuses(desk, "i-1")[1][:4] == ["stop", "busy", "asked", "busy"]

@@ -4,6 +4,7 @@ import pytest
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    BusyError,
     ClockSkewError,
     CloudError,
     CloudUnavailableError,
@@ -23,7 +24,7 @@ from gpuwatch.clouds.errors import reading
         ("Throttling", 400, ThrottledError),
         ("Throttling.User", 400, ThrottledError),
         ("Throttling.Api", 400, ThrottledError),
-        ("ScalingActivityInProgress", 400, ThrottledError),
+        ("ScalingActivityInProgress", 400, BusyError),
         ("AnythingNew", 429, ThrottledError),
         ("InvalidOperation.DeletionProtection", 403, ProtectedError),
         ("InstanceLockedForSecurity", 403, ProtectedError),
@@ -46,8 +47,8 @@ from gpuwatch.clouds.errors import reading
         ("InvalidParameter.KMSKeyId.KMSUnauthorized", 403, AuthFailedError),
         ("InvalidParameter.KMSKeyId.CMKUnauthorized", 403, AuthFailedError),
         ("InvalidParameter.KMSKeyId.CMKNotEnabled", 403, CloudError),
-        ("InstanceNotReady", 500, ThrottledError),
-        ("InstanceNotReady", 403, ThrottledError),
+        ("InstanceNotReady", 500, BusyError),
+        ("InstanceNotReady", 403, BusyError),
         ("QuotaExceed.ElasticQuota", 400, QuotaExceededError),
         ("InstanceQuotaExceed", 403, QuotaExceededError),
         ("InvalidInstanceId.NotFound", 404, NotFoundError),
@@ -61,7 +62,7 @@ from gpuwatch.clouds.errors import reading
         ("ServiceUnavailable", 503, CloudUnavailableError),
         ("AnythingNew", 500, CloudUnavailableError),
         ("AnythingNew", 400, CloudError),
-        ("IncorrectInstanceStatus", 403, CloudError),
+        ("IncorrectInstanceStatus", 403, BusyError),
     ],
 )
 def test_each_code_has_its_type(code: str, status: int, kind: type[CloudError]) -> None:

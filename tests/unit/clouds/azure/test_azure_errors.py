@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    BusyError,
     ClockSkewError,
     CloudError,
     CloudUnavailableError,
@@ -26,8 +27,9 @@ CASES = {
     "OverconstrainedZonalAllocationRequest": (409, InsufficientCapacityError),
     "SkuNotAvailable": (409, InsufficientCapacityError),
     "NotAvailableForSubscription": (409, InsufficientCapacityError),
-    "AnotherOperationInProgress": (409, CloudError),
-    "Conflict": (409, CloudError),
+    "AnotherOperationInProgress": (409, BusyError),
+    "Conflict": (409, BusyError),
+    "OperationPreempted": (409, BusyError),
     "QuotaExceeded": (409, QuotaExceededError),
     "OperationNotAllowed": (409, CloudError),
     "ScopeLocked": (409, ProtectedError),
@@ -59,6 +61,22 @@ def test_a_quota_hides_behind_a_general_code() -> None:
     said = {"error": {"code": "OperationNotAllowed", "message": "exceeding approved standardNC Cores Quota"}}
 
     assert isinstance(refusal("PUT x", 409, json.dumps(said)), QuotaExceededError)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("exceeding approved Total Regional Cores quota", QuotaExceededError),
+        ("exceeding approved LowPriorityCores quota", QuotaExceededError),
+        ("Operation 'start' is not allowed since the VM 'a' is being deallocated.", BusyError),
+        ("Operation 'deallocate' is not allowed: its OS disk is ephemeral.", CloudError),
+    ],
+)
+def test_what_is_not_allowed_at_this_moment_is_tried_again(message: str, kind: type[CloudError]) -> None:
+    """The same code stands for a quota, for a machine that another operation is working on, and for a lasting no."""
+    said = {"error": {"code": "OperationNotAllowed", "message": message}}
+
+    assert type(refusal("POST x", 409, json.dumps(said))) is kind
 
 
 def test_the_innermost_reason_counts() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    BusyError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -39,8 +40,8 @@ ANSWERS: list[tuple[str, int, str, type[CloudError]]] = [
     ),
     ("invalidResourceUsage", 400, "Invalid resource usage: 'Subnetwork is in use'.", CloudError),
     ("badRequest", 400, "VM has a Local SSD attached but an undefined value for `discard-local-ssd`.", CloudError),
-    ("resourceNotReady", 400, "The resource 'a' is not ready", CloudError),
-    ("conditionNotMet", 412, "Labels fingerprint either invalid or resource labels have changed", CloudError),
+    ("resourceNotReady", 400, "The resource 'a' is not ready", BusyError),
+    ("conditionNotMet", 412, "Labels fingerprint either invalid or resource labels have changed", BusyError),
     ("backendError", 503, "Backend Error", CloudUnavailableError),
     ("INTERNAL_ERROR", 500, "Internal error. Please try again or contact Google Support.", CloudUnavailableError),
     ("something new", 500, "nobody has heard of it", CloudUnavailableError),

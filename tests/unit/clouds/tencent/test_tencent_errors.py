@@ -8,6 +8,7 @@ from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentClo
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    BusyError,
     ClockSkewError,
     CloudError,
     CloudUnavailableError,
@@ -27,10 +28,10 @@ SECRET = "anExampleTokenThatMustNeverComeOut"  # noqa: S105  an example
     [
         ("RequestLimitExceeded", ThrottledError),
         ("RequestLimitExceeded.UinLimitExceeded", ThrottledError),
-        ("MutexOperation.TaskRunning", ThrottledError),
-        ("OperationDenied.InstanceOperationInProgress", ThrottledError),
-        ("ResourceUnavailable.AutoScalingGroupInActivity", ThrottledError),
-        ("ResourceInUse.ActivityInProgress", ThrottledError),
+        ("MutexOperation.TaskRunning", BusyError),
+        ("OperationDenied.InstanceOperationInProgress", BusyError),
+        ("ResourceUnavailable.AutoScalingGroupInActivity", BusyError),
+        ("ResourceInUse.ActivityInProgress", BusyError),
         ("UnsupportedOperation.InstancesProtected", ProtectedError),
         ("UnsupportedOperation.StoppedModeStopCharging", ProtectedError),
         ("InvalidInstanceNotSupportedPrepaidInstance", ProtectedError),
@@ -61,7 +62,7 @@ SECRET = "anExampleTokenThatMustNeverComeOut"  # noqa: S105  an example
         ("CallCvmError", CloudUnavailableError),
         ("ClientNetworkError", CloudUnavailableError),
         ("ServerNetworkError", CloudUnavailableError),
-        ("UnsupportedOperation.InstanceStatePending", CloudError),
+        ("UnsupportedOperation.InstanceStatePending", BusyError),
         ("InvalidParameterValue.LimitExceeded", CloudError),  # too many values, and no limit of the account
         ("SomethingNew", CloudError),
     ],
