@@ -1,0 +1,367 @@
+"""docs/clouds/README.md: what an adapter can do, and on what evidence it does that in each cloud; from one table.
+
+`tests/docs/test_cloud_evidence.py` holds the table to the protocols of `gpuwatch/clouds` and to the paths by which
+`tests/contracts/test_recorded_CLOUD.py` plays recorded answers.
+"""
+
+from dataclasses import dataclass
+
+from gpuwatch.clouds.unseen import HEADING
+from tools.docs.text import filled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What shows that a capability works in one cloud; `paths` are those that play recorded answers."""
+
+    kind: str
+    paths: tuple[str, ...] = ()
+    but: str = ""
+
+
+def recorded(*paths: str, but: str = "") -> Evidence:
+    """Answers that somebody recorded of the real cloud, played by these paths."""
+    return Evidence(kind="recorded", paths=paths, but=but)
+
+
+MODEL, FAKE, NOT_THERE = Evidence(kind="model"), Evidence(kind="fake"), Evidence(kind="-")
+XML = "an older form"  # Alibaba Cloud's answers in XML, with the members of today's JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """One thing that adapters do: in words, which methods and facts it is, and the evidence in each cloud."""
+
+    does: str
+    covers: tuple[str, ...]
+    aws: Evidence
+    azure: Evidence
+    gcp: Evidence
+    alibaba: Evidence
+    tencent: Evidence
+
+    def in_cloud(self, cloud: str) -> Evidence:
+        """The evidence in one cloud."""
+        found: Evidence = getattr(self, cloud)
+        return found
+
+
+CLOUDS = {"aws": "AWS", "azure": "Azure", "gcp": "Google Cloud", "alibaba": "Alibaba Cloud", "tencent": "Tencent Cloud"}
+
+TABLE: tuple[Capability, ...] = (
+    Capability(
+        does="machines and their states",
+        covers=("Cloud.nodes", "Cloud.node", "Node.state"),
+        aws=recorded("machines"),
+        azure=recorded("machines", "states", "interfaces"),
+        gcp=recorded("machines"),
+        alibaba=recorded("machines", but=XML),
+        tencent=recorded("machines"),
+    ),
+    Capability(
+        does="GPUs of a machine",
+        covers=("Node.gpu_count",),
+        aws=MODEL,
+        azure=MODEL,
+        gcp=recorded("types"),
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="other systems that own a machine",
+        covers=("Node.managed_by",),
+        aws=recorded("machines"),
+        azure=MODEL,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=recorded("machines"),
+    ),
+    Capability(
+        does="how it is paid, and whether a stop ends the bill",
+        covers=("Node.capacity_type", "Node.still_billed"),
+        aws=MODEL,
+        azure=MODEL,
+        gcp=MODEL,
+        alibaba=recorded("machines", but=XML),
+        tencent=recorded("machines"),
+    ),
+    Capability(
+        does="what protects it in its cloud",
+        covers=("Node.cannot_stop", "Node.cannot_terminate"),
+        aws=recorded("protections"),
+        azure=recorded("locks"),
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="whether it would start again",
+        covers=("Node.may_not_start", "Node.failed_start"),
+        aws=MODEL,
+        azure=NOT_THERE,
+        gcp=NOT_THERE,
+        alibaba=NOT_THERE,
+        tencent=NOT_THERE,
+    ),
+    Capability(
+        does="notices before an end, in lists",
+        covers=("Node.announced",),
+        aws=MODEL,
+        azure=NOT_THERE,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=NOT_THERE,
+    ),
+    Capability(
+        does="stop",
+        covers=("Cloud.stop",),
+        aws=recorded("changes"),
+        azure=MODEL,
+        gcp=recorded("changes"),
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="start",
+        covers=("Cloud.start",),
+        aws=recorded("changes"),
+        azure=MODEL,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=recorded("changes"),
+    ),
+    Capability(
+        does="end of a machine",
+        covers=("Cloud.terminate",),
+        aws=recorded("changes"),
+        azure=MODEL,
+        gcp=recorded("proof"),
+        alibaba=MODEL,
+        tencent=recorded("changes"),
+    ),
+    Capability(
+        does="end of a group's member with its place",
+        covers=("Cloud.terminate",),
+        aws=recorded("protections"),
+        azure=MODEL,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="launch, and the search for what was launched",
+        covers=("Cloud.launch", "Cloud.find"),
+        aws=recorded("launches"),
+        azure=MODEL,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="tags on a machine",
+        covers=("Cloud.tag",),
+        aws=MODEL,
+        azure=recorded("tags", but="no member of a Uniform scale set"),
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=recorded("changes"),
+    ),
+    Capability(
+        does="groups",
+        covers=("Cloud.groups", "Cloud.group"),
+        aws=recorded("groups"),
+        azure=recorded("scale sets"),
+        gcp=recorded("groups", "autoscalers"),
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="a group's size",
+        covers=("Cloud.grow", "Cloud.shrink"),
+        aws=MODEL,
+        azure=MODEL,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="protection of a member from its group's scale-in",
+        covers=("Cloud.protect",),
+        aws=MODEL,
+        azure=MODEL,
+        gcp=NOT_THERE,
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="unused disks, addresses, snapshots and images",
+        covers=("Cloud.leftovers",),
+        aws=recorded("volumes", "addresses", "lists"),
+        azure=recorded("disks", "snapshots", "addresses"),
+        gcp=recorded("disks", "addresses", "snapshots", "images"),
+        alibaba=MODEL,
+        tencent=recorded("disks", "addresses", "lists"),
+    ),
+    Capability(
+        does="disks of machines in use",
+        covers=("HasDisks.disks",),
+        aws=MODEL,
+        azure=recorded("disks"),
+        gcp=recorded("disks"),
+        alibaba=MODEL,
+        tencent=recorded("disks"),
+    ),
+    Capability(
+        does="disks without encryption",
+        covers=("Diagnosable.unencrypted_disks",),
+        aws=MODEL,
+        azure=MODEL,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="rotation of disks' keys",
+        covers=("HasDiskKeys.disk_keys",),
+        aws=MODEL,
+        azure=NOT_THERE,
+        gcp=NOT_THERE,
+        alibaba=NOT_THERE,
+        tencent=NOT_THERE,
+    ),
+    Capability(
+        does="refusals by their codes",
+        covers=(),
+        aws=recorded("refusals"),
+        azure=MODEL,
+        gcp=recorded("refusals"),
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="limits of the account",
+        covers=("Quotas.quotas",),
+        aws=MODEL,
+        azure=MODEL,
+        gcp=recorded("regions", "projects"),
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="who gpuwatch is there, and the cloud's clock",
+        covers=("Diagnosable.identity",),
+        aws=MODEL,
+        azure=FAKE,
+        gcp=recorded("projects"),
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="age of its keys",
+        covers=("HasCredentials.credentials",),
+        aws=MODEL,
+        azure=FAKE,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="its rights, tried without effect",
+        covers=("Diagnosable.may", "Diagnosable.may_beyond"),
+        aws=MODEL,
+        azure=FAKE,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="templates that make machines without GPUs",
+        covers=("Diagnosable.unfit",),
+        aws=recorded("templates"),
+        azure=MODEL,
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="every region of the account",
+        covers=("Surveyable.survey", "Searchable.elsewhere"),
+        aws=recorded("regions"),
+        azure=recorded("machines"),
+        gcp=recorded("machines"),
+        alibaba=MODEL,
+        tencent=MODEL,
+    ),
+    Capability(
+        does="use by the cloud's own monitor",
+        covers=("Monitored.use_of", "Monitored.monitor"),
+        aws=MODEL,
+        azure=recorded("metrics"),
+        gcp=MODEL,
+        alibaba=MODEL,
+        tencent=recorded("metrics"),
+    ),
+    Capability(
+        does="a place without an answer, and a machine that no list has",
+        covers=("Recalling.recall", "Recalling.outlook", "Listed.lacks"),
+        aws=FAKE,
+        azure=FAKE,
+        gcp=FAKE,
+        alibaba=FAKE,
+        tencent=FAKE,
+    ),
+)
+
+_INTRO = (
+    "How to set up gpuwatch on [AWS](aws.md), [Azure](azure.md), [Google Cloud](gcp.md), [Alibaba Cloud](alibaba.md) "
+    "and [Tencent Cloud](tencent.md); [several clouds](several.md) at once."
+)
+_EVIDENCE = (
+    "gpuwatch has met no real cloud yet. What stands in its place differs. The table says for each thing that it does "
+    f"what the best evidence is; *{HEADING}* in the page of each cloud says what is open."
+)
+_KINDS = """\
+- **recorded**: others recorded the real cloud's answers, and the adapter reads each of them in
+  `tests/contracts/test_recorded_*.py`, where the folder with these answers is at hand. The words in brackets name what
+  is played.
+- **model**: the test's cloud is held to the cloud's own model of its API (AWS botocore, Azure azure-mgmt, Google's
+  discovery documents, Alibaba Cloud's SDKs, Tencent Cloud's `api.json`), or to its page about that.
+- **fake**: our own fake alone.
+- **-**: the cloud has no such thing, or gpuwatch does not ask for it."""
+_PAGE = """\
+# Clouds
+
+Generated by `make docs`; do not edit.
+
+{intro}
+
+## What is proven, and how
+{evidence}
+
+{kinds}
+
+| what | {clouds} |
+| --- | {lines} |
+{rows}
+"""
+
+
+def render() -> str:
+    """The page."""
+    return _PAGE.format(
+        intro=filled(_INTRO),
+        evidence=filled(_EVIDENCE),
+        kinds=_KINDS,
+        clouds=" | ".join(CLOUDS.values()),
+        lines=" | ".join("---" for _ in CLOUDS),
+        rows="\n".join(_row(each) for each in TABLE),
+    )
+
+
+def _row(each: Capability) -> str:
+    return f"| {each.does} | {' | '.join(_cell(each.in_cloud(cloud)) for cloud in CLOUDS)} |"
+
+
+def _cell(found: Evidence) -> str:
+    words = ", ".join(found.paths)
+    return f"{found.kind} ({words}{f'; {found.but}' if found.but else ''})" if words else found.kind
