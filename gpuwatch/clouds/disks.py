@@ -6,13 +6,10 @@ or programs outside the cloud, make of an image cannot be seen, so people decide
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.model.fleet import Node, NodeState
-
-LEAST_AGE = timedelta(days=30)  # of an image that is reported
 
 
 class HasPlace(Protocol):
@@ -51,30 +48,9 @@ def of_machines(found: Iterable[Leftover]) -> list[Leftover]:
     return [replace(each, kind=LeftoverKind.RUNNING_VOLUME) for each in found if each.node_id]
 
 
-def time_made(text: str | None) -> datetime | None:
-    """The time of a cloud's answer in ISO 8601; None where it is missing or cannot be read."""
-    try:
-        at = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
 def by_id(found: Iterable[Leftover]) -> tuple[Leftover, ...]:
     """In the order of the ids."""
     return tuple(sorted(found, key=lambda each: each.id))
-
-
-def is_old(made: str | None, now: datetime, *, form: str | None = None) -> bool:
-    """Whether that time of a cloud's answer is a month past; one that is missing or cannot be read proves no age.
-
-    `form` is how the time is written, in UTC; None: as ISO 8601.
-    """
-    try:
-        at = datetime.fromisoformat(made or "") if form is None else datetime.strptime(made or "", form)  # noqa: DTZ007
-    except ValueError:
-        return False
-    return now - (at if at.tzinfo else at.replace(tzinfo=UTC)) >= LEAST_AGE
 
 
 def old_image(

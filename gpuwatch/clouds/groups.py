@@ -13,7 +13,7 @@ Rules of why a group gets no more machines, by its cloud's own record of what th
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from gpuwatch.clouds import FLEET_TAG
@@ -220,22 +220,6 @@ def refusal_of(attempts: Iterable[Attempt], now: datetime) -> GroupRefusal | Non
         return None
     why = newest.refused.partition("\n")[0].strip().removesuffix(".")[:_LONGEST]
     return GroupRefusal(at=min(newest.ended, now), why=why)
-
-
-def time_of(text: str) -> datetime:
-    """A time as clouds write it, in UTC.
-
-    Raises:
-        ValueError: it is no time, has no zone, or does not exist in UTC.
-
-    """
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        raise ValueError(text)
-    try:
-        return found.astimezone(UTC)
-    except OverflowError as error:
-        raise ValueError(text) from error
 
 
 class Refusals:

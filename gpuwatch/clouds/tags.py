@@ -5,11 +5,11 @@ not known, so the machine is protected until the key is corrected: that costs mo
 somebody's work.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG, STOP_AT
 from gpuwatch.model.decision import DECISION_TAG, INTERRUPTIBLE_TAG, NOTIFIED_TAG
@@ -29,6 +29,28 @@ class Claims(TypedDict):
     owner: str | None
     protected: str | None
     snoozed: str | None
+
+
+def tags_among(
+    entries: Iterable[Mapping[str, Any]] | None, *, key: str = "Key", value: str = "Value"
+) -> dict[str, str]:
+    """The tags of an answer. One that has lost its value is there all the same: its key alone may protect.
+
+    Raises:
+        KeyError: an entry has no key. It is cut off, and could be anything.
+
+    """
+    return {each[key]: str(each.get(value) or "") for each in entries or ()}
+
+
+def tags_in(described: Mapping[str, Any] | None) -> dict[str, str]:
+    """The same of an answer that has them as members of an object."""
+    return {key: str(value or "") for key, value in (described or {}).items()}
+
+
+def tags_in_any_case(described: Mapping[str, Any] | None) -> dict[str, str]:
+    """The same where the keys have no case, and come as somebody typed them once: ours in our own spelling."""
+    return {_IN_ANY_CASE.get(key.lower(), key): text for key, text in tags_in(described).items()}
 
 
 def claims(tags: Mapping[str, str], *, fleet: str, now: datetime) -> Claims:
@@ -106,6 +128,7 @@ def _time(value: str) -> datetime:
 # What people set: each changes what may be done with a machine, so a slip in any of them is a doubt.
 READ = (PROTECT_TAG, SNOOZE_TAG, POOL_TAG, OWNER_TAG, FLEET_TAG, INTERRUPTIBLE_TAG)
 KNOWN = frozenset({*READ, NOTIFIED_TAG, STOP_AT, DECISION_TAG})
+_IN_ANY_CASE = {key.lower(): key for key in KNOWN}
 
 _PREFIX = fold_text("gpuwatch")
 _PREFIX_SLIPS = 2  # characters in which a prefix may differ from ours and still be taken for it

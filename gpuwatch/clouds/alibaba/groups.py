@@ -9,10 +9,12 @@ from gpuwatch.clouds import NotFoundError
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import no_machine
 from gpuwatch.clouds.alibaba.owners import managed_by
-from gpuwatch.clouds.alibaba.pages import List, by_number, tags_of
+from gpuwatch.clouds.alibaba.pages import List, by_number
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.errors import reading
-from gpuwatch.clouds.groups import Attempt, ScalingGroup, time_of
+from gpuwatch.clouds.groups import Attempt, ScalingGroup
+from gpuwatch.clouds.tags import tags_among
+from gpuwatch.clouds.times import need_time
 from gpuwatch.model.fleet import NodeGroup
 
 NO_GROUP = "InvalidScalingGroupId.NotFound"
@@ -198,7 +200,7 @@ def _group(described: Mapping[str, Any], members: Iterable[Mapping[str, Any]]) -
         total=int(described["TotalCapacity"]),
         # A group that is not active does nothing at all.
         suspended=frozenset({*(described.get("SuspendedProcesses") or ()), *([] if state == _ACTIVE else [state])}),
-        tags=tags_of(described.get("Tags")),
+        tags=tags_among(described.get("Tags"), key="TagKey", value="TagValue"),
         members={each["InstanceId"]: _member(each) for each in members},
         configuration=described.get("ActiveScalingConfigurationId") or None,
         template=(template, str(described.get("LaunchTemplateVersion") or "")) if template else None,
@@ -240,9 +242,9 @@ def _attempt(described: Mapping[str, Any]) -> Iterator[Attempt]:
     refused = _refusal_code(described) if status in _FAILED else None
     made = status in _SUCCEEDED and any(described.get(name) for name in _MADE)
     if refused is not None or made or status == "Failed":
-        began = time_of(described["StartTime"])
+        began = need_time(described["StartTime"])
         # Times have no seconds. The minute's end is taken: a group that has no stock says so within seconds.
-        ended = time_of(described.get("EndTime") or described["StartTime"]).replace(second=59)
+        ended = need_time(described.get("EndTime") or described["StartTime"]).replace(second=59)
         yield Attempt(began=began, ended=ended, refused=refused)
 
 

@@ -11,12 +11,13 @@ from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import NO_INSTANCE
 from gpuwatch.clouds.alibaba.groups import Group, Member
 from gpuwatch.clouds.alibaba.owners import managed_by
-from gpuwatch.clouds.alibaba.pages import List, by_token, first, member_at, tags_of
+from gpuwatch.clouds.alibaba.pages import List, by_token, first, member_at
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.alibaba.seen import End
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.silence import as_last_seen
-from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.tags import claims, tags_among
+from gpuwatch.clouds.times import read_time
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 
@@ -156,8 +157,9 @@ class Instance:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Its tags, without those that are cut off."""
-        return tags_of(each for each in _entries(self.described, "Tags", "Tag") if _has(each, "TagKey", "TagValue"))
+        """Its tags; one that has lost its value is there all the same, and may be a protection."""
+        found = [each for each in _entries(self.described, "Tags", "Tag") if _has(each, "TagKey")]
+        return tags_among(found, key="TagKey", value="TagValue")
 
     @property
     def locks(self) -> tuple[str, ...]:
@@ -179,7 +181,7 @@ class Instance:
     @property
     def launched_at(self) -> datetime | None:
         """Its last start, to the minute, as Alibaba writes it; None: the description does not say."""
-        return _time(self.described.get("StartTime")) or _time(self.described.get("CreationTime"))
+        return read_time(self.described.get("StartTime") or self.described.get("CreationTime"))
 
     @property
     def state(self) -> NodeState:
@@ -318,7 +320,7 @@ class Translator:
 
 def _release_notice(described: Mapping[str, Any], now: datetime) -> tuple[CloudNotice, ...]:
     """Its automatic release (AutoReleaseTime), which somebody has set. A term that ends may be renewed until then."""
-    end = _time(described.get("AutoReleaseTime"))
+    end = read_time(described.get("AutoReleaseTime"))
     if end is None:
         return ()
     return (CloudNotice(kind=NoticeKind.TERMINATION.value, action="auto_release", deadline=end, seen_at=now),)
@@ -346,15 +348,6 @@ def _cannot_terminate(instance: Instance, group: Group | None) -> str | None:
     if member is not None and member.attached:
         return "it was put into its scaling group by hand: the group would not release it, and it would go on running"
     return _cannot_stop(instance)
-
-
-def _time(text: object) -> datetime | None:
-    """Alibaba's times, in UTC; None: it is no such time."""
-    try:
-        found = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None
 
 
 def _entries(described: Mapping[str, Any], *path: str) -> list[Mapping[str, Any]]:

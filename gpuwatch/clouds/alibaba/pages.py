@@ -152,11 +152,6 @@ def _torn(asked: str, why: str) -> CloudUnavailableError:
     return CloudUnavailableError(f"{asked}: the list could not be had whole: {why}", code=_TORN)
 
 
-def tags_of(entries: Any, *, key: str = "TagKey", value: str = "TagValue") -> dict[str, str]:  # noqa: ANN401  a part of an answer
-    """Tags as a mapping; one without a key or value is cut off, and could be anything: KeyError."""
-    return {each[key]: each[value] for each in entries or ()}
-
-
 def member_at(document: Mapping[str, Any], *path: str) -> Any:  # noqa: ANN401  any part of an answer
     """A member within members; None where it is not there."""
     found: Any = document

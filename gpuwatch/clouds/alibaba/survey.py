@@ -10,9 +10,10 @@ from gpuwatch.clouds.alibaba import instances
 from gpuwatch.clouds.alibaba.instances import Instance, Translator
 from gpuwatch.clouds.alibaba.pages import List, by_number, by_token, member_at
 from gpuwatch.clouds.alibaba.places import Region
-from gpuwatch.clouds.disks import is_old, of_machines, old_image, time_made
+from gpuwatch.clouds.disks import of_machines, old_image
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
+from gpuwatch.clouds.times import is_old, time_made
 from gpuwatch.model.fleet import Node
 from gpuwatch.runtime.json_document import read_json
 

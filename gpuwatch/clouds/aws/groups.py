@@ -10,6 +10,7 @@ from gpuwatch.clouds.aws.client import ClientPool
 from gpuwatch.clouds.aws.owners import managed_by
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.groups import Attempt, ScalingGroup
+from gpuwatch.clouds.tags import tags_among
 from gpuwatch.model.fleet import NodeGroup
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _group(described: "AutoScalingGroupTypeDef") -> Group:
         desired=described["DesiredCapacity"],
         zones=tuple(described["AvailabilityZones"]),
         suspended=frozenset(each["ProcessName"] for each in described.get("SuspendedProcesses", ())),
-        tags={tag["Key"]: tag.get("Value", "") for tag in described.get("Tags", ())},
+        tags=tags_among(described.get("Tags")),
         members=members,
         types=frozenset(filter(None, [*overrides, *(member.instance_type for member in members.values())])),
         template=(template["LaunchTemplateId"], template.get("Version", "$Default"))

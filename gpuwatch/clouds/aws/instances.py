@@ -14,7 +14,8 @@ from gpuwatch.clouds.aws.notices import Notices, Requests, cannot_stop, cannot_t
 from gpuwatch.clouds.aws.owners import GROUP_TAG, managed_by
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.machine_types import MachineTypes
-from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.tags import claims, tags_among
+from gpuwatch.clouds.times import read_time
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.stops import LastStop
 from gpuwatch.runtime.clock import Clock
@@ -74,13 +75,13 @@ class Instance:
     @property
     def tags(self) -> dict[str, str]:
         """Return the instance's tags."""
-        return {tag["Key"]: tag.get("Value", "") for tag in self.described.get("Tags", ()) if "Key" in tag}
+        return tags_among(tag for tag in self.described.get("Tags") or () if "Key" in tag)
 
     @property
     def whole(self) -> bool:
         """Whether its description has the parts that decisions rest on; a tag that is cut off could be anything."""
         described = self.described
-        tagged = all("Key" in tag and "Value" in tag for tag in described.get("Tags", ()))
+        tagged = all("Key" in tag and "Value" in tag for tag in described.get("Tags") or ())
         return (
             tagged
             and bool(self.type and described.get("LaunchTime"))
@@ -186,7 +187,7 @@ class Translator:
         asked = self._keys if instance.tags.get(FLEET_TAG) == self.fleet and state is NodeState.RUNNING else None
         facts = self.types.known_kind(instance.type)
         member = group.members.get(instance.id) if group is not None else None
-        launched, tags = described.get("LaunchTime"), instance.tags
+        tags = instance.tags
         return Node(
             id=instance.id,
             name=tags.get("Name") or instance.id,
@@ -196,7 +197,7 @@ class Translator:
             region=place.region,
             zone=described.get("Placement", {}).get("AvailabilityZone", ""),
             capacity_type=_capacity_type(described),
-            launched_at=None if launched is None else launched.astimezone(UTC),
+            launched_at=read_time(described.get("LaunchTime")),
             address=described.get("PrivateIpAddress"),
             managed_by=self._managed_by(instance, group),
             instance_store=True if facts is None else facts.instance_store,

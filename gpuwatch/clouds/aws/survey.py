@@ -8,9 +8,10 @@ from gpuwatch.clouds import AuthFailedError, CloudError, Leftover, LeftoverKind
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.instances import Translator
 from gpuwatch.clouds.aws.places import Region
-from gpuwatch.clouds.disks import is_old, old_image
+from gpuwatch.clouds.disks import old_image
 from gpuwatch.clouds.keys import DiskKey
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
+from gpuwatch.clouds.times import is_old
 from gpuwatch.model.fleet import Node
 
 if TYPE_CHECKING:

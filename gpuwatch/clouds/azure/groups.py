@@ -14,6 +14,7 @@ from gpuwatch.clouds.azure.instances import Machine
 from gpuwatch.clouds.azure.owners import managed_by
 from gpuwatch.clouds.azure.places import Subscription, group_of, same, subscription_of
 from gpuwatch.clouds.groups import Owned
+from gpuwatch.clouds.tags import tags_in_any_case
 from gpuwatch.model.fleet import GroupRefusal, NodeGroup
 
 KIND = "virtualMachineScaleSets"
@@ -59,7 +60,7 @@ class ScaleSet(Owned):
     @property
     def tags(self) -> dict[str, str]:
         """Return the scale set's tags."""
-        return {key: str(value or "") for key, value in (self.described.get("tags") or {}).items()}
+        return tags_in_any_case(self.described.get("tags"))
 
     @property
     def size(self) -> str | None:

@@ -10,13 +10,15 @@ import math
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
 from gpuwatch.clouds.azure.errors import typed_error
 from gpuwatch.clouds.azure.places import Subscription, name_for, name_of, same, scale_set_of
 from gpuwatch.clouds.errors import CloudError, InsufficientCapacityError, NotFoundError, QuotaExceededError
+from gpuwatch.clouds.tags import tags_in_any_case
+from gpuwatch.clouds.times import read_time
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import Clock
@@ -82,7 +84,7 @@ class Machine:
     @property
     def tags(self) -> dict[str, str]:
         """Return the machine's tags."""
-        return {key: str(value or "") for key, value in (self.described.get("tags") or {}).items()}
+        return tags_in_any_case(self.described.get("tags"))
 
     @property
     def group(self) -> str | None:
@@ -106,12 +108,12 @@ class Machine:
     @property
     def created_at(self) -> datetime | None:
         """When it was made."""
-        return moment(self.properties.get("timeCreated"))
+        return read_time(self.properties.get("timeCreated"))
 
     @property
     def changed_at(self) -> datetime | None:
         """When the last operation on it began to hold: a start, or any other change. Azure does not say which."""
-        return next((moment(each.get("time")) for each in self.statuses if _code_behind(each, _PROVISIONING)), None)
+        return next((read_time(each.get("time")) for each in self.statuses if _code_behind(each, _PROVISIONING)), None)
 
     @property
     def statuses(self) -> tuple[Mapping[str, Any], ...]:
@@ -258,14 +260,6 @@ def addresses(place: Subscription, scale_sets: Iterable[str]) -> dict[str, str]:
         if machine and address and (properties.get("primary") is not False or same(machine) not in found):
             found[same(machine)] = address
     return found
-
-
-def moment(text: object) -> datetime | None:
-    """A time of Azure's in UTC."""
-    try:
-        return datetime.fromisoformat(str(text)).astimezone(UTC) if text else None
-    except ValueError:
-        return None
 
 
 def _address(interface: Mapping[str, Any]) -> str | None:

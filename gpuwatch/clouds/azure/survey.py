@@ -16,9 +16,10 @@ from gpuwatch.clouds.azure.nodes import Surroundings, Translator
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions, same
 from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.azure.settings import TemplateSettings
-from gpuwatch.clouds.disks import is_old, of_machines, time_made
+from gpuwatch.clouds.disks import of_machines
 from gpuwatch.clouds.places import everywhere
 from gpuwatch.clouds.survey import GIB, CloudUse, Surveyed, unanswered_place, use_of_values
+from gpuwatch.clouds.times import is_old, time_made
 
 _MB = 1000**2
 _PROVIDER = "azure"

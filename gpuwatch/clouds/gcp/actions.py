@@ -40,11 +40,12 @@ from gpuwatch.clouds.gcp.iam import (
     STOP,
     Call,
 )
-from gpuwatch.clouds.gcp.instances import Instance, read_time
+from gpuwatch.clouds.gcp.instances import Instance
 from gpuwatch.clouds.gcp.owners import labels_of, tags_of
 from gpuwatch.clouds.groups import TOO_MANY_MEMBERS
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.times import read_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock

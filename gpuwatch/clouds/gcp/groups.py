@@ -26,6 +26,7 @@ from gpuwatch.clouds.gcp.iam import (
 )
 from gpuwatch.clouds.gcp.owners import tags_of
 from gpuwatch.clouds.groups import Owned
+from gpuwatch.clouds.tags import tags_in
 from gpuwatch.model.fleet import GroupRefusal, NodeGroup
 from gpuwatch.runtime.clock import Clock
 
@@ -359,7 +360,7 @@ def _group(described: Json, drivers: Mapping[str, Json]) -> Group:
         place=match["place"],
         desired=described.get("targetSize", 0),
         zones=tuple(sorted(zone.rpartition("/")[2] for zone in zones)) or (match["place"],),
-        tags=tags_of(properties.get("labels", {})),
+        tags=tags_of(tags_in(properties.get("labels"))),
         templates=tuple(dict.fromkeys(path_in_project(link) for link in templates)),
         bounds=bounds or (0, MOST_MEMBERS),
         autoscaler=driver.get("name", "") or "unknown" if on else None,

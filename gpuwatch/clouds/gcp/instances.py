@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.groups import Group, MachineTypes, attached_to, gpus_among, region_of
 from gpuwatch.clouds.gcp.owners import managed_by, tags_of
-from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.tags import claims, tags_in
+from gpuwatch.clouds.times import read_time
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.stops import LastStop
@@ -43,15 +44,6 @@ def _find_notices(described: Json, now: datetime) -> Iterator[CloudNotice]:
     ):
         action = "terminate_on_host_maintenance"
         yield CloudNotice(kind=NoticeKind.MAINTENANCE.value, action=action, deadline=begins, seen_at=now)
-
-
-def read_time(text: object) -> datetime | None:
-    """RFC 3339; None: it is no such time."""
-    try:
-        found = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return None if found.tzinfo is None else found.astimezone(UTC)
 
 
 # `status` of an instance. TERMINATED is Google's word for stopped: a machine that is gone is not listed at all.
@@ -105,14 +97,14 @@ class Instance:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels, as they are in the cloud."""
-        return dict(self.described.get("labels") or {})
+        """Its labels, as they are in the cloud; one without a value is there all the same."""
+        return tags_in(self.described.get("labels"))
 
     @property
     def metadata(self) -> dict[str, str]:
         """Its metadata, which may hold secrets: only keys that are known are looked at."""
         items = (self.described.get("metadata") or {}).get("items") or ()
-        return {each.get("key", ""): each.get("value", "") for each in items}
+        return {each.get("key", ""): str(each.get("value") or "") for each in items}
 
     @property
     def deletion_protected(self) -> bool:
@@ -226,11 +218,7 @@ def _capacity_type(described: Json) -> CapacityType:
 
 def _last_start(described: Json) -> datetime | None:
     """Return when the instance was last started."""
-    told = described.get("lastStartTimestamp") or described.get("creationTimestamp")
-    try:
-        return None if told is None else datetime.fromisoformat(told).astimezone(UTC)
-    except ValueError:
-        return None
+    return read_time(described.get("lastStartTimestamp") or described.get("creationTimestamp"))
 
 
 def _last_stop(described: Json, state: NodeState) -> LastStop | None:

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, Leftover, LeftoverKind
-from gpuwatch.clouds.disks import is_old, time_made
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.groups import region_of
 from gpuwatch.clouds.gcp.iam import (
@@ -24,6 +23,7 @@ from gpuwatch.clouds.gcp.iam import (
 from gpuwatch.clouds.gcp.instances import Instance, Translator
 from gpuwatch.clouds.gcp.places import Listing
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, Surveyed, batches, use_of_values
+from gpuwatch.clouds.times import is_old, time_made
 from gpuwatch.model.fleet import Node
 
 _PROVIDER = "gcp"

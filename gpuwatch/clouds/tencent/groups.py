@@ -7,11 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gpuwatch.clouds import NotFoundError
-from gpuwatch.clouds.groups import Attempt, ScalingGroup, time_of
+from gpuwatch.clouds.groups import Attempt, ScalingGroup
+from gpuwatch.clouds.tags import tags_among
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking, no_machine
 from gpuwatch.clouds.tencent.owners import managed_by
 from gpuwatch.clouds.tencent.places import Region
+from gpuwatch.clouds.times import need_time
 from gpuwatch.model.fleet import NodeGroup
 
 _DESCRIBE = "DescribeAutoScalingGroups"
@@ -152,7 +154,7 @@ def _group(described: Mapping[str, Any], known: Mapping[str, Member], types: tup
         desired=described["DesiredCapacity"],
         zones=tuple(described.get("ZoneSet") or ()),
         suspended=frozenset() if described["EnabledStatus"] == "ENABLED" else _SWITCHED_OFF,
-        tags={tag["Key"]: tag.get("Value") or "" for tag in described.get("Tags") or ()},
+        tags=tags_among(described.get("Tags")),
         members=own,
         types=frozenset(filter(None, [*types, *(member.instance_type for member in own.values())])),
     )
@@ -195,8 +197,8 @@ def _attempt(described: Mapping[str, Any]) -> Iterator[Attempt]:
     status = described["StatusCode"]
     refused = _refusal_code(described) if status in _FAILED else None
     if refused is not None or status in _TRIED:
-        began = time_of(described["StartTime"])
-        yield Attempt(began=began, ended=time_of(described.get("EndTime") or described["StartTime"]), refused=refused)
+        began = need_time(described["StartTime"])
+        yield Attempt(began=began, ended=need_time(described.get("EndTime") or described["StartTime"]), refused=refused)
 
 
 def _refusal_code(described: Mapping[str, Any]) -> str | None:

@@ -3,16 +3,17 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, NotFoundError, machine_types
-from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.tags import claims, tags_among
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.groups import Group, Member
 from gpuwatch.clouds.tencent.owners import clusters_of, managed_by
 from gpuwatch.clouds.tencent.places import Region
+from gpuwatch.clouds.times import read_time
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.stops import LastStop
@@ -124,16 +125,12 @@ class Instance:
     @property
     def tags(self) -> dict[str, str]:
         """Return the instance's tags."""
-        return {tag["Key"]: tag.get("Value") or "" for tag in self.described.get("Tags") or () if "Key" in tag}
+        return tags_among(tag for tag in self.described.get("Tags") or () if "Key" in tag)
 
     @property
     def made_at(self) -> datetime | None:
         """When it was made: ISO 8601 in UTC. A time without a zone cannot be read."""
-        try:
-            made = datetime.fromisoformat(self.described.get("CreatedTime") or "")
-        except ValueError:
-            return None
-        return None if made.tzinfo is None else made.astimezone(UTC)
+        return read_time(self.described.get("CreatedTime"))
 
     @property
     def disks(self) -> list[str]:

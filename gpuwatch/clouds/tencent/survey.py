@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from gpuwatch.clouds import Leftover, LeftoverKind
-from gpuwatch.clouds.disks import is_old, of_machines, old_image
+from gpuwatch.clouds.disks import of_machines, old_image
 from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.instances import Translator, list_instances
 from gpuwatch.clouds.tencent.places import Region
+from gpuwatch.clouds.times import is_old
 from gpuwatch.model.fleet import Node, NodeState
 
 _DISKS, _SNAPSHOTS = "DescribeDisks", "DescribeSnapshots"

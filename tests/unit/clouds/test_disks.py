@@ -1,14 +1,13 @@
 """Disks in use, and the times that clouds write."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import Leftover, LeftoverKind
-from gpuwatch.clouds.disks import HasDisks, by_id, in_use, of_machines, time_made
+from gpuwatch.clouds.disks import HasDisks, by_id, in_use, of_machines
 from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import a_node
 from tests.support.fakes.several_clouds import Clouds, machine
@@ -30,22 +29,6 @@ def test_what_a_machine_has_is_in_use_and_nothing_else(shown: list[tuple[str, st
 
     assert [each.id for each in found] == sorted(name for name, node_id in shown if node_id)
     assert {each.kind for each in found} <= {LeftoverKind.RUNNING_VOLUME}
-
-
-@pytest.mark.parametrize(
-    ("text", "at"),
-    [
-        ("2026-01-02T03:04:05Z", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
-        ("2026-01-02T03:04:05.1234567+00:00", datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=UTC)),
-        ("2026-01-02T03:04:05", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)),
-        ("yesterday", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_a_time_that_cannot_be_read_is_not_known(text: str | None, at: datetime | None) -> None:
-    """Never an error: the thing is listed all the same."""
-    assert time_made(text) == at
 
 
 def test_disks_of_several_clouds_have_their_clouds_names() -> None:

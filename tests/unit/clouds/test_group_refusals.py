@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
-from gpuwatch.clouds.groups import Attempt, Refusals, refusal_of, time_of
+from gpuwatch.clouds.groups import Attempt, Refusals, refusal_of
 from gpuwatch.model.fleet import GroupRefusal, NodeGroup
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.past_steps import a_group
@@ -63,20 +63,6 @@ def test_a_reason_is_one_short_line() -> None:
     found = refusal_of([an_attempt(refused="NoStock: sold out.\nRequestId: 1" + "x" * 999)], NOW)
     assert found is not None
     assert found.why == "NoStock: sold out"
-
-
-@pytest.mark.parametrize(
-    "text", ["2026-11-27T12:00:00", "yesterday", "", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"]
-)
-def test_a_time_without_a_zone_or_beyond_the_calendar_is_none(text: str) -> None:
-    """It could be hours off."""
-    with pytest.raises(ValueError, match=r".*"):
-        time_of(text)
-
-
-def test_a_time_is_read_in_its_zone() -> None:
-    """With or without seconds."""
-    assert time_of("2026-11-27T20:00+08:00") == time_of("2026-11-27T12:00:00Z") == NOW.replace(second=0)
 
 
 @pytest.mark.parametrize(
