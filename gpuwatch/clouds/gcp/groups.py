@@ -138,6 +138,7 @@ _PATH = re.compile(
     r"projects/(?P<project>[^/]+)/(?P<group>(?:zones|regions)/(?P<place>[^/]+)/instanceGroupManagers/[^/]+)"
 )
 _OFF = "OFF"
+_SIZES = ("targetSize", "targetStoppedSize", "targetSuspendedSize")
 _MAKES = frozenset({"CREATING", "CREATING_WITHOUT_RETRIES"})
 
 
@@ -150,6 +151,7 @@ class Group(Owned):
     path: str
     place: str
     desired: int
+    places: int  # with those of machines that it keeps stopped or suspended
     zones: tuple[str, ...]
     tags: Mapping[str, str]
     templates: tuple[str, ...]
@@ -359,6 +361,7 @@ def _group(described: Json, drivers: Mapping[str, Json]) -> Group:
         path=match["group"],
         place=match["place"],
         desired=described.get("targetSize", 0),
+        places=sum(int(described.get(each) or 0) for each in _SIZES),
         zones=tuple(sorted(zone.rpartition("/")[2] for zone in zones)) or (match["place"],),
         tags=tags_of(tags_in(properties.get("labels"))),
         templates=tuple(dict.fromkeys(path_in_project(link) for link in templates)),

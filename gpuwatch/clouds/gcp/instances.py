@@ -70,10 +70,14 @@ _PAID_ANYWAY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """An instance as Compute Engine describes it, and its project."""
+    """An instance as Compute Engine describes it, and its project.
+
+    `found_in` is the group that lists it, where its own metadata does not say so: its path, and its name.
+    """
 
     described: Json
     project: str
+    found_in: tuple[str, str] | None = None
 
     @property
     def id(self) -> str:
@@ -126,7 +130,7 @@ class Instance:
         """The group that made it: its path without the project (metadata names that by its number), and its name."""
         made = self.metadata.get(_CREATED_BY, "")
         if "/instanceGroupManagers/" not in made:
-            return None
+            return self.found_in
         path = made.partition("projects/")[2].partition("/")[2]
         return path, _last(path)
 

@@ -1,19 +1,24 @@
 """The machines of one project, zone by zone: whole, or as last seen where a zone gave no answer."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds import FLEET_TAG, CloudError, NotFoundError
 from gpuwatch.clouds.gcp import groups as gcp_groups
 from gpuwatch.clouds.gcp.actions import Home, being_deleted, describe_instance, ended_machine
 from gpuwatch.clouds.gcp.client import Client
 from gpuwatch.clouds.gcp.groups import Group, region_of
 from gpuwatch.clouds.gcp.iam import LIST_INSTANCES
 from gpuwatch.clouds.gcp.instances import Instance, Translator
+from gpuwatch.clouds.gcp.owners import tags_of
 from gpuwatch.clouds.places import Views
 from gpuwatch.clouds.silence import note_silence
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.model.sight import Silence
+
+log = logging.getLogger(__name__)
 
 _ZONE = "zones/"
 
@@ -47,21 +52,50 @@ class Memberships:
 
     def groups(self, instances: Iterable[Instance]) -> Mapping[str, Group]:
         """By path; none where no instance says that a group made it."""
-        if not any(instance.group for instance in instances):
-            return {}
+        return self._every_group() if any(instance.group for instance in instances) else {}
+
+    def _every_group(self) -> Mapping[str, Group]:
         if self._groups is None:
             found = gcp_groups.every_group(self._client, self._wanted)
             self._groups = {group.path: group for group in found.values()}
         return self._groups
+
+    def hidden(self, instances: Sequence[Instance]) -> dict[str, tuple[str, str]]:
+        """The fleet's machines that are in a group without saying so, by id: somebody has replaced their metadata.
+
+        A group makes a member again that is stopped by itself. Only groups with more places than machines that name
+        them are asked for their members.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        bare = {each.id: each for each in instances if not each.group and self._is_ours(each)}
+        zones = {each.zone for each in bare.values()}
+        if not bare:
+            return {}
+        named = Counter(each.group[0] for each in instances if each.group)
+        return {
+            node_id: (group.path, group.name)
+            for group in self._every_group().values()
+            if group.places > named[group.path] and zones & {*group.zones}
+            for node_id in bare.keys() & self._ids_in(group)
+        }
+
+    def _is_ours(self, instance: Instance) -> bool:
+        return tags_of(instance.labels).get(FLEET_TAG) == self._fleet
+
+    def _ids_in(self, group: Group) -> frozenset[str]:
+        if group.path not in self._members:
+            self._members[group.path] = frozenset(each.id for each in gcp_groups.members(self._client, group))
+        return self._members[group.path]
 
     def has(self, groups: Mapping[str, Group], instance: Instance) -> bool:
         """Whether its group still has it; where the group's owner does not consent, nobody asks."""
         group = groups.get(instance.group[0]) if instance.group is not None else None
         if group is None or not group.is_enrolled(self._fleet):
             return True
-        if group.path not in self._members:
-            self._members[group.path] = frozenset(each.id for each in gcp_groups.members(self._client, group))
-        return instance.id in self._members[group.path]
+        return instance.id in self._ids_in(group)
 
 
 class Listing:
@@ -76,6 +110,7 @@ class Listing:
         self._zones: set[Zone] = set()
         self._silence: CloudError | None = None
         self.homes: dict[str, Home] = {}
+        self._hidden: dict[str, tuple[str, str]] = {}  # the groups of machines that do not name theirs
 
     @property
     def name(self) -> str:
@@ -99,6 +134,8 @@ class Listing:
                 answers[place] = content if isinstance(content, CloudError) else self._instances(content)
         answers = {**{place: [] for place in self._zones if place not in answers}, **answers}
         memberships = Memberships(self.client, self.wanted, self._translator.fleet)
+        listed = [each for answer in answers.values() if not isinstance(answer, CloudError) for each in answer]
+        self._find_hidden(memberships, listed)
         found: list[Node] = []
         for place, answer in answers.items():
             found += self._of_zone(place, answer, memberships)
@@ -164,6 +201,13 @@ class Listing:
         """Remember in which zone a machine is."""
         self.homes[instance.id] = Home(client=self.client, zone=instance.zone, name=instance.name)
 
+    def _find_hidden(self, memberships: Memberships, listed: Sequence[Instance]) -> None:
+        """Who is in a group without saying so; where no answer comes, that is what was known before."""
+        try:
+            self._hidden = memberships.hidden(listed)
+        except CloudError as error:
+            log.info("%s: machines whose metadata names no group are taken for what they were before", error)
+
     def _instances(self, content: Iterable[Mapping[str, object]]) -> list[Instance]:
         return [Instance(described=each, project=self.client.project) for each in content]
 
@@ -187,6 +231,7 @@ class Listing:
         return self._views.keep(place, nodes, [*(instance.id for instance in answer), *gone])
 
     def _translate_instances(self, instances: list[Instance], memberships: Memberships) -> list[Node]:
+        instances = [replace(each, found_in=self._hidden.get(each.id)) for each in instances]
         groups = memberships.groups(instances)
         stopping = {instance.zone for instance in instances if instance.state is NodeState.STOPPING}
         leaving = {node_id for zone in sorted(stopping) for node_id in being_deleted(self.client, zone)}

@@ -23,6 +23,7 @@ from tests.support.clouds.gcp.world import run_machine as run
 from tests.support.fakes.cloud_worlds import FLEET, MINE, seen
 
 ARGUMENTS = {"template": "gpu-node", "pool": "train"}
+_TRAIN = f"zones/{ZONE}/instanceGroupManagers/train"
 
 
 @pytest.fixture
@@ -142,6 +143,43 @@ def test_what_another_system_made_is_its_own(world: GcpWorld, labels: dict[str, 
 
     assert node.managed_by == owner
     assert "secret" not in repr(node)
+
+
+@pytest.mark.parametrize("consents", [True, False])
+def test_a_member_whose_metadata_somebody_replaced_is_still_its_groups(world: GcpWorld, consents: bool) -> None:
+    """Its group would make it again, so a stop of the machine alone is none; the group's own list is the proof."""
+    add_group(world.project, "train", MINE if consents else {}, size=2)
+    alone = run(world.project, ZONE, MINE)
+    world.cloud.nodes()
+    world.clock.advance(120)
+    cleaned, other = (world.project.machines[each] for each in world.project.groups[_TRAIN].members)
+    for each in (cleaned, other):
+        each.told["labels"] = dict(alone.told["labels"])
+    cleaned.told["metadata"] = {"kind": "compute#metadata", "items": [{"key": "created-by", "value": "bob"}]}
+    world.cloud = world.anew()
+
+    def owners() -> dict[str, tuple[bool, str | None]]:
+        return {node.id: (node.group is None, node.managed_by) for node in world.cloud.nodes()}
+
+    whose = (False, None) if consents else (False, "managed instance group train")
+    assert owners() == {alone.told["id"]: (True, None), cleaned.told["id"]: whose, other.told["id"]: whose}
+    asked = world.calls("instanceGroupManagers.listManagedInstances")
+    assert seen(world, cleaned.told["id"]).managed_by == whose[1]
+
+    world.fake.refuse("compute.instanceGroupManagers.aggregatedList", 403, "forbidden", "Required permission")
+    assert owners()[cleaned.told["id"]] == whose
+    assert asked > 0
+
+
+def test_groups_with_a_named_machine_at_each_place_are_not_asked_for_members(world: GcpWorld) -> None:
+    """A project may have hundreds of groups of a cluster, and each question is a call."""
+    add_group(world.project, "theirs", {}, size=2)
+    world.launch(MINE)
+    world.cloud.nodes()
+    world.clock.advance(120)
+    before = world.calls("instanceGroupManagers.listManagedInstances")
+    world.cloud.nodes()
+    assert world.calls("instanceGroupManagers.listManagedInstances") == before
 
 
 def test_a_machine_of_another_region_is_not_looked_at_and_all_means_all(world: GcpWorld) -> None:
