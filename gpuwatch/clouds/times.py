@@ -22,7 +22,7 @@ def read_time(text: object) -> datetime | None:
 
 
 def need_time(text: str) -> datetime:
-    """A time without which something cannot be told.
+    """A time that the rest of an answer means nothing without.
 
     Raises:
         ValueError: it is not known.

@@ -60,7 +60,7 @@ class Memberships:
             self._groups = {group.path: group for group in found.values()}
         return self._groups
 
-    def hidden(self, instances: Sequence[Instance]) -> dict[str, tuple[str, str]]:
+    def find_hidden(self, instances: Sequence[Instance]) -> dict[str, tuple[str, str]]:
         """The fleet's machines that are in a group without saying so, by id: somebody has replaced their metadata.
 
         A group makes a member again that is stopped by itself. Only groups with more places than machines that name
@@ -204,9 +204,9 @@ class Listing:
     def _find_hidden(self, memberships: Memberships, listed: Sequence[Instance]) -> None:
         """Who is in a group without saying so; where no answer comes, that is what was known before."""
         try:
-            self._hidden = memberships.hidden(listed)
+            self._hidden = memberships.find_hidden(listed)
         except CloudError as error:
-            log.info("%s: machines whose metadata names no group are taken for what they were before", error)
+            log.info("%s: machines that name no group are taken for what they were before", error)
 
     def _instances(self, content: Iterable[Mapping[str, object]]) -> list[Instance]:
         return [Instance(described=each, project=self.client.project) for each in content]
