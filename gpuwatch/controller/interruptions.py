@@ -16,6 +16,8 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import LedgerValueError
 from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import (
+    BY,
+    BY_AGENT,
     CHECKPOINT,
     GPUS,
     LOST_GPU_SECONDS,
@@ -62,9 +64,19 @@ def with_notices(fleet: Fleet, ledger: LedgerView, now: datetime) -> Fleet:
 def _notice(node: Node, recorded: Mapping[str, Interruption], now: datetime) -> CloudNotice | None:
     """The notice by which a node is no capacity; a word about an earlier life of the machine is no word about it."""
     known = recorded.get(node.id)
-    before = None if known is None or not _same_life(node, known) else known.notice
+    before = None if known is None or not _same_life(node, known) else known
     told = None if node.verdict is None else node.verdict.cloud_notices
-    return standing(told, node.announced, before, now)
+    if before is None:
+        return standing(told, node.announced, None, now)
+    by_agent = before.arguments.get(BY) == BY_AGENT
+    return standing(told, node.announced, before.notice, now, by_agent=by_agent)
+
+
+def _said_by(node: Node) -> dict[str, str]:
+    """That its agent said its notice, for the record; {} where it did not, or says nothing now."""
+    told = None if node.verdict is None else node.verdict.cloud_notices
+    kind = None if node.cloud_notice is None else node.cloud_notice.kind
+    return {BY: BY_AGENT} if any(each.kind == kind for each in told or ()) else {}
 
 
 def _same_life(node: Node, known: Interruption) -> bool:
@@ -145,6 +157,7 @@ def _announcement_record(
     arguments = {
         **(before.arguments if before is not None else {}),
         **arguments_of(notice),
+        **_said_by(node),
         GPUS: str(node.known_gpus),
         STATE: node.activity.state.value,
         **_payment_arguments(parts.rules, node),

@@ -5,7 +5,8 @@ Rules, all of them:
 1. A notice that the machine will be taken (spot, a deletion, the end of its host) counts from an hour before its
    deadline to ten minutes after it. One without a deadline counts from its first sight.
 2. Advice (rebalance), and maintenance after which the same machine goes on (a reboot, a pause, a move), take nothing.
-3. What the agent and the cloud's lists say now counts. While one of them gives no answer, the newest record holds.
+3. What the agent and the cloud's lists say now counts. While one of them gives no answer, the newest record holds, but
+   for what the agent itself has said and takes back: the lists of some clouds never say anything.
 4. A machine that is still there ten minutes after its deadline counts as every other one.
 """
 
@@ -29,6 +30,7 @@ _MOST = 16  # notices of one machine
 _ENDS = ("stop", "retire", "terminat", "preempt", "release", "delet", "hibernat")
 # The arguments of a record.
 KIND, ACTION, DEADLINE, SEEN, CHECKPOINT = "kind", "action", "deadline", "seen", "checkpoint"
+BY, BY_AGENT = "by", "agent"  # who said it, where that was the agent
 SINCE, GPUS, STATE, LOST_GPU_SECONDS = "since", "gpus", "state", "lost_gpu_seconds"
 
 
@@ -104,15 +106,18 @@ def standing(
     announced: tuple[CloudNotice, ...] | None,
     recorded: CloudNotice | None,
     now: datetime,
+    *,
+    by_agent: bool = False,
 ) -> CloudNotice | None:
     """The notice by which a machine is no capacity now; None: it is.
 
-    `reported` is by its agent, and `announced` by its cloud's lists; either is None where there was no answer.
+    `reported` is by its agent, and `announced` by its cloud's lists; either is None where there was no answer, or never
+    is one. `by_agent`: it was the agent that said what is recorded.
     """
     known = list((reported or ())[:_MOST])
     # Of one kind the agent knows more: when the work was saved.
     known += [each for each in (announced or ())[:_MOST] if each.kind not in {of.kind for of in reported or ()}]
-    doubt = reported is None or announced is None
+    doubt = reported is None or (announced is None and not by_agent)
     if recorded is not None and doubt and all(each.kind != recorded.kind for each in known):
         known.append(recorded)
     return min((each for each in known if each.takes(now)), key=lambda each: each.at, default=None)

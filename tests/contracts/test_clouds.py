@@ -27,6 +27,7 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.fakes.cloud_worlds import FLEET, MINE, REFUSALS, WORLDS, World, a_world, seen
 from tests.support.fakes.moto_faults import REGION
+from tools.docs.cloud_evidence import NOT_THERE, TABLE
 
 MUTATIONS: dict[str, Callable[[Cloud, str], object]] = {
     "stop": lambda cloud, node_id: cloud.stop(node_id, "key", permit=a_permit()),
@@ -96,6 +97,15 @@ def test_a_machine_is_placed_and_sized(world: World) -> None:
     assert placed == (words.machine_type, 1, words.region, words.zone)
     assert node.launched_at is not None
     assert node.launched_at.utcoffset() == timedelta(0)
+
+
+def test_what_no_list_announces_is_not_known(world: World) -> None:
+    """None is not the same as no end; the table of docs/clouds/README.md says which clouds' lists announce one."""
+    node = seen(world, world.launch(MINE))
+    (row,) = [each for each in TABLE if "Node.announced" in each.covers]
+
+    assert (node.announced is None) == (row.in_cloud(world.words.provider) == NOT_THERE)
+    assert [each.announced for each in world.cloud.nodes()] == [node.announced]
 
 
 def test_list_and_single_answer_agree(world: World) -> None:

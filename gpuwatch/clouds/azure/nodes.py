@@ -127,6 +127,7 @@ class Translator:
             still_billed=_still_billed(machine),
             last_stop=_last_stop(machine),
             image=_image(machine),
+            announced=None,  # no list of Azure has what it will end: a machine's own agent alone knows
             tags=machine.tags,
             **claims(machine.tags, fleet=self.fleet, now=self._clock.now()),
         )

@@ -99,18 +99,25 @@ def test_max_nodes_leaves_room_for_what_is_about_to_go() -> None:
     assert len(desk.fleet.alive()) == 2
 
 
+NEVER_SAY = pytest.mark.parametrize("announced", [(), None], ids=["lists without a notice", "lists that never say"])
+
+
+@NEVER_SAY
 @pytest.mark.parametrize("way", ["taken back", "survived"])
-def test_a_node_that_is_not_taken_counts_again(way: str) -> None:
+def test_a_node_that_is_not_taken_counts_again(way: str, announced: tuple[CloudNotice, ...] | None) -> None:
     """The replacement stays until it is idle; nothing comes for the notice, and nothing for the next one either."""
     desk = a_settled_market(max_nodes=2)
     (kept,) = desk.fleet.alive("spot-a")
+    desk.fleet.put(replace(desk.fleet.nodes_[kept], announced=announced))
     desk.fleet.announce(kept)
     desk.round()
     desk.asked()
     for minute in range(30):
         if way == "taken back" and minute == 1:
             desk.fleet.notices.clear()
-        desk.round()
+        done = desk.round()
+        if way == "taken back" and minute == 1:
+            assert done.observation.fleet.find(kept).cloud_notice is None  # type: ignore[union-attr]
     assert verbs(desk, kept) == ["interruption", "spared"]
     assert (len(desk.fleet.alive()), desk.asked()) == (3, [])
     desk.fleet.announce(kept)
@@ -133,10 +140,12 @@ def test_a_deadline_that_moves_is_one_notice() -> None:
     assert done.observation.offers["default"].offers["spot-a"].losses == 1
 
 
-def test_what_an_agent_said_before_its_silence_holds() -> None:
+@NEVER_SAY
+def test_what_an_agent_said_before_its_silence_holds(announced: tuple[CloudNotice, ...] | None) -> None:
     """The record holds until ten minutes after the deadline, also over a restart; then the node counts."""
     desk = a_settled_market()
     (node,) = desk.fleet.alive("spot-a")
+    desk.fleet.put(replace(desk.fleet.nodes_[node], announced=announced))
     desk.fleet.announce(node)
     desk.round()
     desk.fleet.mute.add(node)

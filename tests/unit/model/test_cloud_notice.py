@@ -72,6 +72,15 @@ def test_the_clouds_lists_say_what_no_agent_says() -> None:
     assert standing(None, (moved,), soon, NOW) == moved
 
 
+def test_lists_that_never_say_anything_keep_no_notice_that_the_agent_takes_back() -> None:
+    """What the agent has said is the agent's to take back; its silence takes back nothing."""
+    soon = a_cloud_notice(2)
+
+    assert standing((), None, soon, NOW, by_agent=True) is None
+    assert standing(None, None, soon, NOW, by_agent=True) == soon
+    assert standing(None, (), soon, NOW, by_agent=True) == soon
+
+
 TIMES = st.none() | st.timedeltas(timedelta(days=-3), timedelta(days=30)).map(lambda each: NOW + each)
 
 
