@@ -34,6 +34,7 @@ from tests.lives.host import MadeHost
 from tests.lives.loopback import Loopback
 from tests.lives.netlink import Kernel
 from tests.lives.rates import duration
+from tests.lives.rights import ROOT, Rights, Sight
 from tests.lives.story import UPTIME_SECONDS
 from tests.lives.world import HOST_PIDS
 
@@ -46,9 +47,13 @@ _BEFORE, _AFTER = 10.0, 70.0
 class PlayedAgent:
     """An agent whose cycles are made one by one."""
 
-    def __init__(self, host: MadeHost, work: Path) -> None:
-        """Nothing was looked at yet. `work` takes its configuration and the life's own commands."""
+    def __init__(self, host: MadeHost, work: Path, rights: Rights = ROOT, closed: tuple[str, ...] = ()) -> None:
+        """Nothing was looked at yet. `work` takes its configuration and the life's own commands.
+
+        `closed`: of what others' processes have in /proc, only these are closed.
+        """
         self._host = host
+        self._sight = Sight(rights, host.at.root, host.agents_pid, closed)
         self._skew = duration(host.life.agent.get("clock", 0))
         begin = datetime.fromtimestamp(BEGIN_UNIX + self._skew, UTC)
         self._clock = ManualClock(wall=begin, elapsed_seconds=UPTIME_SECONDS)
@@ -85,9 +90,12 @@ class PlayedAgent:
         messages = self._host.gpus.cycle(moment, self._clock.monotonic(), self._clock.now())
         self._readings = tuple(each.reading for each in messages if isinstance(each, Reading))
         watcher = self._signals.watcher
-        for watched in sorted(watcher._watched, key=lambda each: each.signal.name != "processes"):  # others rest on it
-            watcher.look_once(watched)
-        self._core.ingest_messages(messages)
+        with self._sight.applied():
+            for watched in sorted(
+                watcher._watched, key=lambda each: each.signal.name != "processes"
+            ):  # others rest on it
+                watcher.look_once(watched)
+            self._core.ingest_messages(messages)
 
     def answer(self) -> bytes:
         """What it says at /v1/verdict now."""

@@ -45,6 +45,12 @@ class MadeHost:
         self._standing.write()
         self._standing.link_self(self.world)
 
+    @property
+    def agents_pid(self) -> int:
+        """The agent's own process; in a PID namespace of its own the first one."""
+        found = self.world.by_name.get("gpuwatch")
+        return 1 if found is None or not self._sees_processes else self.world.pid(found, found.actor.begin)
+
     def pass_to(self, moment: float) -> None:
         """Show the host at a moment of its life."""
         alive = {process.pid: process for process in self.world.alive(moment)}

@@ -14,6 +14,7 @@ from tests.lives.agent import PlayedAgent, cycle_moments
 from tests.lives.gpus import MODELS
 from tests.lives.host import MadeHost
 from tests.lives.judge import PROFILES, ROUND_SECONDS, Judged, Recording, busy_because, judge, states_of
+from tests.lives.rights import ROOT, Rights
 from tests.lives.story import Life, load
 
 
@@ -22,14 +23,15 @@ class Played:
     """One life with what each profile makes of it. `states` are hours; `because` is what was seen last."""
 
     life: Life
+    rights: Rights
     by_profile: dict[str, Judged]
     states: dict[str, float]
     because: str
     seconds: float  # that the playing took
 
 
-def record(life: Life, *, hours: float | None = None) -> Recording:
-    """The agent's answers over the life's day, or its first hours."""
+def record(life: Life, *, rights: Rights = ROOT, closed: tuple[str, ...] = (), hours: float | None = None) -> Recording:
+    """The agent's answers over the life's day, or its first hours; see `Sight` for `closed`."""
     until = life.seconds if hours is None else min(life.seconds, hours * 3600.0)
     model = MODELS[life.model]
     rounds = int(until / ROUND_SECONDS) + 1
@@ -39,7 +41,7 @@ def record(life: Life, *, hours: float | None = None) -> Recording:
         memory = Path("/dev/shm")  # noqa: S108  the made host is many small files
         folder = memory if os.access(memory, os.W_OK) else None
         with tempfile.TemporaryDirectory(dir=folder, prefix="gpuwatch-life-") as name:
-            answers = _answers(life, Path(name), until)
+            answers = _answers(life, Path(name), until, rights, closed)
     return Recording(
         answers=answers,
         gpus=life.cloud_gpus,
@@ -48,10 +50,10 @@ def record(life: Life, *, hours: float | None = None) -> Recording:
     )
 
 
-def _answers(life: Life, work: Path, until: float) -> tuple[bytes, ...]:
+def _answers(life: Life, work: Path, until: float, rights: Rights, closed: tuple[str, ...]) -> tuple[bytes, ...]:
     (work / "host").mkdir()
     host = MadeHost(life, work / "host")
-    agent = PlayedAgent(host, work)
+    agent = PlayedAgent(host, work, rights, closed)
     answers = []
     with agent.on_its_host():
         for moment in cycle_moments(host.world.changes(), until):
@@ -73,18 +75,26 @@ def silent(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def play(path: Path, *, hours: float | None = None, profiles: tuple[str, ...] = PROFILES) -> Played:
-    """One life from its file."""
+def play(
+    path: Path, *, rights: Rights = ROOT, hours: float | None = None, profiles: tuple[str, ...] = PROFILES
+) -> Played:
+    """One life from its file, seen with these rights."""
     begin = perf_counter()
     life = load(path)
     with silent("gpuwatch"):
-        recording = record(life, hours=hours)
+        recording = record(life, rights=rights, hours=hours)
         judged = {profile: judge(recording, profile) for profile in profiles}
     gc.collect()
     return Played(
         life=life,
+        rights=rights,
         by_profile=judged,
         states=dict(states_of(recording)),
         because=busy_because(recording),
         seconds=perf_counter() - begin,
     )
+
+
+def play_job(job: tuple[Path, Rights]) -> Played:
+    """One life for a pool of processes."""
+    return play(job[0], rights=job[1])

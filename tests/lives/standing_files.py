@@ -141,7 +141,7 @@ class StandingFiles:
             raise LifeError(f"unit {name}: from must be one of {', '.join(_PLACES)}, or `folder` names another")
         text = about.get("text")
         if text is None:
-            program = about.get("exec", f"/usr/sbin/{name.partition('.')[0]}")
+            program = about.get("exec") or self._main_program(name) or f"/usr/sbin/{name.partition('.')[0]}"
             user = f"User={about['user']}\n" if "user" in about else ""
             text = f"[Unit]\nDescription={name}\n[Service]\nExecStart={program}\n{user}"
             text += "" if kind == "transient" else "[Install]\nWantedBy=multi-user.target\n"
@@ -149,6 +149,11 @@ class StandingFiles:
         if "WantedBy=" in text and about.get("enabled", True) and not place.startswith("/home"):
             target = text.partition("WantedBy=")[2].split()[0]
             self._at.link(f"/etc/systemd/system/{target}.wants/{name}", f"{place}/{name}")
+
+    def _main_program(self, unit: str) -> str | None:
+        """What the first process of a unit was started with, as its file says."""
+        words = (actor.cmdline for actor in self._life.cast if actor.place == f"unit {unit}" and actor.parent is None)
+        return next((each for each in words if each.startswith("/")), None)
 
     def _devices(self) -> None:
         local = self._life.instance_store != "none"

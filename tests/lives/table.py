@@ -33,7 +33,8 @@ def lines_of(played: Played, *, why: bool) -> list[str]:
     cells = " ".join(f"{_cell(played.by_profile[profile]):>9}" for profile in played.by_profile)
     wrong = [profile for profile in played.by_profile if misjudged(played, profile)]
     mark = f"  <- wrong in {', '.join(wrong)}" if wrong else ""
-    lines = [f"{life.code:4} {life.truth:9} {life.title[:_WIDTH]:{_WIDTH}} {cells}{mark}"]
+    title = f"as root: {life.title}" if played.rights.root else life.title
+    lines = [f"{life.code:4} {life.truth:9} {title[:_WIDTH]:{_WIDTH}} {cells}{mark}"]
     if why:
         hours = ", ".join(f"{state} {hours:.1f}h" for state, hours in sorted(played.states.items()))
         says = next((each.says for each in reversed(played.by_profile.values()) if each.stopped_after is None), "")
@@ -58,7 +59,8 @@ def goals_of(played: Sequence[Played]) -> tuple[str, bool]:
     """The totals by profile, and whether all goals are reached."""
     busy = [each for each in played if each.life.truth == "busy"]
     forgotten = [each for each in played if each.life.truth == "forgotten"]
-    lines, reached = ["", f"{len(busy)} lives in use, {len(forgotten)} forgotten ones."], True
+    as_ = "as root" if played and played[0].rights.root else "with the rights that ship"
+    lines, reached = ["", f"{len(busy)} lives in use, {len(forgotten)} forgotten ones, {as_}."], True
     for profile in PROFILES:
         goal = GOALS[profile]
         times = [each.by_profile[profile].stopped_after for each in forgotten]

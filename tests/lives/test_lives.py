@@ -1,22 +1,57 @@
-"""Lives in use are not stopped: the first two hours of some of those that `make lives` plays."""
+"""Lives in use are not stopped: the first 45 minutes of all with the rights that ship, two hours of some as root.
+
+`make lives` plays their whole days with both.
+"""
 
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from gpuwatch.model.activity import State
 from gpuwatch.policies import PoolRules
-from tests.lives.judge import judge, knowing
+from tests.lives.judge import activities, judge, knowing
 from tests.lives.play import play, record, silent
+from tests.lives.rights import least_rights, nobody
 from tests.lives.story import all_paths, load
 from tests.support.each import for_each
 
-_HOURS = 2.0
+_HOURS, _SHIPPED_HOURS, _CLOSED_HOURS = 2.0, 0.75, 0.5
 # One of each way in which work can be quiet; `make lives` plays them all.
 _QUIET = ["B01", "B03", "B07", "B10", "B11", "B12", "B18", "B19", "B20", "B22", "B27", "B28", "B36", "B40", "B41"]
 _QUIET += ["B71", "B74", "B80", "B85"]  # and of each way in which a rule was wrong
 _HAS_PROFILES = "profile" in {each.name for each in fields(PoolRules)}
 _BY_CODE = {path.stem.partition("-")[0]: path for path in all_paths()}
+
+
+_BUSY = sorted(code for code in _BY_CODE if code.startswith("B"))
+
+
+@pytest.mark.parametrize("code", _BUSY)
+def test_with_the_rights_that_ship_no_machine_in_use_is_stopped(code: str) -> None:
+    """With those of the form that grants least: what it does not let the agent see is doubt, and never absence.
+
+    Nor does the balanced profile in a pool that knows its pauses and expects no node to be needed soon.
+    """
+    life = load(_BY_CODE[code])
+    with silent("gpuwatch"):
+        recording = record(life, rights=least_rights(), hours=_SHIPPED_HOURS)
+        stopped = {profile: judge(recording, profile).stopped_after for profile in ("cautious", "balanced")}
+        stopped["known"] = judge(recording, "balanced", knows=knowing(own=True)).stopped_after
+    assert stopped == {"cautious": None, "balanced": None, "known": None}, f"{life.title}: {life.who}"
+
+
+@pytest.mark.parametrize("code", ["B04", "B12", "B40", "B80", "B83", "B96"])
+def test_whatever_is_closed_no_machine_in_use_is_idle(code: str) -> None:
+    """To an agent without any right: what was busy or occupied may be unknown or occupied, and is never idle."""
+    life = load(_BY_CODE[code])
+    with silent("gpuwatch"):
+        seen = [state for state, _ in activities(record(life, hours=_CLOSED_HOURS))]
+        for closed in (("exe", "cwd"), ("io", "fd", "ns", "root")):
+            blind = [
+                state for state, _ in activities(record(life, rights=nobody(), closed=closed, hours=_CLOSED_HOURS))
+            ]
+            assert not [each for each in zip(seen, blind, strict=True) if each[1] is State.IDLE is not each[0]], closed
 
 
 @pytest.mark.skipif(not _HAS_PROFILES, reason="pools have no profiles in this tree")

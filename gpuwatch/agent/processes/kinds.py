@@ -46,7 +46,8 @@ class Facts:
     such folder: an everyday word says nothing of it then. `own_work` is whether either of them, or what another tool
     interprets, does: no package brought that. `by_hand` is whether no distribution's package did: it lies in /opt or
     /usr/local, for example, or is a command. `of_agent` is whether its file or its script lies where only agents of
-    clouds and vendors have theirs. `of_cluster` is whether its pod is in a namespace of the cluster's own.
+    clouds and vendors have theirs. `unproven` is whether at most the process itself says what its program is, because
+    the kernel does not show it. `of_cluster` is whether its pod is in a namespace of the cluster's own.
     """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
@@ -55,6 +56,7 @@ class Facts:
     own_work: bool = False
     by_hand: bool = False
     of_agent: bool = False
+    unproven: bool = False
     of_cluster: bool = False
     uid: int
     user: str
@@ -67,9 +69,10 @@ class Facts:
 
     @property
     def system_names(self) -> tuple[str, ...]:
-        """Its names without that of somebody's own script, and without everyday words for somebody's own program."""
+        """Its names without that of somebody's own script, and without everyday words for what may be people's own."""
         names = (name for name in self.names if name != self.own_script)
-        return tuple(name for name in names if not (self.own_file and _matches(name, known.EVERYDAY_NAMES)))
+        own = self.own_file or self.unproven
+        return tuple(name for name in names if not (own and _matches(name, known.EVERYDAY_NAMES)))
 
     @property
     def viewer(self) -> bool:
@@ -221,6 +224,12 @@ def _named_work(facts: Facts) -> bool:
 def is_interpreter(names: tuple[str, ...]) -> bool:
     """Whether a program of this name runs scripts."""
     return _one_of(names, known.INTERPRETERS)
+
+
+def protects(names: tuple[str, ...]) -> bool:
+    """Whether a program of this name may be people's work, and is never the machine's own for its name."""
+    work = (*known.INTERPRETERS, *known.TOOLS, *known.WORK_PROGRAMS)
+    return _one_of(names, work) and not _one_of(names, (*known.SERVICE_PROGRAMS, *known.SESSION_PROGRAMS))
 
 
 def is_agents_file(path: str) -> bool:

@@ -1,6 +1,8 @@
 """What a process runs: its program's file, the script that it interprets, and whether a package may have brought them.
 
-Arguments decide, and go nowhere else.
+Arguments decide, and go nowhere else. Where the kernel does not show the file, the process itself says what it runs,
+and anybody may say anything: that proves that a program is somebody's own, and the contrary only where the unit's file
+says the same.
 """
 
 import os
@@ -18,6 +20,8 @@ _AGENTS_FOLDERS = (
     "/var/ossec/",
     "/var/lib/rancher/",
 )  # of agents that bring themselves up to date
+_SHORT_NAME = 15
+_INTERPRETED_WITHIN = 4  # words: /usr/bin/python3 -u -E /usr/sbin/waagent
 _OPTION_WITH_VALUE = frozenset({"--init-file", "--rcfile", "-O", "+O", "-o", "+o"})
 _PROGRAM_OPTIONS = frozenset({"-jar", "-cp", "-classpath", "--class-path"})  # of java
 
@@ -34,6 +38,7 @@ class Program:
     own_work: bool = False
     by_hand: bool = False
     of_agent: bool = False
+    unproven: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -42,37 +47,56 @@ class Program:
         return (*names_of(self.name, self.executable), *scripts)
 
 
-def program_of(folder: str, name: str) -> Program:
-    """What the process in that folder of /proc runs; `name` is its short name."""
-    path = _file(folder)
+def program_of(folder: str, name: str, starts: tuple[str, ...] = ()) -> Program:
+    """What the process in that folder of /proc runs; `name` is its short name.
+
+    `starts` are the programs that the file of its unit starts, and what of their arguments is a path.
+    """
+    path, unproven = _file(folder, name, starts)
     executable = _base(path)
-    own_file = path is not None and not _of_system(path) and path.count("/") > 1  # images have theirs in the root
-    names = names_of(name, executable)
+    if unproven and executable is not None and not kinds.protects((executable,)):
+        executable = None
+    # Images have theirs in the root.
+    own_file = path is not None and not _of_system(path) and (path.count("/") > 1 or not path.startswith("/"))
+    of_agents_file = _is_agents(path) and (not unproven or any(map(_is_agents, starts)))
+    own_work, by_hand, of_agent = own_file or unproven, unproven or _is_by_hand(path), of_agents_file
+    names, script, own_script = names_of(name, executable), None, None
     if kinds.is_interpreter(names):
-        script = _script(folder)
-        installed = script is not None and _of_system(script)
-        base = None if script is None else legible(script.rpartition("/")[2], 64)
+        believed = not unproven or kinds.is_interpreter((name,))
+        file = _script(folder)
+        base = None if file is None else legible(file.rpartition("/")[2], 64)
         # A package's daemon is a script in a folder of packages; /usr/local is the administrator's.
-        packaged = installed and script is not None and not script.startswith("/usr/local/")
-        own_script = None if installed else base
-        by_hand = _is_by_hand(path) or _is_by_hand(script or "")
-        of_agent = _is_agents(script) or (_is_agents(path) and (packaged or script is None))
-        own_work = (own_file or not packaged) and not of_agent
-        return Program(name, executable, base, own_script, own_file, own_work, by_hand, of_agent)
-    own_work, by_hand, of_agent = own_file, _is_by_hand(path), _is_agents(path)
-    if kinds.is_shell(names) or kinds.is_tool(names):
+        packaged = file is not None and _of_system(file) and not file.startswith("/usr/local/")
+        script = base if believed else None
+        own_script = None if file is not None and _of_system(file) else base
+        by_hand = by_hand or _is_by_hand(file or "")
+        of_agent = (believed and _is_agents(file)) or (of_agents_file and (packaged or file is None))
+        own_work = own_work or not packaged
+    elif kinds.is_shell(names) or kinds.is_tool(names):
+        believed = not unproven or kinds.is_shell((name,)) or kinds.is_tool((name,))
         interpreted = _interpreted_file(folder)
-        of_agent = _is_agents(interpreted) or (of_agent and not _is_own(interpreted))
+        of_agent = (believed and _is_agents(interpreted)) or (of_agent and not _is_own(interpreted))
         own_work = own_work or _is_own(interpreted)
         by_hand = by_hand or _is_by_hand(interpreted)
     return Program(
-        name, executable, own_file=own_file, own_work=own_work and not of_agent, by_hand=by_hand, of_agent=of_agent
+        name,
+        executable,
+        script,
+        own_script,
+        own_file=own_file,
+        own_work=own_work and not of_agent,
+        by_hand=by_hand,
+        of_agent=of_agent,
+        unproven=unproven,
     )
 
 
 def executable(folder: str) -> str | None:
     """The base name of a process's program; None if it may not be read."""
-    return _base(_file(folder))
+    try:
+        return _base(_linked_file(folder))
+    except PermissionError:
+        return None
 
 
 def names_of(name: str, program: str | None) -> tuple[str, ...]:
@@ -117,10 +141,34 @@ def read_beginning(path: str | Path) -> bytes:
         os.close(opened)
 
 
-def _file(folder: str) -> str | None:
-    """The path of its program's file; None if it may not be read."""
+def _file(folder: str, name: str, starts: tuple[str, ...]) -> tuple[str | None, bool]:
+    """The path of its program's file; and whether nobody but the process says so, or what it says is no path."""
+    try:
+        return _linked_file(folder), False
+    except PermissionError:
+        words = _words(folder)
+    said = words[0]
+    if said and any(word in starts for word in words[:_INTERPRETED_WITHIN]):
+        return said, False  # it, or the script that it interprets, is what the unit starts
+    if said.startswith("/") and said.count("/") == 1:
+        return said, False  # in the root of an image, where people have no folder: /pause
+    if "/" in said.partition(" ")[0]:
+        return said, True
+    started = next((path for path in starts if path.rpartition("/")[2][:_SHORT_NAME] == name), None)
+    return started, started is None  # by PATH, or a title that it has given itself
+
+
+def _linked_file(folder: str) -> str | None:
+    """The path of its program's file, as the kernel shows it; None: it has none.
+
+    Raises:
+        PermissionError: it may not be read.
+
+    """
     try:
         return os.readlink(f"{folder}/exe").removesuffix(" (deleted)") or None  # noqa: PTH115  thousands of times
+    except PermissionError:
+        raise
     except OSError:
         return None
 
@@ -134,12 +182,17 @@ def _of_system(path: str) -> bool:
     return path.startswith((*_SYSTEM_FOLDERS, *_AGENTS_FOLDERS))
 
 
+def _words(folder: str) -> list[str]:
+    """What it says that it runs, and its arguments; one empty word if it says nothing, or that may not be read."""
+    try:
+        return read_beginning(f"{folder}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
+    except OSError:
+        return [""]
+
+
 def _arguments(folder: str) -> list[str] | None:
     """Its arguments; None without any, and if they may not be read."""
-    try:
-        words = read_beginning(f"{folder}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
-    except OSError:
-        return None
+    words = _words(folder)
     return None if words == [""] else words[1:]
 
 

@@ -226,7 +226,8 @@ class ProcessTable:
         except OSError:
             text = ""
         placement = parse_cgroup(text)
-        program = programs.Program(name) if kernel else programs.program_of(folder, name)
+        starts = self._units.starts(placement.systemd_unit)
+        program = programs.Program(name) if kernel else programs.program_of(folder, name, starts)
         executable = program.executable
         facts = kinds.Facts(
             names=program.names,
@@ -235,6 +236,7 @@ class ProcessTable:
             own_work=program.own_work,
             by_hand=program.by_hand,
             of_agent=program.of_agent,
+            unproven=program.unproven,
             of_cluster=kinds.is_clusters(self._pods.namespace_of(placement.pod_uid)),
             uid=uid,
             user=user_name(uid),

@@ -1,11 +1,13 @@
-"""Who made a systemd unit: a package, the administrator, or `systemd-run`, by where its file lies."""
+"""Who made a systemd unit: a package, the administrator, or `systemd-run`, by where its file lies; what it starts."""
 
+import re
 from pathlib import Path
 
 from gpuwatch.agent.processes import programs
 from gpuwatch.agent.processes.kinds import UnitOrigin
 
 _MOST_KNOWN = 4096
+_STARTS = re.compile(r"^[ \t]*ExecStart[ \t]*=(.*)$", re.MULTILINE)
 
 
 class UnitFiles:
@@ -21,27 +23,45 @@ class UnitFiles:
             run / "systemd/generator",
             run / "systemd/generator.late",
         )
-        self._known: dict[str, UnitOrigin] = {}
+        self._known: dict[str, tuple[UnitOrigin, tuple[str, ...]]] = {}
 
     def origin(self, unit: str | None) -> UnitOrigin:
         """Who made the unit; a link in /etc to a package's file, or an override, makes it nobody else's."""
-        if unit is None:
-            return UnitOrigin.UNKNOWN
+        return UnitOrigin.UNKNOWN if unit is None else self._look_up(unit)[0]
+
+    def starts(self, unit: str | None) -> tuple[str, ...]:
+        """The programs that the unit's file starts, and what of their arguments is a path."""
+        return () if unit is None else self._look_up(unit)[1]
+
+    def _look_up(self, unit: str) -> tuple[UnitOrigin, tuple[str, ...]]:
         if unit not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[unit] = self._find(unit)
+            name, at, rest = unit.partition("@")
+            # An instance has its template's file.
+            files = [unit, f"{name}@{rest[rest.rfind('.') :]}"] if at else [unit]
+            self._known[unit] = self._find(files), self._find_starts(files)
         return self._known[unit]
 
-    def _find(self, unit: str) -> UnitOrigin:
-        name, at, rest = unit.partition("@")
-        files = [unit, f"{name}@{rest[rest.rfind('.') :]}"] if at else [unit]  # an instance has its template's file
+    def _find(self, files: list[str]) -> UnitOrigin:
         if _any(self._transient, files):
             return UnitOrigin.TRANSIENT
         own = [folder / file for folder in self._own for file in files if _is_own(folder / file)]
         if own:
             return UnitOrigin.SHIPPED if all(map(_is_of_snapd, own)) else UnitOrigin.ADMINISTRATOR
         return UnitOrigin.SHIPPED if _any(self._shipped, files) else UnitOrigin.UNKNOWN
+
+    def _find_starts(self, files: list[str]) -> tuple[str, ...]:
+        """Of the first file that systemd would take; what overrides add is not looked at."""
+        for folder in (*self._transient, *self._own, *self._shipped):
+            for path in (folder / file for file in files if _exists(folder / file)):
+                try:
+                    text = programs.read_beginning(path).decode("utf-8", "replace")
+                except OSError:
+                    return ()
+                words = (word for line in _STARTS.findall(text) for word in line.split())
+                return tuple(dict.fromkeys(found for word in words if (found := word.lstrip("@-:+!|")).startswith("/")))
+        return ()
 
 
 def _any(folders: tuple[Path, ...], files: list[str]) -> bool:
