@@ -10,6 +10,7 @@ from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import REMOVALS, Answer, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import amount_text, nothing_text, owner_text
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.gpu_identity import gpu_name
 from gpuwatch.model.health import Health
 from gpuwatch.model.money import day_with_age, format_usd
@@ -20,6 +21,8 @@ _FEW_SIGNALS, _FEW_ENTRIES = 4, 3  # that the short text shows
 
 # How far the evidence of a state is above what says idle; the signals that decided come first.
 _RANK = {state: rank for rank, state in enumerate(State)}
+
+_DONE: dict[Verb | None, str] = {Verb.STOP: "stopped", Verb.TERMINATE: "terminated"}
 
 # What comes next for a node of Kubernetes or Slurm: "It is …".
 _ON_CLUSTER = {
@@ -99,23 +102,20 @@ def _outlook(page: NodePage) -> str:
     blocked = bool(after.refused_by)
     rules = f", but {_rules(after.refused_by)} that" if blocked else ""
     when, removal = _when(after.at, page.at), after.removal_at
+    unless = f", unless somebody {'starts' if page.row.state is NodeState.STOPPED else 'uses'} it before"
     if after.verb in REMOVALS:
-        done = {Verb.STOP: "stopped", Verb.TERMINATE: "terminated"}[after.verb]
-        unless = " unless somebody uses it before" if after.at > page.at else ""
-        return f"It {'would be' if blocked else 'is'} {done} {when}{rules or unless}."
+        return (
+            f"It {'would be' if blocked else 'is'} {_DONE[after.verb]} {when}{rules or unless * (after.at > page.at)}."
+        )
     if after.verb is Verb.NOTICE:
-        stop = "" if removal is None else f" and be stopped {_when(removal, page.at)} at the earliest"
-        told = f"It {'would' if blocked else 'will'} get its notice {when}{stop}"
-        return f"{told}{rules or ', unless somebody uses it before'}."
+        gone = _DONE.get(after.removal, "stopped or terminated")
+        then = "" if removal is None else f" and be {gone} {_when(removal, page.at)} at the earliest"
+        return f"It {'would' if blocked else 'will'} get its notice {when}{then}{rules or unless}."
     if after.verb is Verb.WITHDRAW:
         return f"Its notice {'would be' if blocked else 'is'} withdrawn {when}{rules}."
     if after.verb in _ON_CLUSTER:
         return f"It {'would be' if blocked else 'is'} {_ON_CLUSTER[after.verb]} {when}{rules}."
     return f"Next: {after.verb.value} {when}{rules}."
-
-
-def _unless(blocked: bool) -> str:
-    return "" if blocked else ", unless somebody uses it before"
 
 
 def _rules(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.guard import Rulebook
@@ -236,6 +237,7 @@ class Record:
     reason: Reason
     arguments: Mapping[str, str]
     owner: str | None = None
+    usd_per_hour: Decimal | None = None
 
 
 def write_record(parts: ControllerContext, made: Record, round_id: int) -> Intent:
@@ -250,6 +252,7 @@ def write_record(parts: ControllerContext, made: Record, round_id: int) -> Inten
         round_id,
         arguments=made.arguments,
         owner=made.owner,
+        usd_per_hour=made.usd_per_hour,
     )
     parts.ledger.settle(intent, Status.SETTLED, "it is written down", now)
     return intent

@@ -52,7 +52,7 @@ def record_ends(parts: ControllerContext, observation: Observation, round_id: in
 def _record_end(parts: ControllerContext, life: Life, round_id: int) -> Intent:
     """Write down one end."""
     assert life.end is not None and life.ended_at is not None  # noqa: S101, PT018  the caller has looked
-    after = "" if life.lasted is None else f" after {format_duration(life.lasted.total_seconds())}"
+    after = "" if life.lasted is None else f" after {format_duration(life.lasted.total_seconds())} as a node"
     how = "stopped" if life.end is End.STOPPED else "ended"
     idle = "; it never had work" if life.worked is False else ""
     sentence = f"It {how} by itself{after}{idle}: gpuwatch had launched it and has not removed it."

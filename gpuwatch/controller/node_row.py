@@ -18,8 +18,10 @@ from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.orders import ITSELF
 from gpuwatch.model.sight import Silence
-from gpuwatch.policies import idle
+from gpuwatch.policies import idle, undone
+from gpuwatch.policies.idle_settings import IdleRules
 
+_WAITING = frozenset({"waiting", "not_running"})
 _REMOVES = frozenset(verb.value for verb in REMOVALS)
 
 
@@ -38,14 +40,15 @@ class Gpu:
 class NextAction:
     """What happens to the node next, if nothing changes.
 
-    `at` is the earliest time; the round's own time if it is due already. `removal_at` is the earliest time of the
-    removal that it leads to. `refused_by` are the guard rules that block it; for an action that is not due yet, those
-    that are certain to block it then.
+    `at` is the earliest time; the round's own time if it is due already. `removal` is what a notice announces, and
+    `removal_at` the earliest time of the removal that the action leads to, or is. `refused_by` are the guard rules that
+    block it; for an action that is not due yet, those that are certain to block it then.
     """
 
     verb: Verb
     at: datetime
     removal_at: datetime | None = None
+    removal: Verb | None = None
     refused_by: tuple[str, ...] = ()
 
 
@@ -285,14 +288,14 @@ def _next_action(
     grace = timedelta(seconds=idle.grace_seconds(node, observation, rules.idle))
     if step.verb is not Verb.HOLD:
         at = now + timedelta(seconds=observation.interval_seconds) if late else now
-        removal = at + grace if step.verb is Verb.NOTICE else None
         refused = tuple(answer.rule for answer in refusals)
-        return NextAction(verb=step.verb, at=at, removal_at=removal, refused_by=refused)
+        if step.verb is not Verb.NOTICE:
+            return NextAction(verb=step.verb, at=at, refused_by=refused)
+        grace, removal = _announced_removal(step, grace)
+        return NextAction(verb=step.verb, at=at, removal_at=at + grace, removal=removal, refused_by=refused)
     if not node.enrolled or node.protected is not None or node.snoozed is not None:
         return None
-    choice, wait = (
-        idle.choose_action(node, observation, rules.idle) if node.state is NodeState.RUNNING else (None, None)
-    )
+    choice, wait = _choice(node, step, observation, rules.idle)
     if choice not in _REMOVES:
         return None
     notice = observation.ledger.notice(node.id)
@@ -302,11 +305,33 @@ def _next_action(
         waits = ("approval",) if required is not None and required.who is None else ()
         refused = (*_certain_refusals(node, observation, rulebook, at), *waits)
         return NextAction(verb=Verb(choice), at=at, removal_at=at, refused_by=refused)
-    if step.reason.code == "waiting" and wait is not None:
-        at = now + timedelta(seconds=max(0.0, wait - node.activity.held_seconds))
+    if step.reason.code in _WAITING and wait is not None:
+        at = now + timedelta(seconds=max(0.0, wait))
         refused = _certain_refusals(node, observation, rulebook, at)
-        return NextAction(verb=Verb.NOTICE, at=at, removal_at=at + grace, refused_by=refused)
+        return NextAction(
+            verb=Verb.NOTICE, at=at, removal_at=at + grace, removal=Verb(choice or ""), refused_by=refused
+        )
     return None
+
+
+def _announced_removal(step: Step, grace: timedelta) -> tuple[timedelta, Verb | None]:
+    """What a notice promises: the time until the removal, and which one; a notice without a promise says neither."""
+    seconds, action = step.arguments.get("grace_seconds"), step.arguments.get("action")
+    return grace if seconds is None else timedelta(seconds=float(seconds)), Verb(action) if action in _REMOVES else None
+
+
+def _choice(node: Node, step: Step, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
+    """What its pool does with the node in the end, and for how many seconds it still waits before the notice."""
+    if node.state is NodeState.RUNNING:
+        choice, wait = idle.choose_action(node, observation, rules)
+        return choice, None if wait is None else wait - node.activity.held_seconds
+    found = observation.ledger.own_stop(node) if node.state is NodeState.STOPPED else None
+    if found is None or rules.terminate_after is None or step.reason.code == undone.CODE:
+        return None, None
+    if found.why_unwatched(node, observation.interval_seconds) is not None:
+        return None, None
+    age = (observation.now - found.at).total_seconds()
+    return Verb.TERMINATE.value, rules.terminate_after - rules.terminate_grace_period - age
 
 
 def _certain_refusals(node: Node, observation: Observation, rulebook: Rulebook, at: datetime) -> tuple[str, ...]:

@@ -128,7 +128,8 @@ def record_disagreements(parts: ControllerContext, observation: Observation, rou
 def _record(
     parts: ControllerContext, observation: Observation, found: Undone, until: datetime, round_id: int
 ) -> Intent:
-    owners = _owners(observation, found)
+    owners, node = _owners(observation, found), observation.fleet.find(found.target)
+    price = None if node is None else observation.price(node)
     made = Record(
         verb=Verb.LEFT_ALONE,
         node_id=found.target,
@@ -136,6 +137,7 @@ def _record(
         reason=Reason(code=CODE, sentence=sentence_of(found, until)),
         arguments={REMOVAL: found.key, UNDONE_AT: found.at.isoformat(), UNTIL: until.isoformat()},
         owner=owners[0] if len(owners) == 1 else None,
+        usd_per_hour=None if price is None else price.usd_per_hour,
     )
     return write_record(parts, made, round_id)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.duration import format_age, format_duration
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.stops import NOT_PROVED
@@ -57,7 +57,7 @@ def not_stopped_by_us(case: Case) -> Finding:
         return refuse("The pool never terminates stopped nodes.", f"Set pools.{case.pool}.idle.terminate_after.")
     found = case.observation.ledger.stop_of(node.id)
     if found is None:
-        return refuse("Somebody else stopped it.", "gpuwatch terminates only what it has stopped itself.")
+        return refuse("gpuwatch has no stop of it on record.", "gpuwatch terminates only what it has stopped itself.")
     if (doubt := found.why_not_ours(node)) is not None:
         return refuse(f"It was stopped, and {NOT_PROVED}: {doubt}.", "Terminate it yourself, if nobody needs it.")
     # By the cloud's own clock, where its time at the stop is on record: ours may have been set since.
@@ -121,7 +121,7 @@ def stale(case: Subject) -> Finding:
         skew = (now - verdict.at).total_seconds() - waited
         worst = max(verdict.age_seconds, abs(skew))
         if worst > limit:
-            ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by ours"
+            ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_age(skew)} by ours"
             return refuse(
                 f"{f'The verdict{of_machine}' if of_machine else 'Its verdict'} is stale: {ages}.",
                 f"At most {format_duration(limit)} is allowed; check its agent and both clocks.",
@@ -197,7 +197,8 @@ def warm_up(case: Case) -> Finding:
         return refuse("Its start time is unknown.", "The cloud must report its launch time.")
     age = (case.observation.now - node.launched_at).total_seconds()
     if age < limit:
-        return refuse(f"It was started {format_duration(age)} ago.", f"It warms up for {format_duration(limit)}.")
+        started = f"It was started {format_duration(age)} ago" if age >= 0 else f"Its start is {format_age(age)}"
+        return refuse(f"{started}.", f"It warms up for {format_duration(limit)}.")
     if node.activity.held_seconds > age:
         held = format_duration(node.activity.held_seconds)
         return refuse(f"It claims {held} of idleness and was started {format_duration(age)} ago.", "Check its clock.")
@@ -257,8 +258,8 @@ def mass_idleness(case: Subject) -> Finding:
         begins = max(found.last + timedelta(seconds=case.wait_seconds), *resumed, found.last)
         ends = begins + timedelta(seconds=case.limits.mass_idleness_freeze)
         if case.observation.now < ends:
-            of_pool, what = (f" --pool {shlex.quote(pool)}", "the pool is") if found.is_of_pool else ("", "they are")
+            of_pool, what = (f" --pool {shlex.quote(pool)}", "The pool is") if found.is_of_pool else ("", "They are")
             remedy = f"If they are really idle, run `gpuwatch acknowledge{of_pool}`"
-            return refuse(f"{sentence}.", f"{remedy}; otherwise {what} frozen until {ends:%H:%M} UTC.")
+            return refuse(f"{sentence}.", f"{what} frozen until {ends:%H:%M} UTC. {remedy}.")
         over = f"{sentence}; the freeze ended at {ends:%H:%M} UTC."
     return allow(over)

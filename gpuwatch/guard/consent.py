@@ -6,7 +6,7 @@ from datetime import datetime
 
 from gpuwatch.guard.case import Case, Finding, Subject, WorkloadCase, allow, refuse
 from gpuwatch.guard.settings import Limits, Rulebook
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.duration import format_age, format_duration
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules, notices
@@ -107,7 +107,7 @@ def not_notified(case: Subject) -> Finding:
     since, grace = (case.observation.now - told_at).total_seconds(), case.grace_seconds
     grace = grace if promise is None else max(grace, promise.grace_seconds)
     if since < grace:
-        sentence = f"The first message about it is {format_duration(since)} old."
+        sentence = f"The first message about it is {format_age(since, ' old')}."
         return refuse(sentence, f"The grace period is {format_duration(grace)}.")
     return allow(f"The first message about it is {format_duration(since)} old.")
 

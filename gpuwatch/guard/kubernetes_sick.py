@@ -96,7 +96,9 @@ def mark(case: Case) -> Finding:
     if case.step.verb is Verb.MARK:
         why = marks.in_use(node)
         if not marks.marks(case.pool_rules) or why is None:
-            return refuse("Its pool marks no nodes, or it is not in use.", f"pools.{case.pool}.kubernetes.mark_busy.")
+            return refuse(
+                "Its pool marks no nodes, or it is not in use.", f"Set pools.{case.pool}.kubernetes.mark_busy."
+            )
         if known.keep is not None or known.marked_by is not None:
             return refuse("Somebody has marked it already.", "Nothing to do.")
         return allow(why)

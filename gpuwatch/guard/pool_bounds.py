@@ -24,8 +24,12 @@ def min_nodes(case: Case) -> Finding:
     leaving, roster = _leaving(case), case.observation.fleet.roster(case.pool)
     left = len(roster.sound) - len(leaving & roster.sound)  # in the order of the few
     unsound = len(roster.members) - len(leaving & roster.members) - left
-    sentence = f"{left} running nodes of the pool would remain"
-    sentence += f"; {unsound} more are unknown, failing or stalled and do not count" if unsound else ""
+    sentence = f"{how_many(left, 'running node')} of the pool would remain"
+    one = unsound == 1
+    more = (
+        f"{unsound} more {'is' if one else 'are'} unknown, failing or stalled and {'does' if one else 'do'} not count"
+    )
+    sentence += f"; {more}" if unsound else ""
     if left >= case.pool_rules.min_nodes:
         return allow(f"{sentence}.")
     return refuse(f"{sentence}.", f"min_nodes is {case.pool_rules.min_nodes}.")
@@ -44,7 +48,7 @@ def min_gpus(case: Case) -> Finding:
     roster, sizes = fleet.roster(case.pool), case.pool_rules.sizes(fleet)
     stay = [node for node in roster.nodes if node.id in roster.sound and node.id not in leaving]
     left = sum(sizes.node(node) or 0 for node in stay)
-    sentence = f"{sizes.words(left)} on {len(stay)} running nodes of the pool would remain."
+    sentence = f"{sizes.words(left)} on {how_many(len(stay), 'running node')} of the pool would remain."
     return allow(sentence) if left >= floor else refuse(sentence, f"min_gpus is {floor}.")
 
 

@@ -78,7 +78,7 @@ def in_flight(case: Subject) -> Finding:
     left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts, denied=denied)
     if left > 0:
         return refuse(
-            f"The last attempt was {own.last.status.value}: {own.last.detail}",
+            f"The last attempt was {own.last.status.value}: {own.last.detail.rstrip('.')}.",
             f"The next attempt is in {format_duration(left)}.",
         )
     return allow(f"Attempt {own.attempts + 1} of the same intent is due.")
@@ -104,7 +104,7 @@ def cooling_down(case: Case) -> Finding:
         if until <= now:
             continue
         if capacity.same_try(done, case.step) if adding else done.node_id == case.step.node_id:
-            sentence = f"A {done.verb.value} of it was given up at {done.at:%H:%M} UTC: {done.detail}."
+            sentence = f"A {done.verb.value} of it was given up at {done.at:%H:%M} UTC: {done.detail.rstrip('.')}."
             return refuse(sentence, f"It is left alone until {until:%Y-%m-%d %H:%M} UTC.")
     return allow("No recent failure.")
 
@@ -190,8 +190,8 @@ def blast_radius(case: Case) -> Finding:
     return allow(f"{how_many(hour, 'stop')} within the hour, {len(granted)} in this round.")
 
 
-def _count_words(stops: int) -> str:
-    return "1 stop counts already" if stops == 1 else f"{stops} stops count already"
+def _count_words(number: int, noun: str = "stop") -> str:
+    return f"{how_many(number, noun)} {'counts' if number == 1 else 'count'} already"
 
 
 def _gone_within_the_hour(case: Case) -> list[Done | Intent]:
@@ -248,7 +248,8 @@ def growth_rate(case: Case) -> Finding:
         (hour, per_hour, "max_additions_per_hour"),
     ):
         if count + capacity.adds(case.step) > limit:
-            return refuse(f"{count} additions count already, {name} allows {limit}.", f"Wait, or raise {name}.")
+            spent = _count_words(count, "addition")
+            return refuse(f"{spent}, {name} allows {limit}.", f"Wait, or raise {name}.")
     return allow(f"{hour} additions within the hour, {now} in this round.")
 
 

@@ -76,7 +76,9 @@ def slurm_drain(case: Case) -> Finding:
     if held is not None:
         return refuse(held, "`scontrol show node` says what Slurm knows of it.")
     if node.slurm is None or case.step.arguments.get(policy.NODE) != node.slurm.name:
-        return refuse("It is another node in Slurm than the one that was decided about.", "The next round.")
+        return refuse(
+            "It is another node in Slurm than the one that was decided about.", "The next round decides again."
+        )
     roster = fleet.roster(case.pool)
     members = [each for each in roster.nodes if each.id in roster.members and each.slurm is not None]
     out = {each.id for each in members if each.slurm is not None and (each.slurm.drained or not each.slurm.sound)}

@@ -248,15 +248,24 @@ def blast_radius(case: WorkloadCase) -> Finding:
     theirs = use.gpus + sum(each.gpus for each in granted if each.workload.owner == owner)
     theirs += sum(_number(each.arguments, GPUS) for each in past if each.owner == owner)
     whose = owner or "workloads without an owner"
-    for count, limit, name, what in (
-        (pods, limits.max_pods_per_round, "max_pods_per_round", "pods would end in this round"),
-        (hour, limits.max_pods_per_hour, "max_pods_per_hour", "pods would end within the hour"),
-        (gpus, limits.max_gpus_per_hour, "max_gpus_per_hour", "GPUs would be freed within the hour"),
-        (theirs, limits.max_gpus_per_owner_per_hour, "max_gpus_per_owner_per_hour", f"GPUs of {whose} would be freed"),
+    for count, limit, name, noun, then in (
+        (pods, limits.max_pods_per_round, "max_pods_per_round", "pod", " would end in this round"),
+        (hour, limits.max_pods_per_hour, "max_pods_per_hour", "pod", " would end within the hour"),
+        (gpus, limits.max_gpus_per_hour, "max_gpus_per_hour", "GPU", " would be freed within the hour"),
+        (
+            theirs,
+            limits.max_gpus_per_owner_per_hour,
+            "max_gpus_per_owner_per_hour",
+            "GPU",
+            f" of {whose} would be freed",
+        ),
     ):
         if limit is not None and count > limit:
             key = f"limits.workloads.{name}"
-            return refuse(f"With it {count:g} {what}; {key} allows {limit}.", f"Wait, or raise {key}.")
+            return refuse(
+                f"With it {count:g} {noun}{'' if count == 1 else 's'}{then}; {key} allows {limit}.",
+                f"Wait, or raise {key}.",
+            )
     return allow(f"{how_many(int(hour), 'pod')} within the hour, {pods} in this round.")
 
 

@@ -113,6 +113,11 @@ def _in_units(rest: int) -> str:
     return "".join(words[:2])
 
 
+def format_age(seconds: float, word: str = "") -> str:
+    """An age for people, such as `5m old` with that word; of what a wrong clock puts there `5m in the future`."""
+    return f"{format_duration(seconds)}{word}" if seconds >= 0 else f"{format_duration(-seconds)} in the future"
+
+
 def format_time(at: datetime | float, *, seconds: bool = False) -> str:
     """A time (a number is seconds since 1970) for people, in UTC, such as `2026-03-28 07:15 UTC`."""
     at = at.astimezone(UTC) if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC)

@@ -13,7 +13,7 @@ from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import REMOVALS, Verb
-from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.kubernetes import Pod, is_workload, workload_id
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.verbs import RECORDS
@@ -25,6 +25,7 @@ from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS
 from gpuwatch.policies.kubernetes.workload_words import back, keep_command, workload_of_id
 
 _REMOVALS = {verb.value: verb for verb in REMOVALS}
+_OFF = frozenset({NodeState.STOPPED, NodeState.TERMINATED})
 _NAMED = 3  # pods of a workload
 _KEPT_FOR = timedelta(days=1)  # beyond the announced time, by the command that a notice shows
 
@@ -202,6 +203,8 @@ def _line_fields(event: Event, context: MessageContext) -> dict[str, Any]:
 
 def _line(event: Event, context: MessageContext) -> Line:
     node, told = context.fleet.find(event.node_id), _line_fields(event, context)
+    if event.verb not in REMOVALS and (node is None or (node.state in _OFF and not node.billed_though_stopped)):
+        told["usd_per_hour"] = None  # it costs nothing by the hour
     return Line(
         **told,
         name="" if node is None else printable(node.name),

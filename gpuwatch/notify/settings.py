@@ -56,7 +56,7 @@ class Receiver(NotificationTransports):
     events: Annotated[
         tuple[EventName, ...],
         Setting(
-            "notice: a stop is planned. withdrawn: the node stays after all. done: it was stopped or terminated. "
+            "notice: a stop is planned. withdrawn: the notice no longer holds. done: it was stopped or terminated. "
             "interruption: its cloud is about to take it. left_alone: somebody has undone its stops twice. []: budgets "
             "alone."
         ),

@@ -80,10 +80,6 @@ def _first_due(message: Message, write: Callable[[datetime, ZoneInfo], str]) -> 
     return f"at {first}" if len(dues) == 1 else f"from {first} on"
 
 
-def _stays(message: Message) -> str:
-    return "stays" if len(_lines(message)) == 1 else "stay"
-
-
 def _subject(message: Message) -> str:
     """One line, short enough for a header that is not folded; names in it are printable already."""
     alone = message.lines[0] if len(message.lines) == 1 else None
@@ -91,7 +87,7 @@ def _subject(message: Message) -> str:
     if message.kind == "test":
         return f"gpuwatch: test message of fleet {message.fleet}"
     if message.kind == "withdrawn":
-        return f"gpuwatch: {whom} {_stays(message)}, the notice is withdrawn"
+        return f"gpuwatch: the notice of {whom} is withdrawn"
     if message.kind == "done":
         return f"gpuwatch {_did(message, whom)}"
     if message.kind == "interruption":
@@ -108,7 +104,7 @@ def _opening(message: Message) -> str:
         )
     whom, lines = _whom(message), _lines(message)
     if message.kind == "withdrawn":
-        return f"{whom} {_stays(message)}: the earlier notice no longer holds, nothing needs to be done."
+        return f"The earlier notice of {whom} no longer holds: nothing follows from it, and nothing needs to be done."
     if message.kind == "done":
         return f"gpuwatch {_did(message, whom)}, as the notice said."
     if message.kind == "interruption":

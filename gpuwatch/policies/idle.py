@@ -254,5 +254,5 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if (kept := idle_words.why_kept(node, age, rules)) is not None:
         return make_step(node, Verb.WITHDRAW, "kept", f"{stopped}, and {kept}.", _NEW_NOTICE)
     if age < rules.terminate_after or phase is Phase.GRACE:
-        return make_step(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", keeps)
+        return make_step(node, Verb.HOLD, "grace", f"{stopped}. {notices.promise_words(notice)}.", keeps)
     return make_step(node, Verb.TERMINATE, TERMINATE_AFTER, f"{stopped}, and its {limit} are over.", keeps)

@@ -49,8 +49,8 @@ class Rest:
         """How the newest of them failed, and when the next may come."""
         last = self.failed[-1]
         how = "never answered" if last.end is None else _HOW[last.end]
-        after = "" if last.lasted is None else f" after {format_duration(last.lasted.total_seconds())}"
-        said = f"{len(self.failed)} machines in a row that were launched so did not last: {last.node_id} {how}{after}"
+        after = "" if last.lasted is None else f" after {format_duration(last.lasted.total_seconds())} as a node"
+        said = f"The last {len(self.failed)} machines that were launched so did not last; {last.node_id} {how}{after}"
         if self.tried is not None:
             return f"{said}. The next waits until {self.tried.node_id or self.tried.key} has lasted for an hour"
         return f"{said}. The next may come at {format_time(self.until)}"
@@ -87,7 +87,7 @@ def rest_sentences(observation: Observation, pool: str) -> Iterator[str]:
         rest = _rest(observation, lives, spot=asked.get(CAPACITY) == SPOT)
         if rest is not None:
             what = f"the offer {asked[OFFER]}" if OFFER in asked else f"the template {asked.get('template', '')}"
-            yield f"Nothing is launched from {what}: {rest.sentence}; `gpuwatch resume --pool {pool}` tries at once."
+            yield f"Nothing is launched from {what}. {rest.sentence}; `gpuwatch resume --pool {pool}` tries at once."
 
 
 def _by_source(observation: Observation, pool: str) -> list[list[Life]]:

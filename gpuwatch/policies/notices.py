@@ -20,6 +20,7 @@ from gpuwatch.policies import waiting
 
 _CURRENT = timedelta(days=1)
 _CURRENT_UNAPPROVED = timedelta(days=7)
+_NOUNS = {"terminate": "termination", "delete": "deletion"}
 _WORDS = {"paused": "it was paused", "observed": "gpuwatch only observed", "away": "gpuwatch made no rounds"}
 
 
@@ -61,8 +62,8 @@ def sharper(notice: Notice, verb: Verb) -> str | None:
     promise = notice.promise
     if promise is not None and (promise.action == "terminate" or verb is Verb.STOP):
         return None
-    said = "nothing that can be read" if promise is None else f"a {promise.action}"
-    return f"{notice_words(notice)} promised {said}, not a terminate"
+    said = "nothing that can be read" if promise is None else _noun(promise.action)
+    return f"{notice_words(notice)} promised {said}, not {_noun('terminate')}"
 
 
 def left_seconds(notice: Notice, node: Node, grace_seconds: float, now: datetime) -> float:
@@ -82,7 +83,7 @@ def why_outdated(notice: Notice, now: datetime) -> str | None:
     limit = _CURRENT_UNAPPROVED if promise.approval else _CURRENT
     if now - due <= limit:
         return None
-    return f"{promise_words(notice)} and that was {format_duration((now - due).total_seconds())} ago"
+    return f"{promise_words(notice)}, and that was {format_duration((now - due).total_seconds())} ago"
 
 
 def promise_words(notice: Notice) -> str:
@@ -90,7 +91,11 @@ def promise_words(notice: Notice) -> str:
     promise = notice.promise
     if promise is None:
         return notice_words(notice)
-    return f"{notice_words(notice)} promised a {promise.action} not before {format_time(promise.due(notice.at))}"
+    return f"{notice_words(notice)} promised {_noun(promise.action)} not before {format_time(promise.due(notice.at))}"
+
+
+def _noun(action: str) -> str:
+    return f"a {_NOUNS.get(action, action)}"
 
 
 def notice_words(notice: Notice) -> str:

@@ -24,7 +24,7 @@ from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT
 from gpuwatch.model.activity import Activity, State
-from gpuwatch.model.duration import LONGEST_SECONDS, format_duration, in_calendar
+from gpuwatch.model.duration import LONGEST_SECONDS, format_age, format_duration, in_calendar
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
@@ -300,6 +300,6 @@ def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) 
         return NodeReport(failure=wrong)
     skew = (now - verdict.at).total_seconds()
     if verdict.age_seconds > max_age_seconds or abs(skew) > max_age_seconds:
-        ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by our clock"
+        ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_age(skew)} by our clock"
         return NodeReport(failure=f"its verdict is stale ({ages}); check the agent and both clocks")
     return NodeReport(verdict=verdict, received_at=now)

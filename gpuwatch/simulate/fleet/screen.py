@@ -155,7 +155,7 @@ def _next(row: NodeRow, now: datetime) -> str:
     notice = f"notice {_time_text(after.at, now)}"
     if after.verb is Verb.NOTICE:
         soon = after.removal_at is not None and after.removal_at.date() == now.date()
-        return f"{notice}, stop {after.removal_at:%H:%M}: {why}" if soon else f"{notice}: {why}"
+        return f"{notice}, {after.removal or Verb.STOP} {after.removal_at:%H:%M}: {why}" if soon else f"{notice}: {why}"
     return f"{after.verb.value} {_time_text(after.at, now)}: {why}"
 
 

@@ -56,5 +56,5 @@ def test_a_mail_before_the_stop_a_link_that_keeps_and_a_mail_after_it(tmp_path: 
     assert after == "running"
     assert stopped["Subject"] == "gpuwatch stopped forgotten"
     assert f"aws ec2 start-instances --instance-ids {forgotten} --region us-east-1" in text_of(stopped)
-    assert withdrawn["Subject"] == "gpuwatch: trainer stays, the notice is withdrawn"
+    assert withdrawn["Subject"] == "gpuwatch: the notice of trainer is withdrawn"
     assert re.search(r"It has been idle for .*, and it is snoozed until .* by link:ann", text_of(withdrawn)), withdrawn

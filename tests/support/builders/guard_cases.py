@@ -182,7 +182,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("old by its count", "stale", lambda c: with_verdict(c, age_seconds=31.0), "31s"),
     ("old by our clock", "stale", lambda c: with_verdict(c, at=NOW - timedelta(seconds=40)), "40s"),
     ("long ago", "stale", lambda c: with_node(c, signal=received(31.0)), "31s"),
-    ("from the future", "stale", lambda c: with_verdict(c, at=NOW + timedelta(seconds=40)), "-40s"),
+    ("from the future", "stale", lambda c: with_verdict(c, at=NOW + timedelta(seconds=40)), "40s in the future"),
     ("busy", "busy", lambda c: with_node(c, signal=NodeReport(verdict=a_verdict(state=State.BUSY))), "busy"),
     ("parked", "busy", lambda c: with_node(c, signal=NodeReport(verdict=a_verdict(state=State.PARKED))), "parked"),
     ("occupied", "busy", lambda c: in_state(c, State.OCCUPIED, parked="stop", stalled="stop"), "occupied"),
@@ -258,7 +258,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("running", "not_running", lambda c: replace(c, step=replace(c.step, verb=Verb.START)), "stopped"),
     ("kept for good", "not_stopped_by_us", lambda c: asleep(c, terminate_after=None), "terminate_after"),
     ("not its time", "not_stopped_by_us", lambda c: asleep(c, days=6.0), "6d"),
-    ("others stopped it", "not_stopped_by_us", lambda c: with_ledger(asleep(c), stopped=()), "Somebody else"),
+    ("others stopped it", "not_stopped_by_us", lambda c: with_ledger(asleep(c), stopped=()), "no stop of it on record"),
     (
         "started since",
         "not_stopped_by_us",

@@ -284,16 +284,16 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("host", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.DEDICATED_HOST), "Dedicated Host"),
     ("type not known", "gpus_missing", lambda c: with_node(c, gpu_count=None), "g6.xlarge"),
     ("state not known", "not_running", lambda c: with_node(c, state=NodeState.UNKNOWN), "unknown"),
-    ("dead agent", "min_nodes", lambda c: beside(c, signal=NodeReport(failure="no answer")), "1 more are unknown"),
-    ("failing", "min_nodes", lambda c: beside(c, signal=failing("i-2")), "1 more are unknown"),
+    ("dead agent", "min_nodes", lambda c: beside(c, signal=NodeReport(failure="no answer")), "1 more is unknown"),
+    ("failing", "min_nodes", lambda c: beside(c, signal=failing("i-2")), "1 more is unknown"),
     (
         "deadlock",
         "min_nodes",
         lambda c: beside(c, signal=NodeReport(verdict=a_verdict("i-2", State.STALLED))),
-        "1 running nodes",
+        "1 running node of",
     ),
-    ("pending", "min_nodes", lambda c: beside(c, state=NodeState.PENDING), "1 running nodes"),
-    ("state of another not known", "min_nodes", lambda c: beside(c, state=NodeState.UNKNOWN), "1 running nodes"),
+    ("pending", "min_nodes", lambda c: beside(c, state=NodeState.PENDING), "1 running node of"),
+    ("state of another not known", "min_nodes", lambda c: beside(c, state=NodeState.UNKNOWN), "1 running node of"),
 ]
 
 FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [

@@ -31,25 +31,25 @@ def three_ended(case: Case, **changes: object) -> Case:
 
 
 SPOILED_LAUNCHES: list[tuple[str, str, Callable[[Case], Case], str]] = [
-    ("ended", "launch_lasts", three_ended, "3 machines in a row"),
+    ("ended", "launch_lasts", three_ended, "The last 3 machines"),
     ("ended in another pool", "launch_lasts", lambda c: three_ended(c, pool="dev"), "i-9 ended by itself after 0s"),
     (
         "all of them idle for hours",
         "launch_lasts",
         lambda c: three_ended(c, at=NOW - timedelta(hours=5), worked=False),
-        "3 machines in a row",
+        "The last 3 machines",
     ),
     (
         "a pause is over",
         "launch_lasts",
         lambda c: with_ledger(three_ended(c), resumed=(("default", NOW),), resume_orders=((None, NOW),)),
-        "3 machines in a row",
+        "The last 3 machines",
     ),
     (
         "resumed before",
         "launch_lasts",
         lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=61)), ("dev", NOW))),
-        "3 machines in a row",
+        "The last 3 machines",
     ),
     (
         "one is tried",

@@ -87,7 +87,7 @@ SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ),
     ("nobody told", "not_notified", lambda c: notified(c, None), "delivered"),
     ("told just now", "not_notified", lambda c: notified(c, 599.0), "9m59s"),
-    ("told tomorrow", "not_notified", lambda c: notified(c, -86400.0), "-"),
+    ("told tomorrow", "not_notified", lambda c: notified(c, -86400.0), "in the future"),
     ("told of no notice", "not_notified", lambda c: with_ledger(notified(c, 700.0), notices=()), "delivered"),
     ("never approved", "approval", lambda c: with_ledger(approved(c), approvals=()), "gpuwatch approve i-1"),
     ("another notice approved", "approval", lambda c: approved(c, key="k-earlier"), "No operator"),

@@ -1,6 +1,7 @@
 """What people read when a guard rule refuses: every sentence with its remedy, word for word."""
 
 import os
+import re
 
 from gpuwatch.guard import RULES, judge
 from tests.support import paths
@@ -51,6 +52,17 @@ def test_every_refusal_reads_as_recorded() -> None:
         GOLDEN.write_text(said(), encoding="utf-8")
 
     assert said() == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_every_answer_is_made_of_whole_sentences() -> None:
+    """Each ends where another begins; one thing is no plural, and nothing happened in minus five minutes."""
+    lines = [line.partition("): ")[2] for line in said().splitlines()]
+    runs_on = re.compile(r"[a-z0-9] (?:The next|See in|Wait|Set|Run|It is|Its|Remove|Lower|Raise|Add) ")
+    one_of_many = re.compile(r"\b1 (?:\w+ing )?(?:nodes|pods|GPUs|stops|additions|machines)\b")
+
+    assert [line for line in lines if not line.endswith(".")] == []
+    assert [line for line in lines if runs_on.search(line)] == []
+    assert [line for line in lines if one_of_many.search(line) or re.search(r"(?<![-\w])-\d", line)] == []
 
 
 def test_every_rule_has_a_recorded_refusal() -> None:

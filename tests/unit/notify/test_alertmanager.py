@@ -99,9 +99,7 @@ def test_a_notice_is_an_alert_until_it_is_over(tmp_path: Path, ended: Verb) -> N
     assert "It is notice time." in annotations["description"]
     assert told_at == office.clock.now()
     assert ("GpuwatchNotice", "firing", annotations["summary"]) in ends(posted)
-    summary = (
-        "gpuwatch: trainer stays, the notice is withdrawn" if ended is Verb.WITHDRAW else "gpuwatch stopped trainer"
-    )
+    summary = "gpuwatch: the notice of trainer is withdrawn" if ended is Verb.WITHDRAW else "gpuwatch stopped trainer"
     assert ("GpuwatchNotice", "resolved", summary) in ends(posted)
     assert left == (set() if ended is Verb.WITHDRAW else {"GpuwatchDone"})
 

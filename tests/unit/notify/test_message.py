@@ -109,11 +109,11 @@ def test_disks_that_nobody_uses_are_not_mentioned(*, local_disks: LocalDisks | N
 
 
 def test_a_withdrawal_says_why_and_asks_for_nothing() -> None:
-    """It stays on."""
+    """Its machine may be stopped, or gone, by then: that it stays would be false."""
     event = an_event(Verb.WITHDRAW, reason=Reason(code="busy", sentence="It has been busy for 2s."))
     message = compose_message([event], about())
 
-    assert subject(message) == "gpuwatch: trainer stays, the notice is withdrawn"
+    assert subject(message) == "gpuwatch: the notice of trainer is withdrawn"
     assert "Why: It has been busy for 2s." in as_text(message)
     assert "prevents" not in as_text(message)
 

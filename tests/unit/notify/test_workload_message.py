@@ -103,10 +103,10 @@ def test_what_was_ended_says_how_it_comes_back() -> None:
 
 
 def test_a_withdrawal_says_why_and_asks_for_nothing() -> None:
-    """It stays; no command is shown."""
+    """No command is shown."""
     kept = message(told(Verb.WITHDRAW, reason=Reason(code="busy", sentence="It works: team-a/alice-0.")))
 
-    assert subject(kept) == "gpuwatch: Notebook team-a/alice stays, the notice is withdrawn"
+    assert subject(kept) == "gpuwatch: the notice of Notebook team-a/alice is withdrawn"
     assert "Why: It works: team-a/alice-0." in as_text(kept)
     assert "kubectl" not in as_text(kept)
 

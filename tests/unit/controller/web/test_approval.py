@@ -71,11 +71,12 @@ def test_a_node_waits_until_an_operator_approves_and_then_goes(site: Site) -> No
             "verb": "stop",
             "at": "2026-03-02T12:10:00Z",
             "removal_at": "2026-03-02T12:10:00Z",
+            "removal": None,
             "refused_by": ["approval"],
         },
     }
     assert (late["approval"], stopped) == (waits, [])
-    assert late["next"] == {"verb": "stop", "at": AT, "removal_at": None, "refused_by": ["approval"]}
+    assert late["next"] == {"verb": "stop", "at": AT, "removal_at": None, "removal": None, "refused_by": ["approval"]}
     assert (answer.status, answer.json["who"], answer.json["key"]) == (201, "ann@127.0.0.1", notice)
     assert now == {"notice": notice, "who": "ann@127.0.0.1", "at": "2026-03-02T12:22:00Z", "reason": "seen"}
     assert site.desk.fleet.stops() == ["i-1"]

@@ -74,12 +74,14 @@ def test_what_comes_next_and_when_is_told_of_each_node(site: Site) -> None:
         "verb": "notice",
         "at": "2026-03-02T12:20:00Z",
         "removal_at": "2026-03-02T12:30:00Z",
+        "removal": "stop",
         "refused_by": [],
     }
     assert document["i-due"] == {
         "verb": "notice",
         "at": "2026-03-02T12:00:00Z",
         "removal_at": "2026-03-02T12:10:00Z",
+        "removal": "stop",
         "refused_by": [],
     }
     assert (document["i-foreign"]["verb"], document["i-foreign"]["refused_by"]) == ("notice", ["not_enrolled"])
@@ -95,6 +97,7 @@ def test_after_the_notice_the_removal_is_told_with_its_time(site: Site) -> None:
         "verb": "stop",
         "at": "2026-03-02T12:10:00Z",
         "removal_at": "2026-03-02T12:10:00Z",
+        "removal": None,
         "refused_by": [],
     }
     assert [(action["target"], action["verb"], action["status"]) for action in result["actions"]] == [
