@@ -16,7 +16,7 @@ from gpuwatch.ledger.records import LedgerError, LedgerValueError, PastRound
 from gpuwatch.ledger.snapshots import Rest, Said
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import BODIES, ROUNDS
-from gpuwatch.ledger.unchanged import Marks, node_objects, shared_objects
+from gpuwatch.ledger.unchanged import Line, Marks, node_objects, shared_objects
 from gpuwatch.model.decision import Decision, Observation
 from gpuwatch.model.kubernetes import KubernetesNode
 
@@ -34,19 +34,24 @@ class _Base:
     round_id: int = 0
 
     @classmethod
-    def of_round(cls, observation: Observation, decisions: Sequence[Decision], hour: str) -> "_Base":
-        """What a round would be to later ones."""
+    def of_round(
+        cls, observation: Observation, decisions: Sequence[Decision], hour: str, base: "_Base | None" = None
+    ) -> tuple["_Base", Rest | None]:
+        """What a round would be to later ones, and what it need not hold because the base does; None: too little."""
         nodes, decided = observation.fleet.nodes, {step.node_id: step for each in decisions for step in each.steps}
-        return cls(hour=hour, objects=node_objects(nodes), marks=Marks.of_round(nodes, decided))
+        marks, lines = Marks.of_round(nodes, decided, None if base is None else base.marks)
+        new = cls(hour=hour, objects=node_objects(nodes), marks=marks)
+        return new, None if base is None else base.rest_of(new, lines, len(nodes))
 
-    def rest_of(self, later: "_Base", observation: Observation) -> Rest | None:
-        """What a later round need not hold because this one does; None: too little."""
+    def rest_of(self, later: "_Base", lines: Mapping[str, Line], nodes: int) -> Rest | None:
+        """What a later round of so many nodes need not hold."""
         shared = shared_objects(self.objects, later.objects)
         if shared is None:
             return None
-        nodes, others = observation.fleet.nodes, (self.objects.keys() | later.objects.keys()) - shared
-        lines = self.marks.lines(later.marks, (node for node in nodes if node.id not in others))
-        if not shared and len(lines) <= _LEAST_UNCHANGED * len(nodes):
+        others = (self.objects.keys() | later.objects.keys()) - shared
+        if others:
+            lines = {node_id: line for node_id, line in lines.items() if node_id not in others}
+        if not shared and len(lines) <= _LEAST_UNCHANGED * nodes:
             return None
         return Rest(base=self.round_id, shared=shared, lines=lines)
 
@@ -82,10 +87,10 @@ class Bodies:
             raise LedgerValueError(f"the ledger cannot hold what the round saw: {error}") from error
 
     def _make_body(self, observation: Observation, rulebook: Rulebook | None, said: Said, at: str) -> Body:
-        base, new = self._base, _Base.of_round(observation, said[1], at[:_HOUR])
-        if base is not None and (base.hour != new.hour or not self._there(base.round_id)):
+        base, hour = self._base, at[:_HOUR]
+        if base is not None and (base.hour != hour or not self._there(base.round_id)):
             base = None
-        rest = None if base is None else base.rest_of(new, observation)
+        new, rest = _Base.of_round(observation, said[1], hour, base)
         content = snapshots.encode(observation, rulebook, *said, rest=rest)
         return Body(content=content, base=None if rest is None else rest.base, becomes=new if rest is None else None)
 

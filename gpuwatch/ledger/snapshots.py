@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from itertools import accumulate, islice
+from io import BytesIO
+from itertools import accumulate, chain, islice
 from typing import TypeVar
 
 import msgspec
@@ -80,27 +81,18 @@ def encode(
     rest: Rest | None = None,
 ) -> bytes:
     """A round's body; `gaps` are the digests of what pools know of their gaps after it. With a `rest` it is CHANGES."""
-    squeeze = zlib.compressobj(_LEVEL)
     rest = rest or Rest(base=0, shared=frozenset(), lines={})
     proposed, decided = _order(proposals, decisions, rest), _order(decisions, decisions, rest)
-    pieces = [
-        *_pieces(observation, rulebook, _whole(proposals, proposed), _whole(decisions, decided), reviews, rest),
-        msgspec.msgpack.encode(dict(gaps or {})),
-    ]
-    if rest.base:
-        nodes = observation.fleet.nodes
-        last = _LastPiece(
-            base=rest.base,
-            own=[place for place, node in enumerate(nodes) if node.id not in rest.shared],
-            whole=[place for place, node in enumerate(nodes) if node.id not in rest.lines],
-            proposed=proposed,
-            decided=decided,
-        )
-        lines = list(rest.lines.values())
-        pieces.append(msgspec.msgpack.encode(last))
-        firsts = range(0, len(lines), _LINES_PER_PIECE)
-        pieces.extend(msgspec.msgpack.encode(lines[first : first + _LINES_PER_PIECE]) for first in firsts)
-    return b"".join([*(squeeze.compress(_frame_piece(piece)) for piece in pieces), squeeze.flush()])
+    said = _whole(proposals, proposed), _whole(decisions, decided)
+    squeeze, content = zlib.compressobj(_LEVEL), BytesIO()  # whose value is no copy
+    for piece in chain(
+        _pieces(observation, rulebook, *said, reviews, rest),
+        [msgspec.msgpack.encode(dict(gaps or {}))],
+        _line_pieces(observation, rest, proposed, decided) if rest.base else (),
+    ):
+        content.write(squeeze.compress(_frame_piece(piece)))
+    content.write(squeeze.flush())
+    return content.getvalue()
 
 
 def digest(gaps: bytes) -> str:
@@ -187,6 +179,25 @@ def _pieces(
     yield encode_([replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in proposals])
     yield encode_([replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in decisions])
     yield encode_([replace(each, step=_without_evidence(each.step, fleet)) for each in reviews])
+
+
+def _line_pieces(
+    observation: Observation, rest: Rest, proposed: list[_Order], decided: list[_Order]
+) -> Iterator[bytes]:
+    """What a body that rests on another holds beside: where everything belongs, and the lines."""
+    nodes = observation.fleet.nodes
+    yield msgspec.msgpack.encode(
+        _LastPiece(
+            base=rest.base,
+            own=[place for place, node in enumerate(nodes) if node.id not in rest.shared],
+            whole=[place for place, node in enumerate(nodes) if node.id not in rest.lines],
+            proposed=proposed,
+            decided=decided,
+        )
+    )
+    lines = list(rest.lines.values())
+    for first in range(0, len(lines), _LINES_PER_PIECE):
+        yield msgspec.msgpack.encode(lines[first : first + _LINES_PER_PIECE])
 
 
 def _order(said: Sequence[Proposal] | Sequence[Decision], decisions: Sequence[Decision], rest: Rest) -> list[_Order]:

@@ -8,7 +8,7 @@ every round.
 Of a Kubernetes cluster each node object is kept once, with its machine, and no pod that nothing rests on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ import msgspec
 
 from gpuwatch.model.activity import Activity, GpuUse, State
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
 from gpuwatch.model.proposal import Step
 from gpuwatch.model.verbs import Verb
@@ -35,6 +35,9 @@ _SAID = attrgetter(
 )
 _ODD = (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)  # a mapping, or what no agent says
 _HEALTH = attrgetter("state", "since", "findings", "doubt")
+
+_SAME_OF_GPU = attrgetter("uuid", "index", "activity.state", "activity.since", "activity.doubt", "pods")
+_RATIOS = attrgetter("utilization_ratio", "memory_used_ratio", "sm_active_ratio")
 
 _LEAST_SHARED = 0.75  # of the node objects: with fewer, a body of its own costs little more
 
@@ -55,37 +58,35 @@ class Line(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """What of each machine of a round must be the same later for a line to be enough; None: it is kept whole."""
+    """What of each machine of a round must be the same later for a line to be enough; without a mark it is whole."""
 
-    by_machine: Mapping[str, tuple[int, int | None]]  # its place, and its mark
+    by_machine: Mapping[str, tuple[int, int]]  # its place, and its mark
 
     @classmethod
-    def of_round(cls, nodes: Sequence[Node], decided: Mapping[str, Step]) -> "Marks":
-        """The marks of a round's machines, given what was decided about each."""
-        return cls(
-            by_machine={node.id: (place, _mark_of(node, decided.get(node.id))) for place, node in enumerate(nodes)}
-        )
-
-    def lines(self, later: "Marks", nodes: Iterable[Node]) -> dict[str, Line]:
-        """The lines that are enough for machines of a later round, in its order."""
-        before, found = self.by_machine, {}
-        for node in nodes:
-            mark = later.by_machine[node.id][1]
-            if mark is not None and (known := before.get(node.id)) is not None and known[1] == mark:
-                with suppress(*_ODD):
-                    found[node.id] = _line(known[0], node)
-        return found
-
-
-def _mark_of(node: Node, step: Step | None) -> int | None:
-    """The hash of what must stay the same; it is of this process alone. What cannot be compared is kept whole."""
-    try:
-        return _hash_of_facts(node, step)
-    except _ODD:
-        return None
+    def of_round(
+        cls, nodes: Sequence[Node], decided: Mapping[str, Step], before: "Marks | None" = None
+    ) -> tuple["Marks", dict[str, Line]]:
+        """The marks of a round's machines, given what was decided about each; lines for those that are as before."""
+        known = {} if before is None else before.by_machine
+        marks: dict[str, tuple[int, int]] = {}
+        lines: dict[str, Line] = {}
+        for place, node in enumerate(nodes):
+            # What cannot be compared or rounded is kept whole.
+            with suppress(*_ODD):
+                found = _mark_of(node, decided.get(node.id))
+                if found is not None:
+                    marks[node.id] = place, found[0]
+                    then = known.get(node.id)
+                    if then is not None and then[1] == found[0]:
+                        lines[node.id] = _line(then[0], node, found[1])
+        return cls(by_machine=marks), lines
 
 
-def _hash_of_facts(node: Node, step: Step | None) -> int | None:
+def _mark_of(node: Node, step: Step | None) -> tuple[int, list[int | None]] | None:
+    """The hash of what must stay the same, of this process alone; and what may differ: how much its GPUs did.
+
+    Both in one pass, for it goes over each GPU of a fleet in each round.
+    """
     signal = node.signal
     verdict = signal.verdict
     if verdict is None or verdict.activity.state is not _BUSY or node.state is not _RUNNING:
@@ -95,39 +96,35 @@ def _hash_of_facts(node: Node, step: Step | None) -> int | None:
         return None
     if verdict.pods or activity.doubt is not None or _TIME in step.reason.sentence:
         return None
+    uses: list[int | None] = []
+    gpus: list[tuple[object, ...]] = []
+    for gpu in verdict.gpus:
+        doing, health, use = gpu.activity, gpu.health, gpu.use
+        # Of a GPU that rests, its time must have grown with the clock.
+        begun = None if doing.state is _BUSY else round(verdict.at.timestamp() - doing.held_seconds)
+        if use is not None:
+            uses += [None if ratio is None else round(ratio * _THOUSANDTHS) for ratio in _RATIOS(use)]
+        over = None if use is None else use.over_seconds
+        gpus.append((_SAME_OF_GPU(gpu), begun, None if health is None else _HEALTH(health), over))
     said = step.reason.sentence.replace(format_duration(activity.held_seconds), _TIME)
-    return hash(
-        (
-            _FACTS(node),
-            tuple(node.tags.items()),
-            _SAID(verdict),
-            activity.since,
-            tuple([_gpu_mark(gpu, verdict.at) for gpu in verdict.gpus]),
-            signal.failure,
-            signal.windowed,
-            step.reason.code,
-            said,
-            step.change,
-        )
+    same = (
+        _FACTS(node),
+        tuple(node.tags.items()),
+        _SAID(verdict),
+        activity.since,
+        tuple(gpus),
+        signal.failure,
+        signal.windowed,
+        step.reason.code,
+        said,
+        step.change,
     )
+    return hash(same), uses
 
 
-def _gpu_mark(gpu: GpuVerdict, at: datetime) -> tuple[object, ...]:
-    """What of a GPU must stay the same. Of one that rests, its time must have grown with the clock."""
-    activity, use = gpu.activity, gpu.use
-    begun = None if activity.state is _BUSY else round(at.timestamp() - activity.held_seconds)
-    over = None if use is None else use.over_seconds
-    health = None if gpu.health is None else _HEALTH(gpu.health)
-    return (gpu.uuid, gpu.index, activity.state, activity.since, activity.doubt, begun, health, over, gpu.pods)
-
-
-def _line(place: int, node: Node) -> Line:
+def _line(place: int, node: Node, uses: list[int | None]) -> Line:
     verdict, received = node.signal.verdict, node.signal.received_at
     assert verdict is not None  # noqa: S101  it has a mark
-    uses: list[int | None] = []
-    for gpu in verdict.gpus:
-        if (use := gpu.use) is not None:
-            uses += map(_thousandths, (use.utilization_ratio, use.memory_used_ratio, use.sm_active_ratio))
     return Line(
         place=place,
         at=verdict.at.timestamp(),
@@ -136,10 +133,6 @@ def _line(place: int, node: Node) -> Line:
         received_at=None if received is None else received.timestamp(),
         uses=uses,
     )
-
-
-def _thousandths(ratio: float | None) -> int | None:
-    return None if ratio is None else round(ratio * _THOUSANDTHS)
 
 
 def node_of(line: Line, before: Node) -> Node:

@@ -17,7 +17,7 @@ from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import with_snoozes
 from gpuwatch.model.life import Life, PoolMachines
 from gpuwatch.model.measurement import BatchPast, MetricValue, OffersPast, Pauses, Restarts
-from gpuwatch.model.money import Price, key_of_node, price_key
+from gpuwatch.model.money import Price, key_of_node, price_name
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Interruption as Inaction
 from gpuwatch.model.promise import Notice
@@ -373,10 +373,8 @@ class Observation:
 
     def price(self, node: Node) -> Price | None:
         """What an hour of the node costs; None is not known, never free."""
-        for key in (key_of_node(node.id), price_key(node).key):
-            if key in self.prices:
-                return self.prices[key]
-        return self.prices.get(node.kind)
+        prices = self.prices
+        return prices.get(key_of_node(node.id)) or prices.get(price_name(node)) or prices.get(node.kind)
 
     def measure(self, pool: str, name: str) -> MetricValue | None:
         """What was measured of a pool under that name; None: nobody asked."""

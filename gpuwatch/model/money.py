@@ -102,6 +102,11 @@ def _common(instance_type: str, region: str | None, zone: str, capacity_type: Ca
     return f"{f'{cloud}:' if cloud else ''}{region}{within}/{instance_type}/{capacity_type}"
 
 
+def price_name(node: Node) -> str:
+    """The `key` of its price key."""
+    return _common(node.kind, node.region, node.zone, node.capacity_type, node.cloud)
+
+
 def price_key(node: Node) -> PriceKey:
     """What a machine's price is asked for."""
     return _price_key(node.kind, node.region, node.zone, node.capacity_type, node.id, node.name, node.cloud)

@@ -259,9 +259,9 @@ def test_every_fact_about_a_machine_but_its_figures_makes_it_whole(part: str, fi
     node = a_machine("i-1", 1, "same")
     _, (decision,) = decide(an_observation(node, now=START + MINUTE), RULES)
     decided = {step.node_id: step for step in decision.steps}
-    before = Marks.of_round([node], decided)
+    before, _ = Marks.of_round([node], decided)
     value, put_back = _parts(node)[part]
     changed = put_back(replace(value, **{field: OTHERS.get(field, "another")}))  # type: ignore[type-var]
 
-    assert before.lines(Marks.of_round([node], decided), [node]) != {}
-    assert before.lines(Marks.of_round([changed], decided), [changed]) == {}
+    assert Marks.of_round([node], decided, before)[1] != {}
+    assert Marks.of_round([changed], decided, before)[1] == {}
