@@ -29,8 +29,10 @@ _WORDY = re.compile(
 )
 _SPOKEN = re.compile(r".*(message|reason|description|detail|cause|warning)s?")
 _CHOSEN = re.compile(r"(resource_?|user_?|instance_?)?(tag|label)(s|_?set)?")
+_RESERVED = re.compile(r"(?:aws|acs):[A-Za-z]+[0-9]*(?:[:_/-][A-Za-z]+[0-9]*)+")  # tags that only a cloud can set
+_KEYS = frozenset({"key", "tagkey"})
 _EVERYBODYS = re.compile(
-    r".*(location|zone|region|instance_?type|vm_?size|machine_?type|family|acceleratortype)(_?(id|name))?s?"
+    r".*(location|zone|region|metric|instance_?type|vm_?size|machine_?type|family|acceleratortype)(_?(id|name))?s?"
 )
 
 _WORD = re.compile(r"[A-Za-z]+(?:[_./-][A-Za-z]+)*")
@@ -60,10 +62,10 @@ _PUBLIC = re.compile(
     rf"|(?:africa|asia|australia|europe|me|northamerica|southamerica|us)-{_COMPASS}\d{{1,2}}(?:-[a-z])?"
     # Types of machines and of accelerators.
     r"|(?:ecs\.)?[a-z]\w*(?:-\w+)?\.(?:\d*x?(?:large|medium|small)\d*|metal(?:-\d+xl)?|nano|micro)"
-    r"|standard_[a-z]+\d\w*|[a-z]\d{1,2}[a-z]?-(?:standard|highmem|highcpu|(?:high|mega|ultra|edge|max)gpu)-\w+"
+    r"|standard_[a-z]+\d\w*|standardn[cdgv]\w{0,20}family|n[cdgv][a-z]{0,12}v\d(?:_[a-z]+\d+)?|[a-z]\d{1,2}[a-z]?-(?:standard|highmem|highcpu|(?:high|mega|ultra|edge|max)gpu)-\w+"
     r"|nvidia-[a-z0-9-]+|pt?\d{1,3}[dhms]|v?\d{1,5}(?:\.\d{1,5}){1,2}"
     # Hosts of the clouds; what stands before may be a name.
-    r"|(?:[a-z]+\.)?(?:[a-z]{2}-[a-z]+-?\d?\.)?(?:amazonaws\.com(?:\.cn)?|tencentcloudapi\.com|aliyuncs\.com"
+    r"|(?:[a-z]+\.|ec2\.)?(?:[a-z]{2}(?:-gov|-iso[a-z]?)?-[a-z]+-?\d?\.)?(?:amazonaws\.com(?:\.cn)?|tencentcloudapi\.com|aliyuncs\.com"
     r"|googleapis\.com|azure\.(?:com|net|cn|us)|windows\.net)"
 )
 _API_WORDS = """
@@ -87,6 +89,11 @@ _API_WORDS = """
     batch emr elasticmapreduce elasticbeanstalk cloudformation stack id logical groupname ec2spot ec2launchtemplate
     dataproc composer dataflow notebooks slurm parallelcluster poolname gpuwatch protect owner pool notice snooze mode
     fleet cls
+    v3 timeseries listmanagedinstances testiampermissions skus usages gpus vcpus maxresourcevolumemb
+    premium premiumv2 ultrassd standardssd lrs zrs cores lowprioritycores family
+    compute.googleapis.com agent.googleapis.com gpu utilization received sent count gce one_of resource label metric
+    align mean max rate and or eq ne location instanceview
+    max spot postpaid prepaid vcpu used
 """
 _KNOWN = frozenset(_API_WORDS.split())
 
@@ -111,10 +118,10 @@ class Pseudonyms:
                 return self.sentence(told)
         return self._form(told) if re.match(r"[\w.]+=", told) else self.sentence(told)
 
-    def url(self, url: str) -> str:
+    def url(self, url: str, *, learn: bool = False) -> str:
         """A URL: its host, path and parameters."""
         front, mark, query = url.partition("?")
-        return self._path(front) + mark + self._form(query)
+        return self._path(front, learn=learn) + mark + self._form(query)
 
     def value(self, value: object, name: str = "", *, chosen: bool = False, within: bool = False) -> object:
         """A value of JSON, that of the member `name`. `chosen`: somebody chose it; `within`: it is of a list."""
@@ -133,7 +140,7 @@ class Pseudonyms:
     def text(self, text: str, name: str = "", *, chosen: bool = False) -> str:
         """A text, that of the member `name`."""
         member = "" if chosen else name.lower()
-        if not text or _DATE.fullmatch(text):
+        if not text or _DATE.fullmatch(text) or (_RESERVED.fullmatch(text) and name.lower() in _KEYS):
             return text
         if _SECRET.fullmatch(member):
             return "removed"
@@ -144,6 +151,10 @@ class Pseudonyms:
             return text
         if _WORDY.fullmatch(member) and _KIND.fullmatch(text):
             return text
+        if text.startswith(("https://", "http://")):
+            return self.url(text, learn=True)
+        if " " in text and _SPOKEN.fullmatch(member):
+            return self.sentence(text)
         if "/" in text or text.startswith(("arn:", "acs:", "qcs:")):
             return self._path(text, learn=True)
         if _SPOKEN.fullmatch(member) or _WORDY.fullmatch(member):
@@ -151,8 +162,13 @@ class Pseudonyms:
         return self._words(text, learn=True)
 
     def sentence(self, text: str) -> str:
-        """A sentence of the cloud: its words stay, but those that somebody chose."""
-        return self._words(text, keep=lambda each: _WORD.fullmatch(each) is not None and each not in self._private)
+        """A sentence of the cloud: its words stay, but those that somebody chose, and what stands in a path."""
+
+        def is_said(small: str) -> bool:
+            return _WORD.fullmatch(small) is not None and small not in self._private
+
+        parts = re.split(r"(\S*/\S*)", text)
+        return "".join(self._path(each) if "/" in each else self._words(each, keep=is_said) for each in parts)
 
     # Parts of texts.
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 class Exchange:
     """One request and its answer. `call` is the operation by the cloud's own name; "" where a URL alone names it.
 
-    `sent` and `body` are the texts of both; None: nothing was sent, or it is not text. `headers` are the answer's.
+    `region` is the one that a header names, where the URL has no region. `sent` and `body` are the texts of both; None:
+    nothing was sent, or it is not text. `headers` are the answer's.
     """
 
     cloud: str
     call: str = ""
+    region: str = ""
     method: str
     url: str
     sent: str | None = None
@@ -50,6 +52,7 @@ def note_exchange(  # noqa: PLR0913  an exchange has so many parts
     headers: Mapping[str, str],
     body: bytes | str | None,
     call: str = "",
+    region: str = "",
     sent: bytes | str | None = None,
 ) -> None:
     """Pass an exchange on, if anybody records."""
@@ -58,6 +61,7 @@ def note_exchange(  # noqa: PLR0913  an exchange has so many parts
     exchange = Exchange(
         cloud=cloud,
         call=call,
+        region=region,
         method=method,
         url=url,
         sent=_text(sent),

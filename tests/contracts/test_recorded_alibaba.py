@@ -4,18 +4,13 @@ No recorded JSON is public. The parts of these that gpuwatch reads are read by t
 is paid, its times, its disks.
 """
 
-import json
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
-from xml.etree import ElementTree as ET
-
 import pytest
 
 from gpuwatch.clouds.alibaba.instances import Instance, capacity_type, gpus_of, still_billed
 from gpuwatch.clouds.alibaba.owners import managed_by
 from gpuwatch.model.fleet import CapacityType, NodeState
-from tests.support.clouds.recorded import Path, Recorded, Unread, left_out, needs_recordings, played
+from tests.support.clouds.alibaba.recorded import Answer
+from tests.support.clouds.recorded import Path, Unread, left_out, needs_recordings, played
 
 STATES = {
     "Pending": NodeState.PENDING,
@@ -24,42 +19,6 @@ STATES = {
     "Stopping": NodeState.STOPPING,
     "Stopped": NodeState.STOPPED,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer(Recorded):
-    """One answer, by its call."""
-
-    @cached_property
-    def body(self) -> Any:  # noqa: ANN401  JSON, or a tree
-        """JSON as it is, and XML as an element; None: neither."""
-        told = str(self.line.get("text", self.line.get("body", "")))
-        try:
-            return json.loads(told) if told.lstrip().startswith("{") else ET.fromstring(told)  # noqa: S314  recorded
-        except (ValueError, ET.ParseError):
-            return None
-
-    @property
-    def kind(self) -> str:
-        """The call."""
-        if isinstance(self.body, ET.Element):
-            return str(self.body.tag).removesuffix("Response")
-        return str(self.line.get("call", "")).rpartition(":")[2]
-
-    def items(self, *path: str) -> list[dict[str, Any]]:
-        """What is listed there, each with its members as the JSON has them."""
-        if isinstance(self.body, ET.Element):
-            return [_members(each) for each in self.body.findall("/".join(path))]
-        found = self.body
-        for step in path:
-            found = found[step]
-        return list(found)
-
-
-def _members(element: ET.Element) -> Any:  # noqa: ANN401  JSON
-    if not len(element):
-        return (element.text or "").strip()
-    return {each.tag: _members(each) for each in element}
 
 
 def play_machines(answer: Answer) -> None:

@@ -1,8 +1,9 @@
 """`gpuwatch doctor --record DIR`: one look at the clouds by read rights alone, written down for others to replay.
 
-A file `CLOUD.jsonl` has one object a line for each request: `source`, `call`, `method`, `uri`, `request`, `status`,
-`headers` and `body`, both as texts. `about.json` has what a replay needs. Whatever could name somebody is replaced
-(`gpuwatch.clouds.pseudonyms`); nothing is asked but what lists and describes.
+A file `CLOUD.jsonl` has one object a line for each request: `source`, `look` (what was looked for), `call`, `region`,
+`method`, `uri`, `request`, `status`, `headers` and `body`; `request` and `body` are texts. `about.json` has what a
+replay needs. Whatever could name somebody is replaced (`gpuwatch.clouds.pseudonyms`); nothing is asked but what lists
+and describes.
 """
 
 import json
@@ -36,11 +37,15 @@ class Recording:
     troubles: Mapping[str, str]
 
 
-def look_once(cloud: Cloud) -> Mapping[str, str]:
-    """Ask a cloud for all that it can list; gives by name what could not be had, and why. Nothing is changed."""
+def look_once(cloud: Cloud, begin: Callable[[str], None] = lambda _: None) -> Mapping[str, str]:
+    """Ask a cloud for all that it can list; gives by name what could not be had, and why. Nothing is changed.
+
+    `begin` hears the name of each look before it begins.
+    """
     nodes: Sequence[Node] = ()
     troubles: dict[str, str] = {}
     for name, ask in _list_looks(cloud):
+        begin(name)
         try:
             with partial() as silent:
                 found = ask(nodes)
@@ -91,12 +96,13 @@ def record_clouds(clouds: Mapping[str, Callable[[], Cloud]], fleet: str, folder:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty")
-    heard: list[Exchange] = []
+    heard: list[tuple[str, Exchange]] = []
     troubles: dict[str, str] = {}
+    look = [""]  # the name of the present one
     for name, connect in clouds.items():
-        with recording(heard.append):
+        with recording(lambda each: heard.append((look[-1], each))):
             try:
-                found = look_once(connect())
+                found = look_once(connect(), look.append)
             except CloudError as error:
                 found = {"the cloud": str(error)}
         troubles |= {f"{name}: {what}" if len(clouds) > 1 else what: why for what, why in found.items()}
@@ -104,25 +110,30 @@ def record_clouds(clouds: Mapping[str, Callable[[], Cloud]], fleet: str, folder:
     for file, text in written.items():
         with os.fdopen(os.open(folder / file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             out.write(text)
-    counts = {cloud: sum(each.cloud == cloud for each in heard) for cloud in sorted({each.cloud for each in heard})}
+    counts = {
+        cloud: sum(each.cloud == cloud for _, each in heard) for cloud in sorted({each.cloud for _, each in heard})
+    }
     return Recording(exchanges=counts, troubles=troubles)
 
 
-def _replace_all(heard: Sequence[Exchange], fleet: str) -> Mapping[str, str]:
+def _replace_all(heard: Sequence[tuple[str, Exchange]], fleet: str) -> Mapping[str, str]:
     """The files by their names. All is read twice: a sentence may quote a name that a later answer has."""
     names = Pseudonyms(secrets.token_bytes(32))
     for _ in range(2):
         lines: dict[str, list[str]] = {}
-        for each in heard:
-            lines.setdefault(f"{each.cloud}.jsonl", []).append(json.dumps(_line(each, names), ensure_ascii=False))
+        for look, each in heard:
+            told = _line(look, each, names)
+            lines.setdefault(f"{each.cloud}.jsonl", []).append(json.dumps(told, ensure_ascii=False))
         about = {"fleet": names.text(fleet), "version": __version__}
     return {file: "\n".join(found) + "\n" for file, found in lines.items()} | {ABOUT: json.dumps(about) + "\n"}
 
 
-def _line(each: Exchange, names: Pseudonyms) -> dict[str, object]:
+def _line(look: str, each: Exchange, names: Pseudonyms) -> dict[str, object]:
     return {
         "source": "gpuwatch doctor",
+        "look": look,
         "call": each.call,
+        "region": each.region,
         "method": each.method,
         "uri": names.url(each.url),
         "request": None if each.sent is None else names.body(each.sent),

@@ -243,6 +243,7 @@ class _Client(CommonClient):  # type: ignore[misc]  # the SDK ships no types
             str(asked.method),
             str(asked.url),
             call=str(asked.headers.get("X-TC-Action", "")),
+            region=str(asked.headers.get("X-TC-Region", "")),
             sent=asked.body,  # type: ignore[arg-type]  # requests allows more kinds than the SDK sends
             status=answer.status_code,
             headers=answer.headers,

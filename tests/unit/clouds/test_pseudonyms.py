@@ -23,6 +23,7 @@ PLACES = (
     lambda it: {"selfLink": f"https://www.googleapis.com/compute/v1/projects/{it}/zones/us-east1-b/instances/{it}"},
     lambda it: {"IamInstanceProfile": {"Arn": f"arn:aws:iam::{ACCOUNT}:instance-profile/{it}"}},
     lambda it: {"name": it, "error": {"code": "Conflict", "message": f"The machine '{it}' is busy."}},
+    lambda it: {"error": {"code": "Conflict", "message": f"The resource 'projects/{it}/zones/us-east1-b' is busy."}},
     lambda it: {"anythingNew": {"deep": [[{"unheard": it}]]}},
     lambda it: {"text": json.dumps({"name": it})},
 )
@@ -68,6 +69,14 @@ def test_what_names_somebody_is_nowhere(place: int, private: str) -> None:
         ("Key", "aws:autoscaling:groupName"),
         ("Key", "eks:cluster-name"),
         ("key", "gpuwatch:fleet"),
+        ("TagKey", "acs:autoscaling:scalingGroupId"),
+        ("Key", "aws:elasticmapreduce:job-flow-id"),
+        ("metric", "NVIDIA_A100_80GB_GPUS"),
+        ("family", "StandardNCADSA100v4Family"),
+        ("value", "StandardNCADSA100v4Family"),
+        ("name", "MaxResourceVolumeMB"),
+        ("sku", "Premium_LRS"),
+        ("message", "NO_RESULTS_ON_PAGE"),
         ("message", "Quota exceeded for resource in region"),
     ],
 )
@@ -147,6 +156,17 @@ def test_xml_is_replaced_where_its_texts_are() -> None:
     assert "Tom" not in found
     assert "<name>running</name>" in found
     assert re.sub(">[^<]*<", "><", found) == re.sub(">[^<]*<", "><", told)
+
+
+def test_a_link_in_an_answer_leads_to_where_the_recorded_request_went() -> None:
+    """It is replaced as the URL of the next request is, its parameters too."""
+    url = f"https://management.azure.com:443/subscriptions/{SUB}/resourceGroups/falcon/providers/Microsoft.Compute/skus"
+    url += "?api-version=2024-07-01&%24filter=location%20eq%20%27eastus%27&%24skiptoken=abc!def"
+    names = Pseudonyms(b"salt")
+    found = json.loads(names.body(json.dumps({"nextLink": url})))["nextLink"]
+
+    assert found == names.url(url)
+    assert "falcon" not in found
 
 
 def test_a_page_link_leads_to_the_same_server() -> None:

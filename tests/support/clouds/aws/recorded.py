@@ -19,6 +19,7 @@ from moto.core.utils import get_service_model
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.recorded import Recorded, answering
+from tests.support.clouds.replay import Replay
 from tests.support.clouds.server import Request, Response
 from tests.support.fakes.cloud_worlds import FLEET
 
@@ -176,3 +177,13 @@ def aws(server: Aws, *regions: str) -> Iterator[AwsCloud]:
     session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="not real", region_name=REGION)  # noqa: S106
     with answering(server):
         yield AwsCloud(fleet=FLEET, clock=ManualClock(), regions=regions or (REGION,), session=session)
+
+
+@contextmanager
+def replayed(replay: Replay) -> Iterator[AwsCloud]:
+    """The adapter for the regions of a recording."""
+    regions = {found[1] for url in replay.urls if (found := re.match(r"https://ec2\.([a-z0-9-]+)\.", url))}
+    session = boto3.Session(aws_access_key_id="a", aws_secret_access_key="not real", region_name=REGION)  # noqa: S106
+    with answering(replay):
+        clock = ManualClock(wall=replay.at)
+        yield AwsCloud(fleet=replay.fleet, clock=clock, regions=sorted(regions), session=session)

@@ -14,6 +14,7 @@ from gpuwatch.clouds.azure.settings import SubscriptionSettings
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure.world import StaticCredential
 from tests.support.clouds.recorded import NOW, Recorded, answering, recorded
+from tests.support.clouds.replay import Replay
 from tests.support.clouds.server import Request, Response
 from tests.support.fakes.cloud_worlds import FLEET
 
@@ -149,6 +150,21 @@ def azure(arm: Arm) -> Iterator[AzureCloud]:
             fleet=FLEET,
             clock=ManualClock(wall=NOW),
             subscriptions={"main": SubscriptionSettings(id=SUB)},
+            credential=StaticCredential(),
+        )
+
+
+@contextmanager
+def replayed(replay: Replay) -> Iterator[AzureCloud]:
+    """The adapter for the subscriptions of a recording."""
+    found = sorted({parts[1] for url in replay.urls if len(parts := urlsplit(url).path.split("/subscriptions/")) > 1})
+    names = dict.fromkeys(each.partition("/")[0] for each in found)
+    with answering(replay):
+        yield AzureCloud(
+            fleet=replay.fleet,
+            endpoint_url=replay.endpoint,
+            clock=ManualClock(wall=replay.at),
+            subscriptions={name: SubscriptionSettings(id=name) for name in names},
             credential=StaticCredential(),
         )
 

@@ -13,6 +13,7 @@ from google.auth.credentials import AnonymousCredentials
 from gpuwatch.clouds.gcp.cloud import GcpCloud
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.recorded import NOW, Recorded, answering
+from tests.support.clouds.replay import Replay
 from tests.support.clouds.server import Request, Response
 from tests.support.fakes.cloud_worlds import FLEET
 
@@ -174,6 +175,20 @@ def compute_engine(compute: Compute, *, regions: tuple[str, ...] = ("all",)) -> 
             clock=ManualClock(wall=NOW),
             regions=regions,
             projects=[project],
+            credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]  # google-auth's own
+        )
+
+
+@contextmanager
+def replayed(replay: Replay) -> Iterator[GcpCloud]:
+    """The adapter for the projects of a recording."""
+    projects = {found[1] for url in replay.urls if (found := re.search(r"/compute/v1/projects/([^/?]+)", url))}
+    with answering(replay):
+        yield GcpCloud(
+            fleet=replay.fleet,
+            clock=ManualClock(wall=replay.at),
+            regions=("all",),
+            projects=sorted(projects),
             credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]  # google-auth's own
         )
 

@@ -12,6 +12,7 @@ from unittest.mock import patch
 from gpuwatch.clouds.tencent.cloud import TencentCloud
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.recorded import NOW, Recorded, answering
+from tests.support.clouds.replay import Replay
 from tests.support.clouds.server import Request, Response
 from tests.support.clouds.tencent.others import ACCOUNT
 from tests.support.fakes.cloud_worlds import FLEET
@@ -120,6 +121,15 @@ def _fits(thing: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
 @contextmanager
 def tencent(server: Callable[[Request], Response]) -> Iterator[TencentCloud]:
     """The adapter, which asks that server at Tencent Cloud's own addresses."""
-    key = {"TENCENTCLOUD_SECRET_ID": "AKIDexample", "TENCENTCLOUD_SECRET_KEY": "notarealkey"}
-    with answering(server), patch.dict(os.environ, key):
+    with answering(server), patch.dict(os.environ, _KEY):
         yield TencentCloud(fleet=FLEET, clock=ManualClock(NOW), regions=[REGION])
+
+
+@contextmanager
+def replayed(replay: Replay) -> Iterator[TencentCloud]:
+    """The adapter for the regions of a recording."""
+    with answering(replay), patch.dict(os.environ, _KEY):
+        yield TencentCloud(fleet=replay.fleet, clock=ManualClock(replay.at), regions=replay.regions)
+
+
+_KEY = {"TENCENTCLOUD_SECRET_ID": "AKIDexample", "TENCENTCLOUD_SECRET_KEY": "notarealkey"}
