@@ -19,7 +19,7 @@ from gpuwatch.controller.target import Found, Target, not_yet
 from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.policies.lives import ENDED, LAUNCHES, SHOWN
+from gpuwatch.policies.lives import ENDED, LAUNCHES, NEVER_RAN, SHOWN
 from gpuwatch.policies.machines import launched_id
 from gpuwatch.policies.uncounted import NOT_SHOWN
 
@@ -54,6 +54,8 @@ class PoolTarget(Target):
             return Status.FAILED, f"{node.id}{said} {ENDED}"
         if node is not None and node.state is NodeState.TERMINATING:
             return None  # it ends before it was a node
+        if node is not None and node.state is NodeState.STOPPED and node.failed_start is not None:
+            return Status.FAILED, f"{node.id} {NEVER_RAN}: {node.failed_start}"
         seen = self._listed.get(node_id)
         if seen is not None and seen.enrolled and seen.pool == entry.intent.pool:
             return Status.SETTLED, f"{SHOWN}{node_id}"

@@ -23,8 +23,9 @@ from gpuwatch.model.measurement import OffersPast
 from gpuwatch.policies.spot import records
 from gpuwatch.policies.spot.records import BACK_TO_SPOT
 
-# How outcomes of a launch name its machine: accepted, settled, and ended before it was a node.
+# How outcomes of a launch name its machine: accepted, settled, ended before it was a node, and left without a place.
 LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
+NEVER_RAN = "was accepted, had no place to run, and is left there stopped"
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _GONE = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 _ENDINGS = frozenset({Verb.LOST, Verb.ENDED})
@@ -32,6 +33,7 @@ _ENDINGS = frozenset({Verb.LOST, Verb.ENDED})
 HOW, ENDED_AT, WORKED = "how", "ended_at", "worked"
 # For so long a list may lack a machine that is there.
 LATE = timedelta(minutes=3)
+_FRESH = timedelta(hours=1)  # after a launch; a machine that falls back to stopped has never run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +170,12 @@ def offers_past(recent: Iterable[Done], fleet: Fleet, pool: str, now: datetime) 
             return None if fleet.silent and node_id not in fleet.ended else False
         return True if node.state in THERE else False if node.state in _GONE else None
 
-    return records.past(recent, pool, now, brought=_machine, lives=lives)
+    def brought(done: Done) -> tuple[str | None, bool]:
+        node_id = done.detail.removeprefix(SHOWN)
+        if node_id == done.detail:
+            return None, done.detail.endswith(ENDED)
+        node = fleet.find(node_id)
+        fell_back = node is not None and node.state is NodeState.STOPPED and node.failed_start is not None
+        return node_id, fell_back and now - done.at < _FRESH  # later it is a start that failed
 
-
-def _machine(done: Done) -> tuple[str | None, bool]:
-    """The machine of a finished launch, where it became a node, and whether it ended before that."""
-    node_id = done.detail.removeprefix(SHOWN)
-    return None if node_id == done.detail else node_id, done.detail.endswith(ENDED)
+    return records.past(recent, pool, now, brought=brought, lives=lives)

@@ -149,9 +149,16 @@ class Machine:
         """
         keys = [value for key, value in self.tags.items() if key.lower() == DECISION_TAG]  # Azure's have no case
         ours = self.group is not None or self.name.lower() in map(name_for, keys)
-        if not (ours and self.left_bare and self.failure is not None):
-            return False
-        return isinstance(typed_error("", *self.failure), InsufficientCapacityError | QuotaExceededError)
+        return ours and self.left_bare and self.lacked_place is not None
+
+    @property
+    def lacked_place(self) -> str | None:
+        """Why its last operation failed, in Azure's words, where that was for lack of stock or quota."""
+        if self.failure is None:
+            return None
+        error = typed_error("", *self.failure)
+        no_place = isinstance(error, InsufficientCapacityError | QuotaExceededError)
+        return str(error).removeprefix(": ") if no_place else None
 
     @property
     def left_bare(self) -> bool:

@@ -68,6 +68,7 @@ def _level(lock: Mapping[str, Any]) -> str:
 
 
 _ON = frozenset({NodeState.PENDING, NodeState.RUNNING})
+_OFF = frozenset({NodeState.STOPPED, NodeState.TERMINATED})
 _MANY = 1000  # starts of machines that are gone, before they are forgotten
 _EPHEMERAL = "its system disk is ephemeral, and Azure deallocates no such machine"
 
@@ -126,6 +127,7 @@ class Translator:
             cannot_terminate=around.locks.against_end(machine.path),
             still_billed=_still_billed(machine),
             last_stop=_last_stop(machine),
+            failed_start=machine.lacked_place if machine.state in _OFF else None,
             image=_image(machine),
             announced=None,  # no list of Azure has what it will end: a machine's own agent alone knows
             tags=machine.tags,

@@ -143,7 +143,8 @@ def _of_an_instance(operation: Json) -> bool:
 
 
 def _node(client: Client, operation: Json) -> Node:
-    """What an operation says of a machine that nothing else shows any more."""
+    """What an operation says of a machine that nothing else shows any more; of a launch that failed, why."""
+    failed = failure("", operation)
     zone = str(operation.get("zone", "")).rpartition("/")[2]
     return Node(
         id=operation["targetId"],
@@ -155,6 +156,7 @@ def _node(client: Client, operation: Json) -> Node:
         region=region_of(zone),
         zone=zone,
         account=client.project,
+        failed_start=None if failed is None else str(failed).removeprefix(": "),
     )
 
 

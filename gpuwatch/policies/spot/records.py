@@ -3,7 +3,8 @@
 Rules: a launch that failed for lack of stock or quota is a refusal. One that failed for another reason (a missing
 right, a broken template, too many calls, no answer) is a fault: the offer rests likewise, nothing is learnt of its
 stock, and the first success, or a word on stock, ends the count. A launch of a machine that ended before it was a node
-is a refusal and a loss. A settled launch is a success. A spot node that came and is gone, without a removal by
+is a refusal and a loss. One of a machine that its cloud then had no place for, and left there stopped, is a refusal,
+though it was shown for minutes. Any other settled launch is a success. A spot node that came and is gone, without a removal by
 gpuwatch, is a loss: most are, and one that somebody else ended costs a place in the order at most. A notice of the
 cloud for a spot node is a loss at once, whatever becomes of it. It is a refusal as well, so that the offer rests: what
 takes nodes back is out of stock. Notices of one minute are one refusal.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gpuwatch.model.decision import GIVEN_UP, REMOVALS, Done, Status, Verb
+from gpuwatch.model.decision import GIVEN_UP, REMOVALS, SETTLE_TIMEOUT, Done, Status, Verb
 from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.policies.spot.offers import MEMORY_SECONDS, refusals_after
 
@@ -28,7 +29,7 @@ BACK_TO_SPOT = "back_to_spot"
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
 _AT_ONCE = timedelta(minutes=1)
 
-# The machine that a finished launch brought, and whether that machine ended before it was a node.
+# The machine that a finished launch brought, and whether that machine ended before it was a node, or never ran.
 Brought = Callable[[Done], tuple[str | None, bool]]
 # Whether a machine runs or comes up; False: it is gone; None: neither is known, or it is stopped.
 Lives = Callable[[str], bool | None]
@@ -65,6 +66,9 @@ def past(recent: Iterable[Done], pool: str, now: datetime, *, brought: Brought, 
         elif done.status is Status.FAILED:
             known = add_refusal(known, name, done.at, spot=spot)
             known = _change_record(known, name, losses=1) if ended else known
+        elif done.status is Status.SETTLED and ended:
+            # The cloud may have said so at any time since.
+            known = add_refusal(known, name, min(now, done.at + SETTLE_TIMEOUT), spot=spot)
         elif done.status is Status.SETTLED:
             known = _came(known, name, spot=spot)
             known = known if node_id is None else _add_life(known, name, done, node_id, ends.get(node_id), now, lives)

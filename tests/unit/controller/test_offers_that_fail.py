@@ -10,6 +10,7 @@ from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
 from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import Status
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.market import POOL, Market, a_market
@@ -61,6 +62,21 @@ def test_a_long_cooldown_of_one_offer_is_no_wait_for_the_others() -> None:
     rounds(desk, 45)
 
     assert len(desk.fleet.alive()) == 2
+
+
+@pytest.mark.parametrize("minutes", [0, 4])
+def test_what_a_cloud_accepts_and_has_no_place_for_comes_from_the_next_offer(minutes: int) -> None:
+    """Azure says yes, shows the machine as coming for minutes, and leaves it there stopped: it has never run."""
+    desk = a_market()
+    desk.fleet.room = {"spot-b": 0}
+    desk.round()
+    rounds(desk, minutes)
+    for node_id in desk.fleet.alive("spot-a"):
+        node = desk.fleet.nodes_[node_id]
+        desk.fleet.put(replace(node, state=NodeState.STOPPED, failed_start="No capacity. (ZonalAllocationFailed)"))
+    rounds(desk, 2)
+
+    assert desk.fleet.made == {"spot-a": 2, "sure": 2}
 
 
 def test_an_offer_outside_of_the_pools_regions_is_left_for_one_inside() -> None:

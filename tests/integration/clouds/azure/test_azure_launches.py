@@ -96,6 +96,22 @@ def test_what_azure_had_no_place_for_is_left_there_and_is_no_node(
     assert node.state is (state or NodeState.TERMINATED)
 
 
+def test_a_launch_that_is_left_there_deallocated_says_why(world: AzureWorld) -> None:
+    """Azure says yes, finds no place minutes later, and leaves machine, disk and interface: it has never run."""
+    vm = world.vm(world.cloud.launch(ARGUMENTS, "key"))
+    world.settle(vm.vm_id)
+    vm.provisioning, vm.power, vm.failure = "Failed", "deallocated", ("ZonalAllocationFailed", "No capacity.")
+
+    found = world.cloud.find("key")
+
+    assert found is not None
+    assert (found.state, found.failed_start) == (NodeState.STOPPED, "No capacity. (ZonalAllocationFailed)")
+    vm.failure = ("VMExtensionProvisioningError", "It did not finish.")
+    found = world.cloud.find("key")
+    assert found is not None
+    assert found.failed_start is None, "that is not about a place"
+
+
 def test_a_start_that_azure_accepts_and_cannot_carry_out_says_why(world: AzureWorld) -> None:
     """A deallocated machine has lost its place: whether there is another one, Azure finds out after it has accepted."""
     vm = world.add(MINE)

@@ -330,6 +330,7 @@ def test_a_launch_that_fails_after_it_was_accepted_says_so_and_is_over(
     found = world.cloud.find("key")
     assert found is not None
     assert found.state is NodeState.TERMINATED
+    assert found.failed_start == f"no ({code})"
 
 
 def test_deletion_protection_is_seen_and_never_lifted(world: GcpWorld) -> None:

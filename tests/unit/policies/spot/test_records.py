@@ -65,6 +65,16 @@ def test_each_failed_launch_is_a_refusal_and_a_success_takes_four_away() -> None
     assert found.offers["east-a"].refused_at == NOW - timedelta(minutes=6)
 
 
+def test_a_machine_that_its_cloud_had_no_place_for_after_all_is_a_refusal() -> None:
+    """Azure shows it as coming for minutes, and leaves it there stopped. A start that fails later is none of it."""
+    shell = replace(a_node("i-1"), state=NodeState.STOPPED, failed_start="No capacity. (ZonalAllocationFailed)")
+    fleet = seen(shell).fleet
+
+    found = offers_past([success("i-1", minutes=5.0)], fleet, "default", NOW).offers["east-a"]
+    assert (found.refusals, found.refused_at, found.losses) == (1, NOW, 0)
+    assert offers_past([success("i-1", minutes=90.0)], fleet, "default", NOW).offers["east-a"].refusals == 0
+
+
 def test_spot_is_refused_since_the_first_refusal_after_a_spot_node_came() -> None:
     """Refusals on demand, and nodes that came on demand, change nothing of it."""
     on_demand = (refusal("sure", minutes=50.0, spot=False), success("i-2", "sure", minutes=5.0, spot=False))
