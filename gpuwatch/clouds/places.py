@@ -6,9 +6,10 @@ unknown state. So they count as capacity, keep their notices, and are left alone
 """
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
 from gpuwatch.clouds.errors import CloudError, CloudUnavailableError
@@ -192,21 +193,45 @@ class Views(Generic[AnyPlace]):
             log.warning("%s; its machines count as they were and are left alone", error)
         return [as_last_seen(node, str(error)) for node in self._nodes[place].values()]
 
-    def keep_groups(self, place: AnyPlace, groups: Sequence[NodeGroup]) -> list[NodeGroup]:
-        """The groups that a place shows now."""
-        self._groups[place] = list(groups)
+    def keep_groups(
+        self,
+        place: AnyPlace,
+        groups: Sequence[NodeGroup],
+        lost: Callable[[NodeGroup], CloudError | None] = lambda _: None,
+        silent: Mapping[str, CloudError] = MappingProxyType({}),
+    ) -> list[NodeGroup]:
+        """The groups that a place shows now, and those of its parts that gave no answer (`silent`), as last seen.
+
+        `lost` is why a group's part gave none.
+
+        Raises:
+            CloudError: of a part that gave no answer, where nobody knows what the place had.
+
+        """
+        kept: list[NodeGroup] = []
+        if silent:
+            error = next(iter(silent.values()))
+            kept = [each for each in self._known_groups(place, error) if lost(each) is not None]
+        self._groups[place] = [*groups, *kept]
         self._no_groups.pop(place, None)
-        return self._groups[place]
+        return [
+            *groups,
+            *(replace(each, protected=f"its zone gave no answer ({lost(each)})", seen_now=False) for each in kept),
+        ]
 
     def last_groups(self, place: AnyPlace, error: CloudError) -> list[NodeGroup]:
         """The groups that a place without an answer showed last, protected from every change; raises CloudError."""
         self._lacks_groups(place, error)
+        why = f"its region gave no answer ({error})"
+        return [replace(group, protected=why, seen_now=False) for group in self._known_groups(place, error)]
+
+    def _known_groups(self, place: AnyPlace, error: CloudError) -> list[NodeGroup]:
+        """The groups that a place showed last, in this process or before it; raises the error where nobody knows."""
         if place not in self._groups:
             if self._recall is None:
                 raise error
             self._groups[place] = [group for group in self.past.groups if place.holds(group)]
-        why = f"its region gave no answer ({error})"
-        return [replace(group, protected=why, seen_now=False) for group in self._groups[place]]
+        return self._groups[place]
 
     # What is known of places that have shown nothing yet.
 

@@ -331,6 +331,17 @@ class GcpCloud(PlacedCloud[Listing, Group]):
     def _listed_groups(self, place: Listing) -> Iterable[Group]:
         return gcp_groups.every_group(place.client, place.wanted).values()
 
+    def _groups(self, place: Listing) -> list[NodeGroup]:
+        """The project's groups; of a zone that gave no answer as last seen."""
+        silent: dict[str, CloudError] = {}
+        found = gcp_groups.every_group(place.client, place.wanted, silent).values()
+        shown = [
+            self._group_in_our_words(place, each)
+            for each in found
+            if each.is_enrolled(self._fleet) or self._has_gpus(place, each)
+        ]
+        return self._views.keep_groups(place, shown, lambda group: silent.get(gcp_groups.scope_of(group.id)), silent)
+
     def _known_group(self, place: Listing, group_id: str) -> Group:
         return gcp_groups.one_group(place.client, group_id)
 

@@ -59,6 +59,9 @@ _STATUSES: Mapping[int, type[errors.CloudError]] = {
     408: errors.CloudUnavailableError,
     429: errors.ThrottledError,
 }
+# One word for two quotas: of calls, which is a matter of waiting, and of machines. Its sentence says which.
+_OF_QUOTA = frozenset({"quotaExceeded", "RESOURCE_EXHAUSTED"})
+_OF_CALLS = re.compile(r"per minute|per \d+ seconds|per day per user|queries|rate_limit_exceeded", re.IGNORECASE)
 # `invalidResourceUsage` is the reason of many refusals; this one is told apart by its sentence alone.
 _PROTECTED = re.compile(r"protected against deletion", re.IGNORECASE)
 
@@ -89,5 +92,9 @@ def kind_of_status(status: int) -> type[errors.CloudError]:
 
 
 def _typed_error(asked: str, code: str, message: str, status: int) -> errors.CloudError:
-    kind = errors.ProtectedError if _PROTECTED.search(message) else errors.kind_of(code, _CODES, kind_of_status(status))
+    kind = errors.kind_of(code, _CODES, kind_of_status(status))
+    if _PROTECTED.search(message):
+        kind = errors.ProtectedError
+    elif code in _OF_QUOTA and _OF_CALLS.search(message):
+        kind = errors.ThrottledError
     return errors.typed_error(kind, asked, message, code)

@@ -198,21 +198,36 @@ class Template:
     accelerators: tuple[Json, ...] = ()
 
 
-def every_group(client: Client, wanted: Callable[[str], bool]) -> dict[str, Group]:
+def every_group(
+    client: Client, wanted: Callable[[str], bool], silent: dict[str, CloudError] | None = None
+) -> dict[str, Group]:
     """The project's groups in the regions that are wanted, by id.
+
+    `silent` gets the scopes that gave no answer ("zones/us-central1-a"), whose groups are left out; None: none may.
 
     Sources: instanceGroupManagers.aggregatedList, autoscalers.aggregatedList.
 
     Raises:
-        CloudError: the list could not be had whole.
+        CloudError: the list could not be had.
 
     """
-    found = [each for each in _everywhere(client, LIST_GROUPS, wanted) if _PATH.search(each.get("selfLink", ""))]
-    if not found:
-        return {}
-    drivers = {str(each.get("target", "")).rpartition("/projects/")[2]: each for each in _autoscalers(client, wanted)}
+    missing: dict[str, CloudError] = {}
+    found = _everywhere(client, LIST_GROUPS, wanted, missing)
+    found = [each for each in found if _PATH.search(each.get("selfLink", ""))]
+    autoscalers = _everywhere(client, LIST_AUTOSCALERS, wanted, missing) if found else []
+    if silent is None:
+        for error in missing.values():
+            raise error
+    else:
+        silent |= missing
+    drivers = {str(each.get("target", "")).rpartition("/projects/")[2]: each for each in autoscalers}
     groups = [_group(each, drivers) for each in found]
-    return {group.id: group for group in groups}
+    return {group.id: group for group in groups if scope_of(group.id) not in missing}
+
+
+def scope_of(group_id: str) -> str:
+    """Return the scope in which lists have a group: "zones/us-central1-a" or "regions/us-central1"."""
+    return "/".join(group_id.split("/")[2:4])
 
 
 def one_group(client: Client, group_id: str) -> Group:
@@ -229,7 +244,10 @@ def one_group(client: Client, group_id: str) -> Group:
     described = client.read(GET_GROUP, group=match["group"])
     drivers: Mapping[str, Json] = {}
     if described.get("status", {}).get("autoscaler"):
-        every = _autoscalers(client, lambda _: True)
+        missing: dict[str, CloudError] = {}
+        every = _everywhere(client, LIST_AUTOSCALERS, lambda _: True, missing)
+        if (error := missing.get(scope_of(group_id))) is not None:
+            raise error
         drivers = {str(each.get("target", "")).rpartition("/projects/")[2]: each for each in every}
     return _group(described, drivers)
 
@@ -325,20 +343,22 @@ def _why_failed(described: Json) -> str:
     return "" if first is None else f"{first.get('message', '')} ({first.get('code', '')})".strip()
 
 
-def _autoscalers(client: Client, wanted: Callable[[str], bool]) -> list[Json]:
-    return _everywhere(client, LIST_AUTOSCALERS, wanted)
-
-
-def _everywhere(client: Client, call: Any, wanted: Callable[[str], bool]) -> list[Json]:  # noqa: ANN401  a Call
-    """What all wanted scopes hold; a scope that is missing fails the list."""
+def _everywhere(
+    client: Client,
+    call: Any,  # noqa: ANN401  a Call
+    wanted: Callable[[str], bool],
+    missing: dict[str, CloudError],
+) -> list[Json]:
+    """What all wanted scopes hold; `missing` gets those that gave no answer."""
     found: list[Json] = []
     for scope, content in client.scopes(call).items():
         kind, _, place = scope.partition("/")
         if not wanted(place if kind == "regions" else region_of(place)):
             continue
         if isinstance(content, CloudError):
-            raise content
-        found += content
+            missing[scope] = content
+        else:
+            found += content
     return found
 
 

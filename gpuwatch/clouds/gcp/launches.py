@@ -8,7 +8,7 @@ was asked for are in the machine's description, since labels may be anybody's.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpuwatch.clouds import FLEET_TAG, NO_GPU, POOL_TAG, CloudError, CloudUnavailableError
@@ -43,11 +43,13 @@ def name_of(key: str) -> str:
     return f"gpuwatch-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
-def existing(client: Client, key: str) -> Instance | None:
+def existing(client: Client, key: str, may_be_in: Callable[[str], bool] = lambda _: True) -> Instance | None:
     """The machine that was launched with that key, in whatever zone; None: it is not there now.
 
+    `may_be_in` says of a zone whether a launch with that key can have gone there: the silence of others is no doubt.
+
     Raises:
-        CloudError: the list could not be had whole.
+        CloudError: the list of a zone in which it may be could not be had.
 
     """
     found = client.scopes(LIST_INSTANCES, query={"filter": f'name = "{name_of(key)}"'})
@@ -56,8 +58,8 @@ def existing(client: Client, key: str) -> Instance | None:
             match = _DESCRIBED.fullmatch(each.get("description", ""))
             if match is not None and match["key"] == key:
                 return Instance(described=each, project=client.project)
-    for content in found.values():
-        if isinstance(content, CloudError):
+    for scope, content in found.items():
+        if isinstance(content, CloudError) and may_be_in(scope.rpartition("/")[2]):
             raise CloudUnavailableError(str(content), code=content.code)
     return None
 
@@ -130,7 +132,12 @@ def launch(  # noqa: PLR0913  a launch has many parts
 ) -> tuple[str, str]:
     """Its id and zone. Source: instances.insert, with the template's own properties but for name and labels."""
     labels = labels_of({FLEET_TAG: fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_TAG: key})
-    there = existing(client, key)
+    named = arguments.get("zone") or arguments.get("subnet", "").partition("/")[0]
+
+    def may_be_in(zone: str) -> bool:
+        return zone == named if named else region_of(zone) == region
+
+    there = existing(client, key, may_be_in)
     if there is not None:
         return _same(there, arguments, key)
     path = template_path(arguments)
@@ -156,7 +163,7 @@ def launch(  # noqa: PLR0913  a launch has many parts
     try:
         operation = client.change(INSERT, permit_in_force(), query=query, body=body, zone=place.zone)
     except CloudError as error:
-        there = existing(client, key) if error.code == CONFLICT else None
+        there = existing(client, key, may_be_in) if error.code == CONFLICT else None
         if there is None:
             raise
         return _same(there, arguments, key)

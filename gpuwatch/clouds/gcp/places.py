@@ -56,7 +56,8 @@ class Memberships:
 
     def _every_group(self) -> Mapping[str, Group]:
         if self._groups is None:
-            found = gcp_groups.every_group(self._client, self._wanted)
+            # A member whose group is not known is its group's: it is left alone.
+            found = gcp_groups.every_group(self._client, self._wanted, {})
             self._groups = {group.path: group for group in found.values()}
         return self._groups
 

@@ -207,7 +207,10 @@ class FakeGcp:
                 own = [told(each) for each in page if scope_of(each) == scope]
                 code = "UNREACHABLE" if scope.removeprefix("zones/") in self.unreachable else "NO_RESULTS_ON_PAGE"
                 items[scope] = {name: own} if own else {"warning": {"code": code, "message": f"{code} in {scope}"}}
-            return {"id": f"projects/{project.name}/aggregated/{name}", "items": items, **token}
+            silent = [f"projects/{project.name}/zones/{zone}" for zone in sorted(self.unreachable)]
+            warning = {"code": "UNREACHABLE", "message": "some scopes could not be reached"}
+            more = {"unreachables": silent, "warning": warning} if silent else {}
+            return {"id": f"projects/{project.name}/aggregated/{name}", "items": items, **more, **token}
 
         return answer
 

@@ -25,6 +25,12 @@ ANSWERS: list[tuple[str, int, str, type[CloudError]]] = [
     ("userRateLimitExceeded", 403, "User Rate Limit Exceeded", ThrottledError),
     ("RESOURCE_OPERATION_RATE_EXCEEDED", 429, "Operation rate exceeded for resource", ThrottledError),
     ("quotaExceeded", 403, "Quota 'NVIDIA_A100_GPUS' exceeded.  Limit: 8.0 in region us-central1.", QuotaExceededError),
+    (
+        "quotaExceeded",
+        403,
+        "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'",
+        ThrottledError,
+    ),
     ("QUOTA_EXCEEDED", 403, "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.", QuotaExceededError),
     ("ZONE_RESOURCE_POOL_EXHAUSTED", 503, "does not have enough resources available", InsufficientCapacityError),
     ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", 503, "(resource type:compute)", InsufficientCapacityError),
