@@ -67,3 +67,9 @@ def resource_of(permission: str, request: Request, tags: Mapping[str, Mapping[st
     return GoogleResource(
         type=f"compute.googleapis.com/{_TYPES[kind]}", name=f"{found['name']}/{own}", tags=tags.get(own, {})
     )
+
+
+def method_key(name: str) -> str:
+    """The method's name without its API; the twins for regions answer as the zones' do."""
+    own = name.partition(".")[2]
+    return own[6].lower() + own[7:] if own.startswith("region") and own[6].isupper() else own

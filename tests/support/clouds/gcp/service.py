@@ -25,7 +25,7 @@ from tests.support.clouds.gcp.machines import (
     told,
 )
 from tests.support.clouds.gcp.monitoring import MEASURED, time_series
-from tests.support.clouds.gcp.parts import catalogue, fits, named, page_of, resource_of, scope_of
+from tests.support.clouds.gcp.parts import catalogue, fits, method_key, named, page_of, resource_of, scope_of
 from tests.support.clouds.policy_languages import GoogleResource
 from tests.support.clouds.server import Refused, Request, Response
 
@@ -126,7 +126,7 @@ class FakeGcp:
             assert uuid.UUID(request_id).int, "the zero UUID is not supported"
             if request_id in project.requests:
                 return told(project.requests[request_id])
-        answer = self._answers[_key(method.name)](project, variables, request)
+        answer = self._answers[method_key(method.name)](project, variables, request)
         if request_id is not None:
             project.requests[request_id] = answer
         project.tick()
@@ -199,17 +199,17 @@ class FakeGcp:
             del at
             if self.unreachable and request.query.get("returnPartialSuccess") != "true":
                 raise RefusedError(503, "backendError", f"{min(self.unreachable)} cannot be reached")
-            found = [each for each in every(project) if fits(each, request.query.get("filter", ""))]
-            found = [each for each in found if scope_of(each).removeprefix("zones/") not in self.unreachable]
-            page, token = page_of(found, request.query)
+            there = [each for each in every(project) if scope_of(each).removeprefix("zones/") not in self.unreachable]
+            page, token = page_of(
+                [each for each in there if fits(each, request.query.get("filter", ""))], request.query
+            )
             items: Resource = {}
             for scope in dict.fromkeys([*(f"zones/{zone}" for zone in ZONES), *map(scope_of, page)]):
                 own = [told(each) for each in page if scope_of(each) == scope]
                 code = "UNREACHABLE" if scope.removeprefix("zones/") in self.unreachable else "NO_RESULTS_ON_PAGE"
-                items[scope] = {name: own} if own else {"warning": {"code": code, "message": f"{code} in {scope}"}}
-            silent = [f"projects/{project.name}/zones/{zone}" for zone in sorted(self.unreachable)]
-            warning = {"code": "UNREACHABLE", "message": "some scopes could not be reached"}
-            more = {"unreachables": silent, "warning": warning} if silent else {}
+                items[scope] = {name: own} if own else {"warning": {"code": code}}
+            silent = [f"projects/{project.name}/zones/{each}" for each in self.unreachable]
+            more = {"unreachables": silent, "warning": {"code": "UNREACHABLE"}} if silent else {}
             return {"id": f"projects/{project.name}/aggregated/{name}", "items": items, **more, **token}
 
         return answer
@@ -388,12 +388,6 @@ def _gpus(project: Project, region: str) -> float:
 def _project_of(variables: Mapping[str, str]) -> str:
     """Of Compute Engine's paths, the Resource Manager's, and Cloud Monitoring's."""
     return variables.get("project") or (variables.get("resource") or variables.get("name", "")).rpartition("/")[2]
-
-
-def _key(name: str) -> str:
-    """The method's name without its API; the twins for regions answer as the zones' do."""
-    own = name.partition(".")[2]
-    return own[6].lower() + own[7:] if own.startswith("region") and own[6].isupper() else own
 
 
 def _error(status: int, reason: str, message: str, name: str = "") -> Response:
