@@ -12,7 +12,7 @@ from typing import Any
 from gpuwatch.clouds.azure import instances
 from gpuwatch.clouds.azure.instances import Machine
 from gpuwatch.clouds.azure.owners import managed_by
-from gpuwatch.clouds.azure.places import Subscription, group_of, same, subscription_of
+from gpuwatch.clouds.azure.places import Subscription, group_of, region_name, same, subscription_of
 from gpuwatch.clouds.groups import Owned
 from gpuwatch.clouds.tags import tags_in_any_case
 from gpuwatch.model.fleet import GroupRefusal, NodeGroup
@@ -35,6 +35,7 @@ class ScaleSet(Owned):
 
     described: Mapping[str, Any]
     bounds: Bounds | None = None
+    manager: str | None = None  # of its resource group
 
     @property
     def path(self) -> str:
@@ -77,12 +78,12 @@ class ScaleSet(Owned):
     @property
     def region(self) -> str:
         """Return the scale set's region."""
-        return str(self.described.get("location") or "")
+        return region_name(str(self.described.get("location") or ""))
 
     @property
     def owner(self) -> str | None:
         """The other system that drives it, whatever its tags consent to."""
-        return managed_by(self.tags, group_of(self.path))
+        return managed_by(self.tags, group_of(self.path), of_group=self.manager)
 
     def as_node_group(
         self, node_ids: tuple[str, ...], lost: Sequence[Machine] = (), *, fleet: str, now: datetime
@@ -108,7 +109,10 @@ def every_group(place: Subscription) -> list[ScaleSet]:
     """Every scale set of the subscription. Sources: VirtualMachineScaleSets ListAll, autoscaleSettings."""
     described = place.everything(KIND)
     bounds = _bounds(place) if described else {}
-    return [ScaleSet(described=each, bounds=bounds.get(same(str(each["id"])))) for each in described]
+    return [
+        ScaleSet(described=each, bounds=bounds.get(same(path)), manager=place.manager_of(path))
+        for each, path in ((each, str(each["id"])) for each in described)
+    ]
 
 
 def one_group(place: Subscription, group_id: str) -> ScaleSet:
@@ -120,7 +124,8 @@ def one_group(place: Subscription, group_id: str) -> ScaleSet:
 
     """
     described = place.get(group_id, urgent=True).body
-    return ScaleSet(described=described, bounds=_bounds(place).get(same(group_id)))
+    bounds = _bounds(place).get(same(group_id))
+    return ScaleSet(described=described, bounds=bounds, manager=place.manager_of(group_id))
 
 
 def _bounds(place: Subscription) -> dict[str, Bounds]:

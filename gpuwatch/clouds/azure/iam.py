@@ -33,6 +33,7 @@ READ = (
     f"{_NETWORK}/networkInterfaces/read",
     f"{_NETWORK}/publicIPAddresses/read",
     "Microsoft.Resources/subscriptions/read",
+    "Microsoft.Resources/subscriptions/resourceGroups/read",
     "Microsoft.Resources/subscriptions/resources/read",
 )
 # A power-off is in none of them: it would leave a machine that is off and billed.
@@ -72,6 +73,7 @@ SCAN = (
     "Microsoft.Insights/autoscalesettings/read",
     "Microsoft.Insights/metrics/read",
     "Microsoft.Resources/subscriptions/read",
+    "Microsoft.Resources/subscriptions/resourceGroups/read",
 )
 
 _LOOK = (*READ, *FOLLOW)

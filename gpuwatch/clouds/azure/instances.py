@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from gpuwatch.clouds.azure.errors import typed_error
-from gpuwatch.clouds.azure.places import Subscription, name_for, name_of, same, scale_set_of
+from gpuwatch.clouds.azure.places import Subscription, name_for, name_of, region_name, same, scale_set_of
 from gpuwatch.clouds.errors import CloudError, InsufficientCapacityError, NotFoundError, QuotaExceededError
 from gpuwatch.clouds.tags import tags_in_any_case
 from gpuwatch.clouds.times import read_time
@@ -73,7 +73,7 @@ class Machine:
     @property
     def region(self) -> str:
         """Return the machine's region."""
-        return str(self.described.get("location") or "")
+        return region_name(str(self.described.get("location") or ""))
 
     @property
     def zone(self) -> str:

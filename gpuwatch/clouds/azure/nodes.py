@@ -118,7 +118,7 @@ class Translator:
             capacity_type=_capacity_type(machine),
             launched_at=self._start_time(machine),
             address=around.addresses.get(same(machine.path)),
-            managed_by=self._managed_by(machine, group),
+            managed_by=self._managed_by(place, machine, group),
             instance_store=_local_disks(machine, size),
             account=place.id,
             group=machine.group,
@@ -163,7 +163,7 @@ class Translator:
             self._starts = {each: start for each, start in self._starts.items() if each in self._sightings}
         return before or machine.created_at
 
-    def _managed_by(self, machine: Machine, group: ScaleSet | None) -> str | None:
+    def _managed_by(self, place: Subscription, machine: Machine, group: ScaleSet | None) -> str | None:
         """Which other system owns it: not its scale set, if that one's owner consents."""
         manager = machine.described.get("managedBy")
         if machine.group is not None:
@@ -171,7 +171,7 @@ class Translator:
                 name = machine.group.rpartition("/")[2] if group is None else group.name
                 return (group.owner if group is not None else None) or f"scale set {name}"
             manager = None  # of a Flexible member it is the scale set
-        return managed_by(machine.tags, group_of(machine.path), manager)
+        return managed_by(machine.tags, group_of(machine.path), manager, of_group=place.manager_of(machine.path))
 
 
 def _image(machine: Machine) -> str | None:

@@ -1,6 +1,8 @@
 """Subscriptions: each is a place that is asked by itself, with its own pace. A list is of all its regions together."""
 
 import hashlib
+import logging
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +11,7 @@ from azure.core.credentials import TokenCredential
 
 from gpuwatch.clouds.azure.client import Answer, Line
 from gpuwatch.clouds.azure.settings import SubscriptionSettings
-from gpuwatch.clouds.errors import CloudError, NotFoundError
+from gpuwatch.clouds.errors import AuthFailedError, CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.provider import ALL
 from gpuwatch.model.fleet import Node, NodeGroup
@@ -63,14 +65,75 @@ def name_for(key: str) -> str:
     return f"gpuwatch-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
 
 
+def region_name(text: str) -> str:
+    """A region's name in one form: Azure and people write West US 3, WestUS3 and westus3."""
+    return text.replace(" ", "").lower()
+
+
+log = logging.getLogger(__name__)
+
+_AGAIN_SECONDS = 3600.0  # after which the resource groups are asked for again; a new one is asked for at once
+_SOON_SECONDS = 60.0  # after no answer
+
+
+class ResourceGroups:
+    """Which resource manages each resource group of a subscription: a cluster, a workspace, an application.
+
+    A service that makes such a group says so (`managedBy`), whatever the group is called. Where the groups may not be
+    seen, the names and tags of `owners.py` tell alone. Any thread may ask.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Nothing is asked yet."""
+        self.clock = clock
+        self._managers: dict[str, str] | None = None  # of those that have one
+        self._known: set[str] = set()
+        self._due_at = 0.0
+        self._denied = False
+        self._lock = threading.Lock()
+
+    def manager(self, place: "Subscription", group: str) -> str | None:
+        """The id of what manages a resource group; None: nothing does, or nobody may see it.
+
+        Raises:
+            CloudError: no answer, and there never was one.
+
+        """
+        key = group.lower()
+        with self._lock:
+            now = self.clock.monotonic()
+            if self._managers is None or now >= self._due_at or key not in self._known:
+                self._learn(place, now)
+            self._known.add(key)
+            return (self._managers or {}).get(key)
+
+    def _learn(self, place: "Subscription", now: float) -> None:
+        """Source: Resource Groups List."""
+        try:
+            listed = place.list_all(f"{place.root}/resourcegroups", version="resources")
+        except AuthFailedError as error:
+            if not self._denied:
+                log.warning("%s: what services of Azure manage is known by names and tags alone", error)
+            self._denied, self._due_at, self._managers = True, now + _AGAIN_SECONDS, self._managers or {}
+        except CloudError:
+            if self._managers is None:
+                raise
+            self._due_at = now + _SOON_SECONDS
+        else:
+            found = {str(each.get("name", "")).lower(): str(each.get("managedBy") or "") for each in listed}
+            self._denied, self._due_at, self._known = False, now + _AGAIN_SECONDS, {*found}
+            self._managers = {name: manager for name, manager in found.items() if manager}
+
+
 @dataclass(frozen=True, slots=True, eq=False)  # a place is equal to itself alone
 class Subscription:
-    """One subscription. `regions` are those that are looked at, in small letters; none: all."""
+    """One subscription. `regions` are those that are looked at, in one form; none: all."""
 
     id: str
     account: str  # its name in the settings
     regions: frozenset[str]
     line: Line = field(repr=False)
+    groups: ResourceGroups = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -88,7 +151,12 @@ class Subscription:
 
     def covers(self, region: str) -> bool:
         """Whether machines there are looked at."""
-        return not self.regions or region.lower() in self.regions
+        return not self.regions or region_name(region) in self.regions
+
+    def manager_of(self, path: str) -> str | None:
+        """The id of what manages the resource group of a resource; raises CloudError."""
+        group = group_of(path)
+        return self.groups.manager(self, group) if group else None
 
     def get(self, path: str, *, version: str = "compute", urgent: bool = False, **query: str) -> Answer:
         """A read of one thing."""
@@ -121,7 +189,7 @@ class Subscription:
 
     def beside(self, number: str, account: str) -> "Subscription":
         """Another subscription that the same credentials may see."""
-        return Subscription(number, account, frozenset(), self.line)
+        return Subscription(number, account, frozenset(), self.line, ResourceGroups(self.groups.clock))
 
     def beside_path(self, path: str) -> "Subscription":
         """The subscription of a resource, for a read."""
@@ -159,6 +227,7 @@ class Subscriptions:
                 name,
                 _regions_to_look_at(each.regions or regions),
                 Line(credential, base, scope=scope, clock=clock, options=options),
+                ResourceGroups(clock),
             )
             for name, each in subscriptions.items()
         ]
@@ -188,5 +257,5 @@ class Subscriptions:
 
 
 def _regions_to_look_at(regions: Sequence[str]) -> frozenset[str]:
-    named = frozenset(region.lower() for region in regions)
+    named = frozenset(region_name(region) for region in regions)
     return frozenset() if ALL in named else named

@@ -294,7 +294,7 @@ def _look_at_regions(
 ) -> Iterator[Surveyed]:
     """One subscription by its regions; one list has all of them."""
     ours = place in places.all
-    apart = Subscription(place.id, place.account, frozenset(), place.line)
+    apart = Subscription(place.id, place.account, frozenset(), place.line, place.groups)
     try:
         there = _machines(apart, translator)
         nodes = list(translator.nodes(apart, there, Surroundings()))

@@ -8,6 +8,8 @@ _VERBS = {"PUT": "write", "PATCH": "write", "DELETE": "delete", "GET": "read"}
 def actions_of(request: Request) -> set[str]:
     """Provider, types and verb; a POST names its own verb. With its instance view, a machine has a read of that too."""
     tail = request.path.rpartition("/providers/")[2] if "/providers/" in request.path else ""
+    if request.path.endswith("/resourcegroups"):
+        return {"Microsoft.Resources/subscriptions/resourceGroups/read"}
     if request.path.endswith("/resources"):
         return {"Microsoft.Resources/subscriptions/resources/read"}
     if not tail:

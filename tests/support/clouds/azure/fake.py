@@ -126,6 +126,7 @@ ROUTES = (
     ),
     Route("Images_List", "GET", _SUB + r"/providers/microsoft\.compute/images", handlers.images, "Image[]"),
     Route("Resources_List", "GET", _SUB + "/resources", handlers.resources),
+    Route("ResourceGroups_List", "GET", _SUB + "/resourcegroups", handlers.resource_groups),
     Route("Locks_List", "GET", _SUB + _AUTH + "/locks", handlers.locks),
     Route("Permissions_List", "GET", r"(?P<scope>/subscriptions/.+)" + _AUTH + "/permissions", handlers.permissions),
     Route("Permissions_List", "GET", _SUB + _AUTH + "/permissions", handlers.permissions),

@@ -148,6 +148,7 @@ class State:
         self.addresses: dict[str, dict[str, Any]] = {}
         self.interfaces: dict[str, dict[str, Any]] = {}
         self.locks: dict[str, dict[str, Any]] = {}
+        self.managers: dict[str, str] = {}  # what manages a resource group, by the name of that in small letters
         self.autoscale: dict[str, dict[str, Any]] = {}
         self.operations: dict[str, Operation] = {}
         self.allowed: list[str] = ["*"]  # actions of our roles
