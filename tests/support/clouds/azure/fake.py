@@ -55,6 +55,26 @@ class Route:
         return self.method != "GET" and self.name != "Token"
 
 
+def _resource_groups(state: State, call: handlers.Call) -> Response:
+    """Those that hold anything, and what manages them: only a managed one has the member."""
+    paths = [*state.vms, *state.sets, *state.disks]
+    named = {path.split("/")[4]: path.split("/")[2] for path in paths if "/resourcegroups/" in path}
+    return Response(
+        body=[
+            {
+                "id": f"/subscriptions/{call.sub}/resourceGroups/{name}",
+                "name": name,
+                "type": "Microsoft.Resources/resourceGroups",
+                "location": "eastus",
+                **({"managedBy": state.managers[name]} if name in state.managers else {}),
+                "properties": {"provisioningState": "Succeeded"},
+            }
+            for name, sub in sorted(named.items())
+            if sub == call.sub.lower()
+        ]
+    )
+
+
 _NET = r"/providers/microsoft\.network"
 _AUTH = r"/providers/microsoft\.authorization"
 ROUTES = (
@@ -126,7 +146,7 @@ ROUTES = (
     ),
     Route("Images_List", "GET", _SUB + r"/providers/microsoft\.compute/images", handlers.images, "Image[]"),
     Route("Resources_List", "GET", _SUB + "/resources", handlers.resources),
-    Route("ResourceGroups_List", "GET", _SUB + "/resourcegroups", handlers.resource_groups),
+    Route("ResourceGroups_List", "GET", _SUB + "/resourcegroups", _resource_groups),
     Route("Locks_List", "GET", _SUB + _AUTH + "/locks", handlers.locks),
     Route("Permissions_List", "GET", r"(?P<scope>/subscriptions/.+)" + _AUTH + "/permissions", handlers.permissions),
     Route("Permissions_List", "GET", _SUB + _AUTH + "/permissions", handlers.permissions),

@@ -343,26 +343,6 @@ def resources(state: State, call: Call) -> Response:
     return Response(body=[{**each, "createdTime": state.made[each["id"].lower()]} for each in found])
 
 
-def resource_groups(state: State, call: Call) -> Response:
-    """Those that hold anything, and what manages them: only a managed one has the member."""
-    paths = [*state.vms, *state.sets, *state.disks]
-    named = {path.split("/")[4]: path.split("/")[2] for path in paths if "/resourcegroups/" in path}
-    return Response(
-        body=[
-            {
-                "id": f"/subscriptions/{call.sub}/resourceGroups/{name}",
-                "name": name,
-                "type": "Microsoft.Resources/resourceGroups",
-                "location": "eastus",
-                **({"managedBy": state.managers[name]} if name in state.managers else {}),
-                "properties": {"provisioningState": "Succeeded"},
-            }
-            for name, sub in sorted(named.items())
-            if sub == call.sub.lower()
-        ]
-    )
-
-
 def addresses(state: State, call: Call) -> Response:
     """All of a subscription."""
     return Response(body=_in(state.addresses, call))
