@@ -73,7 +73,7 @@ _SEVENTHS = 7  # compute slices of a GPU that can be divided
 # tencent.com/vcuda-core, gpu.intel.com/i915, and KubeVirt's nvidia.com/GA102GL_A10.
 _PARTS = ("*gpu*", "*vcuda*", "nvidia.com/[A-Z]*")
 _SUFFIXES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
-_QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(m|k|M|G|)", re.ASCII)
+_QUANTITY = re.compile(r"((?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,3})?)(m|k|M|G|)", re.ASCII)
 _NOTHING: Mapping[str, str] = {}
 
 

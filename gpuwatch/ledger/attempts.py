@@ -85,9 +85,12 @@ def stop_answer(outcomes: Sequence[Outcome]) -> StopAnswer | None:
 
 
 def launch_time(arguments: Mapping[str, str]) -> datetime | None:
-    """The machine's launch time when the intent was written down."""
-    text = arguments.get(LAUNCHED_AT)
-    return None if text is None else datetime.fromisoformat(text)
+    """The machine's launch time when the intent was written down; None: it was not known, or cannot be read."""
+    try:
+        at = datetime.fromisoformat(arguments.get(LAUNCHED_AT, ""))
+    except ValueError:
+        return None
+    return None if at.tzinfo is None else at
 
 
 def interruption_of(

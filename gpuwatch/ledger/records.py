@@ -1,7 +1,10 @@
 """What people and shells read out of a ledger, and how it fails."""
 
+import logging
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 
 import msgspec
 
@@ -10,6 +13,8 @@ from gpuwatch.model.decision import Decision, Intent, Observation, Outcome, Prop
 
 _FORMER_CODES = {"ladder": "terminate_after", "floor": "min_nodes"}  # records hold them for ever
 _FORMER_DESTINATIONS = {"terminals": "wall"}
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)  # of what a damaged or strange record holds
+_LOG = logging.getLogger(__name__)
 
 
 class LedgerError(Exception):
@@ -97,15 +102,54 @@ class Audit:
 
 
 def read_reason(written: str) -> Reason:
-    """The reason of an intent on record; raises msgspec.MsgspecError where gpuwatch did not write it.
+    """The reason of an intent on record.
 
-    Where its evidence cannot be read, its sentence stands alone: one record must not hide all others.
+    Where its evidence cannot be read, its sentence stands alone, and where that cannot, it says so: one record must not
+    hide all others.
     """
     try:
         return with_present_code(msgspec.json.decode(written, type=Reason))
-    except msgspec.ValidationError:
+    except (*_UNREADABLE, msgspec.ValidationError):
+        pass
+    try:
         words = msgspec.json.decode(written, type=_Words)
-        return with_present_code(Reason(code=words.code, sentence=words.sentence))
+    except _UNREADABLE:
+        return Reason(code="unreadable", sentence="The ledger's record of the reason cannot be read.")
+    return with_present_code(Reason(code=words.code, sentence=words.sentence))
+
+
+def read_arguments(written: str, key: str) -> dict[str, str]:
+    """What went to the cloud with an intent; nothing where the record cannot be read, and a line in the log.
+
+    A notice without them promised nothing that can be held to, and is given anew. What is open stays open: its cloud
+    says what became of it.
+    """
+    try:
+        return msgspec.json.decode(written, type=dict[str, str])
+    except _UNREADABLE as error:
+        _note_unreadable(key, "arguments", str(error))
+        return {}
+
+
+def read_price(written: str | None, key: str) -> Decimal | None:
+    """The price of an intent on record; None: it was not known, or the record of it is no number."""
+    if written is None:
+        return None
+    try:
+        found = Decimal(written)
+    except InvalidOperation:
+        found = Decimal("NaN")
+    if found.is_finite():
+        return found
+    _note_unreadable(key, "price", repr(written))
+    return None
+
+
+@lru_cache(maxsize=1000)  # each round reads the records of hours: once is enough
+def _note_unreadable(key: str, what: str, why: str) -> None:
+    _LOG.warning(
+        "The ledger's record of %s cannot be read (its %s: %s); `gpuwatch audit verify` says where", key, what, why
+    )
 
 
 def with_present_code(reason: Reason) -> Reason:

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-import msgspec
 from sqlalchemy import and_, select
 
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.records import present_destination, read_reason
+from gpuwatch.ledger.records import present_destination, read_arguments, read_price, read_reason
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
 from gpuwatch.model.decision import Reason, Status, Verb
@@ -68,14 +67,14 @@ class SentMessages:
                 node_id=row.node_id,
                 pool=row.pool,
                 owner=row.owner,
-                usd_per_hour=None if row.usd_per_hour is None else Decimal(row.usd_per_hour),
+                usd_per_hour=read_price(row.usd_per_hour, row.key),
                 reason=read_reason(row.reason),
                 intended_at=datetime.fromisoformat(row.at),
                 at=datetime.fromisoformat(row.settled_at),
                 promise=promise_of(row.pool, arguments) if row.verb == Verb.NOTICE.value else None,
                 arguments=arguments,
             )
-            for row, arguments in ((row, msgspec.json.decode(row.arguments, type=dict[str, str])) for row in rows)
+            for row, arguments in ((row, read_arguments(row.arguments, row.key)) for row in rows)
             if row.verb != Verb.INTERRUPTION.value or read_reason(row.reason).code == Verb.INTERRUPTION.value
         )
 

@@ -7,7 +7,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 
 from gpuwatch.ledger import active_times
@@ -15,7 +14,7 @@ from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_ti
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.index_writer import read_unreached
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
-from gpuwatch.ledger.records import Entry, read_reason
+from gpuwatch.ledger.records import Entry, read_arguments, read_price, read_reason
 from gpuwatch.ledger.scale_in_protection import shields
 from gpuwatch.ledger.tables import (
     APPROVALS,
@@ -293,7 +292,7 @@ def _stopped_of_row(row: Row[Any], nothing: Sequence[active_times.Between] = ())
     """A machine that we stopped, with the newest of those times since then in which no controller looked."""
     away = [each.interruption for each in nothing if each.first > row.link and each.interruption.why == "away"]
     launched_at = launch_time(_arguments(row)) if row.arguments is not None else None
-    promise = None if row.promised is None else promise_of("", msgspec.json.decode(row.promised, type=dict[str, str]))
+    promise = None if row.promised is None else promise_of("", read_arguments(row.promised, row.key))
     return Stopped(
         node_id=row.node_id,
         key=row.key,
@@ -383,12 +382,12 @@ def ended_intents(rows: Iterable[Row[Any]]) -> Iterator[Done]:
 
 def _arguments(row: Row[Any]) -> dict[str, str]:
     """What went to the cloud."""
-    return msgspec.json.decode(row.arguments, type=dict[str, str])
+    return read_arguments(row.arguments, row.key)
 
 
 def _usd(row: Row[Any]) -> Decimal | None:
     """The price of then."""
-    return None if row.usd_per_hour is None else Decimal(row.usd_per_hour)
+    return read_price(row.usd_per_hour, row.key)
 
 
 def _time(at: str) -> datetime:

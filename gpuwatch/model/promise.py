@@ -7,6 +7,7 @@ the guard all read it from there. It never changes; something else takes a new n
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 from typing import Literal
 
 from gpuwatch.model.kubernetes import Target
@@ -56,12 +57,14 @@ def arguments_of(
 def promise_of(pool: str, arguments: Mapping[str, str]) -> Promise | None:
     """The promise that an intent keeps; None: it keeps none that can be read, as those of earlier versions."""
     try:
-        idle = arguments.get("idle_seconds")
+        idle, stop_at, grace = arguments.get("idle_seconds"), arguments["stop_at"], float(arguments["grace_seconds"])
+        if not isfinite(grace) or datetime.fromisoformat(stop_at).tzinfo is None:
+            return None
         return Promise(
             action=_ACTIONS[arguments["action"]],
             pool=pool,
-            stop_at=datetime.fromisoformat(arguments["stop_at"]),
-            grace_seconds=float(arguments["grace_seconds"]),
+            stop_at=datetime.fromisoformat(stop_at),
+            grace_seconds=grace,
             idle_seconds=None if idle is None else float(idle),
             approval=arguments["approval"] != "false",
             heard=arguments["heard"] != "false",

@@ -1,14 +1,15 @@
 """Prices fetched from clouds: asked for in the background, kept on disk with the time of each answer.
 
-A failure leaves every price as it was, with its date. No round waits: a caller gets what is known,
-and what is missing is fetched later.
+A failure leaves every price as it was, with its date. So does an answer that is out of all proportion: budgets would
+stop for it, and launches run after it. No round waits: a caller gets what is known, and what is missing is fetched
+later.
 """
 
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Protocol, Self
@@ -17,6 +18,7 @@ import msgspec
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import PriceKey
+from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.catalogue import ListPrice
 from gpuwatch.runtime.clock import Clock
 
@@ -27,6 +29,10 @@ _LOOK_EVERY_SECONDS = 60.0
 _AFTER_FAILURE_SECONDS = 900.0
 _SLOWEST_REFRESH_SECONDS = 600.0
 _MOST_WANTED = 5000
+_FACTOR = 10  # by which a price may differ from what is known of the same machine: lists of clouds have had $0.01
+_SPOT_FACTOR = 50  # by which one of spot may be below the price on demand
+_KNOWN_FOR = timedelta(days=3)  # a price that every answer has contradicted for so long is no measure any more
+_MOST_PER_HOUR = 10_000  # of one machine, where nothing is known of it, in any currency
 
 Wanted = tuple[str, str]  # region and machine type
 
@@ -61,6 +67,30 @@ class Found:
 
 def _key(place: str, instance_type: str, capacity_type: CapacityType) -> str:
     return f"{place}/{instance_type}/{capacity_type}"
+
+
+def _is_credible(provider: str, region: str, news: Found, kept: Found | None) -> bool:
+    """Whether a price is near to what is known of the same machine; one that is not is left out, and in the log."""
+    price, near, known = news.quote, False, False
+    if kept is not None and news.quote.as_of - kept.quote.as_of <= _KNOWN_FOR:
+        known = kept.quote.currency == price.currency
+        near = known and _is_near(price, kept.quote, _FACTOR)
+    for capacity in {CapacityType.ON_DEMAND, news.capacity_type}:
+        listed = catalogue.places(provider, news.instance_type, capacity).get(region)
+        if listed is not None and listed.currency == price.currency:
+            known = True
+            near = near or _is_near(price, listed, _FACTOR if capacity is news.capacity_type else _SPOT_FACTOR)
+    if near or (not known and price.per_hour <= _MOST_PER_HOUR):
+        return True
+    _LOG.warning(
+        "%s %s an hour for %s is out of proportion and is not used: %s",
+        *(price.per_hour, price.currency, news.key, price.source),
+    )
+    return False
+
+
+def _is_near(price: ListPrice, known: ListPrice, below: int) -> bool:
+    return known.per_hour / below <= price.per_hour <= known.per_hour * _FACTOR
 
 
 class Fetcher(Protocol):
@@ -176,7 +206,8 @@ class Live:
         try:
             for (region, kind), news in self._fetchers[provider].fetch(due):
                 for each in news:
-                    found[each.key] = each
+                    if _is_credible(provider, region, each, found.get(each.key)):
+                        found[each.key] = each
                 answered[f"{region}/{kind}"] = self._clock.now()
                 news_of.add(f"{region}/{kind}")
                 if self._clock.monotonic() - begun > _SLOWEST_REFRESH_SECONDS:

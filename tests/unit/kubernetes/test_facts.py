@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpuwatch.kubernetes.facts import PodFacts, job_facts, node_facts, owner_facts, pod_facts, time_of
 from gpuwatch.kubernetes.objects import Described, JobObject, NodeObject, PodObject
 from gpuwatch.kubernetes.settings import GPU_RESOURCES
+from gpuwatch.model.bounds import MOST_AMOUNT
 from gpuwatch.model.kubernetes import (
     IDLE_ACTION,
     INTERRUPTIBLE,
@@ -67,6 +68,9 @@ def test_a_pod_holds_what_the_scheduler_gives_it(work: list[int], sidecars: list
         ("amd.com/gpu", "2", 2.0),
         ("rdma/hca", "1", 0.0),
         ("cpu", "64", 0.0),
+        (GPU, "1e1", 10.0),
+        (GPU, "8000m", 8.0),
+        (GPU, "1e400", MOST_AMOUNT),
         (GPU, "what?", 1.0),
     ],
 )

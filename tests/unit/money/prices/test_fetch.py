@@ -76,6 +76,46 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield Desk(azure=azure, server=server, directory=tmp_path / "prices")
 
 
+@pytest.mark.parametrize("absurd", [0.01, 1e-6, 2.6, 290.0, 1e9])
+@pytest.mark.parametrize("first", [False, True])
+def test_a_price_out_of_all_proportion_is_never_used(
+    absurd: float, *, first: bool, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One cent for eight A100s would draw all launches there, and a billion would block every budget."""
+    live = desk.live()
+    live.want("azure", "eastus", ND96.instance_type)
+    if not first:
+        live.refresh()
+    before = desk.price(live, ND96)
+    desk.azure.prices[ND96.instance_type] = absurd
+    desk.clock.advance(2 * EVERY)
+    live.refresh()
+    after, said = desk.price(live, ND96), caplog.text
+    desk.azure.prices[ND96.instance_type] = 26.5
+    desk.clock.advance(2 * EVERY)
+    live.refresh()
+
+    assert after == before
+    assert "Standard_ND96asr_v4/on_demand is out of proportion and is not used" in said
+    assert desk.price(live, ND96) == (Decimal("26.5"), desk.clock.now().date())
+
+
+def test_what_nobody_knows_may_cost_what_a_machine_can_cost(desk: Desk) -> None:
+    """Of a type without any other price the first answer counts; a wrong one gives way within days."""
+    new, hire = "Standard_ND999_v9", PriceKey(instance_type="Standard_ND999_v9", region="eastus")
+    live = desk.live()
+    live.want("azure", "eastus", new)
+    known = []
+    for price, days in ((1e9, 0), (0.01, 0), (300.0, 1), (300.0, 3)):
+        desk.azure.prices[new] = price
+        desk.clock.advance(days * 86400.0 + 2 * EVERY)
+        live.refresh()
+        found = desk.price(live, hire)
+        known.append(None if found is None else found[0])
+
+    assert known == [None, Decimal("0.01"), Decimal("0.01"), Decimal("300.0")]
+
+
 TABLE = (Decimal("27.197"), date(2026, 6, 18))
 FETCHED = (Decimal("26.5"), date(2026, 11, 21))
 
