@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.errors import AuthFailedError, CloudError
+from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError
 from gpuwatch.clouds.places import everywhere
 from gpuwatch.clouds.silence import partial
 from gpuwatch.model.fleet import Node
@@ -252,6 +252,18 @@ def batches(things: Sequence[Thing], size: int) -> Iterator[Sequence[Thing]]:
     """Parts with as many as one call may name."""
     for begin in range(0, len(things), size):
         yield things[begin : begin + size]
+
+
+def machine_in_series(name: object, asked: str) -> str:
+    """The machine that a monitor's series names.
+
+    Raises:
+        CloudUnavailableError: it names no machine, so the whole is no answer: what is missing would look like rest.
+
+    """
+    if not isinstance(name, str) or not name:
+        raise CloudUnavailableError(f"{asked}: a series names no machine", code="NoInstance")
+    return name
 
 
 def use_of_values(

@@ -99,12 +99,18 @@ def play_lists(answer: Answer) -> None:
 
 
 def play_metrics(answer: Answer) -> None:
-    """The monitor's numbers are some machine's use, or nobody's."""
-    dimensions = [pair for point in answer.body["DataPoints"] for pair in point["Dimensions"]]
-    node_id = next((each["Value"] for each in dimensions if each["Value"].startswith("ins-")), NODE)
+    """The monitor's numbers are the use of the machine that they name; those that name no machine are no answer."""
+    series = [{each["Name"]: each["Value"] for each in point["Dimensions"]} for point in answer.body["DataPoints"]]
+    named = [dimensions.get("InstanceId") for dimensions in series]
+    node_id = next((each for each in named if each and each.startswith("ins-")), NODE)
     server = Tencent.of(answer, DescribeInstances=[a_machine(node_id)])
     with tencent(server) as cloud:
-        cloud.use_of(list(cloud.nodes()), 3600.0)
+        nodes = list(cloud.nodes())
+        if not all(named):
+            with pytest.raises(CloudUnavailableError, match="names no machine"):
+                cloud.use_of(nodes, 3600.0)
+            return
+        assert set(cloud.use_of(nodes, 3600.0)) <= set(named)
 
 
 def play_change(answer: Answer) -> None:

@@ -12,7 +12,7 @@ from gpuwatch.clouds.alibaba.pages import List, by_number, by_token, member_at
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.disks import of_machines, old_image
 from gpuwatch.clouds.errors import reading
-from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
+from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, machine_in_series, use_of_values
 from gpuwatch.clouds.times import is_old, time_made
 from gpuwatch.model.fleet import Node
 from gpuwatch.runtime.json_document import read_json
@@ -236,7 +236,7 @@ def _points(place: Region, metric: str, batch: Sequence[str], begin: datetime, e
             if str(answer["Code"]) != "200":
                 raise CloudUnavailableError(f"{said}: {answer.get('Message')}", code=str(answer["Code"]))
             for point in read_json(answer["Datapoints"]):
-                found.setdefault(point["instanceId"], []).append(point)
+                found.setdefault(machine_in_series(point.get("instanceId"), said), []).append(point)
         token = answer.get("NextToken") or ""
         if not token:
             return found

@@ -10,7 +10,7 @@ from gpuwatch.clouds.aws.instances import Translator
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.disks import old_image
 from gpuwatch.clouds.keys import DiskKey
-from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
+from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, machine_in_series, use_of_values
 from gpuwatch.clouds.times import is_old
 from gpuwatch.model.fleet import Node
 
@@ -312,12 +312,13 @@ def _values(place: Region, batch: Sequence[str], begin: datetime, end: datetime)
         for number, node_id in enumerate(batch)
         for kind, (metric, statistic) in enumerate(_ASKED)
     ]
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = {each["Id"]: [] for each in queries}
     with place.asking("GetMetricData", service=MONITOR):
         pages: Any = place.reading.cloudwatch.get_paginator("get_metric_data")
         for page in pages.paginate(MetricDataQueries=queries, StartTime=begin, EndTime=end):
             for result in page["MetricDataResults"]:
-                found.setdefault(result["Id"], []).extend(result["Values"])
+                query = result["Id"] if result["Id"] in found else None
+                found[machine_in_series(query, f"{MONITOR} GetMetricData in {place.name}")].extend(result["Values"])
     return found
 
 

@@ -17,8 +17,9 @@ from gpuwatch.clouds.azure.places import Subscription, Subscriptions, same
 from gpuwatch.clouds.azure.seen import Paths
 from gpuwatch.clouds.azure.settings import TemplateSettings
 from gpuwatch.clouds.disks import of_machines
+from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.places import everywhere
-from gpuwatch.clouds.survey import GIB, CloudUse, Surveyed, unanswered_place, use_of_values
+from gpuwatch.clouds.survey import GIB, CloudUse, Surveyed, machine_in_series, unanswered_place, use_of_values
 from gpuwatch.clouds.times import is_old, time_made
 
 _MB = 1000**2
@@ -231,18 +232,17 @@ def _use_of_machine(place: Subscription, path: str, begin: datetime, end: dateti
         interval="PT1H",
         aggregation="Average,Maximum,Total",
     )
-    hours = {_metric(metric): _hours(metric) for metric in answer.body.get("value") or ()}
-    return use_of_values(
-        means=_values(hours.get(_CPU, []), "average"),
-        highest=_values(hours.get(_CPU, []), "maximum"),
-        received=_values(hours.get(_RECEIVED, []), "total"),
-        sent=_values(hours.get(_SENT, []), "total"),
-        seconds=_PERIOD_SECONDS,
-    )
-
-
-def _metric(metric: Mapping[str, Any]) -> str:
-    return str((metric.get("name") or {}).get("value", ""))
+    said = f"{MONITOR} of {path}"
+    with reading(said):
+        # One machine is asked about, in the path; a series names its metric.
+        hours = {machine_in_series(metric["name"]["value"], said): _hours(metric) for metric in answer.body["value"]}
+        return use_of_values(
+            means=_values(hours.get(_CPU, []), "average"),
+            highest=_values(hours.get(_CPU, []), "maximum"),
+            received=_values(hours.get(_RECEIVED, []), "total"),
+            sent=_values(hours.get(_SENT, []), "total"),
+            seconds=_PERIOD_SECONDS,
+        )
 
 
 def _hours(metric: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, Leftover, LeftoverKind
+from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.groups import region_of
 from gpuwatch.clouds.gcp.iam import (
@@ -22,7 +23,7 @@ from gpuwatch.clouds.gcp.iam import (
 )
 from gpuwatch.clouds.gcp.instances import Instance, Translator
 from gpuwatch.clouds.gcp.places import Listing
-from gpuwatch.clouds.survey import GIB, MIB, CloudUse, Surveyed, batches, use_of_values
+from gpuwatch.clouds.survey import GIB, MIB, CloudUse, Surveyed, batches, machine_in_series, use_of_values
 from gpuwatch.clouds.times import is_old, time_made
 from gpuwatch.model.fleet import Node
 
@@ -284,15 +285,15 @@ def _hours(client: Client, asked: _Question, batch: Sequence[str], begin: dateti
         "aggregation.groupByFields": _BY_MACHINE,
     }
     found: dict[str, list[float]] = {}
+    said = f"{LIST_TIME_SERIES.name} in {client}"
     for page in client.pages(LIST_TIME_SERIES, query=query):
         if page.get("executionErrors") or page.get("unreachable"):
-            raise CloudUnavailableError(f"{LIST_TIME_SERIES.name} in {client}: a part is missing", code="Partial")
+            raise CloudUnavailableError(f"{said}: a part is missing", code="Partial")
         for series in page.get("timeSeries", ()):
-            node_id = series.get("resource", {}).get("labels", {}).get("instance_id")
-            if node_id is None:
-                asked_for = f"{LIST_TIME_SERIES.name} in {client}"
-                raise CloudUnavailableError(f"{asked_for}: a series names no machine", code="NoInstance")
-            found.setdefault(node_id, []).extend(_value(point) for point in series.get("points", ()))
+            with reading(said):
+                named = ((series.get("resource") or {}).get("labels") or {}).get("instance_id")
+                values = found.setdefault(machine_in_series(named, said), [])
+                values += [_value(point) for point in series.get("points", ())]
     return found
 
 

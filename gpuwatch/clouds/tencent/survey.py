@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.disks import of_machines, old_image
-from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, use_of_values
+from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, machine_in_series, use_of_values
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.instances import Translator, list_instances
 from gpuwatch.clouds.tencent.places import Region
@@ -219,13 +219,12 @@ def _values(place: Region, metric: str, batch: Sequence[str], begin: datetime, e
         EndTime=end.isoformat(timespec="seconds"),
         SpecifyStatistics=_MEAN_AND_HIGHEST,
     )
-    with asking(place.reading.name_call(_CALL)):
-        return {
-            dimension["Value"]: points
-            for points in answer["DataPoints"]
-            for dimension in points["Dimensions"]
-            if dimension["Name"] == "InstanceId"
-        }
+    said = place.reading.name_call(_CALL)
+    with asking(said):
+        named = [
+            ({each["Name"]: each["Value"] for each in points["Dimensions"]}, points) for points in answer["DataPoints"]
+        ]
+        return {machine_in_series(names.get("InstanceId"), said): points for names, points in named}
 
 
 def machines_of(translator: Translator) -> Callable[[Region], Iterator[Node]]:
