@@ -92,7 +92,8 @@ class PoolRules:
         Ge(0),
         Setting(
             "So many nodes above max_nodes may run while nodes that their cloud is about to take are replaced (above "
-            "max_gpus, the GPUs of so many of these). None: as many as those, and max_nodes, or max_gpus, at most."
+            "max_gpus, the GPUs of so many of these). None: as many as those. The pool never runs more than twice its "
+            "maximum, whatever stands here."
         ),
     ] = None
     warm_up: Annotated[

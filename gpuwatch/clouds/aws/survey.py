@@ -312,7 +312,7 @@ def _values(place: Region, batch: Sequence[str], begin: datetime, end: datetime)
         for number, node_id in enumerate(batch)
         for kind, (metric, statistic) in enumerate(_ASKED)
     ]
-    found: dict[str, list[float]] = {each["Id"]: [] for each in queries}
+    found: dict[str, list[float]] = {str(each["Id"]): [] for each in queries}
     with place.asking("GetMetricData", service=MONITOR):
         pages: Any = place.reading.cloudwatch.get_paginator("get_metric_data")
         for page in pages.paginate(MetricDataQueries=queries, StartTime=begin, EndTime=end):

@@ -15,6 +15,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.currency import Currency
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.money import elsewhere_note
 from gpuwatch.model.orders import ITSELF, Pause
 from gpuwatch.model.sight import Silence
 from gpuwatch.policies.idle_settings import wait_words
@@ -43,7 +44,10 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over the fleet; money only of running machines with a known price, `unpriced` are the others."""
+    """Sums over the fleet; money only of running machines with a known price, `unpriced` are the others.
+
+    `elsewhere` says where prices are of another region; null: none is.
+    """
 
     nodes: int
     running: int
@@ -52,6 +56,7 @@ class Totals:
     usd_per_hour: Decimal
     usd_per_hour_not_used: Decimal
     unpriced: int
+    elsewhere: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +147,7 @@ def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
         usd_per_hour=_sum(running),
         usd_per_hour_not_used=_sum(row for row in running if row.activity in NOT_USED),
         unpriced=sum(row.usd_per_hour is None for row in running),
+        elsewhere=elsewhere_note(row.price_source for row in running),
     )
 
 

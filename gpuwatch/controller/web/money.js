@@ -24,7 +24,7 @@ function drawMoney() {
   const lacks = totals.unpriced ? `; ${count(totals.unpriced, "node")} without a price` : "";
   put($("now-more"), `${about(totals.usd_per_hour_not_used)}/h not used${lacks}`);
   const oldest = fleet.nodes.reduce((old, node) => node.price_as_of && (!old || node.price_as_of < old.price_as_of) ? node : old, null);
-  put($("now-prices"), oldest ? `oldest price: ${ageOf(oldest)}` : "");
+  put($("now-prices"), [oldest && `oldest price: ${ageOf(oldest)}`, totals.elsewhere].filter(Boolean).join(". "));
   for (const name of ["day", "month"]) {
     const cost = money[name];
     put($(`${name}-usd`), cost ? about(cost.total.usd ?? (cost.total.machine_hours ? null : 0)) : "–");

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from gpuwatch.model.activity import State
 from gpuwatch.model.currency import Currency, show_in
+from gpuwatch.model.money import in_place_of_region
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.served_page import PRICE, a_site
@@ -82,3 +83,17 @@ def test_a_price_says_its_age_and_its_source(browser: Browser) -> None:
             age = f"{old.as_of}, 308 days old"
             expect(visit.page.locator("#now-prices")).to_have_text(f"oldest price: {age}", timeout=WAIT_MS)
             expect(visit.page.locator(f"[title*='({age}: a list)']")).to_have_count(1)
+
+
+def test_the_sum_says_that_prices_are_of_another_region(browser: Browser) -> None:
+    """Below it, behind the age."""
+    now = SystemClock().now()
+    source = in_place_of_region("a list", "eu-west-2, the nearest with a list price", "eu-west-1")
+    desk = Desk(clock=ManualClock(wall=now), prices={"g6.xlarge": replace(PRICE, as_of=now.date(), source=source)})
+    desk.fleet.put(a_node("i-busy", State.BUSY, 60.0))
+    with a_site(desk) as site:
+        site.round()
+        with a_visit(browser, site.url) as visit:
+            expect(visit.page.locator("#now-prices")).to_contain_text(
+                ". Some prices are of another region (eu-west-2)", timeout=WAIT_MS
+            )

@@ -13,6 +13,7 @@ from gpuwatch.cli import scan_table, status
 from gpuwatch.cli.main import commands
 from gpuwatch.clouds.survey import Surveyed
 from gpuwatch.controller.node_row import nodes_page
+from gpuwatch.controller.web import fleet_view
 from gpuwatch.ledger import LedgerSettings
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport
@@ -44,6 +45,15 @@ def test_status_says_it() -> None:
 
     assert SENTENCE in status.totals(far)
     assert "another region" not in status.totals(page)
+
+
+def test_the_page_says_it() -> None:
+    """With its sums, and only while there is such a machine; `money.js` shows it below them."""
+    desk, done = a_day()
+    rows = nodes_page(done, desk.rulebook).nodes
+
+    assert fleet_view.totals(done, [replace(row, price_source=SOURCE) for row in rows]).elsewhere == SENTENCE
+    assert fleet_view.totals(done, rows).elsewhere is None
 
 
 def test_scan_says_it_and_names_the_source_of_each_price() -> None:
