@@ -60,6 +60,7 @@ def test_the_fleet_is_told_with_sums_and_money(site: Site) -> None:
         "usd_per_hour": "22.688",
         "usd_per_hour_not_used": "17.016",
         "unpriced": 0,
+        "elsewhere": None,
     }
     assert [pool["name"] for pool in result["pools"]] == ["default", "training"]
 
