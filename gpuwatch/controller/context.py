@@ -102,7 +102,7 @@ class Memory:
     removals: PastRemovals = field(default_factory=PastRemovals)
     ledger_is_slow: bool = False  # as of the last removal; it is told once
     circuits: Circuits = field(default_factory=Circuits)
-    uses: dict[str, Use] = field(default_factory=dict)  # of the machines that were launched, by their ids
+    uses: dict[str, Use] = field(default_factory=dict)  # of lives, by their keys
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
     # The parts that could not be judged in the last round, and why, by what was done with them.
     sick: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))

@@ -1,4 +1,4 @@
-"""Machines that were launched: what is seen of each from round to round, and the record of an end by itself.
+"""Machines that were launched or started: what is seen of each from round to round, and the record of an end by itself.
 
 The ledger keeps how a machine ended that neither gpuwatch nor a notice of its cloud removed, so that a restart loses
 nothing. What was seen of a machine that is there a new process does not know: then nobody knows whether it had work.
@@ -14,27 +14,29 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Intent, Observation, Reason, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.life import End, Life
-from gpuwatch.policies.lives import ENDED_AT, HOW, THERE, WORKED, Use, lives
+from gpuwatch.policies.lives import ENDED_AT, HOW, THERE, WHY, WORKED, Use, lives
 
 _WATCHED = timedelta(minutes=10)  # whoever first looks later does not know what was before
 _NO_WORK = frozenset({State.IDLE, State.UNKNOWN})
 
 
 def launched_lives(parts: ControllerContext, seen: Observation, ended: Iterable[Done]) -> tuple[Life, ...]:
-    """The lives of what was launched in the last three days, with what this process has seen of them."""
+    """The lives of what was launched or started in the last three days, with what this process has seen of them."""
     known, uses = list(ended), parts.memory.uses
     found = lives(known, seen.ledger.open_intents, seen.fleet, seen.now, uses)
-    fresh = {life.node_id: _seen_now(life, seen, uses) for life in found if life.node_id is not None}
+    fresh = {life.key: _seen_now(life, seen, uses) for life in found if life.node_id is not None}
     uses.clear()
     uses |= fresh
     return lives(known, seen.ledger.open_intents, seen.fleet, seen.now, uses)
 
 
 def _seen_now(life: Life, seen: Observation, uses: dict[str, Use]) -> Use:
-    """What is known of a machine with this round."""
+    """What is known of a machine with this round; what it does after that life is no news of it."""
     node = seen.fleet.find(life.node_id or "")
     watched = seen.now - life.at <= _WATCHED
-    before = uses.get(life.node_id or "", Use(worked=False if watched else None))
+    before = uses.get(life.key, Use(worked=False if watched else None))
+    if life.recorded or life.end is End.REMOVED:
+        return before
     if node is None or node.state not in THERE:
         return replace(before, gone_at=before.gone_at or seen.now)
     works = node.activity.state not in _NO_WORK
@@ -55,11 +57,13 @@ def _record_end(parts: ControllerContext, life: Life, round_id: int) -> Intent:
     after = "" if life.lasted is None else f" after {format_duration(life.lasted.total_seconds())} as a node"
     how = "stopped" if life.end is End.STOPPED else "ended"
     idle = "; it never had work" if life.worked is False else ""
-    sentence = f"It {how} by itself{after}{idle}: gpuwatch had launched it and has not removed it."
+    begun, why = "started" if life.started else "launched", "" if life.why is None else f" Its cloud says {life.why}."
+    sentence = f"It {how} by itself{after}{idle}: gpuwatch had {begun} it and has not removed it.{why}"
     about = {
         HOW: life.end.value,
         ENDED_AT: life.ended_at.isoformat(),
         WORKED: "" if life.worked is None else str(life.worked).lower(),
+        **({} if life.why is None else {WHY: life.why}),
         **life.asked,
     }
     reason = Reason(code=Verb.ENDED.value, sentence=sentence)

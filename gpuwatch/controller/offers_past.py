@@ -1,4 +1,4 @@
-"""What the ledger's last three days say of pools' offers and launches, without reading them again in every round.
+"""What the ledger's last three days say of pools' offers, launches, starts, without reading them again each round.
 
 What has ended does not change. So a process keeps what it has read, and adds what the round has read of the last hour
 anyway. All of it is read again after a start, after a step of the clock, and where no round looked for half an hour.
@@ -21,15 +21,15 @@ from gpuwatch.policies.spot.offers import MEMORY_SECONDS
 
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
 _LONGEST_GAP = timedelta(minutes=30)  # every view goes back an hour at least
-_COUNTS = REMOVALS | CLOUD_RECORDS | {Verb.LAUNCH}
+_COUNTS = REMOVALS | CLOUD_RECORDS | {Verb.LAUNCH, Verb.START}
 
 
 def with_past(parts: ControllerContext, seen: Observation, pools: Mapping[str, PoolRules]) -> Observation:
-    """The observation with what is known of the offers of these pools, and of the machines that were launched for them.
+    """The observation with what is known of the offers of these pools, and of what was launched or started for them.
 
-    Where nothing can be launched, nothing is asked.
+    Where nothing can be launched or started, nothing is asked.
     """
-    if not any(rules.launches for rules in pools.values()):
+    if not any(rules.adds for rules in pools.values()):
         return seen
     ended = _ended_actions(parts, seen.ledger, seen.now)
     told = [*ended, *interruptions.unrecorded_notices(parts.rules, seen.fleet, seen.ledger, seen.now)]

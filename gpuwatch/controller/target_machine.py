@@ -37,6 +37,7 @@ from gpuwatch.model.promise import promise_of
 from gpuwatch.model.stops import NOT_PROVED, StopAnswer, why_not_ours
 from gpuwatch.model.undone import GROUP, SIZE, STARTED_AGAIN
 from gpuwatch.model.verbs import ASKED_A_LAST_TIME
+from gpuwatch.policies.lives import DID_NOT_START
 from gpuwatch.policies.undone import undone_of
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,9 @@ class MachineTarget(Target):
         return objection_to(self._parts, observation, review, tried)
 
     def arguments(self, observation: Observation, review: Review, now: datetime) -> Mapping[str, str]:
-        """Return of a notice what it promises, of a removal how its machine or group is: a later undoing shows by that.
+        """Return of a notice what it promises, of a removal or a start how its machine is, or the group.
+
+        A later undoing of a removal shows by that, and that a start has begun.
 
         What somebody undid before it, without any use in between, goes with it.
         """
@@ -70,11 +73,13 @@ class MachineTarget(Target):
                 self._parts, step.arguments, now, approval=self._parts.rules.pool(review.pool).approval
             )
         node = observation.fleet.find(step.node_id)
-        if step.verb not in REMOVALS or node is None:
+        if step.verb not in REMOVALS | {Verb.START} or node is None:
             return step.arguments
         said, undone = dict(step.arguments), undone_of(observation, node)
         if node.launched_at is not None:
             said[LAUNCHED_AT] = node.launched_at.isoformat()
+        if step.verb is Verb.START:
+            return said
         group = None if node.group is None else observation.fleet.group(node.group)
         if group is not None and step.verb is Verb.TERMINATE:
             said |= {GROUP: group.id, SIZE: str(group.desired)}
@@ -187,7 +192,10 @@ def _outcome_of_start(parts: ControllerContext, entry: OpenIntent, node: Node) -
     """Find a start over when the cloud shows it starting or running."""
     if node.state in {NodeState.PENDING, NodeState.RUNNING}:
         return Status.SETTLED, f"the cloud shows it {node.state.value}"
-    failed = "not carried out" if node.failed_start is None else f"it did not start, {node.failed_start}"
+    failed = "not carried out" if node.failed_start is None else f"{DID_NOT_START}{node.failed_start}"
+    if LAUNCHED_AT in entry.intent.arguments and entry.counts and _started_since(entry, node):
+        begun = failed if node.failed_start is not None else "it was started, and is stopped again"
+        return Status.FAILED, f"the cloud shows it {node.state.value}: {begun}"
     return not_yet(parts, entry, f"the cloud shows it {node.state.value}: {failed}")
 
 

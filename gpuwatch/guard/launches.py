@@ -2,6 +2,7 @@
 
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
+from gpuwatch.model.life import STARTED
 from gpuwatch.policies import lasting, starts
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
@@ -42,7 +43,7 @@ def launch_unseen(case: Case) -> Finding:
 
 
 def launch_lasts(case: Case) -> Finding:
-    """Refuses a launch while what was launched with the same settings before does not last.
+    """Refuses a launch, or a start, while what was launched with the same settings, or started, before does not last.
 
     A machine has not lasted if it ended, stopped or was taken by itself within an hour, or later without ever having
     had work; or if its agent has not answered once in twenty minutes. Reasons are an image that shuts itself down, an
@@ -51,19 +52,25 @@ def launch_lasts(case: Case) -> Finding:
 
     After three such machines in a row the settings rest for an hour, doubled each time, a day at most
     (spot that is taken, four hours). Then one machine is launched, and no other before it has lasted for an hour.
-    Starts, the growth of groups, and other offers of the pool are not affected, and other offers take its place.
+    The growth of groups and other offers of the pool are not affected, and other offers take its place.
+
+    A machine that fell back to stopped after three starts in a row, or stopped by itself, rests as well, for as long.
+    Reasons are a key of a volume that the cloud may not use, or no stock. Where the cloud says that a start of
+    gpuwatch's failed, the stop before it is still gpuwatch's own, and the machine is tried again.
 
     See in the cloud, or in the machine's console output, why they ended, and correct the template: with another version
     a launch is possible at once. `gpuwatch resume --pool NAME` tries again before the rest is over.
     """
     seen, asked = case.observation, case.step.arguments
+    if case.step.verb is Verb.START:
+        asked = {STARTED: case.step.node_id}
     rest, source = lasting.rest_of(seen, asked), lasting.source_of(asked)
-    if rest is None and lasting.on_trial(seen, asked):
+    if rest is None and case.step.verb is Verb.LAUNCH and lasting.on_trial(seen, asked):
         others = [each for each in case.counts(_LAUNCHES) if each.node_id != case.step.node_id]
         if any(lasting.source_of(each.arguments) == source for each in others):
             return refuse("What was launched so did not last, and one machine is tried now.", "Wait for an hour.")
     if rest is None:
-        return allow("What was launched so lasts, or nobody knows yet.")
+        return allow("What was launched so, or started, lasts, or nobody knows yet.")
     return refuse(
         f"{rest.sentence}.",
         f"See in the cloud why; `gpuwatch resume --pool {case.pool}` tries again before the rest is over.",

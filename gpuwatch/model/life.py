@@ -1,4 +1,4 @@
-"""A launched machine's life, and all machines of a pool, each in one place, as decisions know them."""
+"""The life of a machine that gpuwatch launched or started, and all machines of a pool, each in one place."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from gpuwatch.model.fleet import Node
+
+# What is asked for with a start: the id of its machine.
+STARTED = "started"
 
 
 class End(StrEnum):
@@ -19,13 +22,14 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """A machine that was launched for a pool, or that is about to come.
+    """A machine that was launched for a pool, or started for it, or that is about to come.
 
-    `asked` is what the launch asked for. `at` is when it became a node of the pool; of one that is not yet a node, when
-    it was asked for. `node_id` is None until its cloud has shown it. `surplus` is whether it was launched on top of
-    what is wanted, in the place of another that has not gone yet. `end` None: it is there. `answered` is whether its
-    agent ever answered, `worked` whether it ever had work; None: nobody looked all the time. `recorded` is whether its
-    end is in the ledger.
+    `asked` is what the launch asked for; of a start, which machine (`STARTED`). `at` is when it became a node of the
+    pool, or ran again; of one that is not yet a node, when it was asked for. `node_id` is None until its cloud has
+    shown it. `surplus` is whether it was launched on top of what is wanted, in the place of another that has not gone
+    yet. `end` None: it is there. `why` is what its cloud says of an end, where it says something. `answered` is whether
+    its agent ever answered, `worked` whether it ever had work; None: nobody looked all the time. `recorded` is whether
+    its end is in the ledger.
     """
 
     key: str
@@ -36,9 +40,20 @@ class Life:
     surplus: bool = False
     end: End | None = None
     ended_at: datetime | None = None
+    why: str | None = None
     answered: bool = False
     worked: bool | None = None
     recorded: bool = False
+
+    @property
+    def started(self) -> bool:
+        """Whether it began with the start of a machine that was there."""
+        return STARTED in self.asked
+
+    @property
+    def fell_back(self) -> bool:
+        """Whether its cloud accepted the start and says why it did not run."""
+        return self.started and self.end is End.STOPPED and self.why is not None
 
     @property
     def lasted(self) -> timedelta | None:

@@ -190,6 +190,11 @@ class PoolRules:
         """Whether anything may be launched for it."""
         return bool(self.offers) or self.launch.template is not None
 
+    @property
+    def adds(self) -> bool:
+        """Whether anything may be launched or started for it."""
+        return self.launches or bool(self.schedule or self.scaling.metrics or self.health.action == "replace")
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
         """What is read has plain values: its profile fills in what nobody has written."""

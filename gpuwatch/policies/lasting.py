@@ -1,9 +1,9 @@
-"""PURE: what is launched and does not last rests its source, whatever pool it was for.
+"""PURE: what is launched or started and does not last rests its source, whatever pool it was for.
 
 Rules, all of them:
 
 1. A source is what a launch asks for: template, version, type, place, how it is paid for. Pools, subnets and the names
-   of offers do not tell sources apart.
+   of offers do not tell sources apart. The source of a start is its machine.
 2. A machine did not last if it ended, stopped or was taken by itself within an hour after it became a node, or without
    ever having had work; or if its agent has not answered once in its first twenty minutes, and since.
 3. Three of a source in a row did not last: it rests, an hour after the last of them, doubled each time, a day at
@@ -13,14 +13,15 @@ Rules, all of them:
 5. An order to resume a pool by its name ends the count for the pool's machines of before.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from gpuwatch.model.decision import Observation
+from gpuwatch.model.decision import LAUNCHED_AT, Observation
 from gpuwatch.model.duration import backoff_seconds, format_duration, format_time
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.life import End, Life
+from gpuwatch.model.life import STARTED, End, Life
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 
 Source = frozenset[tuple[str, str]]
@@ -29,6 +30,8 @@ LASTING = timedelta(hours=1)
 SILENT = timedelta(minutes=20)
 FEW = 3
 _FIRST, _LONGEST, _LONGEST_OF_SPOT = 3600.0, 86400.0, 14400.0
+_NO_SOURCE = frozenset({"pool", "subnet", OFFER, LAUNCHED_AT})
+_FELL_BACK = "fell back to stopped"
 _HOW = {
     End.STOPPED: "stopped by itself",
     End.ENDED: "ended by itself",
@@ -48,9 +51,13 @@ class Rest:
     def sentence(self) -> str:
         """How the newest of them failed, and when the next may come."""
         last = self.failed[-1]
-        how = "never answered" if last.end is None else _HOW[last.end]
-        after = "" if last.lasted is None else f" after {format_duration(last.lasted.total_seconds())} as a node"
-        said = f"The last {len(self.failed)} machines that were launched so did not last; {last.node_id} {how}{after}"
+        how = "never answered" if last.end is None else _FELL_BACK if last.fell_back else _HOW[last.end]
+        after = "" if last.lasted is None else f" after {format_duration(last.lasted.total_seconds())}"
+        after += "" if not after or last.started else " as a node"
+        after += "" if last.why is None else f" ({last.why})"
+        what = f"starts of {last.node_id}" if last.started else "machines that were launched so"
+        who = "it" if last.started else last.node_id
+        said = f"The last {len(self.failed)} {what} did not last; {who} {how}{after}"
         if self.tried is not None:
             return f"{said}. The next waits until {self.tried.node_id or self.tried.key} has lasted for an hour"
         return f"{said}. The next may come at {format_time(self.until)}"
@@ -58,7 +65,7 @@ class Rest:
 
 def source_of(asked: Mapping[str, str]) -> Source:
     """What of a launch says where its machine comes from (rule 1)."""
-    return frozenset((name, value) for name, value in asked.items() if name not in {"pool", "subnet", OFFER})
+    return frozenset((name, value) for name, value in asked.items() if name not in _NO_SOURCE)
 
 
 def rest_of(observation: Observation, asked: Mapping[str, str]) -> Rest | None:
@@ -75,6 +82,18 @@ def on_trial(observation: Observation, asked: Mapping[str, str]) -> bool:
     return len(_failed_machines(observation, lives)[0]) >= FEW
 
 
+def resting_starts(observation: Observation, pool: str) -> dict[str, Rest]:
+    """Why stopped machines of the pool are not to be started now, by their ids."""
+    found = defaultdict[str, list[Life]](list)
+    for each in observation.lives:
+        if each.started and each.pool == pool:
+            found[each.asked[STARTED]].append(each)
+    down = {node.id for node in observation.fleet.roster(pool).nodes if node.state is NodeState.STOPPED}
+    few = {node_id: lives for node_id, lives in found.items() if len(lives) >= FEW and node_id in down}
+    rests = {node_id: _rest(observation, lives, spot=False) for node_id, lives in few.items()}
+    return {node_id: rest for node_id, rest in rests.items() if rest is not None}
+
+
 def failures_in_a_row(observation: Observation, pool: str) -> int:
     """How many of the newest machines of a source of the pool did not last, in a row: the most of any source."""
     return max((len(_failed_machines(observation, lives)[0]) for lives in _by_source(observation, pool)), default=0)
@@ -84,10 +103,14 @@ def rest_sentences(observation: Observation, pool: str) -> Iterator[str]:
     """Yield a sentence on each source of the pool that rests."""
     for lives in _by_source(observation, pool):
         asked = lives[-1].asked
-        rest = _rest(observation, lives, spot=asked.get(CAPACITY) == SPOT)
+        rest = None if STARTED in asked else _rest(observation, lives, spot=asked.get(CAPACITY) == SPOT)
         if rest is not None:
             what = f"the offer {asked[OFFER]}" if OFFER in asked else f"the template {asked.get('template', '')}"
             yield f"Nothing is launched from {what}. {rest.sentence}; `gpuwatch resume --pool {pool}` tries at once."
+    if rests := resting_starts(observation, pool):
+        count, first = len(rests), min(rests.values(), key=lambda each: (each.until, each.failed[-1].key))
+        what = "One stopped node is" if count == 1 else f"{count} stopped nodes are"
+        yield f"{what} not started for a time. {first.sentence}; `gpuwatch resume --pool {pool}` tries at once."
 
 
 def _by_source(observation: Observation, pool: str) -> list[list[Life]]:

@@ -1,14 +1,17 @@
-"""PURE: one record for each machine that was launched: what it was asked for as, whether it is there, how it ended.
+"""PURE: one record for each machine that was launched or started: as what, whether it is there, how it ended.
 
 Rules, all of them:
 
-1. A launch is a life from the moment at which its cloud may have carried it out.
+1. A launch is a life from the moment at which its cloud may have carried it out. A start is one from when it was
+   carried out, or given up although it was accepted; it ends what the machine's life was before.
 2. A life ends by our own removal, by its cloud's notice, or by itself: its cloud lists it no more, or as stopped,
-   and we did not do that. What a silent cloud does not show has not ended. One that runs again has not, either.
+   and we did not do that. What a silent cloud does not show has not ended. One that runs again has not, either. After
+   a start a list that shows it stopped may be late: for three minutes the machine's launch time must be another one.
 3. A machine that was launched on top of what is wanted (code `back_to_spot`) is a surplus until another machine of the
    pool is removed, which then goes in its place, or until it ends itself.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,9 +19,9 @@ from itertools import chain
 
 from gpuwatch.model.activity import State
 from gpuwatch.model.cloud_notice import STATE
-from gpuwatch.model.decision import REMOVALS, Done, OpenIntent, Status, Verb
-from gpuwatch.model.fleet import Fleet, NodeState
-from gpuwatch.model.life import End, Life
+from gpuwatch.model.decision import LAUNCHED_AT, REMOVALS, Done, OpenIntent, Status, Verb
+from gpuwatch.model.fleet import Fleet, Node, NodeState
+from gpuwatch.model.life import STARTED, End, Life
 from gpuwatch.model.measurement import OffersPast
 from gpuwatch.policies.spot import records
 from gpuwatch.policies.spot.records import BACK_TO_SPOT
@@ -29,8 +32,10 @@ NEVER_RAN = "was accepted, had no place to run, and is left there stopped"
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _GONE = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 _ENDINGS = frozenset({Verb.LOST, Verb.ENDED})
+# How outcomes of a start say why its machine did not run.
+DID_NOT_START = "it did not start, "
 # The arguments of a record of an end: how it ended, when, and whether it had work; "": nobody knows.
-HOW, ENDED_AT, WORKED = "how", "ended_at", "worked"
+HOW, ENDED_AT, WORKED, WHY = "how", "ended_at", "worked", "why"
 # For so long a list may lack a machine that is there.
 LATE = timedelta(minutes=3)
 _FRESH = timedelta(hours=1)  # after a launch; a machine that falls back to stopped has never run
@@ -54,78 +59,117 @@ _UNSEEN = Use()
 def lives(
     ended: Iterable[Done], opened: Iterable[OpenIntent], fleet: Fleet, now: datetime, seen: Mapping[str, Use]
 ) -> tuple[Life, ...]:
-    """The life of every launched machine, oldest first.
+    """The life of every machine that was launched or started, oldest first.
 
-    `ended` has what the ledger's last three days have of them, `seen` what was seen of machines, by their ids.
+    `ended` has what the ledger's last three days have of them, `seen` what was seen of lives, by their keys.
     """
     known = sorted(ended, key=lambda done: (done.at, done.key))
-    removed = {done.node_id: done for done in known if done.verb in REMOVALS and done.status is Status.SETTLED}
-    told = {done.node_id: done for done in known if done.verb in _ENDINGS}
+    ends = defaultdict[str, list[Done]](list)
+    for done in known:
+        if done.verb in _ENDINGS or (done.verb in REMOVALS and done.status is Status.SETTLED):
+            ends[done.node_id].append(done)
     going = [entry.intent for entry in opened if not entry.resumable]
+    begun = [_begin_life(done, seen) for done in known if _begins(done)]
+    over = _ends_by_starts(begun)
     found = [
-        _end_life(_begin_life(done, seen), removed, told, fleet, now, seen)
-        for done in known
-        if done.verb is Verb.LAUNCH and (done.status is Status.SETTLED or done.detail.endswith(ENDED))
+        _end_life(life, ends.get(life.node_id or "", ()), fleet, now, seen)
+        if life.key not in over
+        else _end_by_start(life, ends.get(life.node_id or "", ()), over[life.key])
+        for life in begun
     ]
     found += [
         Life(key=each.key, pool=each.pool, at=each.at, asked=each.arguments, surplus=each.reason.code == BACK_TO_SPOT)
         for each in going
         if each.verb is Verb.LAUNCH
     ]
+    removed = {done.node_id: done for done in known if done.verb in REMOVALS and done.status is Status.SETTLED}
     left = [(done.at, done.pool, done.node_id) for done in removed.values()]
     left += [(each.at, each.pool, each.node_id) for each in going if each.verb in REMOVALS]
     return _with_surplus(found, left)
 
 
+def _begins(done: Done) -> bool:
+    """Whether a finished action began a life (rule 1)."""
+    if done.verb is Verb.START:
+        return done.status is Status.SETTLED or (done.status is Status.FAILED and done.reached)
+    return done.verb is Verb.LAUNCH and (done.status is Status.SETTLED or done.detail.endswith(ENDED))
+
+
 def _begin_life(done: Done, seen: Mapping[str, Use]) -> Life:
-    """The life that a finished launch began."""
-    failed = done.status is Status.FAILED
-    node_id = done.detail.partition(" ")[0] if failed else done.detail.removeprefix(SHOWN)
-    use = seen.get(node_id, _UNSEEN)
+    """The life that a finished launch or start began."""
+    failed, start = done.status is Status.FAILED, done.verb is Verb.START
+    node_id = done.node_id if start else done.detail.partition(" ")[0] if failed else done.detail.removeprefix(SHOWN)
+    use = seen.get(done.key, _UNSEEN)
+    begun = (done.reached_at if start and failed else None) or done.at
     return Life(
         key=done.key,
         pool=done.pool,
-        at=done.at,
-        asked=done.arguments,
+        at=begun,
+        asked={**done.arguments, STARTED: node_id} if start else done.arguments,
         node_id=node_id,
         surplus=done.code == BACK_TO_SPOT,
-        end=End.ENDED if failed else None,
+        end=None if not failed else End.STOPPED if start else End.ENDED,
         ended_at=done.at if failed else None,
+        why=done.detail.rpartition(DID_NOT_START)[2] if start and failed else None,
         answered=use.answered,
         worked=False if failed else use.worked,
         recorded=failed,
     )
 
 
-def _end_life(
-    life: Life,
-    removed: Mapping[str, Done],
-    told: Mapping[str, Done],
-    fleet: Fleet,
-    now: datetime,
-    seen: Mapping[str, Use],
-) -> Life:
+def _ends_by_starts(begun: Iterable[Life]) -> dict[str, datetime]:
+    """When the next start of the same machine ended a life, by the keys of these lives."""
+    newest, found = dict[str, Life](), dict[str, datetime]()
+    for life in begun:
+        before = newest.get(life.node_id or "")
+        if life.started and before is not None:
+            found[before.key] = life.at
+        newest[life.node_id or ""] = life
+    return found
+
+
+def _end_by_start(life: Life, ends: Iterable[Done], until: datetime) -> Life:
+    """The life of a machine that was started again then; without a record nobody saw how it ended."""
+    if life.end is not None:
+        return life
+    found = next((done for done in ends if life.at <= done.at <= until), None)
+    if found is None:
+        return replace(life, end=End.STOPPED, ended_at=until, recorded=True)
+    return _as_recorded(life, found)
+
+
+def _end_life(life: Life, ends: Iterable[Done], fleet: Fleet, now: datetime, seen: Mapping[str, Use]) -> Life:
     """The life with its end, where it has one (rule 2)."""
     node_id = life.node_id or ""
     node = fleet.find(node_id)
     if life.end is not None or (node is not None and node.state in THERE):
         return life
-    by_us, record = removed.get(node_id), told.get(node_id)
-    if by_us is not None and by_us.at >= life.at:
-        return replace(life, end=End.REMOVED, ended_at=by_us.at)
-    if record is not None and record.at >= life.at:
-        return _as_recorded(life, record)
-    since = seen.get(node_id, _UNSEEN).gone_at or now
+    since_then = [done for done in ends if done.at >= life.at]
+    newest = max(since_then, key=lambda done: (done.verb in REMOVALS, done.at), default=None)
+    if newest is not None:
+        return _as_recorded(life, newest)
+    since = seen.get(life.key, _UNSEEN).gone_at or now
     if node is None:
         certain = node_id in fleet.ended or (not fleet.silent and now - since >= LATE)
         return replace(life, end=End.ENDED, ended_at=since) if certain else life
+    if node.state is NodeState.STOPPED and life.started and not _is_newer(node, life) and now - since < LATE:
+        return life
     if node.state in _GONE or node.state is NodeState.STOPPED:
-        return replace(life, end=End.ENDED if node.state in _GONE else End.STOPPED, ended_at=since)
+        end = End.ENDED if node.state in _GONE else End.STOPPED
+        return replace(life, end=end, ended_at=since, why=node.failed_start)
     return life
+
+
+def _is_newer(node: Node, life: Life) -> bool:
+    """Whether a list shows a machine as it was after its start, and not as it was before."""
+    before = life.asked.get(LAUNCHED_AT)
+    return before is not None and node.launched_at is not None and node.launched_at.isoformat() != before
 
 
 def _as_recorded(life: Life, record: Done) -> Life:
     """The life with the end that the ledger has of it."""
+    if record.verb in REMOVALS:
+        return replace(life, end=End.REMOVED, ended_at=record.at)
     if record.verb is Verb.LOST:
         worked = True if record.arguments.get(STATE) == State.BUSY.value else life.worked
         return replace(life, end=End.TAKEN, ended_at=record.at, worked=worked, recorded=True)
@@ -134,6 +178,7 @@ def _as_recorded(life: Life, record: Done) -> Life:
         life,
         end=End(about[HOW]),
         ended_at=datetime.fromisoformat(about[ENDED_AT]),
+        why=about.get(WHY),
         worked={"true": True, "false": False}.get(about.get(WORKED, "")),
         recorded=True,
     )

@@ -7,6 +7,7 @@ Everybody who asks how large a pool is reads `pool_machines`, so that no two ans
 2. Coming is what was asked for and is not yet to be seen: launches, starts, places of groups. A launch comes until a
    node of the pool bears its key. What settled less than SETTLE_TIMEOUT ago and is not shown in the pool comes as well:
    a list is late, or lacks its tags. What is removed, lost or ended comes no more: gone is what its cloud says is gone.
+   A start that is over (lives.py) comes no more either.
 3. In doubt is a launch that nobody answered, and that may be tried again, for SETTLE_TIMEOUT after its last try.
 4. Late is what is no longer waited for (uncounted.py). Stopped are machines that gpuwatch launched and that stopped
    without gpuwatch. Both count towards maximums, as doubts do.
@@ -139,6 +140,7 @@ def _asked_for(observation: Observation, intent: Intent) -> list[Expected]:
 def _settled_unshown(observation: Observation, pool: str) -> Iterator[Expected]:
     """What was launched or started a moment ago, where the list does not show it so."""
     ledger, fleet, known = observation.ledger, observation.fleet, set[str]()
+    over = {life.key for life in observation.lives if life.started and life.end is not None}
     for done in _lately(observation):
         launched = done.verb is Verb.LAUNCH
         node_id = done.detail.removeprefix(SHOWN) if launched else done.node_id
@@ -149,7 +151,8 @@ def _settled_unshown(observation: Observation, pool: str) -> Iterator[Expected]:
             elsewhere = node is None or (node.state in THERE and not (node.enrolled and node.pool == pool))
             late = elsewhere and node_id not in fleet.ended
         else:
-            late = node is not None and node.state is NodeState.STOPPED and ledger.open_for(node_id) is None
+            down = node is not None and node.state is NodeState.STOPPED and ledger.open_for(node_id) is None
+            late = down and done.key not in over
         if late and not _gone_since(ledger, done, node_id):
             known.add(node_id)
             yield _launch(done) if node is None or launched else _start(node, done.key)
@@ -208,7 +211,8 @@ def _left_stopped(observation: Observation, pool: str, nodes: Iterable[Node]) ->
     Where the ledger's last three days do not know a machine any more its tag says who launched it.
     """
     ledger = observation.ledger
-    ids = {life.node_id for life in observation.lives if life.pool == pool and life.end is End.STOPPED}
+    mine = [life for life in observation.lives if life.pool == pool and not life.started]
+    ids = {life.node_id for life in mine if life.end is End.STOPPED}
     down = [node for node in nodes if node.state in _DOWN and node.id not in ledger.stopped_ids]
     return [
         node

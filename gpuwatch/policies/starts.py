@@ -1,19 +1,26 @@
 """PURE: which stopped nodes a pool may start: its own stops, or anybody's. The last stopped comes first."""
 
+from datetime import timedelta
 from typing import Literal
 
-from gpuwatch.model.decision import Observation, Reason, Status, Step, Stopped, Verb
+from gpuwatch.model.decision import LAUNCHED_AT, Observation, Reason, Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.life import End
 from gpuwatch.model.stops import NOT_PROVED
+from gpuwatch.policies.lasting import resting_starts
 from gpuwatch.policies.launches import CHANGE, failed_actions
 
 Startable = Literal["own", "any"]
+
+_CLOCKS_APART = timedelta(minutes=1)  # a cloud's and ours
 
 
 def starts(observation: Observation, pool: str, start: Startable, reason: Reason) -> list[Step]:
     """Stopped nodes, the last stopped first: their caches are warm and their disks are paid for."""
     stopped_at = {each.node_id: each.at for each in observation.ledger.stopped}
-    given_up = {done.node_id for done in failed_actions(observation, Verb.START)}
+    given_up = {done.node_id for done in failed_actions(observation, Verb.START)} | resting_starts(
+        observation, pool
+    ).keys()
     nodes = observation.fleet.roster(pool).nodes
     startable = [node for node in nodes if _startable(observation, node, start, given_up)]
     startable.sort(
@@ -49,11 +56,24 @@ def not_to_start(observation: Observation, node: Node, start: Startable) -> str 
     doubt = None if found is None else found.why_not_ours(node)
     if found is not None and doubt is None and not _ran_since(node, found, observation.interval_seconds):
         return None
+    if _fell_back(observation, node):
+        return None  # nobody has stopped it since gpuwatch was allowed to start it
     if start == "own":
         return "gpuwatch did not stop it" if doubt is None else f"{NOT_PROVED}: {doubt}"
     recent = [done for done in observation.ledger.recent if (done.node_id, done.verb) == (node.id, Verb.START)]
     started = max((done.at for done in recent if done.status is Status.SETTLED), default=None)
     return None if started is None else f"it was stopped again after gpuwatch started it at {started:%H:%M} UTC"
+
+
+def _fell_back(observation: Observation, node: Node) -> bool:
+    """Whether its last start was gpuwatch's, and failed by its cloud's own word."""
+    if node.failed_start is None or node.launched_at is None:
+        return False
+    mine = [each for each in observation.lives if each.started and each.node_id == node.id]
+    last = max(mine, key=lambda each: each.at, default=None)
+    if last is None or last.end is not End.STOPPED or LAUNCHED_AT not in last.asked:
+        return False
+    return last.asked[LAUNCHED_AT] != node.launched_at.isoformat() and node.launched_at <= last.at + _CLOCKS_APART
 
 
 def _ran_since(node: Node, found: Stopped, interval_seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Metrics of what was launched: how many machines in a row did not last, and how many stopped by themselves.
+"""Metrics of what was launched or started: how many machines in a row did not last, and how many stopped by themselves.
 
 The first counts the newest machines of one template and place, of all pools; at three of them launches rest. Both come
 from the ledger, so that a restart of the controller changes nothing.
@@ -36,7 +36,8 @@ FAMILIES = (
         "launches_not_lasting",
         ("pool",),
         "Machines in a row, the newest of one template and place, that were launched and ended, stopped or were taken "
-        "within the hour or without work, or never answered: the most of any source of the pool. From 3 on it rests.",
+        "within the hour or without work, or never answered; or starts in a row of one machine: the most of any source "
+        "of the pool. From 3 on it rests.",
         "ledger",
         _failures,
     ),
