@@ -1,6 +1,6 @@
 """The book of prices that the settings ask for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -77,10 +77,9 @@ def open_live(
         ImportError: a cloud's extra is missing.
 
     """
-    # A provider is asked once, with the credentials of its first cloud: list prices are the same for all accounts.
-    first = {cloud.provider: cloud for cloud in reversed(list(clouds.values()))}
     fetchers = {
-        name: _fetcher(name, settings.live, clock, first.get(name, CloudSettings())) for name in settings.live.providers
+        name: _fetcher(name, settings.live, clock, [each for each in clouds.values() if each.provider == name])
+        for name in settings.live.providers
     }
     if not fetchers:
         return None
@@ -93,11 +92,15 @@ def open_live(
     )
 
 
-def _fetcher(name: str, live: LivePriceSettings, clock: Clock, cloud: CloudSettings) -> Fetcher:
-    """What asks one cloud, with the credentials that it needs."""
+def _fetcher(name: str, live: LivePriceSettings, clock: Clock, clouds: Sequence[CloudSettings]) -> Fetcher:
+    """What asks one provider, with the credentials of its first cloud: list prices are the same for all accounts.
+
+    AWS alone has partitions with credentials of their own: there each cloud gives those of its partition.
+    """
+    cloud = clouds[0] if clouds else CloudSettings()
     options: dict[str, object] = {"clock": clock, "endpoint_url": live.endpoints.get(name)}
     if name == "aws":
-        options["profile"] = cloud.aws.profile
+        options["profiles"] = [(each.aws.profile, each.first_region) for each in clouds]
     elif name == "tencent":
         options["key_file"] = None if live.tencent_key_file is None else Path(live.tencent_key_file)
         options["cloud_key_file"] = cloud.tencent.key_file

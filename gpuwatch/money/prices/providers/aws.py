@@ -1,21 +1,29 @@
-"""EC2's list prices (Pricing GetProducts) and spot prices (DescribeSpotPriceHistory), with the SDK's credentials."""
+"""EC2's list prices (Pricing GetProducts) and spot prices (DescribeSpotPriceHistory), with the SDK's credentials.
+
+AWS in China and in GovCloud are partitions of their own: credentials of one are nothing in another, and must not be
+sent there. So each region is asked with credentials of its own partition, or not at all. The price list is served in
+the commercial partition alone; China's spot prices are in yuan.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from gpuwatch.model.fleet import CapacityType
+from gpuwatch.money.prices.catalogue import currency_of
 from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import amount_of
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.json_document import read_json
 
 # The price list is served in a few regions only; any of them has the prices of all.
-_PRICE_LIST_REGION = "us-east-1"
+_PRICE_LIST_REGION, _COMMERCIAL = "us-east-1", "aws"
 _CONFIG = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
 _ON_DEMAND = {
     "operatingSystem": "Linux",
@@ -33,31 +41,65 @@ _SPOT_SOURCE = "EC2 spot price history, Linux"
 class AwsPrices:
     """Linux prices on demand by region, and spot prices by zone."""
 
-    def __init__(self, *, clock: Clock, profile: str | None = None, endpoint_url: str | None = None) -> None:
-        """Nothing is sent yet; a profile that does not exist is reported at the first refresh."""
+    def __init__(
+        self, *, clock: Clock, profiles: Sequence[tuple[str | None, str | None]] = (), endpoint_url: str | None = None
+    ) -> None:
+        """Nothing is sent yet; a profile that does not exist is reported at the first refresh.
+
+        `profiles` are the SDK's (None: its default credentials), each with a region of its partition; None: its own.
+        """
         self._clock = clock
-        self._profile = profile
+        self._profiles = tuple(profiles) or ((None, None),)
         self._endpoint_url = endpoint_url
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
-        """One type after the other.
+        """One type after the other; a partition without an answer keeps back no other.
 
         Raises:
             FetchError: no usable answer.
 
         """
         try:
-            session = boto3.Session(profile_name=self._profile)
-            options: dict[str, Any] = {"config": _CONFIG, "endpoint_url": self._endpoint_url}
-            pricing = session.client("pricing", region_name=_PRICE_LIST_REGION, **options)
-            ec2 = {
-                region: session.client("ec2", region_name=region, **options)
-                for region in sorted({each for each, _ in wanted})
-            }
-            for region, kind in wanted:
-                yield (region, kind), [*self._list_prices(pricing, region, kind), *self._spot(ec2[region], kind)]
-        except (BotoCoreError, ClientError) as error:
+            sessions = self._sessions()
+        except BotoCoreError as error:
             raise FetchError(f"AWS gave no prices: {error}") from error
+        found: dict[str | None, list[Wanted]] = {}
+        for region, kind in wanted:
+            found.setdefault(_partition(region), []).append((region, kind))
+        failed: list[str] = []
+        for partition, there in found.items():
+            session = sessions.get(partition)
+            if session is None:
+                yield from ((each, []) for each in there)
+                continue
+            try:
+                yield from self._ask_partition(session, there, listed=partition == _COMMERCIAL)
+            except (BotoCoreError, ClientError, ResponseParserError) as error:
+                failed.append(f"AWS gave no prices: {error}")
+            except FetchError as error:
+                failed.append(str(error))
+        if failed:
+            raise FetchError("; ".join(failed))
+
+    def _sessions(self) -> dict[str | None, boto3.Session]:
+        """The first credentials of each partition."""
+        sessions: dict[str | None, boto3.Session] = {}
+        for profile, region in self._profiles:
+            session = boto3.Session(profile_name=profile)
+            sessions.setdefault(_partition(region or session.region_name or _PRICE_LIST_REGION), session)
+        return sessions
+
+    def _ask_partition(
+        self, session: boto3.Session, wanted: Sequence[Wanted], *, listed: bool
+    ) -> Iterator[tuple[Wanted, Sequence[Found]]]:
+        options: dict[str, Any] = {"config": _CONFIG, "endpoint_url": self._endpoint_url}
+        pricing = session.client("pricing", region_name=_PRICE_LIST_REGION, **options) if listed else None
+        ec2: dict[str, Any] = {}
+        for region, kind in wanted:
+            if region not in ec2:
+                ec2[region] = session.client("ec2", region_name=region, **options)
+            prices = [] if pricing is None else self._list_prices(pricing, region, kind)
+            yield (region, kind), [*prices, *self._spot(ec2[region], region, kind)]
 
     def _list_prices(self, pricing: Any, region: str, kind: str) -> Iterator[Found]:  # noqa: ANN401  boto3 has no types for it here
         """The price on demand; two different ones for the same machine are an error."""
@@ -73,7 +115,7 @@ class AwsPrices:
             offer = (region, kind, CapacityType.ON_DEMAND)
             yield Found.for_place(offer, price, currency=currency, as_of=self._clock.now().date(), source=_LIST_SOURCE)
 
-    def _spot(self, ec2: Any, kind: str) -> Iterator[Found]:  # noqa: ANN401  likewise
+    def _spot(self, ec2: Any, region: str, kind: str) -> Iterator[Found]:  # noqa: ANN401  likewise
         """The price in force in each zone: with a start of now, the history is the last change of each."""
         newest: dict[str, Mapping[str, Any]] = {}
         asked = {"InstanceTypes": [kind], "ProductDescriptions": [_SPOT_PRODUCT], "StartTime": self._clock.now()}
@@ -86,7 +128,18 @@ class AwsPrices:
             price = amount_of(entry["SpotPrice"])
             if price is not None:
                 offer = (zone, kind, CapacityType.SPOT)
-                yield Found.for_place(offer, price, as_of=self._clock.now().date(), source=_SPOT_SOURCE)
+                currency, as_of = currency_of("aws", region), self._clock.now().date()
+                yield Found.for_place(offer, price, currency=currency, as_of=as_of, source=_SPOT_SOURCE)
+
+
+@cache
+def _partition(region: str) -> str | None:
+    """The partition of a region, by botocore's patterns; None: it has none that is known."""
+    try:
+        found: str = boto3.Session().get_partition_for_region(region)
+    except BotoCoreError:
+        return None
+    return found
 
 
 def _pages(call: Any, **asked: object) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401  likewise
