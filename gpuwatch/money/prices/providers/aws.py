@@ -134,7 +134,7 @@ class AwsPrices:
 
 @cache
 def _partition(region: str) -> str | None:
-    """The partition of a region, by botocore's patterns; None: it has none that is known."""
+    """The partition of a region, by botocore's patterns; None: nobody knows the region."""
     try:
         found: str = boto3.Session().get_partition_for_region(region)
     except BotoCoreError:
