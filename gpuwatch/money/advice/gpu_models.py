@@ -1,7 +1,9 @@
 """PURE: what GPU models can do, as NVIDIA's datasheets say it: dense figures, never with sparsity.
 
 Throughput is in floating-point operations per second of the tensor cores, bandwidth in bytes per second. A precision
-that a model has no units for is missing. Memory is the machine's to say: one model comes in several sizes.
+that a model has no units for is missing. Memory is the machine's to say: one model comes in several sizes. `known_by`
+says of a model where its figures are from, if they were not read in a datasheet. Models of other makers than NVIDIA are
+left out: what is weighed besides these figures (CUDA, FlashAttention, MIG) is NVIDIA's.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,10 @@ _GIGA = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One GPU model. `link_bytes_per_second` is NVLink of one GPU, both ways together; None: PCIe alone."""
+    """One GPU model. `link_bytes_per_second` is NVLink of one GPU, both ways together; None: PCIe alone.
+
+    `known_by` is where the figures are from, where they were not read in a datasheet; None: in NVIDIA's.
+    """
 
     model: str
     capability: tuple[int, int]
@@ -24,6 +29,7 @@ class Card:
     memory_bytes_per_second: Mapping[int, int]  # by memory in GB; 0 stands for every size
     link_bytes_per_second: int | None
     mig: bool = False
+    known_by: str | None = None
 
     def bandwidth(self, memory_bytes: int) -> int:
         """Of the size that comes next to this one."""
@@ -39,6 +45,7 @@ def _card(
     link: int | None = None,
     *,
     mig: bool = False,
+    known_by: str | None = None,
 ) -> Card:
     sizes = bandwidth if isinstance(bandwidth, Mapping) else {0: bandwidth}
     return Card(
@@ -48,9 +55,17 @@ def _card(
         memory_bytes_per_second=MappingProxyType({size: giga * _GIGA for size, giga in sizes.items()}),
         link_bytes_per_second=None if link is None else link * _GIGA,
         mig=mig,
+        known_by=known_by,
     )
 
 
+# Where figures are from that were not read in a datasheet.
+_MEMORY = "from memory"
+_VERDA = "by verda.com/blog/gb300-nvl72-architecture"
+_HMC = "by hmc-tech.com"
+_DERIVED = "by hmc-tech.com's figures of the RTX PRO 6000, in the ratio of FP32"
+
+_BLACKWELL = {"fp32": 75, "tf32": 1125, "fp16": 2250, "bf16": 2250, "fp8": 4500}
 _HOPPER = {"fp32": 67, "tf32": 494.5, "fp16": 989.5, "bf16": 989.5, "fp8": 1979, "int8": 1979}
 _AMPERE = {"fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "int8": 624}
 CARDS = {
@@ -73,12 +88,61 @@ CARDS = {
         _card("H20", (9, 0), {"fp32": 44, "tf32": 74, "fp16": 148, "bf16": 148, "fp8": 296, "int8": 296}, 4000, 900),
         _card("H200", (9, 0), _HOPPER, {141: 4800}, 900, mig=True),
         _card(
-            "B200",
-            (10, 0),
-            {"fp32": 75, "tf32": 1125, "fp16": 2250, "bf16": 2250, "fp8": 4500, "int8": 4500},
+            "H100 NVL",
+            (9, 0),
+            {"fp32": 60, "tf32": 417.5, "fp16": 835.5, "bf16": 835.5, "fp8": 1670.5, "int8": 1670.5},
+            3938,
+            600,
+            mig=True,
+            known_by=_MEMORY,
+        ),
+        _card("B200", (10, 0), _BLACKWELL | {"int8": 4500}, 8000, 1800, mig=True),
+        _card("GB200", (10, 0), _BLACKWELL | {"int8": 4500}, 7700, 1800, mig=True, known_by=_VERDA),
+        _card("B300", (10, 3), _BLACKWELL | {"int8": 150}, 7700, 1800, mig=True, known_by=_VERDA),
+        _card(
+            "GB300",
+            (10, 3),
+            {"fp32": 80, "tf32": 1250, "fp16": 2500, "bf16": 2500, "fp8": 5000, "int8": 165},
             8000,
             1800,
             mig=True,
+            known_by=_VERDA,
         ),
+        # The bandwidth is the Server Edition's (from memory), which clouds rent out; the Workstation Edition has 1792.
+        _card(
+            "RTX PRO 6000",
+            (12, 0),
+            {"fp32": 125.95, "tf32": 251.9, "fp16": 503.8, "bf16": 503.8, "fp8": 1007.6, "int8": 1007.6},
+            1597,
+            mig=True,
+            known_by=_HMC,
+        ),
+        _card(
+            "RTX PRO 5000",
+            (12, 0),
+            {"fp32": 66.94, "tf32": 133.9, "fp16": 267.8, "bf16": 267.8, "fp8": 535.5, "int8": 535.5},
+            1340,
+            known_by=_DERIVED,
+        ),
+        # Half of the ratio of its larger sister: that list says so, and nobody has a datasheet that says more.
+        _card(
+            "RTX PRO 4500",
+            (12, 0),
+            {"fp32": 54.94, "tf32": 54.94, "fp16": 109.9, "bf16": 109.9, "fp8": 219.7, "int8": 439.5},
+            800,
+            known_by=_HMC,
+        ),
+        # Cards of several GPUs: the figures of one of them.
+        _card(
+            "A16",
+            (8, 6),
+            {"fp32": 4.34, "tf32": 8.68, "fp16": 17.36, "bf16": 17.36, "int8": 34.7},
+            200,
+            known_by=_HMC,
+        ),
+        _card("K80", (3, 7), {"fp32": 4.11}, 240, known_by="by cputronic.com"),
+        _card("M60", (5, 2), {"fp32": 4.8}, 160, known_by=_MEMORY),
+        _card("P40", (6, 1), {"fp32": 11.76, "int8": 47}, 347, known_by="by compucon.co.nz and alldbin.com"),
+        _card("T4G", (7, 5), {"fp32": 8.1, "fp16": 65, "int8": 130}, 320, known_by="those of the T4, its twin"),
     )
 }

@@ -164,6 +164,8 @@ def _notes(load: Workload, offer: Offer, machines: int, recompute: Recompute, *,
         yield f"nothing is known of what a {offer.gpu_model} can do"
     elif not _native(load, card):
         yield f"a {offer.gpu_model} has no {load.precision} units; it would compute in {computes_in(load, card)}"
+    if card is not None and card.known_by is not None:
+        yield f"the figures of a {offer.gpu_model} are {card.known_by}, and not read in a datasheet"
     if load.task != "serve" and recompute == "full":
         yield "recomputes whole layers: about a third more compute"
     if machines > 1 and offer.instance_type not in NETWORK_GBIT_PER_SECOND:

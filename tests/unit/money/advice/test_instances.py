@@ -1,5 +1,6 @@
 """Which machines hold a model: memory by published formulas, and the ranking of what fits."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -10,6 +11,7 @@ from gpuwatch.model.money import Offer
 from gpuwatch.money.advice import instances, model_memory
 from gpuwatch.money.advice.gpu_models import CARDS
 from gpuwatch.money.advice.model_memory import Part, Task, Workload, shape_of
+from gpuwatch.money.prices.catalogue import offers
 from tests.support.builders.money import GIB, an_offer
 
 LLAMA_7B = shape_of(6_738_415_616, layers=32, hidden=4096, heads=32)
@@ -197,3 +199,24 @@ def test_a_card_is_as_its_architecture_allows(card: object) -> None:
         assert card.flops["fp16"] > card.flops["fp32"]
     assert CARDS["T4"].link_bytes_per_second is None
     assert CARDS["A100"].bandwidth(40 * GIB) < CARDS["A100"].bandwidth(80 * GIB)
+
+
+def test_every_model_of_nvidia_that_is_sold_has_its_figures() -> None:
+    """Else its machines would rank last without a reason that holds; what other makers sell is known by name."""
+    others = {"HL-205", "MI300X"}
+    sold = {each.gpu_model for each in offers(slices=True)}
+
+    assert sorted(each for each in sold - others if each not in CARDS and not each.startswith("Radeon")) == []
+    assert others <= sold
+
+
+@pytest.mark.parametrize("model", ["GB200", "H100 NVL"])
+def test_figures_that_nobody_has_read_in_a_datasheet_are_named_as_that(model: str) -> None:
+    """With where they are from."""
+    load = Workload(task="train", shape=LLAMA_7B)
+    known, other = an_offer("known"), replace(an_offer("other"), gpu_model=model)
+    notes = {name: each.notes for name, each in found(load, known, other).items()}
+
+    told = f"the figures of a {model} are {CARDS[model].known_by}, and not read in a datasheet"
+    assert told in notes["other"]
+    assert not any("datasheet" in note for note in notes["known"])
