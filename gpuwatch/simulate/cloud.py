@@ -15,6 +15,7 @@ from gpuwatch.clouds import (
     STOP_IS_DONE,
     TERMINATE_IS_DONE,
     CloudError,
+    CloudUnavailableError,
     Leftover,
     LeftoverKind,
     NotFoundError,
@@ -111,7 +112,7 @@ class SimulatedCloud(Machines):
                 self._launches[key] = (self._begin(self._templates[arguments["template"]], tags), dict(arguments))
             node_id, before = self._launches[key]
             if before != arguments:
-                raise CloudError(f"the key {key} launched something else", code="IdempotentParameterMismatch")
+                raise CloudUnavailableError(f"the key {key} launched something else", code="IdempotentParameterMismatch")
             return node_id
 
     def find(self, key: str) -> Node | None:

@@ -63,6 +63,7 @@ _CODES: errors.Table = (
     ("InvalidSignature*", errors.AuthFailedError),
     ("InvalidTimeStamp*", errors.ClockSkewError),
     ("IllegalTimestamp", errors.ClockSkewError),
+    ("IdempotentParameterMismatch", errors.CloudUnavailableError),  # something was asked with that key: it may be there
     # Silence by exact words alone, and by HTTP's server errors.
     ("InternalError", errors.CloudUnavailableError),
     ("InternalError.*", errors.CloudUnavailableError),

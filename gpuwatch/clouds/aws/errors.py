@@ -64,6 +64,7 @@ _CODES: errors.Table = (
     ("OptInRequired", errors.AuthFailedError),
     ("Blocked", errors.AuthFailedError),
     ("PendingVerification", errors.AuthFailedError),
+    ("IdempotentParameterMismatch", errors.CloudUnavailableError),  # something was asked with that key: it may be there
     # Silence by exact words alone, and by HTTP's server errors: InvalidAMIID.Unavailable is a refusal.
     ("InternalError", errors.CloudUnavailableError),
     ("InternalFailure", errors.CloudUnavailableError),

@@ -177,7 +177,7 @@ def _same(there: Instance, arguments: Mapping[str, str], key: str) -> tuple[str,
     """The machine that the key launched before, if these arguments did it."""
     match = _DESCRIBED.fullmatch(there.described.get("description", ""))
     if match is None or match["asked"] != _digest_of_request(arguments):
-        raise CloudError(f"the key {key} launched something else: {there.id}", code=MISMATCH)
+        raise CloudUnavailableError(f"the key {key} launched something else: {there.id}", code=MISMATCH)
     return there.id, there.zone
 
 

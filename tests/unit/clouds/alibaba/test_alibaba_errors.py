@@ -62,6 +62,7 @@ from gpuwatch.clouds.errors import reading
         ("ServiceUnavailable", 503, CloudUnavailableError),
         ("AnythingNew", 500, CloudUnavailableError),
         ("AnythingNew", 400, CloudError),
+        ("IdempotentParameterMismatch", 400, CloudUnavailableError),
         ("IncorrectInstanceStatus", 403, BusyError),
     ],
 )

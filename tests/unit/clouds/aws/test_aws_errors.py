@@ -95,7 +95,7 @@ SECRET = "FwoGZXIvYXdzEXAMPLETOKEN"  # noqa: S105  an example; it must never com
         ("InvalidKMSKey.InvalidState", 400, CloudError),
         ("KMSInvalidStateException", 400, CloudError),
         ("DisabledException", 400, CloudError),
-        ("IdempotentParameterMismatch", 400, CloudError),
+        ("IdempotentParameterMismatch", 400, CloudUnavailableError),
     ],
 )
 def test_each_error_code_has_its_type(code: str, status: int, kind: type[CloudError]) -> None:
