@@ -112,7 +112,9 @@ class SimulatedCloud(Machines):
                 self._launches[key] = (self._begin(self._templates[arguments["template"]], tags), dict(arguments))
             node_id, before = self._launches[key]
             if before != arguments:
-                raise CloudUnavailableError(f"the key {key} launched something else", code="IdempotentParameterMismatch")
+                raise CloudUnavailableError(
+                    f"the key {key} launched something else", code="IdempotentParameterMismatch"
+                )
             return node_id
 
     def find(self, key: str) -> Node | None:

@@ -304,21 +304,18 @@ def test_the_same_key_is_the_same_machine(world: World) -> None:
 
 def test_a_key_launches_nothing_else(world: World) -> None:
     """Asked with other arguments it gives the first machine, or is a doubt: a new key would make a second one."""
-    node_id = world.cloud.launch(from_template(world), "key-1")
-
-    code = None
+    node_id, code = world.cloud.launch(from_template(world), "key-1"), None
+    other = {**from_template(world), "instance_type": world.words.larger_type}
     try:
-        assert (
-            world.cloud.launch({**from_template(world), "instance_type": world.words.larger_type}, "key-1") == node_id
-        )
+        assert world.cloud.launch(other, "key-1") == node_id
     except CloudUnavailableError as error:
         code = error.code
 
     assert code == world.words.key_of_another_launch
+    assert [node.id for node in world.cloud.nodes()] == [node_id]
     there = world.cloud.find("key-1")
     assert there is not None
     assert there.id == node_id
-    assert [node.id for node in world.cloud.nodes()] == [node_id]
 
 
 def test_an_unknown_template_launches_nothing(world: World) -> None:

@@ -5,6 +5,7 @@ That is `gpuwatch.clouds.sending` for botocore: its handlers come before every a
 
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import boto3
@@ -15,6 +16,7 @@ from botocore.awsrequest import (
     AWSHTTPSConnectionPool,
 )
 from botocore.config import Config
+from botocore.credentials import RefreshableCredentials
 
 from gpuwatch.clouds.aws.errors import is_throttling
 from gpuwatch.clouds.rate_limit import RateLimiter
@@ -48,6 +50,7 @@ class ClientPool:
     ) -> None:
         """Nothing is sent yet; the options are those of every client. `changes`: what is sent may need a permit."""
         self._changes = changes
+        self._session: Any = session
         self.pace = pace
         self._create: Any = session.client  # its type is one overload for each of AWS's services
         self._options = options
@@ -110,6 +113,7 @@ class ClientPool:
                 client.meta.events.register_first("request-created", self._before_each_attempt)
                 client.meta.events.register("before-send", self._keep_request)
                 client.meta.events.register("response-received", self._after_each_attempt)
+                client.meta.events.register_first("needs-retry", self._with_new_token)
                 if self._changes:
                     watch(client)
                 self._clients[service] = client
@@ -138,6 +142,41 @@ class ClientPool:
             note_exchange("aws", asked.method, asked.url, call=call, sent=sent, status=status, headers=told, body=body)
         if parsed_response and is_throttling(parsed_response.get("Error", {}).get("Code", "")):
             self.pace.slow_down()
+
+    def _with_new_token(
+        self, response: tuple[Any, Mapping[str, Any]] | None = None, attempts: int = 0, **_: object
+    ) -> float | None:
+        """Renew a token that AWS says has expired; a read is then sent once more, after so many seconds.
+
+        botocore renews by its own clock alone, and reads a file of credentials once.
+        """
+        code = (response or (None, {}))[1].get("Error", {}).get("Code", "")
+        if code not in _EXPIRED or not _renew(self._session, self._asked.request.headers.get(_TOKEN)):
+            return None
+        return 0.0 if attempts == 1 and not self._changes else None
+
+
+_EXPIRED, _TOKEN = frozenset({"ExpiredToken", "ExpiredTokenException"}), "X-Amz-Security-Token"
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_renewing = threading.Lock()
+
+
+def _renew(session: Any, used: object) -> bool:  # noqa: ANN401  boto3 shows botocore's session to nobody
+    """Renew a session's credentials where `used` is still their token; whether there is another one now."""
+    core = session._session  # noqa: SLF001  likewise
+    known = core.get_credentials()
+    token = used.decode() if isinstance(used, bytes) else used
+    with _renewing:
+        if known is None or known.token != token:
+            return known is not None  # another call was faster
+        if isinstance(known, RefreshableCredentials):
+            setattr(known, "_expiry_time", _LONG_AGO)  # noqa: B010  it has no other door, and its stub not even this
+            return True
+        fresh = core.get_component("credential_provider").load_credentials()
+        if fresh is None or fresh.method != known.method or fresh.token == token:
+            return False
+        known.access_key, known.secret_key, known.token = fresh.access_key, fresh.secret_key, fresh.token
+        return True
 
 
 def watch(client: Any) -> None:  # noqa: ANN401  a client of any of AWS's services
