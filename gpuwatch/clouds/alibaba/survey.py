@@ -121,7 +121,7 @@ def _open(disk: Mapping[str, Any], node_ids: frozenset[str]) -> bool:
     return member_at(disk, "InstanceId") in node_ids and not disk.get("Encrypted")
 
 
-_IMAGES = List(call="ecs:DescribeImages", path=("Images", "Image"), identity="ImageId")
+_IMAGES = List(call="ecs:DescribeImages", path=("Images", "Image"), identity="ImageId", dry=True)
 _TEMPLATES = List(
     call="ecs:DescribeLaunchTemplates", path=("LaunchTemplateSets", "LaunchTemplateSet"), identity="LaunchTemplateId"
 )

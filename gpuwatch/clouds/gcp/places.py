@@ -48,6 +48,7 @@ class Memberships:
         """Nothing is asked yet."""
         self._client, self._wanted, self._fleet = client, wanted, fleet
         self._groups: dict[str, Group] | None = None
+        self._silent: dict[str, CloudError] = {}  # scopes with groups that are not known
         self._members: dict[str, frozenset[str]] = {}
 
     def groups(self, instances: Iterable[Instance]) -> Mapping[str, Group]:
@@ -57,15 +58,17 @@ class Memberships:
     def _every_group(self) -> Mapping[str, Group]:
         if self._groups is None:
             # A member whose group is not known is its group's: it is left alone.
-            found = gcp_groups.every_group(self._client, self._wanted, {})
+            found = gcp_groups.every_group(self._client, self._wanted, self._silent)
             self._groups = {group.path: group for group in found.values()}
         return self._groups
 
-    def find_hidden(self, instances: Sequence[Instance]) -> dict[str, tuple[str, str]]:
+    def find_hidden(
+        self, instances: Sequence[Instance], before: Mapping[str, tuple[str, str]]
+    ) -> dict[str, tuple[str, str]]:
         """The fleet's machines that are in a group without saying so, by id: somebody has replaced their metadata.
 
         A group makes a member again that is stopped by itself. Only groups with more places than machines that name
-        them are asked for their members.
+        them are asked for their members. `before` holds where Compute Engine does not reach the groups.
 
         Raises:
             CloudError: no answer.
@@ -76,9 +79,13 @@ class Memberships:
         if not bare:
             return {}
         named = Counter(each.group[0] for each in instances if each.group)
-        return {
+        groups = self._every_group()
+        kept = {
+            node_id: group for node_id, group in before.items() if "/".join(group[0].split("/")[:2]) in self._silent
+        }
+        return kept | {
             node_id: (group.path, group.name)
-            for group in self._every_group().values()
+            for group in groups.values()
             if group.places > named[group.path] and zones & {*group.zones}
             for node_id in bare.keys() & self._ids_in(group)
         }
@@ -205,7 +212,7 @@ class Listing:
     def _find_hidden(self, memberships: Memberships, listed: Sequence[Instance]) -> None:
         """Who is in a group without saying so; where no answer comes, that is what was known before."""
         try:
-            self._hidden = memberships.find_hidden(listed)
+            self._hidden = memberships.find_hidden(listed, self._hidden)
         except CloudError as error:
             log.info("%s: machines that name no group are taken for what they were before", error)
 

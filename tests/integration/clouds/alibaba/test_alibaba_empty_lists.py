@@ -49,9 +49,9 @@ def test_a_list_that_stays_empty_is_proven_once_an_hour(world: AlibabaWorld) -> 
     assert world.server.count("DescribeInstances") == 8
 
 
-@pytest.mark.parametrize("call", ["ecs:DescribeDisks", "ecs:DescribeSnapshots"])
+@pytest.mark.parametrize("call", ["ecs:DescribeDisks", "ecs:DescribeSnapshots", "ecs:DescribeImages"])
 def test_nothing_left_over_is_said_only_with_the_right_to_look(world: AlibabaWorld, call: str) -> None:
-    """Disks and snapshots are listed in the same way."""
+    """Disks, snapshots and images are listed in the same way."""
     world.launch(MINE)
     assert all(each.kind is not LeftoverKind.UNATTACHED_VOLUME for each in world.cloud.leftovers())
     world.fake.hidden.add(call)

@@ -169,6 +169,9 @@ def test_a_member_whose_metadata_somebody_replaced_is_still_its_groups(world: Gc
     assert owners()[cleaned.told["id"]] == whose
     assert asked > 0
 
+    world.fake.unreachable_kinds["instanceGroupManagers"] = {ZONE}  # it is left alone, as all of that group
+    assert owners()[cleaned.told["id"]] == (True, "managed instance group train")
+
 
 def test_groups_with_a_named_machine_at_each_place_are_not_asked_for_members(world: GcpWorld) -> None:
     """A project may have hundreds of groups of a cluster, and each question is a call."""

@@ -61,6 +61,8 @@ def images(state: State, query: Mapping[str, str], now: datetime) -> dict[str, A
     """DescribeImages: those of the account."""
     del now
     assert query["ImageOwnerAlias"] == "self", "others' images are many"
+    if query.get("DryRun") == "true":
+        raise Refusal(400, "DryRunOperation", "Request validation has been passed with DryRun flag set.")
     found = [
         {
             "ImageId": each.id,

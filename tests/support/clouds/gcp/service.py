@@ -48,6 +48,7 @@ class FakeGcp:
         self.projects = {name: Project(name, clock, number) for number, name in enumerate(projects, start=4)}
         self.regions = dict(projects)
         self.unreachable: set[str] = set()  # zones
+        self.unreachable_kinds: dict[str, set[str]] = {}  # zones of which one kind of list is not reached
         self.permissions: set[str] | None = None  # None: all
         self.allows: Callable[[str, GoogleResource], bool] = lambda *_: True  # bindings with conditions
         self.tags: dict[str, Mapping[str, str]] = {}  # the Resource Manager's, by the names of machines
@@ -197,18 +198,19 @@ class FakeGcp:
     def _aggregated(self, name: str, every: Callable[[Project], list[Resource]]) -> Answering:
         def answer(project: Project, at: Mapping[str, str], request: Request) -> Resource:
             del at
-            if self.unreachable and request.query.get("returnPartialSuccess") != "true":
-                raise RefusedError(503, "backendError", f"{min(self.unreachable)} cannot be reached")
-            there = [each for each in every(project) if scope_of(each).removeprefix("zones/") not in self.unreachable]
+            away = self.unreachable | self.unreachable_kinds.get(name, set())
+            if away and request.query.get("returnPartialSuccess") != "true":
+                raise RefusedError(503, "backendError", f"{min(away)} cannot be reached")
+            there = [each for each in every(project) if scope_of(each).removeprefix("zones/") not in away]
             page, token = page_of(
                 [each for each in there if fits(each, request.query.get("filter", ""))], request.query
             )
             items: Resource = {}
             for scope in dict.fromkeys([*(f"zones/{zone}" for zone in ZONES), *map(scope_of, page)]):
                 own = [told(each) for each in page if scope_of(each) == scope]
-                code = "UNREACHABLE" if scope.removeprefix("zones/") in self.unreachable else "NO_RESULTS_ON_PAGE"
+                code = "UNREACHABLE" if scope.removeprefix("zones/") in away else "NO_RESULTS_ON_PAGE"
                 items[scope] = {name: own} if own else {"warning": {"code": code}}
-            silent = [f"projects/{project.name}/zones/{each}" for each in self.unreachable]
+            silent = [f"projects/{project.name}/zones/{each}" for each in away]
             more = {"unreachables": silent, "warning": {"code": "UNREACHABLE"}} if silent else {}
             return {"id": f"projects/{project.name}/aggregated/{name}", "items": items, **more, **token}
 
