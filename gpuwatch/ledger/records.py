@@ -121,7 +121,7 @@ def read_reason(written: str) -> Reason:
 def read_arguments(written: str, key: str) -> dict[str, str]:
     """What went to the cloud with an intent; nothing where the record cannot be read, and a line in the log.
 
-    A notice without them promised nothing that can be held to, and is given anew. What is open stays open: its cloud
+    A notice without them promised nothing that can be held to: a new one comes first. What is open stays open: its cloud
     says what became of it.
     """
     try:
