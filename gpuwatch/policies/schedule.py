@@ -3,8 +3,9 @@
 Rules, all of them:
 
 1. A window is in force whenever a wall clock in its zone shows a time within its hours, on its days, within its dates,
-   and not on one of its exceptions. Nothing else counts: an hour that the clock skips in spring is not there, and an
-   hour that it shows twice in autumn counts twice.
+   and not on one of its exceptions. An hour that the clock skips in spring is not there. An hour that it shows twice in
+   autumn is one hour of twice the length: a window begins there at the first showing of its begin, and ends at the
+   second of its end. So each begins once and ends once, and nothing is started, stopped and started again.
 2. Hours that cross midnight belong to the day they begin on.
 3. Of several windows in force the largest floor and the smallest ceiling hold; a floor above a ceiling wins.
 4. A floor adds nodes. A ceiling only keeps nodes from being added: no node is removed because of the time of day.
@@ -144,6 +145,26 @@ def _in_force(windows: Mapping[str, Window], now: datetime) -> Iterator[tuple[st
 
 
 def _covers(window: Window, local: datetime) -> bool:
+    """Rule 1: at that time, or from before it to after it, where the clock shows its hour twice."""
+    return any(_is_within(window, each) for each in (local, *_showings(local)))
+
+
+def _showings(local: datetime) -> Iterator[datetime]:
+    """What the clock has shown of a repeated hour before, at its first showing; at the second what it shows until then.
+
+    A window that is in force at any of these is in force all the time between.
+    """
+    at, step = local, timedelta(minutes=1 if local.fold else -1)
+    while _offset(at, 0) > _offset(at, 1):
+        yield at
+        at += step
+
+
+def _offset(local: datetime, fold: int) -> timedelta:
+    return local.replace(fold=fold).utcoffset() or timedelta()
+
+
+def _is_within(window: Window, local: datetime) -> bool:
     """Rules 1 and 2 at a wall-clock time."""
     begin, end = _hours(window.hours)
     clock = local.time()

@@ -1,10 +1,11 @@
 """Schedule windows: when one is in force, and which bounds follow."""
 
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Proposal
@@ -143,7 +144,11 @@ def covered(window: Window, day: date, step: timedelta = timedelta(minutes=5)) -
         (BERLIN, "2026-03-29", "02:30-03:30", 30),  # it begins when the clock shows 03:00
         (BERLIN, "2026-03-29", "00:00-24:00", 23 * 60),
         (BERLIN, "2026-10-25", "02:00-03:00", 120),  # the hour is shown twice
-        (BERLIN, "2026-10-25", "01:00-02:30", 120),  # 01:00 to 02:30, and 02:00 to 02:30 again
+        (BERLIN, "2026-10-25", "01:00-02:30", 150),  # 01:00 to the second 02:30
+        (BERLIN, "2026-10-25", "02:30-06:00", 270),  # from the first 02:30
+        (BERLIN, "2026-10-25", "02:10-02:20", 70),
+        (BERLIN, "2026-10-25", "03:00-06:00", 180),
+        (BERLIN, "2026-10-25", "00:00-02:00", 120),
         (BERLIN, "2026-10-25", "00:00-24:00", 25 * 60),
         ("Australia/Lord_Howe", "2026-10-04", "02:00-02:30", 0),  # half an hour is skipped
         ("Australia/Lord_Howe", "2026-10-04", "00:00-24:00", 23 * 60 + 30),
@@ -154,11 +159,34 @@ def covered(window: Window, day: date, step: timedelta = timedelta(minutes=5)) -
         ("Pacific/Apia", "2011-12-30", "00:00-24:00", 0),  # the day does not exist
     ],
 )
-def test_only_what_the_wall_clock_shows_counts(zone: str, day: str, hours: str, minutes: int) -> None:
-    """A skipped hour is not there, a repeated hour counts twice; both transitions, half hours, and zones without."""
+def test_a_skipped_hour_is_not_there_and_a_repeated_one_is_as_long_as_it_lasts(
+    zone: str, day: str, hours: str, minutes: int
+) -> None:
+    """Both transitions, half hours, and zones without."""
     window = Window(hours=hours, zone=zone, first_day=day, last_day=day, min_nodes=1)
 
     assert covered(window, date.fromisoformat(day)) == timedelta(minutes=minutes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    zone=st.sampled_from([BERLIN, "America/New_York", "Australia/Lord_Howe", "America/Santiago", "UTC"]),
+    start=st.integers(0, 24 * 12 - 1),
+    length=st.integers(1, 23 * 12),
+    day=st.sampled_from(["2026-03-08", "2026-03-29", "2026-04-05", "2026-10-04", "2026-10-25", "2026-11-01"]),
+)
+@example(zone=BERLIN, start=6 * 12, length=20 * 12 + 6, day="2026-10-24")
+@example(zone=BERLIN, start=2 * 12 + 6, length=42, day="2026-10-25")
+def test_a_window_begins_once_and_ends_once(zone: str, start: int, length: int, day: str) -> None:
+    """Also where the clock shows its begin or its end twice: whoever started a machine after it is left alone."""
+    texts = [f"{each // 12 % 24:02d}:{each % 12 * 5:02d}" for each in (start, start + length)]
+    window = Window(hours="-".join(texts), zone=zone, first_day=day, last_day=day, min_nodes=1)
+    begin = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone)).astimezone(UTC) - timedelta(hours=3)
+    held = [forced(window, begin + timedelta(minutes=5 * number)) for number in range(54 * 12)]
+
+    assert sum(one != other for one, other in pairwise(held)) <= 2
+    assert not held[0]
+    assert not held[-1]
 
 
 def test_a_night_over_the_change_is_an_hour_shorter_or_longer() -> None:
@@ -216,7 +244,8 @@ def test_a_years_coverage_is_the_sum_of_its_local_spans(zone: str, days: list[st
             span = begin, max(begin, min(whole[1], day + (start + length) * half))
             expected += overlap(span, span)
             for shown, jump in changes:  # put forward: skipped after `shown`; put back: repeated before it
-                expected -= overlap(span, (shown, shown + jump)) - overlap(span, (shown + jump, shown))
+                expected -= overlap(span, (shown, shown + jump))
+                expected -= jump if overlap(span, (shown + jump, shown)) else timedelta()
 
     found, now = timedelta(), whole[0].replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     while now < whole[1].replace(tzinfo=ZoneInfo(zone)).astimezone(UTC):
