@@ -11,6 +11,8 @@ Rules, all of them:
 4. The price is the one frozen with the stop; hours without one are listed apart. What a stopped machine still costs by
    the hour, where it is known, is taken off.
 5. A termination counts nothing here: how long the machine would have run is not known.
+6. A stop that its cloud does not show as ours, or that nobody can prove to be, may have been somebody else's: it is
+   told apart, and is in no sum.
 """
 
 from bisect import bisect_right
@@ -28,7 +30,10 @@ from gpuwatch.money.accounting.totals import NONE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A stop, start or termination by gpuwatch that its cloud showed done `at` (ms since 1970)."""
+    """A stop, start or termination that gpuwatch asked for and that its cloud showed done `at` (ms since 1970).
+
+    `proved` is whether nothing that its cloud said stands against gpuwatch's call as its cause.
+    """
 
     key: str
     node_id: str
@@ -37,6 +42,7 @@ class Turn:
     pool: str
     owner: str | None
     usd_per_hour: Decimal | None
+    proved: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +64,10 @@ class Off:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offs:
-    """Stops with a known end, and the number of stops without one."""
+    """Stops with a known end, those of them that may be somebody else's, and the number of stops without one."""
 
     known: tuple[Off, ...] = ()
+    unproved: tuple[Off, ...] = ()
     endless: int = 0
 
 
@@ -81,13 +88,18 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What stops saved in a period. `still_known`: somebody has asked what stopped machines cost."""
+    """What stops saved in a period. `still_known`: somebody has asked what stopped machines cost.
+
+    `unproved` stops held for `unproved_ms` in it; that is in no sum.
+    """
 
     whole: Saving = field(default_factory=Saving)
     by_pool: Mapping[str, Saving] = field(default_factory=dict)
     by_owner: Mapping[str, Saving] = field(default_factory=dict)
     stops: int = 0  # that had an effect within the period
     endless: int = 0
+    unproved: int = 0
+    unproved_ms: int = 0
     still_known: bool = False
 
 
@@ -104,7 +116,7 @@ def offs(turns: Iterable[Turn], ran: Mapping[str, Sequence[Ran]], stopped: froze
     by_node: dict[str, list[Turn]] = {}
     for turn in turns:
         by_node.setdefault(turn.node_id, []).append(turn)
-    known, endless = [], 0
+    known, unproved, endless = list[Off](), list[Off](), 0
     for node_id, in_order in by_node.items():
         for turn, later in zip_longest(in_order, in_order[1:]):
             if turn.verb is not Verb.STOP:
@@ -113,10 +125,10 @@ def offs(turns: Iterable[Turn], ran: Mapping[str, Sequence[Ran]], stopped: froze
             if end is None and later is not None:
                 end = later.at
             if end is not None or turn.key in stopped:
-                known.append(Off(turn=turn, end=end))
+                (known if turn.proved else unproved).append(Off(turn=turn, end=end))
             else:
                 endless += 1
-    return Offs(known=tuple(known), endless=endless)
+    return Offs(known=tuple(known), unproved=tuple(unproved), endless=endless)
 
 
 def _ran_again(stop: int, later: Turn | None, ran: Sequence[Ran], slack: int) -> int | None:
@@ -141,8 +153,7 @@ def savings_within(
     """What the stops saved in [since, until), and not after now; all in ms since 1970."""
     whole, by_pool, by_owner, stops = Saving(), dict[str, Saving](), dict[str, Saving](), 0
     for off in found.known:
-        ends = now if off.end is None else min(off.end, now)
-        ms = min(ends, until) - max(off.turn.at, since)
+        ms = _ms_within(off, since, until, now)
         if ms <= 0:
             continue
         stops += 1
@@ -158,11 +169,20 @@ def savings_within(
                 each.unpriced_ms += ms
             else:
                 each.gross_usd += Fraction(price) * ms / HOUR_MS
+    left_out = [ms for off in found.unproved if (ms := _ms_within(off, since, until, now)) > 0]
     return Saved(
         whole=whole,
         by_pool=dict(sorted(by_pool.items())),
         by_owner=dict(sorted(by_owner.items())),
         stops=stops,
         endless=found.endless,
+        unproved=len(left_out),
+        unproved_ms=sum(left_out),
         still_known=still_usd_per_hour is not None,
     )
+
+
+def _ms_within(off: Off, since: int, until: int, now: int) -> int:
+    """For how long a stop held in [since, until), and not after now; 0 or less: not at all."""
+    ends = now if off.end is None else min(off.end, now)
+    return min(ends, until) - max(off.turn.at, since)

@@ -85,10 +85,15 @@ class GroupSaving(SavingDocument, Named):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedDocument(SavingDocument):
-    """All that was saved. `still_cost_known`: the cloud was asked what stopped machines cost."""
+    """All that was saved. `still_cost_known`: the cloud was asked what stopped machines cost.
+
+    `stops_not_proved_ours` and their hours are in no sum: somebody else may have stopped these machines.
+    """
 
     stops: int
     stops_without_a_known_end: int
+    stops_not_proved_ours: int
+    machine_hours_not_proved_ours: float
     still_cost_known: bool
     by_pool: tuple[GroupSaving, ...]
     by_owner: tuple[GroupSaving, ...]
@@ -242,6 +247,8 @@ def _saved_document(saved: Saved) -> SavedDocument:
         saved.whole.usd,
         stops=saved.stops,
         stops_without_a_known_end=saved.endless,
+        stops_not_proved_ours=saved.unproved,
+        machine_hours_not_proved_ours=saved.unproved_ms / HOUR_MS,
         still_cost_known=saved.still_known,
         by_pool=_savings(saved.by_pool),
         by_owner=_savings(saved.by_owner),

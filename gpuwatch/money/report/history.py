@@ -13,6 +13,7 @@ from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.records import read_reason
 from gpuwatch.ledger.tables import BACKTESTS, CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SPEND, STOPPED
 from gpuwatch.model.decision import ADDITIONS, FINAL, Done, Status, Verb
+from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.model.usage import USES, milliseconds
 from gpuwatch.money.accounting.savings import Ran, Turn
 from gpuwatch.money.report.progress import Event
@@ -104,7 +105,7 @@ class ActionHistory:
         done = (OUTCOMES.c.status == Status.SETTLED.value, INTENTS.c.verb.in_([verb.value for verb in _TURNS]))
         last = select(func.max(OUTCOMES.c.id)).select_from(joined).where(*done, OUTCOMES.c.at < text(since))
         columns = [INTENTS.c[name] for name in ("key", "node_id", "verb", "pool", "owner", "usd_per_hour")]
-        query = select(*columns, OUTCOMES.c.at).select_from(joined)
+        query = select(*columns, OUTCOMES.c.at, OUTCOMES.c.detail).select_from(joined)
         within = (OUTCOMES.c.at >= text(since), OUTCOMES.c.at < text(until))
         with self._store.reading() as db:
             rows = [
@@ -120,8 +121,9 @@ class ActionHistory:
                 pool=pool,
                 owner=owner,
                 usd_per_hour=None if usd is None else Decimal(usd),
+                proved=NOT_PROVED not in detail,
             )
-            for key, node_id, verb, pool, owner, usd, at in map(tuple, rows)
+            for key, node_id, verb, pool, owner, usd, at, detail in map(tuple, rows)
         ]
 
     def events(self, since: datetime, until: datetime) -> list[Event]:

@@ -60,7 +60,14 @@ def saved_parts(report: Report) -> Iterator[Part]:
         notes.append("What the stopped machines' disks cost meanwhile was not asked, and is not taken off.")
     if savings.endless:
         notes.append(f"{savings.endless:,} stops count nothing: it is not known for how long they held.")
-    if savings.stops or savings.endless:
+    if savings.unproved:
+        several = savings.unproved != 1
+        notes.append(
+            f"{savings.unproved:,} stop{'s' * several} with {savings.unproved_ms / HOUR_MS:,.1f} machine-hours "
+            f"{'are' if several else 'is'} left out: no cloud shows that gpuwatch's call stopped the "
+            f"machine{'s' * several}."
+        )
+    if savings.stops or savings.endless or savings.unproved:
         yield Words((*notes, _HOW))
 
 

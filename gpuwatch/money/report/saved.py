@@ -19,7 +19,8 @@ from gpuwatch.money.report.period import Period, period_of
 class Savings:
     """What stops saved in [since, until), in dollars to the cent; `unpriced_machine_hours` are not in it.
 
-    `stops` had an effect in that time. Of `stops_without_a_known_end` nothing is counted.
+    `stops` had an effect in that time. Of `stops_without_a_known_end` nothing is counted, nor of
+    `stops_not_proved_ours`, which somebody else may have made.
     """
 
     since: datetime
@@ -29,6 +30,8 @@ class Savings:
     unpriced_machine_hours: float
     stops: int
     stops_without_a_known_end: int
+    stops_not_proved_ours: int
+    machine_hours_not_proved_ours: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,4 +100,6 @@ def _savings(found: Saved, period: Period) -> Savings:
         unpriced_machine_hours=found.whole.unpriced_ms / HOUR_MS,
         stops=found.stops,
         stops_without_a_known_end=found.endless,
+        stops_not_proved_ours=found.unproved,
+        machine_hours_not_proved_ours=found.unproved_ms / HOUR_MS,
     )

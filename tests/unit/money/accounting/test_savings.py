@@ -1,6 +1,7 @@
 """What was saved by stopping machines: from the stop to the next run, at the price of then, and never more."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -129,3 +130,28 @@ def test_slices_of_time_add_up_and_none_is_beyond_now(
     assert sum(part.whole.ms for part in parts) == together.whole.ms
     assert sum((each.usd for each in together.by_owner.values()), Fraction(0)) == together.whole.usd
     assert together.whole.ms <= len(known) * now * HOUR
+
+
+@given(
+    proved=st.lists(st.booleans(), min_size=1, max_size=8),
+    until=st.integers(0, 60),
+)
+def test_a_stop_that_may_be_somebody_elses_is_told_apart_and_in_no_sum(proved: list[bool], until: int) -> None:
+    """Its owner shut the machine down, or its cloud took it, a moment before gpuwatch's call."""
+    turns = [replace(turn(Verb.STOP, n, node=f"i-{n}"), proved=each) for n, each in enumerate(proved)]
+    found = offs(turns, {}, frozenset(each.key for each in turns), SLACK)
+    saved = savings_within(found, 0, until * HOUR, 60 * HOUR)
+    hours = [max(0, until - n) for n in range(len(proved))]
+
+    assert saved.whole.ms == sum(each for each, ours in zip(hours, proved, strict=True) if ours) * HOUR
+    assert saved.unproved_ms == sum(each for each, ours in zip(hours, proved, strict=True) if not ours) * HOUR
+    assert saved.stops + saved.unproved == sum(each > 0 for each in hours)
+
+
+def test_what_is_turned_off_after_an_unproved_stop_is_counted_from_then_on() -> None:
+    """Somebody starts the machine, and gpuwatch stops it: the second stop is gpuwatch's."""
+    first, second = replace(turn(Verb.STOP, 2), proved=False), turn(Verb.STOP, 8)
+    found = offs([first, second], {"i-1": (ran(4, 8, 4.0),)}, frozenset({second.key}), SLACK)
+    saved = savings_within(found, 0, 10 * HOUR, 10 * HOUR)
+
+    assert (saved.whole.ms, saved.unproved_ms) == (2 * HOUR, 2 * HOUR)
