@@ -60,6 +60,7 @@ _STATES = {
     "STOPPED": NodeState.STOPPED,
     "SUSPENDED": NodeState.STOPPED,
 }
+_GRACEFUL = "PENDING_STOP"
 _SUSPENDED = frozenset({"SUSPENDED", "SUSPENDING"})
 _CREATED_BY = "created-by"  # of the metadata of a group's members
 _PAID_ANYWAY = {
@@ -199,6 +200,8 @@ class Translator:
 
 def _still_billed(instance: Instance, capacity: CapacityType) -> str | None:
     """Why a stop would not end what it costs per hour, or did not. Committed use is not seen here."""
+    if instance.described.get("status") == _GRACEFUL:
+        return "it shuts down gracefully (PENDING_STOP), and is billed until that is over"
     if instance.suspended:
         return "it is suspended, and a suspended machine goes on costing for its memory and local SSDs"
     return _PAID_ANYWAY.get(capacity)

@@ -89,6 +89,24 @@ def test_a_link_is_followed_however_it_names_our_server(
     assert launched < {node.id for node in world.cloud.nodes()}
 
 
+def test_a_page_with_nothing_on_it_is_not_the_last_one(world: AzureWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azure gives such pages where what it looked through was somebody else's."""
+    launched = {world.launch(MINE) for _ in range(PAGE)}
+    real = FakeAzure.answer
+
+    def answer(fake: FakeAzure, request: Request) -> Response:
+        found = real(fake, request)
+        first = "empty" not in request.query and "$skiptoken" not in request.query
+        if not first or not isinstance(found.body, dict) or "value" not in found.body:
+            return found
+        return replace(found, body={"value": [], "nextLink": f"{world.server.url}{request.target}&empty=1"})
+
+    monkeypatch.setattr(FakeAzure, "answer", answer)
+    world.cloud = world.connect()
+
+    assert launched < {node.id for node in world.cloud.nodes()}
+
+
 @pytest.mark.parametrize(
     "link",
     [

@@ -58,6 +58,16 @@ def test_googles_words_for_states_are_not_ours(world: GcpWorld, status: str, sta
     assert [node.state for node in world.cloud.nodes()] == [state]
 
 
+def test_what_shuts_down_gracefully_is_billed_until_that_is_over(world: GcpWorld) -> None:
+    """Google's graceful shutdown may take an hour: no saving before its end."""
+    node_id = world.launch(MINE)
+    world.told(node_id)["status"] = "PENDING_STOP"
+
+    assert "gracefully" in (seen(world, node_id).still_billed or "")
+    world.told(node_id)["status"] = "STOPPING"
+    assert seen(world, node_id).still_billed is None
+
+
 def test_a_suspended_machine_goes_on_costing(world: GcpWorld) -> None:
     """Its memory is billed; a start of it is a resume, which is another call."""
     node_id = world.launch(MINE)

@@ -1,6 +1,7 @@
 """Zones of Google's that cannot be reached: the list is whole but for them, and all other zones go on."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -8,8 +9,10 @@ from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
+from tests.support.clouds.gcp.service import FakeGcp
 from tests.support.clouds.gcp.world import ZONE, GcpWorld, a_world, add_group
 from tests.support.clouds.gcp.world import run_machine as run
+from tests.support.clouds.server import Request, Response
 from tests.support.fakes.cloud_worlds import MINE
 
 ARGUMENTS = {"template": "gpu-node", "pool": "train"}
@@ -105,3 +108,22 @@ def test_a_launch_goes_to_a_zone_that_is_reached_while_another_is_not(world: Gcp
     for elsewhere in ({**ARGUMENTS, "zone": "us-central1-b"}, ARGUMENTS):  # the second may have gone to any zone
         with pytest.raises(CloudUnavailableError):
             world.cloud.launch(elsewhere, "another")
+
+
+def test_a_zone_that_comes_on_several_pages_is_one_zone(world: GcpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google cuts its lists anywhere, and a page may hold nothing but the way to the next one."""
+    launched = {world.launch(MINE) for _ in range(5)}
+    real, begun = FakeGcp.answer, set[str]()
+
+    def answer(fake: FakeGcp, request: Request) -> Response:
+        listed = request.path.endswith("/aggregated/instances")
+        if listed and "pageToken" not in request.query:
+            begun.add(request.path)
+            return Response(body={"id": "1", "kind": "compute#instanceAggregatedList", "nextPageToken": "page-0"})
+        pages = {**request.query, "maxResults": "2"} if listed else request.query
+        return real(fake, replace(request, query=pages))
+
+    monkeypatch.setattr(FakeGcp, "answer", answer)
+
+    assert {node.id for node in world.cloud.nodes()} == launched
+    assert begun

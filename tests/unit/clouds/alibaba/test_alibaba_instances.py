@@ -97,3 +97,24 @@ def test_an_automatic_release_is_a_notice(text: str, minutes: list[float]) -> No
 
     assert [(each.at - NOW).total_seconds() / 60 for each in node.announced or ()] == minutes
     assert all(each.ends for each in node.announced or ())
+
+
+@pytest.mark.parametrize("mode", ["KeepCharging", "Not-applicable", None])
+@pytest.mark.parametrize(
+    ("lock", "state", "refused"),
+    [
+        ("financial", NodeState.STOPPED, "Alibaba Cloud has locked it (financial)"),
+        ("security", NodeState.STOPPED, "Alibaba Cloud has locked it (security)"),
+        ("Recycling", NodeState.TERMINATING, None),
+        (None, NodeState.STOPPED, None),
+    ],
+)
+def test_what_alibaba_itself_has_stopped_is_told_by_its_locks(
+    mode: str | None, lock: str | None, state: NodeState, refused: str | None
+) -> None:
+    """For debts or an attack nobody else may stop or end it; a spot machine that is recycled is already leaving."""
+    locks = {"LockReason": [{"LockReason": lock}] if lock else []}
+    (node,) = nodes({**WHOLE, "Status": "Stopped", "OperationLocks": locks, "StoppedMode": mode})
+
+    assert (node.state, node.cannot_stop, node.cannot_terminate) == (state, refused, refused)
+    assert "not StopCharging" in (node.still_billed or ""), "none of these modes ends the bill"
