@@ -13,6 +13,7 @@ from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.promise import Promise, promise_of
+from gpuwatch.model.stops import NOT_PROVED
 
 _VERBS = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE, Verb.RELEASE, Verb.INTERRUPTION, Verb.LEFT_ALONE)
 _LATE = OUTCOMES.alias("late")
@@ -24,7 +25,7 @@ class Event:
     """An intent that was settled at `at`: something that messages are about.
 
     `promise` is that of a notice; None: it is no notice, or says nothing that can be read.
-    `arguments` are the intent's.
+    `arguments` are the intent's. `proved` is whether a stop is known to be gpuwatch's own.
     """
 
     key: str
@@ -38,6 +39,7 @@ class Event:
     at: datetime
     promise: Promise | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
+    proved: bool = True
 
 
 class SentMessages:
@@ -56,7 +58,7 @@ class SentMessages:
         # Each by its own index: an `or` over both tables would walk all outcomes there ever were.
         lately = select(_LATE.c.key).where(_LATE.c.at >= text(since), _LATE.c.status == Status.SETTLED.value)
         of_late = INTENTS.c.key.in_(lately.union(select(NOTICES.c.key)))
-        query = select(INTENTS, OUTCOMES.c.at.label("settled_at"), OUTCOMES.c.id.label("outcome"))
+        query = select(INTENTS, OUTCOMES.c.at.label("settled_at"), OUTCOMES.c.id.label("outcome"), OUTCOMES.c.detail)
         query = query.join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key).where(settled, of_late)
         with self._store.reading() as db:
             rows = sorted(db.execute(query), key=lambda row: int(row.outcome))
@@ -73,6 +75,7 @@ class SentMessages:
                 at=datetime.fromisoformat(row.settled_at),
                 promise=promise_of(row.pool, arguments) if row.verb == Verb.NOTICE.value else None,
                 arguments=arguments,
+                proved=NOT_PROVED not in row.detail,
             )
             for row, arguments in ((row, read_arguments(row.arguments, row.key)) for row in rows)
             if row.verb != Verb.INTERRUPTION.value or read_reason(row.reason).code == Verb.INTERRUPTION.value

@@ -68,8 +68,17 @@ def _did(message: Message, whom: str) -> str:
     if message.workloads:
         found = {deed_on_kind(line.kind, line.how) for line in message.workloads}
         return (found.pop() if len(found) == 1 else deed_on_kind("", None)).did.format(whom)
+    return f"{_deed(message)} {whom}"
+
+
+def _deed(message: Message) -> str:
     verbs = {line.verb for line in message.lines}
-    return f"{_DID[verbs.pop() if len(verbs) == 1 else None]} {whom}"
+    return _DID[verbs.pop() if len(verbs) == 1 else None]
+
+
+def _is_gone(message: Message, whom: str) -> str:
+    """What has become of them, where not all of it is known to be gpuwatch's doing."""
+    return f"{whom} {'is' if len(message.lines) == 1 else 'are'} {_deed(message)}"
 
 
 def _first_due(message: Message, write: Callable[[datetime, ZoneInfo], str]) -> str:
@@ -89,12 +98,16 @@ def _subject(message: Message) -> str:
     if message.kind == "withdrawn":
         return f"gpuwatch: the notice of {whom} is withdrawn"
     if message.kind == "done":
-        return f"gpuwatch {_did(message, whom)}"
+        return f"gpuwatch {_did(message, whom)}" if _is_ours(message) else f"gpuwatch: {_is_gone(message, whom)}"
     if message.kind == "interruption":
         return f"gpuwatch: the cloud is about to take {whom}"
     if message.kind == "left_alone":
         return f"gpuwatch leaves {whom} alone: somebody undoes its stops"
     return f"gpuwatch will {_will(message, whom)} {_first_due(message, short)}"
+
+
+def _is_ours(message: Message) -> bool:
+    return all(line.proved for line in message.lines)
 
 
 def _opening(message: Message) -> str:
@@ -105,6 +118,13 @@ def _opening(message: Message) -> str:
     whom, lines = _whom(message), _lines(message)
     if message.kind == "withdrawn":
         return f"The earlier notice of {whom} no longer holds: nothing follows from it, and nothing needs to be done."
+    if message.kind == "done" and not _is_ours(message):
+        others = [_who(line) for line in message.lines if not line.proved]
+        whose = "it was its own stop" if len(lines) == 1 else f"the stop of {', '.join(others)} was its own"
+        return (
+            f"{_is_gone(message, whom)}. gpuwatch had announced that and asked for it, and cannot prove that {whose}: "
+            "somebody, or the cloud, may have been first."
+        )
     if message.kind == "done":
         return f"gpuwatch {_did(message, whom)}, as the notice said."
     if message.kind == "interruption":
@@ -164,7 +184,7 @@ def _node_facts(line: Line, message: Message) -> Iterator[tuple[str, str]]:
         yield "Approval", f"by an operator: `gpuwatch approve {shlex.quote(line.node_id)}`, or on the page"
     if message.kind == "done" and line.still_billed is not None:
         yield "Still billed", f"{line.still_billed}; the stop does not end its cost by the hour"
-    elif message.kind == "done" and line.usd_per_hour is not None:
+    elif message.kind == "done" and line.usd_per_hour is not None and line.proved:
         yield "Saves", f"{usd(line.usd_per_hour * _HOURS_A_DAY)} a day, less what its disks cost"
     if line.start is not None:
         yield "Back", f"`{line.start}`"

@@ -138,6 +138,19 @@ def test_a_stop_that_left_the_bill_running_claims_no_saving() -> None:
         assert "Still billed" not in as_text(compose_message([an_event(verb)], about(billed)))
 
 
+def test_a_stop_that_may_be_somebody_elses_is_not_claimed() -> None:
+    """Its owner switched it off, or its cloud took it, right before gpuwatch's own call: nobody is told otherwise."""
+    message = compose_message([an_event(Verb.STOP, proved=False)], about(a_machine(state=NodeState.STOPPED)))
+    several = [an_event(Verb.STOP, proved=False), an_event(Verb.STOP, "i-2", "k2")]
+    both = compose_message(several, about(a_machine(), a_machine("i-2", name="other")))
+
+    assert subject(message) == "gpuwatch: trainer is stopped"
+    assert "cannot prove that it was its own stop: somebody, or the cloud, may have been first" in as_text(message)
+    assert "Saves" not in as_text(message)
+    assert subject(both) == "gpuwatch: 2 nodes are stopped"
+    assert "cannot prove that the stop of trainer (i-1) was its own" in as_text(both)
+
+
 def test_the_way_back_is_by_the_machines_own_cloud() -> None:
     """Of a cloud that the settings no longer have there is no command."""
     clouds = {"us": CloudSettings(), "bj": CloudSettings()}
