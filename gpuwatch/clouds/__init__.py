@@ -180,8 +180,10 @@ class Cloud(Protocol):
         """
         ...
 
-    def find(self, key: str) -> Node | None:
+    def find(self, key: str, arguments: Mapping[str, str] | None = None) -> Node | None:
         """The machine that was launched with that key; None: the cloud shows none (shortly after a launch: not yet).
+
+        `arguments` are those of the launch: where they name its place, the silence of other places is no doubt.
 
         Raises:
             CloudError: no answer.

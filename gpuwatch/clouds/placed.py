@@ -179,7 +179,7 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
         """Whether a whole list of its place is without it."""
         return node.id not in self._ids(self._place_of(node.region, node.account))
 
-    def find(self, key: str) -> Node | None:
+    def find(self, key: str, arguments: Mapping[str, str] | None = None) -> Node | None:
         """The machine launched with that key, by what the cloud itself knows of the launch; tags may be anybody's."""
         places = self._all
         answers = everywhere(places, lambda place: attempt(lambda: self._find_launched(place, key)))
@@ -187,10 +187,20 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
             if isinstance(found, Node):
                 self._homes[found.id] = place
                 return found
-        for found in answers:
-            if isinstance(found, CloudError):
+        home = self._place_named(arguments or {})
+        for place, found in zip(places, answers, strict=True):
+            if isinstance(found, CloudError) and home in {None, place}:
                 raise found
         return self._ended_launch(key)
+
+    def _place_named(self, arguments: Mapping[str, str]) -> AnyPlace | None:
+        """Find the place that the arguments of a launch name; None: they name none, or one that is not there now."""
+        if not arguments.get("region"):
+            return None
+        try:
+            return self._place_of(arguments["region"], arguments.get("account") or None)
+        except CloudError:
+            return None
 
     def groups(self) -> Sequence[NodeGroup]:
         """The groups of this fleet, and all others that have GPU machines."""

@@ -72,11 +72,12 @@ class SeveralClouds:
         with part.asking():
             return part.cloud.lacks(node)
 
-    def find(self, key: str) -> Node | None:
+    def find(self, key: str, arguments: Mapping[str, str] | None = None) -> Node | None:
         """The machine launched with that key: in the cloud that was asked for it, else in any."""
-        asked = self._launched.get(key)
+        asked = self._launched.get(key) or (arguments or {}).get("cloud")
+        asked = asked if asked in self._parts else None
         parts = list(self._parts.values()) if asked is None else [self._parts[asked]]
-        answers = everywhere(parts, lambda part: part.attempt(lambda cloud: cloud.find(key)))
+        answers = everywhere(parts, lambda part: part.attempt(lambda cloud: cloud.find(key, arguments)))
         for part, found in zip(parts, answers, strict=True):
             if isinstance(found, Node):
                 self._homes.add(found.id, part.name)

@@ -45,7 +45,7 @@ class PoolTarget(Target):
 
     def outcome_of(self, entry: OpenIntent) -> Found:
         """Find out whether a launch has become a node of its pool."""
-        node = self._parts.cloud.find(entry.intent.key)
+        node = self._parts.cloud.find(entry.intent.key, entry.intent.arguments)
         node_id = launched_id(entry) if node is None else node.id
         if node_id is None:
             return self._outcome_unanswered(entry)

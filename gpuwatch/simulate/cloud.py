@@ -117,8 +117,9 @@ class SimulatedCloud(Machines):
                 )
             return node_id
 
-    def find(self, key: str) -> Node | None:
+    def find(self, key: str, arguments: Mapping[str, str] | None = None) -> Node | None:
         """The machine launched with that key."""
+        del arguments
         with self._call("find", key):
             return self._nodes[self._launches[key][0]] if key in self._launches else None
 

@@ -39,9 +39,9 @@ class PassedOn:
         """Launch a machine in the cloud behind it."""
         return self.cloud.launch(arguments, key)
 
-    def find(self, key: str) -> Node | None:
+    def find(self, key: str, arguments: Mapping[str, str] | None = None) -> Node | None:
         """The machine launched with that key."""
-        return self.cloud.find(key)
+        return self.cloud.find(key, arguments)
 
     def groups(self) -> Sequence[NodeGroup]:
         """Return all groups of the cloud behind it."""

@@ -256,6 +256,13 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         del region  # a subscription has all
         return self._places.place_at(account)
 
+    def _place_named(self, arguments: Mapping[str, str]) -> Subscription | None:
+        """Its own, or its template's."""
+        template = self._templates.get(arguments.get("template", ""))
+        account = arguments.get("account") or (None if template is None else template.subscription)
+        found = attempt(lambda: self._places.place_at(account)) if account else None
+        return found if isinstance(found, Subscription) else None
+
     def _ids(self, place: Subscription) -> set[str]:
         return {each.id for each in groups.all_machines(place)}
 

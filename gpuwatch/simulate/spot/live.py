@@ -207,8 +207,9 @@ class Market:
         )
         return node_id
 
-    def find(self, key: str) -> Node | None:
+    def find(self, key: str, arguments: Mapping[str, str] | None = None) -> Node | None:
         """The machine of that key."""
+        del arguments
         node_id = f"i-{key}"
         return self._shown_node(node_id) if node_id in self._nodes else self._gone.get(node_id)
 

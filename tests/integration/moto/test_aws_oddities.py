@@ -238,6 +238,9 @@ def test_a_launch_is_found_beside_a_silent_region(ec2: OddFaults) -> None:
     assert (found.id, found.tags[POOL_TAG]) == (node_id, "train")
     with pytest.raises(CloudUnavailableError, match=OTHER):
         cloud.find("another")
+    assert cloud.find("another", {"region": REGION}) is None, "it went there, if anywhere"
+    with pytest.raises(CloudUnavailableError, match=OTHER):
+        cloud.find("another", {"region": OTHER})
 
 
 # How it was bought

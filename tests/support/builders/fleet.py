@@ -225,8 +225,9 @@ class FakeFleet(FakeGroups):
         self._answer("launch", key)
         return node_id
 
-    def find(self, key: str) -> Node | None:
+    def find(self, key: str, arguments: Mapping[str, str] | None = None) -> Node | None:
         """The machine of that key."""
+        del arguments
         self._ask("find", key)
         bearing = [node for node in list(self.nodes_.values()) if node.id == f"i-{key}" and self.found(node)]
         return next((shown for node in bearing if (shown := self._shown(node.id)) is not None), None)

@@ -269,6 +269,7 @@ def test_after_a_restart_a_launch_is_looked_for_everywhere() -> None:
     assert found.cloud == "us"
     with pytest.raises(CloudUnavailableError, match="cloud bj"):
         clouds.all.find("k-2")
+    assert clouds.all.find("k-2", {"cloud": "us"}) is None, "its launch was asked of another cloud"
 
 
 @pytest.mark.parametrize("arguments", [{}, {"cloud": ""}, {"cloud": "mars"}])
