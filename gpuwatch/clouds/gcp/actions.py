@@ -25,7 +25,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.errors import NOT_FOUND, NOT_READY, STALE, failure
-from gpuwatch.clouds.gcp.groups import Group, members, one_group, region_of
+from gpuwatch.clouds.gcp.groups import Group, MachineTypes, members, one_group, region_of
 from gpuwatch.clouds.gcp.iam import (
     DELETE,
     DELETE_MEMBERS,
@@ -195,8 +195,10 @@ def describe_instance(home: Home, node_id: str) -> Instance:
     return Instance(described=answer, project=home.client.project)
 
 
-def stop(home: Home, node_id: str, permit: Permit) -> StopAnswer:
+def stop(home: Home, node_id: str, permit: Permit, types: MachineTypes) -> StopAnswer:
     """Source: instances.stop. Whether local SSDs may be lost is the guard's question; here the loss must be named.
+
+    That is of SSDs among the machine's disks, and of those that its type brings.
 
     Compute Engine accepts a stop of a stopped machine, too, so it is looked at right before. The machine shows when a
     stop was over: not before the operation began.
@@ -206,10 +208,19 @@ def stop(home: Home, node_id: str, permit: Permit) -> StopAnswer:
         return StopAnswer(ran=False)
     if instance.state is NodeState.PENDING:
         raise BusyError(f"{node_id} is {instance.described['status']}: it cannot be stopped yet", code=NOT_READY)
-    query = {"discardLocalSsd": "true"} if instance.local_ssds else {}
+    query = {"discardLocalSsd": "true"} if instance.local_ssds or _brings_ssds(home, instance, types) else {}
     operation = _change(home, node_id, STOP, permit, query)
     ran = instance.state is NodeState.RUNNING
     return StopAnswer(ran=ran, earliest=read_time(operation.get("insertTime")))
+
+
+def _brings_ssds(home: Home, instance: Instance, types: MachineTypes) -> bool:
+    """Whether its type has local SSDs of its own, as far as Compute Engine tells now."""
+    try:
+        kind = types.get(home.client, home.zone, instance.type) if instance.type else None
+    except CloudError:
+        return False
+    return kind is not None and kind.local_disks
 
 
 def start(home: Home, node_id: str, clock: Clock) -> None:

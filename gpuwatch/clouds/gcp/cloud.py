@@ -121,7 +121,8 @@ class GcpCloud(PlacedCloud[Listing, Group]):
         """Ask for a stop."""
         del key
         answers: list[StopAnswer] = []
-        self._do_at_home(node_id, lambda home: answers.append(actions.stop(home, node_id, permit)))
+        types = self._translator.types
+        self._do_at_home(node_id, lambda home: answers.append(actions.stop(home, node_id, permit, types)))
         return answers[0] if answers else StopAnswer(ran=False)
 
     def start(self, node_id: str, key: str) -> None:

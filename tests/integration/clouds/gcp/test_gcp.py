@@ -259,10 +259,15 @@ def test_gone_is_what_an_operation_proves_also_after_a_restart(world: GcpWorld) 
 # Stops, starts and ends
 
 
-def test_local_ssds_are_given_up_by_name(world: GcpWorld) -> None:
+@pytest.mark.parametrize("listed", [True, False], ids=["among its disks", "by its type alone"])
+def test_local_ssds_are_given_up_by_name(world: GcpWorld, *, listed: bool) -> None:
     """Compute Engine refuses a stop that does not say what becomes of them; the guard has asked for consent before."""
     node_id = run(world.project, ZONE, MINE, kind="a2-ultragpu-1g").told["id"]
     plain = world.launch(MINE)
+    if not listed:
+        machine = world.project.machines[node_id]
+        machine.told["disks"] = [disk for disk in machine.told["disks"] if disk["type"] != "SCRATCH"]
+        machine.brings_ssds = True
     assert (seen(world, node_id).instance_store, seen(world, plain).instance_store) == (True, False)
 
     world.cloud.stop(node_id, "key", permit=a_permit())

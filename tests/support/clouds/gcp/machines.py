@@ -48,6 +48,7 @@ class Machine:
     due: list[tuple[datetime, str | None]] = field(default_factory=list)
     operation: Resource | None = None
     action: str = "NONE"  # of its group
+    brings_ssds: bool = False  # local SSDs that are not among its disks
 
 
 @dataclass(slots=True)

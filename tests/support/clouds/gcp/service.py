@@ -252,7 +252,8 @@ def _stop(project: Project, at: Mapping[str, str], request: Request) -> Resource
     if machine.told["status"] in {"TERMINATED", "STOPPING"}:
         return project.operation("stop", machine, done=True)
     _refuse_not_ready(machine.told, "RUNNING", "SUSPENDED")
-    if any(disk["type"] == "SCRATCH" for disk in machine.told["disks"]) and "discardLocalSsd" not in request.query:
+    scratch = machine.brings_ssds or any(disk["type"] == "SCRATCH" for disk in machine.told["disks"])
+    if scratch and "discardLocalSsd" not in request.query:
         sentence = "VM has a Local SSD attached but an undefined value for `discard-local-ssd`."
         raise RefusedError(400, "badRequest", sentence)
     machine.told["status"] = "STOPPING"
