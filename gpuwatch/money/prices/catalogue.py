@@ -39,6 +39,8 @@ SOURCES: Mapping[str, str] = {
     "vantage": "AWS on-demand list price, from instances.vantage.sh by tsaol/aws-gpu all_gpu_instances.js",
     "karpenter-azure": "Azure list price, from Azure/karpenter-provider-azure zz_generated.pricing.go",
     "karpenter-gcp": "GCP list price, from cloudpilot-ai/karpenter-provider-gcp initial-prices.json",
+    "gcp-price-page": "GCP's page of prices of accelerator-optimized machines (cloud.google.com/products/compute/"
+    "gpus-pricing), Iowa",
     "skypilot-gcp": "GCP list price of an attached GPU, from skypilot-org/skypilot-catalog v8/gcp/vms.csv",
     "karpenter-alibaba": "Alibaba Cloud list price, from cloudpilot-ai/karpenter-provider-alibabacloud "
     "initial-on-demand-prices.json of December 2024",

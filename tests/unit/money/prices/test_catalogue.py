@@ -52,7 +52,7 @@ GPU_MEMORY_MIB = {
 # Machines of which no public table has a price: their cloud sells them by contract, or publishes none.
 WITHOUT_PRICE = {
     "p5e.48xlarge", "p6e-gb200.36xlarge", "Standard_ND128isr_GB300_v6", "a3-edgegpu-8g", "a3-edgegpu-8g-nolssd",
-    "a3-ultragpu-8g", "a3-ultragpu-8g-nolssd", "a4-highgpu-8g", "a4x-highgpu-4g", "a4x-maxgpu-4g-metal",
+    "a3-ultragpu-8g-nolssd", "a4-highgpu-8g", "a4x-highgpu-4g", "a4x-maxgpu-4g-metal",
     "ecs.ebmgn6e.24xlarge", "ecs.ebmgn6v.24xlarge", "ecs.ebmgn8v.48xlarge", "ecs.ebmgn9gc.64xlarge",
     "ecs.ebmgn9ge.64xlarge", "ecs.gn6e-c12g1.6xlarge", "Standard_NG32adms_V620_v1",
     "ecs.gn8is.2xlarge", "ecs.gn8is.4xlarge", "ecs.gn8is-2x.8xlarge", "ecs.gn8is-4x.16xlarge", "ecs.gn8is-8x.32xlarge",
