@@ -215,7 +215,7 @@ def stop(home: Home, node_id: str, permit: Permit, types: MachineTypes) -> StopA
 
 
 def _brings_ssds(home: Home, instance: Instance, types: MachineTypes) -> bool:
-    """Whether its type has local SSDs of its own, as far as Compute Engine tells now."""
+    """Whether its type has local SSDs of its own, as far as Compute Engine says now."""
     try:
         kind = types.get(home.client, home.zone, instance.type) if instance.type else None
     except CloudError:

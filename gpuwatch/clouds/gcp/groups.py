@@ -203,7 +203,8 @@ def every_group(
 ) -> dict[str, Group]:
     """The project's groups in the regions that are wanted, by id.
 
-    `silent` gets the scopes that gave no answer ("zones/us-central1-a"), whose groups are left out; None: none may.
+    `silent` gets the scopes that gave no answer ("zones/us-central1-a"): their groups are left out. None: it is an
+    error.
 
     Sources: instanceGroupManagers.aggregatedList, autoscalers.aggregatedList.
 

@@ -88,6 +88,7 @@ def test_a_suspended_machine_goes_on_costing(world: GcpWorld) -> None:
         ({"scheduling": {"provisioningModel": "RESERVATION_BOUND"}}, CapacityType.RESERVED),
         ({"reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION"}}, CapacityType.RESERVED),
         ({"reservationAffinity": {"consumeReservationType": "ANY_RESERVATION"}}, CapacityType.ON_DEMAND),
+        ({"resourceStatus": {"reservationConsumptionInfo": {"consumedReservation": "r"}}}, CapacityType.RESERVED),
         ({}, CapacityType.ON_DEMAND),
     ],
 )
