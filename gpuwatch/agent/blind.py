@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from gpuwatch.agent.closed_reader import look_into
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.base import Roots, UnseenError
 from gpuwatch.agent.evidence.files import hides_processes, list_paths
@@ -23,6 +24,11 @@ _EVERY_SECONDS = 300.0
 _MOST_HOMES = 256
 _IN_HOME = ".local/share/jupyter/runtime"
 _MOST_CARDS = 1024
+_CLOSED_PROCESSES = (
+    "It may not see what file other users' processes run, where they work, and what they read and write: what may be "
+    "somebody's program keeps this machine occupied, and a program that only reads and writes is not seen at work. "
+    "CAP_SYS_PTRACE allows it."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,20 +74,26 @@ def run(roots: Roots) -> str | None:
 
 
 def process_io(roots: Roots) -> str | None:
-    """What others' processes read, write and hold open: of the first process, which is root's everywhere."""
+    """What others' processes run, read and write: of the first process, which is root's everywhere."""
     first = roots.proc / "1"
-    try:
-        with (first / "io").open("rb") as file:
-            file.read(1)
-        os.scandir(first / "fd").close()
-    except (FileNotFoundError, ProcessLookupError):
-        return None  # hidden, as `processes` says, or a kernel that does not count it
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        return (
-            f"It may not see what other users' processes read, write and hold open ({why}): CAP_SYS_PTRACE allows it."
-        )
+    for name, look in (("exe", os.readlink), ("io", _first_byte)):
+        try:
+            look(first / name)
+        except PermissionError:
+            try:
+                look_into(f"{first}/{name}")
+            except FileNotFoundError:
+                continue
+            except OSError:
+                return _CLOSED_PROCESSES
+        except OSError:
+            continue  # hidden, as `processes` says, or a kernel that does not count it
     return None
+
+
+def _first_byte(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(1)
 
 
 def homes(roots: Roots) -> str | None:

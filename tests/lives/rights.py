@@ -19,7 +19,8 @@ from unittest.mock import patch
 import yaml
 
 from gpuwatch.agent import closed_paths
-from gpuwatch.agent.closed_reader import ClosedReader
+from gpuwatch.agent.closed_reader import ClosedReader, ProcessReader
+from gpuwatch.agent.closed_server import LOOKS
 
 _ROOT = Path(__file__).parents[2]
 UNIT = _ROOT / "systemd/gpuwatch-agent.service"
@@ -119,8 +120,6 @@ class Sight:
         name = path[len(self._root) :].rstrip("/")
         if not name.startswith("/proc/"):
             return _PRIVATE.fullmatch(name) is not None  # the agent's reader opens some of these, and not the agent
-        if PTRACE in self._rights.capabilities:
-            return False
         found = _PROCESS.fullmatch(name[5:])
         if found is None or int(found[1]) == self._own or found[2] not in self._closed:
             return False
@@ -136,6 +135,7 @@ class Sight:
             for where, name, follows in _CALLS:
                 stack.enter_context(patch.object(where, name, self._closing(getattr(where, name), follows=follows)))
             stack.enter_context(patch.object(ClosedReader, "current", _MadeReader(self._rights, self._root)))
+            stack.enter_context(patch.object(ProcessReader, "current", _MadeLooks(self._rights, self._root)))
             yield
 
     def _closing(self, call: Callable[..., Any], *, follows: bool) -> Callable[..., Any]:
@@ -163,7 +163,28 @@ class _MadeReader(ClosedReader):
         return _OPEN(path, closed_paths._FLAGS[kind])
 
 
-_OPEN = os.open
+class _MadeLooks(ProcessReader):
+    """The same for processes."""
+
+    def __init__(self, rights: Rights, root: str) -> None:
+        self._rights = rights
+        self._root = root
+
+    def look(self, path: str) -> bytes:
+        """Where a link leads to, or what a process has read and written."""
+        asked = LOOKS.fullmatch(os.fsencode(path.removeprefix(self._root)))
+        if asked is None or PTRACE not in self._rights.capabilities:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        if asked[2] != b"io":
+            return os.fsencode(_READLINK(path))
+        opened = _OPEN(path, os.O_RDONLY)
+        try:
+            return os.read(opened, 4096)
+        finally:
+            os.close(opened)
+
+
+_OPEN, _READLINK = os.open, os.readlink
 _CALLS: tuple[tuple[Any, str, bool], ...] = (
     (os, "open", True), (os, "readlink", True), (os, "stat", True), (os, "lstat", False), (os, "listdir", True),
     (os, "scandir", True), (io, "open", True), (builtins, "open", True),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.agent.closed_paths import FILE, FOLDER, STATUS
-from gpuwatch.agent.closed_reader import ClosedReader
+from gpuwatch.agent.closed_reader import ClosedReader, look_into
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.base import Roots, UnseenError
 
@@ -151,7 +151,8 @@ def fields(text: str) -> dict[str, str]:
     return {key: value for key, found, value in pairs if found}
 
 
-_MOVED = re.compile(r"^[rw]char: (\d+)$", re.MULTILINE | re.ASCII)
+_MOVED = re.compile(rb"^[rw]char: (\d+)$", re.MULTILINE)
+_LARGEST_IO_BYTES = 4096
 
 # What reading of a process in /proc raises once it has ended; anything else is no proof of its end.
 ENDED = (FileNotFoundError, ProcessLookupError)
@@ -191,10 +192,21 @@ def _numbers(proc: Path) -> Iterator[str]:
 
 def moved_bytes(process: Path) -> int | None:
     """Bytes that a process has read and written, in whatever way; None if that may not be read."""
+    path = f"{process}/io"
     try:
-        found = _MOVED.findall(read_small(process / "io").text)
-    except (OSError, UnseenError):
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(opened, _LARGEST_IO_BYTES)
+        finally:
+            os.close(opened)
+    except PermissionError:
+        try:
+            data = look_into(path)
+        except OSError:
+            return None
+    except OSError:
         return None
+    found = _MOVED.findall(data)
     return sum(map(int, found)) if found else None
 
 

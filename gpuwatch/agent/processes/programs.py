@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from gpuwatch.agent.closed_reader import look_into
 from gpuwatch.agent.processes import kinds
 from gpuwatch.runtime.printable import legible
 
@@ -92,10 +93,10 @@ def program_of(folder: str, name: str, starts: tuple[str, ...] = ()) -> Program:
 
 
 def executable(folder: str) -> str | None:
-    """The base name of a process's program; None if it may not be read."""
+    """The base name of a process's program; None if it may not be read. It asks nobody, and so never waits."""
     try:
-        return _base(_linked_file(folder))
-    except PermissionError:
+        return _base(os.readlink(f"{folder}/exe").removesuffix(" (deleted)"))  # noqa: PTH115  as below
+    except OSError:
         return None
 
 
@@ -159,18 +160,32 @@ def _file(folder: str, name: str, starts: tuple[str, ...]) -> tuple[str | None, 
 
 
 def _linked_file(folder: str) -> str | None:
-    """The path of its program's file, as the kernel shows it; None: it has none.
+    """The path of its program's file, as the kernel shows it; None: there is no file.
 
     Raises:
         PermissionError: it may not be read.
 
     """
     try:
-        return os.readlink(f"{folder}/exe").removesuffix(" (deleted)") or None  # noqa: PTH115  thousands of times
+        return _target(f"{folder}/exe").removesuffix(" (deleted)") or None
     except PermissionError:
         raise
     except OSError:
         return None
+
+
+def _target(link: str) -> str:
+    """Where a process's link leads to.
+
+    Raises:
+        PermissionError: that may not be read.
+        OSError: there is no such link.
+
+    """
+    try:
+        return os.readlink(link)  # noqa: PTH115  thousands of times
+    except PermissionError:
+        return os.fsdecode(look_into(link))
 
 
 def _base(path: str | None) -> str | None:
@@ -211,7 +226,7 @@ def _from_its_folder(folder: str, word: str) -> str:
     if word.startswith("/"):
         return word
     try:
-        return str(PurePosixPath(os.readlink(f"{folder}/cwd")) / word)  # noqa: PTH115  as above
+        return str(PurePosixPath(_target(f"{folder}/cwd")) / word)
     except OSError:
         return word
 

@@ -25,7 +25,7 @@ _GROUP = "tty"  # to which login(1) and devpts give terminals
 _SIGHTS = {
     "cgroups": ("blind.cgroups", "the control groups"),
     "run": ("blind.run", "/run of the host"),
-    "process_io": ("blind.process_io", "input, output and open files of others' processes"),
+    "process_io": ("blind.process_io", "what others' processes run, read and write"),
     "homes": ("blind.homes", "homes of others"),
     "network": ("blind.network", "the host's network"),
 }

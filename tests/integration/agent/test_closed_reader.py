@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,8 @@ closed_reader.begin()
 """
 
 
-def under_the_unit(script: str) -> str:
-    """What a script prints that has what the agent's unit gives it."""
-    gives = "+dac_read_search,+syslog"
+def under_the_unit(script: str, gives: str = "+dac_read_search,+syslog") -> str:
+    """What a script prints that has what the agent's unit gives it, or a part of that."""
     options = ("--clear-groups", f"--inh-caps={gives}", f"--ambient-caps={gives}", "--no-new-privs")
     command = ["setpriv", f"--reuid={USER}", f"--regid={USER}", *options, sys.executable, "-c", BEGIN + script]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -199,6 +199,89 @@ os.execv(sys.executable, [sys.executable, "-c", again])
 """)
 
     assert told.splitlines() == ["read", "read True 0", "1"]
+
+
+LOOKS = """
+closed_reader.allow([])
+def look(name, pid=OTHER):
+    try:
+        return closed_reader.look_into(f"/proc/{pid}/{name}")
+    except OSError as error:
+        return type(error).__name__.encode()
+"""
+ALL = "+dac_read_search,+syslog,+sys_ptrace"
+
+
+@pytest.fixture
+def looks() -> Iterator[str]:
+    """The way to look into a process of root's, for a script."""
+    with subprocess.Popen(["sleep", "60"]) as other:
+        yield f"OTHER = {other.pid}\n{LOOKS}"
+        other.kill()
+
+
+@as_the_unit
+def test_one_part_of_the_reader_looks_into_processes_and_the_other_opens_files(looks: str) -> None:
+    """Four questions about a process of root's; the agent has neither right, and who opens files cannot look."""
+    told = under_the_unit(
+        looks
+        + """
+print(look("exe")[-6:], look("cwd")[:1], look("root"), b"rchar" in look("io"))
+print(outcome("/root", list_paths), outcome(f"/proc/{OTHER}/io"), outcome(f"/proc/{OTHER}/environ"))
+(keeper,) = children(os.getpid())
+print(sorted(mask(each)["CapEff"] for each in children(keeper)) == [1 << 2, 1 << 2 | 1 << 19], mask(keeper)["CapAmb"])
+print(mask("self")["CapPrm"] == 1 << 34, mask("self")["CapAmb"])
+""",
+        ALL,
+    ).splitlines()
+
+    assert told == ["b'/sleep' b'/' b'/' True", "read PermissionError PermissionError", "True 0", "True 0"]
+
+
+@as_the_unit
+@pytest.mark.parametrize("name", ["environ", "mem", "maps", "fd/0", "ns/net", "root/etc/shadow", "cwd/x", "../1/exe"])
+def test_nothing_else_of_a_process_is_answered(looks: str, name: str) -> None:
+    """No memory, no environment, no open file and no way through a link."""
+    told = under_the_unit(f"{looks}print(look({name!r}), look('exe', 999999999), look('exe', '1/task/1'))", ALL)
+    assert told == "b'PermissionError' b'FileNotFoundError' b'PermissionError'"
+
+
+@as_the_unit
+def test_without_the_right_a_look_is_refused(looks: str) -> None:
+    """As the kernel refuses it; and as soon as nobody answers."""
+    assert under_the_unit(f"{looks}print(look('exe'))") == "b'PermissionError'"
+    ended = """
+print(look("root"))
+(keeper,) = children(os.getpid())
+for each in (keeper, *children(keeper)):
+    os.kill(each, signal.SIGKILL)
+print(look("cwd"))
+"""
+    assert under_the_unit(looks + ended, ALL).split() == ["b'/'", "b'PermissionError'"]
+
+
+@as_the_unit
+def test_the_one_that_looks_writes_nothing() -> None:
+    """It could reach into others' memory: it opens nothing to write, and may not use the calls for that, either."""
+    told = under_the_unit("""
+import ctypes
+capabilities.refuse_network(writing=True)
+acts = [lambda: os.open("/proc/self/mem", os.O_RDWR), lambda: os.open("/tmp/x", os.O_RDONLY | os.O_CREAT)]
+acts += [lambda: open("/proc/self/comm", "wb"), lambda: open("/etc/passwd").close()]
+for act in acts:
+    try:
+        act()
+    except OSError as error:
+        print(type(error).__name__)
+    else:
+        print("done")
+libc = ctypes.CDLL(None, use_errno=True)
+numbers = {"x86_64": (101, 310, 311, 437, 438, 0x40000000 | 257), "aarch64": (117, 270, 271, 437, 438)}
+numbers = numbers[os.uname().machine]
+print({(libc.syscall(number, 0, 0, 0, 0, 0, 0), ctypes.get_errno()) for number in numbers})
+""")
+
+    assert told.splitlines() == ["PermissionError"] * 3 + ["done", "{(-1, 1)}"]
 
 
 # Every place that starts a program, or forks: what is new here must be shown to have no right, as above.

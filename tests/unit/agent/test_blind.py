@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from gpuwatch.agent.evidence.base import HostSignal
 from gpuwatch.agent.evidence.registry import SIGNALS, Around
 from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.model.activity import State
+from tests.lives.rights import Sight, least_rights, nobody, unit_rights
 from tests.support.builders.gpu import a_reading
 from tests.support.fakes.host import FolderHost
-from tests.support.fakes.proc_files import put_process
+from tests.support.fakes.proc_files import USER_SESSION, put_process
 
 OWN_PIDS = "pid:[4026532741]"
 _RUNTIME = "home/alice/.local/share/jupyter/runtime"
@@ -31,7 +33,7 @@ def host(tmp_path: Path) -> FolderHost:
     host.write("sys/class/net/eth0/device/vendor", "0x1d0f\n")
     host.write("sys/block/nvme0n1/device/model", "EBS\n")
     host.write("proc/1/io", "rchar: 0\n")
-    (host.root / "proc/1/fd").mkdir()
+    (host.root / "proc/1/exe").symlink_to("/usr/lib/systemd/systemd")
     (host.root / _RUNTIME).mkdir(parents=True)
     daemon = "nvidia-persistenced"
     put_process(host.root / "proc", 7, daemon, cgroup=f"/system.slice/{daemon}.service", uid=0)
@@ -103,6 +105,7 @@ class Blinding:
         self._host = host
         self._monkeypatch = monkeypatch
         self.gpu_pids: set[int] | None = {7}
+        self.sight = ExitStack()
 
     def work(self) -> None:
         """What happens on the host before the last look."""
@@ -127,8 +130,9 @@ class Blinding:
             (self._host.root / folder).rmdir()
 
     def process_io(self) -> None:
-        """Not root: which process reads the disk is not known, that it is read is."""
-        shut(self._monkeypatch, self._host.root / "proc/1/fd")
+        """Not root: whose program it is and what it reads is not known, but that it is there, and the host's disk."""
+        put_process(self._host.root / "proc", 8, "top", cgroup=USER_SESSION, executable="/home/alice/bin/top")
+        self.sight.enter_context(Sight(nobody(), self._host.root, own=99).applied())
         self.work = lambda: moved(self._host, disk_sectors=1 << 20)  # type: ignore[method-assign]
 
     def homes(self) -> None:
@@ -147,12 +151,25 @@ class Blinding:
 def test_no_blindness_gives_idle(host: FolderHost, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Each is reported with its remedy, and work that this sense alone would name is unknown or busy."""
     blinding = Blinding(host, monkeypatch)
-    getattr(blinding, what)()
-    [spot] = [each for each in find_blind_spots(host.roots) if each.what == what]
-    found, doubt = state(host, blinding.gpu_pids, blinding.work)
+    with blinding.sight:
+        getattr(blinding, what)()
+        [spot] = [each for each in find_blind_spots(host.roots) if each.what == what]
+        found, doubt = state(host, blinding.gpu_pids, blinding.work)
 
     assert spot.sentence.endswith(".")
     assert found in {State.UNKNOWN, State.BUSY}, doubt
+
+
+@pytest.mark.parametrize("closed", ["exe", "cwd", "io", "fd", "ns", "root"])
+def test_whatever_is_closed_a_persons_program_is_not_idle(host: FolderHost, closed: str) -> None:
+    """At rest it occupies the machine, also under the name of a viewer; to the reader all of this is open again."""
+    put_process(host.root / "proc", 8, "top", cgroup=USER_SESSION, executable="/home/alice/bin/top", arguments=("top",))
+    with Sight(least_rights(), host.root, own=99, closed=(closed,)).applied():
+        found, doubt = state(host, {7})
+
+    assert found is State.OCCUPIED, doubt
+    with Sight(unit_rights(), host.root, own=99).applied():
+        assert "process_io" not in codes(host)
 
 
 @pytest.mark.skipif("processes" not in SIGNALS, reason="no signal looks at all processes yet")
