@@ -1,7 +1,7 @@
 """Weeks of a constant load with images and markets that fail: how many machines and calls the controller makes a day.
 
 Each is played through the real round with the default limits, a round a minute, over a cloud in memory; four nodes are
-wanted in each pool.
+wanted in each pool. The last rows are of machines that somebody starts again at random times, and never uses.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from benchmarks.figures import Figure
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeState
-from tests.support.builders.weeks import Cause, a_market, an_image, play
+from tests.support.builders.weeks import Cause, a_market, an_image, play, stops_a_day
 
 _DAYS = 14
 _CAUSES: dict[str, Cause] = {
@@ -25,6 +25,7 @@ _CAUSES: dict[str, Cause] = {
 
 # What a day may see once the first is over, where four nodes are wanted and two offers of spot are tried in turn.
 _MOST_MACHINES, _MOST_CALLS = 30.0, 120.0
+_MOST_STOPS = 2.0  # of one machine in a day, however often somebody starts it again
 
 
 def measure() -> Iterator[Figure]:
@@ -40,3 +41,8 @@ def measure() -> Iterator[Figure]:
         )
         for what, count, most in rows:
             yield Figure(name=f"{name}: {what}", unit="", runs=[float(count)], at_most=most, digits=0)
+    for often in (0.1, 1.0):
+        stops = stops_a_day(_DAYS, often=often, seed=1)
+        name = f"somebody starts it again {often:g} times an hour"
+        yield Figure(name=f"{name}: stops on the worst day", unit="", runs=[max(stops)], at_most=_MOST_STOPS, digits=0)
+        yield Figure(name=f"{name}: stops in all days", unit="", runs=[sum(stops)], digits=0)

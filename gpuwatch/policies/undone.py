@@ -97,6 +97,9 @@ def _note_end(known: dict[str, Removal], done: Done) -> None:
     )
     if together and before is not None and before.left is not None:
         made = _removal(done, target, before.left - 1)
+    elif before is not None and before.left is not None and made.before is None and size <= before.left:
+        # Nobody has undone the last one: it is the same removal, of members that could go later.
+        made = replace(made, before=before.before)
     known[target] = made
 
 

@@ -13,10 +13,11 @@ from gpuwatch.policies.launches import LaunchRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
-from tests.support.builders.fleet import RULES, FakeFleet
+from tests.support.builders.fleet import RULES, FakeFleet, a_node
 from tests.support.builders.light_desk import LightDesk
 from tests.support.builders.offers import OFFERS
 from tests.support.fakes.failing_images import FailingImages, TakingMarket
+from tests.support.fakes.neighbours import RandomNeighbour
 from tests.support.fakes.spot_market import SpotMarket
 
 QUEUE = Metric(signal="promql", expression="sum(jobs)", target=10.0, per_node=True)
@@ -111,3 +112,17 @@ def a_market(*, hours: float | None = None, taken_after: float | None = None, fl
             market.take(name)
 
     return Cause(cloud=cloud, rules=rules, surge=rules.capacity.surge, each_minute=each_minute)
+
+
+def stops_a_day(days: int, *, often: float, seed: int, minutes: int = 10) -> tuple[float, ...]:
+    """How often gpuwatch stops, on each day, one machine that somebody starts at random times and never uses."""
+    desk = LightDesk(limits=Limits(), rules=RULES, interval=60.0 * minutes)
+    desk.fleet = cloud = RandomNeighbour(clock=desk.clock, seed=seed, often=often, protects=False)
+    cloud.put(a_node("i-1"))
+    found = list[float]()
+    for _ in range(days):
+        before = len(cloud.removed)
+        for _ in range(_DAY_MINUTES // minutes):
+            desk.round(60.0 * minutes)
+        found.append(float(len(cloud.removed) - before))
+    return tuple(found)

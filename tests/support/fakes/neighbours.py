@@ -1,11 +1,14 @@
 """A cloud with a neighbour: somebody who starts again what gpuwatch stops, or makes groups as large as they were."""
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.stops import StopAnswer
 from tests.support.builders.fleet import FakeFleet
 
 
@@ -96,6 +99,70 @@ class Neighbour(FakeFleet):
             node = self._now(self.nodes_[node_id])
             if node.state is NodeState.RUNNING and until <= now and node.activity.state is State.BUSY:
                 self.show(node_id, State.IDLE, 0.0)
+
+
+@dataclass(slots=True)
+class RandomNeighbour(Neighbour):
+    """Somebody who starts machines, sets groups to `whole`, and protects machines, whenever it occurs to them.
+
+    `seed` is what occurs to them, `often` how many times an hour each of these does. What they start works for
+    `works` minutes. `removed` has what gpuwatch removed and when, `wrongly` what it removed while that was forbidden.
+    """
+
+    seed: int = 0
+    often: float = 1.0
+    whole: dict[str, int] = field(default_factory=dict)
+    protects: bool = True
+    removed: list[tuple[str, datetime]] = field(default_factory=list)
+    wrongly: list[str] = field(default_factory=list)
+    _chance: random.Random | None = None
+    _last: datetime | None = None
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The list, after what has occurred to the neighbour since the last one."""
+        self._chance = self._chance or random.Random(self.seed)
+        now = self.clock.now()
+        passed = 0.0 if self._last is None else (now - self._last).total_seconds() / 3600
+        self._last = now
+        for node in list(self.nodes_.values()):
+            if self._occurs(passed) and self._now(node).state is NodeState.STOPPED:
+                self.start_again(node.id, timedelta(minutes=self.works))
+            if self.protects and self._occurs(passed):
+                kept = None if node.protected is not None else "the neighbour's tag"
+                self.put(replace(self.nodes_[node.id], protected=kept))
+        for group_id, size in self.whole.items():
+            if self._occurs(passed):
+                self._reset_group(self.groups_[group_id], size)
+        return Neighbour.nodes(self)
+
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
+        """By gpuwatch."""
+        self._note_removal(node_id, node_id)
+        return Neighbour.stop(self, node_id, key, permit=permit)
+
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
+        """By gpuwatch."""
+        self._note_removal(node_id, group or node_id)
+        Neighbour.terminate(self, node_id, key, permit=permit, group=group)
+
+    def _note_removal(self, node_id: str, target: str) -> None:
+        node = self._now(self.nodes_[node_id])
+        self.removed.append((target, self.clock.now()))
+        if node.protected is not None or node.activity.state is State.BUSY:
+            self.wrongly.append(node_id)
+
+    def _occurs(self, hours: float) -> bool:
+        assert self._chance is not None
+        return self._chance.random() < self.often * hours
+
+
+def most_in_a_day(removed: Iterable[tuple[str, datetime]]) -> int:
+    """How often one target was removed within twenty-four hours, at most."""
+    times: dict[str, list[datetime]] = {}
+    for target, at in removed:
+        times.setdefault(target, []).append(at)
+    day = timedelta(days=1)
+    return max((sum(at <= each < at + day for each in known) for known in times.values() for at in known), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
