@@ -184,7 +184,7 @@ def _pieces(
 def _line_pieces(
     observation: Observation, rest: Rest, proposed: list[_Order], decided: list[_Order]
 ) -> Iterator[bytes]:
-    """What a body that rests on another holds beside: where everything belongs, and the lines."""
+    """What a body that rests on another holds besides: where everything belongs, and the lines."""
     nodes = observation.fleet.nodes
     yield msgspec.msgpack.encode(
         _LastPiece(
