@@ -237,9 +237,9 @@ UNSEEN: tuple[Unseen, ...] = (
         cloud="alibaba",
         what="an empty 200 without the right",
         taken="Until December 2025 lists of machines and disks answered a user without the right with HTTP 200 and an "
-        "empty list. gpuwatch proves the right by DryRun before it believes an empty list of machines, disks or "
-        "snapshots. Lists of images, addresses and groups have no such proof: they may look empty.",
-        see=f"{_RECORD} with a user that lacks `ecs:DescribeImages`.",
+        "empty list. gpuwatch proves the right by DryRun before it believes an empty list of machines, disks, "
+        "snapshots or images. Lists of addresses and groups have no such proof: they may look empty.",
+        see=f"{_RECORD} with a user that lacks `vpc:DescribeEipAddresses`: DescribeEipAddresses.",
     ),
     Unseen(
         cloud="alibaba",

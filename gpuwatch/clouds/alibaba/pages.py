@@ -41,10 +41,10 @@ def by_token(client: Client, what: List, parameters: Mapping[str, object], *, si
         CloudError: a page could not be had, or the pages do not fit together, also when asked once more.
 
     """
-    return _believed(client, what, parameters, _whole(lambda: _tokens(client, what, parameters, size)))
+    return _believe_list(client, what, parameters, _whole(lambda: _tokens(client, what, parameters, size)))
 
 
-def _believed(
+def _believe_list(
     client: Client, what: List, parameters: Mapping[str, object], found: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The list; an empty one only where the right to it is proven; raises CloudError."""
@@ -73,7 +73,7 @@ def _prove_right(client: Client, what: List, parameters: Mapping[str, object]) -
 
 def by_number(client: Client, what: List, parameters: Mapping[str, object], *, size: int) -> list[dict[str, Any]]:
     """All entries of a list with page numbers and a total; raises CloudError."""
-    return _believed(client, what, parameters, _whole(lambda: _numbers(client, what, parameters, size)))
+    return _believe_list(client, what, parameters, _whole(lambda: _numbers(client, what, parameters, size)))
 
 
 def _whole(ask: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
