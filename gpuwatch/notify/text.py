@@ -68,17 +68,17 @@ def _did(message: Message, whom: str) -> str:
     if message.workloads:
         found = {deed_on_kind(line.kind, line.how) for line in message.workloads}
         return (found.pop() if len(found) == 1 else deed_on_kind("", None)).did.format(whom)
-    return f"{_deed(message)} {whom}"
+    return f"{_words_of_deed(message)} {whom}"
 
 
-def _deed(message: Message) -> str:
+def _words_of_deed(message: Message) -> str:
     verbs = {line.verb for line in message.lines}
     return _DID[verbs.pop() if len(verbs) == 1 else None]
 
 
 def _is_gone(message: Message, whom: str) -> str:
     """What has become of them, where not all of it is known to be gpuwatch's doing."""
-    return f"{whom} {'is' if len(message.lines) == 1 else 'are'} {_deed(message)}"
+    return f"{whom} {'is' if len(message.lines) == 1 else 'are'} {_words_of_deed(message)}"
 
 
 def _first_due(message: Message, write: Callable[[datetime, ZoneInfo], str]) -> str:

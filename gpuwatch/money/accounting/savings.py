@@ -12,7 +12,7 @@ Rules, all of them:
    the hour, where it is known, is taken off.
 5. A termination counts nothing here: how long the machine would have run is not known.
 6. A stop that its cloud does not show as ours, or that nobody can prove to be, may have been somebody else's: it is
-   told apart, and is in no sum.
+   counted apart, and is in no sum.
 """
 
 from bisect import bisect_right
