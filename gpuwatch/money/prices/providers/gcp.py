@@ -98,6 +98,8 @@ class GcpPrices:
                 if match is None or sku["category"]["usageType"] not in {"OnDemand", "Preemptible"}:
                     continue
                 spot = bool(match["spot"] or match["gpu_spot"] or match["ssd_spot"])
+                if sku["category"]["usageType"] == "Preemptible" and not spot:
+                    continue  # neither word is sure: taken for the price on demand, it would be a fraction of that
                 capacity = CapacityType.SPOT if spot else CapacityType.ON_DEMAND
                 part = match["gpu"] or ("ssd" if match["ssd"] else f"{match['host']} {match['part']}")
                 rate = _rate(sku["pricingInfo"][-1]["pricingExpression"])

@@ -216,6 +216,7 @@ _OTHERS = [
     # What must not be taken for them.
     gcp_sku("Calendar Mode Nvidia H100 80GB Mega GPU running in Americas", "5.1"),
     gcp_sku("Nvidia Tesla T4 Virtual Workstation GPU running in Americas", "0.55"),
+    gcp_sku("Nvidia Tesla V100 GPU running in Americas", "0.74", usage="Preemptible"),
     gcp_sku("N1 Predefined Sole Tenancy Instance Core running in Americas", "0.03"),
     gcp_sku("Custom Instance Core running in Americas", "0.033174"),
 ]
