@@ -310,12 +310,16 @@ def test_every_recorded_answer_is_read_or_known_as_unread() -> None:
         ("DescribeImages", "AuthFailure", 401),
         ("RunInstances", "InvalidAMIID.Unavailable", 400),
         ("StopInstances", "InternalError", 500),
+        ("DescribeAutoScalingGroups", "ValidationError", 400),
+        ("DescribeAutoScalingGroups", "ServiceUnavailable", 503),
+        ("DescribeAutoScalingGroups", "AccessDenied", 403),
     ],
 )
 def test_what_plays_a_refusal_holds_it_to_its_status(call: str, code: str, status: int) -> None:
     """Few refusals were recorded, and these have the same form."""
     told = {"Error": {"Code": code, "Message": "No."}}
-    play_refusal(Answer(number=0, line={"operation": f"ec2.{call}", "status": status, "data": told}))
+    service = "autoscaling" if "AutoScaling" in call else "ec2"
+    play_refusal(Answer(number=0, line={"operation": f"{service}.{call}", "status": status, "data": told}))
 
 
 def test_what_the_doctor_records_is_played_like_it(tmp_path: Folder) -> None:

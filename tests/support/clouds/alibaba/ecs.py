@@ -49,6 +49,8 @@ def _described(machine: Machine) -> dict[str, Any]:
         "Status": machine.status,
         "StoppedMode": machine.stopped_mode,
         "InstanceType": machine.type,
+        "ImageId": "ubuntu_22_04_x64_20G",
+        "EipAddress": {"IpAddress": "", "AllocationId": "", "InternetChargeType": ""},
         "InstanceTypeFamily": machine.type.rpartition(".")[0],
         "InstanceChargeType": machine.charge,
         "InstanceNetworkType": machine.network,

@@ -15,7 +15,7 @@ def disks(state: State, query: Mapping[str, str], now: datetime) -> dict[str, An
     del now
     if query.get("DryRun") == "true":
         raise Refusal(400, "DryRunOperation", "Request validation has been passed with DryRun flag set.")
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "DiskId": each.id,
             "DiskName": "",
@@ -25,6 +25,10 @@ def disks(state: State, query: Mapping[str, str], now: datetime) -> dict[str, An
             "Size": each.size_gib,
             "Status": "In_use" if each.machine else "Available",
             "InstanceId": each.machine or "",
+            "ZoneId": f"{each.region}-b",
+            "ImageId": "" if each.machine is None else "ubuntu_22_04_x64_20G",
+            "CreationTime": "2026-01-01T00:00:00Z",
+            "OperationLocks": {"OperationLock": []},
             "Encrypted": each.encrypted,
         }
         for each in state.disks.values()
@@ -63,7 +67,7 @@ def images(state: State, query: Mapping[str, str], now: datetime) -> dict[str, A
     assert query["ImageOwnerAlias"] == "self", "others' images are many"
     if query.get("DryRun") == "true":
         raise Refusal(400, "DryRunOperation", "Request validation has been passed with DryRun flag set.")
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "ImageId": each.id,
             "ImageName": f"name of {each.id}",
@@ -73,6 +77,7 @@ def images(state: State, query: Mapping[str, str], now: datetime) -> dict[str, A
             "Status": "Available",
             "Usage": each.usage,
             "IsPublic": False,
+            "Tags": {"Tag": []},
             "IsSelfShared": "True" if each.shared else "",
         }
         for each in state.images.values()

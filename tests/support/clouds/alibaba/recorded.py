@@ -42,8 +42,12 @@ class Answer(Recorded):
             return [_members(each) for each in self.body.findall("/".join(path))]
         found = self.body
         for step in path:
-            found = found[step]
+            found = found.get(step) or {}
         return list(found)
+
+    def rewritten(self) -> str:
+        """The body again, as it is now."""
+        return json.dumps(self.body)
 
 
 def _members(element: ET.Element) -> Any:  # noqa: ANN401  JSON
@@ -63,3 +67,17 @@ def replayed(replay: Replay) -> Iterator[AlibabaCloud]:
             regions=sorted(regions),
             provider=of_pair("LTAIexample", "notarealsecret"),
         )
+
+
+_LISTED = {"DescribeInstances": ("Instances", "Instance"), "DescribeDisks": ("Disks", "Disk")}
+_LISTED |= {"DescribeSnapshots": ("Snapshots", "Snapshot"), "DescribeImages": ("Images", "Image")}
+_LISTED |= {"DescribeRegions": ("Regions", "Region")}
+
+
+def things_of(answer: Answer) -> Iterator[tuple[str, object]]:
+    """What an answer has, by calls. XML has no types."""
+    if isinstance(answer.body, dict) and "Message" in answer.body:
+        yield "error", answer.body
+    elif answer.kind in _LISTED:
+        for each in answer.items(*_LISTED[answer.kind]):
+            yield answer.kind, each

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from html import escape
+from http import HTTPStatus
 from typing import Any
 
 import boto3
@@ -87,8 +89,13 @@ class Answer(Recorded):
         if self.text:
             return xml(self.text, self.status)
         if self.refused:
-            return refused(self.code, str(self.line["data"]["Error"].get("Message", "")), self.status)
+            message = str(self.line["data"]["Error"].get("Message", ""))
+            return refused(self.code, message, self.status, ec2=self.service == "ec2")
         return xml(written(self.service, self.kind, self.body))
+
+    def rewritten(self) -> str:
+        """The body again, as it is now."""
+        return written(self.service, self.kind, self.body)
 
 
 def as_told(value: Any) -> Any:  # noqa: ANN401  JSON
@@ -119,10 +126,16 @@ def xml(text: str, status: int = 200) -> Response:
     return Response(status=status, body=text, headers={"Content-Type": "text/xml", "x-amzn-RequestId": "r-1"})
 
 
-def refused(code: str, message: str, status: int = 400) -> Response:
-    """An error as EC2 writes it; Auto Scaling's have no list of them."""
-    error = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
-    return xml(f"<Response><Errors>{error}</Errors><RequestID>r-1</RequestID></Response>", status)
+def refused(code: str, message: str, status: int = 400, *, ec2: bool = True) -> Response:
+    """An error as EC2 writes it, or as the other services do: no list, the side that is wrong, and another id."""
+    said = f"<Code>{escape(code)}</Code><Message>{escape(message)}</Message>"
+    if ec2:
+        return xml(f"<Response><Errors><Error>{said}</Error></Errors><RequestID>r-1</RequestID></Response>", status)
+    side = "Sender" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "Receiver"
+    error = f"<Error><Type>{side}</Type>{said}</Error><RequestId>r-1</RequestId>"
+    return xml(
+        f'<ErrorResponse xmlns="http://autoscaling.amazonaws.com/doc/2011-01-01/">{error}</ErrorResponse>', status
+    )
 
 
 @dataclass
@@ -143,7 +156,7 @@ class Aws:
         if call == "GetCallerIdentity":
             return xml(written("sts", call, {"Arn": "arn:aws:iam::1:user/a", "Account": "1", "UserId": "u"}))
         if call == "SimulatePrincipalPolicy":
-            return refused("AccessDenied", "no", 403)
+            return refused("AccessDenied", "no", 403, ec2=False)
         service = "autoscaling" if "autoscaling" in request.host else "ec2"
         if "NextToken" in form:
             return xml(empty(service, call))
@@ -187,3 +200,15 @@ def replayed(replay: Replay) -> Iterator[AwsCloud]:
     with answering(replay):
         clock = ManualClock(wall=replay.at)
         yield AwsCloud(fleet=replay.fleet, clock=clock, regions=sorted(regions), session=session)
+
+
+_LOOKS = re.compile(
+    "Describe(Instances|AutoScalingGroups|Volumes|Addresses|Snapshots|Images|InstanceAttribute|Regions)"
+)
+_CHANGES = re.compile("(Start|Stop|Terminate)Instances")
+
+
+def things_of(answer: Answer) -> Iterator[tuple[str, object]]:
+    """A good answer, by its call."""
+    if not answer.refused and (_LOOKS.fullmatch(answer.kind) or _CHANGES.fullmatch(answer.kind)):
+        yield answer.kind, answer.body

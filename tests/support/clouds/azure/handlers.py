@@ -386,6 +386,10 @@ def subscription(state: State, call: Call) -> Response:
 def metrics(state: State, call: Call) -> Response:
     """Hours of a machine, as far as the tests have given any."""
     hours = state.hours.get(call.parts["scope"].lower(), {})
-    found = [{"name": {"value": name}, "timeseries": [{"data": hours.get(name, [])}]} for name in _METRICS]
+    where = f"{call.parts['scope']}/providers/Microsoft.Insights/metrics"
+    found = [
+        {"id": f"{where}/{name}", "name": {"value": name}, "timeseries": [{"data": hours.get(name, [])}]}
+        for name in _METRICS
+    ]
     assert call.request.query["metricnames"].split(",") == list(_METRICS)
     return Response(body={"value": found, "timespan": call.request.query["timespan"], "interval": "PT1H"})

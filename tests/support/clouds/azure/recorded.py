@@ -75,6 +75,10 @@ class Answer(Recorded):
         """Whether it is a list of them."""
         return isinstance(self.body, dict) and isinstance(self.body.get("value"), list)
 
+    def rewritten(self) -> str:
+        """The body again, as it is now."""
+        return json.dumps(self.body)
+
 
 def of_kind(*kinds: str) -> Callable[[Answer], bool]:
     """Good answers about these."""
@@ -187,3 +191,23 @@ RUNNING = {"statuses": [{"code": "PowerState/running"}]}
 def one_machine(**properties: object) -> Arm:
     """Resource Manager with one machine that nobody recorded."""
     return Arm(lists={VMS: {"value": [a_machine(OWN, **properties)]}})
+
+
+_READ = frozenset(
+    {
+        *(VMS, SETS, DISKS, "snapshots", "images", "networkinterfaces", "publicipaddresses", "locks"),
+        *("metrics", "skus", "usages", "subscriptions", "autoscalesettings"),
+    }
+)
+
+
+def things_of(answer: Answer) -> Iterator[tuple[str, object]]:
+    """What a good answer has, by kinds; the page itself is one more."""
+    if answer.refused and isinstance(answer.body, dict):
+        yield "error", answer.body
+    if answer.refused or not isinstance(answer.body, dict) or answer.kind not in _READ:
+        return
+    for each in answer.items:
+        yield str(each.get("type") or answer.kind).rpartition("/")[2].lower(), each
+    if answer.is_list:
+        yield "page", {key: value for key, value in answer.body.items() if key != "value"}

@@ -78,7 +78,12 @@ class Vm:
             statuses[0]["message"] = self.failure[1]
         if self.power is not None:
             statuses.append({"code": f"PowerState/{self.power}", "level": "Info", "displayStatus": f"VM {self.power}"})
-        return {"statuses": statuses}
+        disk = (self.properties.get("storageProfile") or {}).get("osDisk") or {}
+        shown: dict[str, Any] = {"statuses": statuses}
+        if self.power is not None and "managedDisk" in disk:
+            there = {"code": "ProvisioningState/succeeded", "level": "Info", "time": moment(self.changed_at)}
+            shown["disks"] = [{"name": f"{self.name}_OsDisk", "statuses": [there]}]
+        return shown
 
     def described(self, *, view: bool) -> dict[str, Any]:
         """As a Get or a list shows it."""

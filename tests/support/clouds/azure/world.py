@@ -141,7 +141,13 @@ class AzureWorld:
             location=region,
             properties={
                 "hardwareProfile": {"vmSize": size},
-                "storageProfile": {"osDisk": {"createOption": "FromImage", "managedDisk": {"id": disk}}},
+                "storageProfile": {
+                    "imageReference": {**UBUNTU, "exactVersion": "24.04.202601010"},
+                    "osDisk": {"createOption": "FromImage", "managedDisk": {"id": disk}},
+                },
+                "networkProfile": {
+                    "networkInterfaces": [{"id": f"{root}{_NICS}{name}-nic", "properties": {"primary": True}}]
+                },
                 **properties,
             },
             tags=dict(tags),
@@ -153,7 +159,7 @@ class AzureWorld:
         )
         self.state.vms[path.lower()] = made
         self.state.disks[disk.lower()] = a_disk(disk, region, owner=path)
-        interface = f"{root}/Microsoft.Network/networkInterfaces/{name}-nic"
+        interface = f"{root}{_NICS}{name}-nic"
         self.state.interfaces[interface.lower()] = an_interface(
             interface, region, machine=path, number=self.state.count
         )
@@ -206,7 +212,11 @@ class AzureWorld:
                 "zones": [ZONE],
                 "tags": dict(tags),
                 "sku": {"name": sizes.GPU, "tier": "Standard", "capacity": size},
-                "properties": {"orchestrationMode": mode, "provisioningState": "Succeeded"},
+                "properties": {
+                    "orchestrationMode": mode,
+                    "provisioningState": "Succeeded",
+                    "virtualMachineProfile": a_profile(),
+                },
                 "etag": '"1"',
             }
         )
@@ -296,7 +306,8 @@ def a_disk(path: str, region: str, *, owner: str | None = None) -> dict[str, Any
         "location": region,
         "sku": {"name": "Premium_LRS", "tier": "Premium"},
         "properties": {
-            "creationData": {"createOption": "Empty"},
+            "creationData": {"createOption": "Empty"} if owner is None else _FROM_IMAGE,
+            "timeCreated": "2026-01-01T00:00:00.0000000+00:00",
             "diskSizeGB": 8,
             "diskSizeBytes": 8 * GIB,
             "diskIOPSReadWrite": 120,
@@ -305,24 +316,39 @@ def a_disk(path: str, region: str, *, owner: str | None = None) -> dict[str, Any
             "provisioningState": "Succeeded",
         },
     }
-    return found if owner is None else {**found, "managedBy": owner}
+    return found if owner is None else {**found, "managedBy": owner, "zones": [ZONE], "tags": {}}
+
+
+_IMAGE = "/Subscriptions/0/Providers/Microsoft.Compute/Locations/eastus/Publishers/canonical"
+_FROM_IMAGE = {"createOption": "FromImage", "imageReference": {"id": f"{_IMAGE}/ArtifactTypes/VMImage"}}
 
 
 def an_interface(path: str, region: str, *, machine: str | None, number: int = 1) -> dict[str, Any]:
     """A network interface."""
+    address = {"primary": True, "privateIPAddress": f"10.0.{number // 250}.{number % 250 + 4}"}
+    arrived = {"provisioningState": "Succeeded"}
     properties: dict[str, Any] = {
+        **arrived,
         "primary": True,
-        "ipConfigurations": [
-            {
-                "id": f"{path}/ipConfigurations/ip",
-                "name": "ip",
-                "properties": {"primary": True, "privateIPAddress": f"10.0.{number // 250}.{number % 250 + 4}"},
-            }
-        ],
+        "ipConfigurations": [{"id": f"{path}/ipConfigurations/ip", "name": "ip", "properties": {**address, **arrived}}],
     }
     if machine is not None:
         properties["virtualMachine"] = {"id": machine}
-    return {"id": path, "name": path.rpartition("/")[2], "location": region, "properties": properties}
+    kind = "Microsoft.Network/networkInterfaces"
+    found = {"id": path, "name": path.rpartition("/")[2], "type": kind, "location": region, "tags": {}}
+    return {**found, "properties": properties}
+
+
+UBUNTU = {"publisher": "Canonical", "offer": "ubuntu-24_04-lts", "sku": "server", "version": "latest"}
+_NICS = "/Microsoft.Network/networkInterfaces/"
+
+
+def a_profile() -> dict[str, Any]:
+    """What a scale set makes its machines of."""
+    address = {"name": "ip", "properties": {"primary": True}}
+    interface = {"name": "nic", "properties": {"primary": True, "ipConfigurations": [address]}}
+    storage = {"imageReference": dict(UBUNTU), "osDisk": {"createOption": "FromImage", "managedDisk": {}}}
+    return {"storageProfile": storage, "networkProfile": {"networkInterfaceConfigurations": [interface]}}
 
 
 def an_autoscale_setting(path: str, target: str, *, least: int, most: int) -> dict[str, Any]:

@@ -140,6 +140,7 @@ class Project:
             "disks": [{"type": "PERSISTENT", "boot": True, "index": 0, "source": disk}, *scratch],
             "networkInterfaces": [{"name": "nic0", "networkIP": f"10.128.0.{len(self.machines) % 250 + 2}"}],
             "metadata": {"kind": "compute#metadata", "items": []},
+            "resourceStatus": {"scheduling": {}},
             **{key: properties[key] for key in _AS_WRITTEN if key in properties},
         }
         if properties.get("scheduling"):
@@ -204,10 +205,13 @@ class Project:
             "kind": "compute#disk",
             "id": self.new_id(),
             "name": name,
+            "creationTimestamp": self.stamp(),
             "zone": self.link(f"zones/{zone}"),
             "type": self.link(f"zones/{zone}/diskTypes/pd-balanced"),
             "sizeGb": "50",
             "status": "READY",
+            "labels": {"goog-terraform-provisioned": "true"},
+            "labelFingerprint": fingerprint({"goog-terraform-provisioned": "true"}),
             "selfLink": self.link(path),
             "users": [user],
         }

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlsplit
 
 from google.auth.credentials import AnonymousCredentials
 
@@ -36,6 +37,7 @@ PLURALS = {
     "instanceTemplate": "instanceTemplates",
     "region": "regions",
 }
+_SINGULARS = {plural: kind for kind, plural in PLURALS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +68,20 @@ class Answer(Recorded):
 
     @property
     def whole_kind(self) -> str:
-        """Without the API's name: instance, instanceList, instanceAggregatedList; "" where the answer names none."""
-        return str(self.body.get("kind", "")).rpartition("#")[2] if isinstance(self.body, dict) else ""
+        """Without the API's name: instance, instanceList, instanceAggregatedList; "" where nothing names one."""
+        told = str(self.body.get("kind", "")).rpartition("#")[2] if isinstance(self.body, dict) else ""
+        return told or self._asked_kind
+
+    @property
+    def _asked_kind(self) -> str:
+        """By the request, where it was recorded: an answer of some parts alone does not name its kind."""
+        parts = urlsplit(str(self.line.get("uri", ""))).path.partition("/compute/v1/projects/")[2].split("/")
+        if len(parts) < 2:
+            return "project" if parts[0] else ""
+        last, before = _SINGULARS.get(parts[-1], ""), _SINGULARS.get(parts[-2], "")
+        if parts[1] == "aggregated":
+            return f"{last}{_AGGREGATED}"
+        return f"{last}{_LIST}" if last else before
 
     @property
     def kind(self) -> str:
@@ -92,6 +106,10 @@ class Answer(Recorded):
         if self.whole_kind.endswith(_LIST):
             return list(self.body.get("items") or ())
         return [self.body]
+
+    def rewritten(self) -> str:
+        """The body again, as it is now."""
+        return json.dumps(self.body)
 
 
 def place_of(thing: Mapping[str, Any]) -> tuple[str, str]:
@@ -212,3 +230,19 @@ def an_instance(*, name: str = "own", node_id: str = "1234567890123456789", **mo
         "labelFingerprint": "42WmSpB8rSM=",
         **more,
     }
+
+
+def things_of(answer: Answer) -> Iterator[tuple[str, object]]:
+    """What a good answer has, by kinds; the page itself is one more."""
+    if answer.refused and isinstance(answer.body, dict):
+        yield "error", answer.body
+    if answer.refused or not answer.plural:
+        return
+    for each in answer.items:
+        yield answer.kind, each
+    if answer.is_aggregated or answer.whole_kind.endswith(_LIST):
+        page = {key: value for key, value in answer.body.items() if key != "items"}
+        yield "aggregated page" if answer.is_aggregated else "page", page
+        if answer.is_aggregated:
+            for content in answer.body["items"].values():
+                yield "scope", {key: value for key, value in content.items() if key != answer.plural}

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,11 +10,11 @@ from typing import Any
 from gpuwatch.clouds.gcp.iam import CALLS
 from gpuwatch.runtime.clock import Clock
 from tests.support.clouds.faults import Asked
+from tests.support.clouds.gcp.catalogues import gpus_in, listed, regions, types_of
 from tests.support.clouds.gcp.description import Method, check_answer, check_request, method_of
 from tests.support.clouds.gcp.machines import (
     EMPTY,
     SECONDS,
-    TYPES,
     ZONES,
     Group,
     Project,
@@ -157,7 +157,7 @@ class FakeGcp:
             "instances.testIamPermissions": self._test,
             "projects.testIamPermissions": self._test,
             "machineTypes.get": _type,
-            "machineTypes.aggregatedList": self._aggregated("machineTypes", _types),
+            "machineTypes.aggregatedList": self._aggregated("machineTypes", types_of),
             "instanceTemplates.get": lambda project, at, _: named(
                 project.templates, f"global/instanceTemplates/{at['instanceTemplate']}"
             ),
@@ -178,9 +178,9 @@ class FakeGcp:
             "zoneOperations.get": lambda project, at, _: named(
                 {each["name"]: each for each in project.operations}, at["operation"]
             ),
-            "snapshots.list": lambda project, _, __: {"kind": "compute#snapshotList", "items": project.snapshots},
-            "regions.list": self._regions,
-            "images.list": lambda project, _, __: {"kind": "compute#imageList", "items": project.images},
+            "snapshots.list": lambda project, _, request: listed(project, "snapshot", project.snapshots, request),
+            "regions.list": regions,
+            "images.list": lambda project, _, request: listed(project, "image", project.images, request),
             "instanceTemplates.aggregatedList": self._aggregated(
                 "instanceTemplates", lambda project: list(project.templates.values())
             ),
@@ -188,7 +188,7 @@ class FakeGcp:
             "projects.get": lambda project, _, __: {
                 "kind": "compute#project",
                 "name": project.name,
-                "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 16.0, "usage": _gpus(project, "")}],
+                "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 16.0, "usage": gpus_in(project, "")}],
             },
         }
 
@@ -209,33 +209,20 @@ class FakeGcp:
             for scope in dict.fromkeys([*(f"zones/{zone}" for zone in ZONES), *map(scope_of, page)]):
                 own = [told(each) for each in page if scope_of(each) == scope]
                 code = "UNREACHABLE" if scope.removeprefix("zones/") in away else "NO_RESULTS_ON_PAGE"
-                items[scope] = {name: own} if own else {"warning": {"code": code}}
+                items[scope] = {name: own} if own else {"warning": {"code": code, "message": f"{code} in {scope}"}}
             silent = [f"projects/{project.name}/zones/{each}" for each in away]
             more = {"unreachables": silent, "warning": {"code": "UNREACHABLE"}} if silent else {}
-            return {"id": f"projects/{project.name}/aggregated/{name}", "items": items, **more, **token}
+            kind = name.removesuffix("es" if name == "addresses" else "s")
+            return {
+                "kind": f"compute#{kind}AggregatedList",
+                "id": f"projects/{project.name}/aggregated/{name}",
+                "selfLink": project.link(f"aggregated/{name}"),
+                "items": items,
+                **more,
+                **token,
+            }
 
         return answer
-
-    def _regions(self, project: Project, at: Mapping[str, str], request: Request) -> Resource:
-        del at, request
-        names = sorted({zone.rpartition("-")[0] for zone in ZONES})
-        return {
-            "kind": "compute#regionList",
-            "items": [
-                {
-                    "name": name,
-                    "status": "UP",
-                    "selfLink": project.link(f"regions/{name}"),
-                    "quotas": [
-                        {"metric": "NVIDIA_L4_GPUS", "limit": 8.0, "usage": _gpus(project, name)},
-                        {"metric": "NVIDIA_T4_GPUS", "limit": 0.0, "usage": 0.0},
-                        {"metric": "COMMITTED_NVIDIA_L4_GPUS", "limit": 8.0, "usage": 0.0},
-                        {"metric": "CPUS", "limit": 96.0, "usage": 12.0},
-                    ],
-                }
-                for name in names
-            ],
-        }
 
     def _test(self, project: Project, at: Mapping[str, str], request: Request) -> Resource:
         if "zone" in at:
@@ -301,23 +288,7 @@ def _insert(project: Project, at: Mapping[str, str], request: Request) -> Resour
 
 def _type(project: Project, at: Mapping[str, str], request: Request) -> Resource:
     del request
-    return named({each["name"]: each for each in _types(project) if each["zone"] == at["zone"]}, at["machineType"])
-
-
-def _types(project: Project) -> list[Resource]:
-    return [
-        {
-            "kind": "compute#machineType",
-            "id": str(10**6 + 100 * place + number),
-            "name": name,
-            "zone": zone,
-            "selfLink": project.link(f"zones/{zone}/machineTypes/{name}"),
-            **({"accelerators": [{"guestAcceleratorType": kind, "guestAcceleratorCount": count}]} if count else {}),
-            **({"bundledLocalSsds": {"partitionCount": ssds, "defaultInterface": "NVME"}} if ssds else {}),
-        }
-        for place, zone in enumerate(ZONES)
-        for number, (name, (kind, count, ssds)) in enumerate(TYPES.items())
-    ]
+    return named({each["name"]: each for each in types_of(project) if each["zone"] == at["zone"]}, at["machineType"])
 
 
 def _members(project: Project, at: Mapping[str, str], request: Request) -> Resource:
@@ -363,7 +334,9 @@ def _zone_operations(project: Project, at: Mapping[str, str], request: Request) 
     zone = project.link(f"zones/{at['zone']}")
     found = [each for each in project.operations if each.get("zone") == zone and fits(each, request.query["filter"])]
     page, token = page_of(found, request.query)
-    return {"kind": "compute#operationList", "items": [told(each) for each in page], **token}
+    path = f"zones/{at['zone']}/operations"
+    head = {"kind": "compute#operationList", "id": f"projects/{project.name}/{path}", "selfLink": project.link(path)}
+    return {**head, "items": [told(each) for each in page], **token}
 
 
 # Parts of answers.
@@ -380,12 +353,6 @@ def _group(project: Project, at: Mapping[str, str]) -> Group:
 def _refuse_not_ready(told: Mapping[str, Any], *statuses: str) -> None:
     if told["status"] not in statuses:
         raise RefusedError(400, "resourceNotReady", f"The resource '{told['name']}' is not ready")
-
-
-def _gpus(project: Project, region: str) -> float:
-    machines: Iterable[Resource] = (machine.told for machine in project.machines.values())
-    kinds = [each["machineType"].rpartition("/")[2] for each in machines if f"zones/{region}" in each["zone"]]
-    return float(sum(TYPES[kind][1] for kind in kinds))
 
 
 def _project_of(variables: Mapping[str, str]) -> str:

@@ -63,9 +63,12 @@ def add_templates(project: Project) -> None:
             "kind": "compute#instanceTemplate",
             "id": project.new_id(),
             "name": name,
+            "creationTimestamp": project.stamp(),
             "selfLink": project.link(path),
             "properties": {
                 "machineType": kind,
+                "disks": [{"kind": "compute#attachedDisk", "type": "PERSISTENT", "boot": True}],
+                "scheduling": {"onHostMaintenance": "TERMINATE", "preemptible": False},
                 "labels": {"team": "vision"} if name == "labelled" else {},
                 **paid.get(name, {}),
             },
@@ -114,7 +117,7 @@ class GcpWorld:
         add_templates(self.project)
         self.cloud: Cloud = self.anew()
 
-    def anew(self, *regions: str) -> GcpCloud:
+    def anew(self, *regions: str, page_size: int = 500) -> GcpCloud:
         """The same project for a controller that has just begun."""
         return GcpCloud(
             fleet=FLEET,
@@ -123,6 +126,7 @@ class GcpWorld:
             projects=[PROJECT],
             credentials=self.credentials,
             endpoint_url=self.server.url,
+            page_size=page_size,
         )
 
     def told(self, node_id: str) -> dict[str, Any]:
@@ -196,6 +200,7 @@ def add_group(project: Project, name: str, tags: Mapping[str, str], *, size: int
             "kind": "compute#instanceGroupManager",
             "id": project.new_id(),
             "name": name,
+            "creationTimestamp": project.stamp(),
             "zone": project.link(f"zones/{ZONE}"),
             "selfLink": project.link(path),
             "baseInstanceName": name,
@@ -220,6 +225,8 @@ def add_autoscaler(project: Project, group: Group, least: int, most: int, *, mod
         "kind": "compute#autoscaler",
         "id": project.new_id(),
         "name": group.told["name"],
+        "creationTimestamp": project.stamp(),
+        "status": "ACTIVE",
         "zone": project.link(f"zones/{ZONE}"),
         "selfLink": project.link(path),
         "target": group.told["selfLink"],
@@ -234,6 +241,7 @@ def add_disk(project: Project, name: str, *, gigabytes: int) -> str:
         "kind": "compute#disk",
         "id": own,
         "name": name,
+        "creationTimestamp": project.stamp(),
         "zone": project.link(f"zones/{ZONE}"),
         "type": project.link(f"zones/{ZONE}/diskTypes/pd-balanced"),
         "sizeGb": str(gigabytes),

@@ -173,6 +173,8 @@ class Cvm:
                 "ImageDescription": "",
                 "ImageSize": 50,
                 "ImageState": "NORMAL",
+                "SnapshotSet": [{"SnapshotId": f"snap-of-{name}", "DiskUsage": "SYSTEM_DISK", "DiskSize": 50}],
+                "Tags": [],
                 "ImageCreator": "100000000001",
             }
             for name, (where, made) in self.state.images.items()

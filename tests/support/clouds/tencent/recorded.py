@@ -69,6 +69,10 @@ class Answer(Recorded):
         """What is listed."""
         return list(self.body.get(LISTS.get(self.kind, "")) or ())
 
+    def rewritten(self) -> str:
+        """The body again, as it is now."""
+        return json.dumps({"Response": self.body})
+
 
 @dataclass
 class Tencent:
@@ -133,3 +137,14 @@ def replayed(replay: Replay) -> Iterator[TencentCloud]:
 
 
 _KEY = {"TENCENTCLOUD_SECRET_ID": "AKIDexample", "TENCENTCLOUD_SECRET_KEY": "notarealkey"}
+
+
+def things_of(answer: Answer) -> Iterator[tuple[str, object]]:
+    """What a good answer has, by actions; the page itself is one more."""
+    if answer.refused:
+        yield "error", answer.body
+    if answer.refused or answer.kind not in {*LISTS, "GetMonitorData"}:
+        return
+    for each in answer.items:
+        yield answer.kind, each
+    yield f"{answer.kind} page", {key: value for key, value in answer.body.items() if key != LISTS.get(answer.kind)}
