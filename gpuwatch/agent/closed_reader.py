@@ -101,7 +101,7 @@ class ProcessReader(_Line):
 
     current: ClassVar["ProcessReader | None"] = None
 
-    def look(self, path: str) -> bytes:
+    def look_into(self, path: str) -> bytes:
         """Where the link exe, cwd or root of a process in /proc leads to, or what is in its file io.
 
         Raises:
@@ -127,7 +127,7 @@ def look_into(path: str) -> bytes:
     """
     if ProcessReader.current is None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    return ProcessReader.current.look(path)
+    return ProcessReader.current.look_into(path)
 
 
 def begin() -> bool:

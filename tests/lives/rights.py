@@ -170,7 +170,7 @@ class _MadeLooks(ProcessReader):
         self._rights = rights
         self._root = root
 
-    def look(self, path: str) -> bytes:
+    def look_into(self, path: str) -> bytes:
         """Where a link leads to, or what a process has read and written."""
         asked = LOOKS.fullmatch(os.fsencode(path.removeprefix(self._root)))
         if asked is None or PTRACE not in self._rights.capabilities:

