@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpuwatch.model.bounds import time_on_record
 from gpuwatch.model.cloud_notice import Interruption, notice_of
 from gpuwatch.model.decision import (
     GIVEN_UP,
@@ -86,11 +87,7 @@ def stop_answer(outcomes: Sequence[Outcome]) -> StopAnswer | None:
 
 def launch_time(arguments: Mapping[str, str]) -> datetime | None:
     """The machine's launch time when the intent was written down; None: it was not known, or cannot be read."""
-    try:
-        at = datetime.fromisoformat(arguments.get(LAUNCHED_AT, ""))
-    except ValueError:
-        return None
-    return None if at.tzinfo is None else at
+    return time_on_record(arguments.get(LAUNCHED_AT))
 
 
 def interruption_of(

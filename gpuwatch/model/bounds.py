@@ -51,6 +51,14 @@ def bounded_time(at: datetime | None) -> datetime | None:
     return at if at is not None and at.tzinfo is not None and in_calendar(at) else None
 
 
+def time_on_record(text: str | None) -> datetime | None:
+    """The time that a record holds as text; None: it holds none, or none that can be read."""
+    try:
+        return bounded_time(datetime.fromisoformat(text or ""))
+    except ValueError:
+        return None
+
+
 def is_count(count: object, most: int) -> bool:
     """Whether it is a whole number from zero to there; neither a text of one nor a truth value is."""
     return isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= most

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from gpuwatch.model.bounds import time_on_record
 from gpuwatch.model.decision import LAUNCHED_AT, Done, LedgerView, Observation, Status, Verb
 from gpuwatch.model.duration import backoff_seconds, format_time
 from gpuwatch.model.fleet import Fleet, Node, NodeState
@@ -105,14 +106,14 @@ def _note_end(known: dict[str, Removal], done: Done) -> None:
 
 def _removal(done: Done, target: str, left: int | None) -> Removal:
     """The removal that the ledger has as ended."""
-    launched, size = done.arguments.get(LAUNCHED_AT), done.arguments.get(SIZE, "")
+    size = done.arguments.get(SIZE, "")
     return Removal(
         target=target,
         pool=done.pool,
         key=done.key,
         at=done.reached_at or done.at,
         seen_at=done.at,
-        launched_at=None if launched is None else datetime.fromisoformat(launched),
+        launched_at=time_on_record(done.arguments.get(LAUNCHED_AT)),
         size=int(size) if left is not None else None,
         left=left,
         before=_undone_before(done, target),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits
@@ -60,6 +60,8 @@ WITHOUT = lived(0, None)[0]
 
 
 @settings(max_examples=15, deadline=None)
+@example(spoilt=("arguments", TIMES[2]), after=11)
+@example(spoilt=("arguments", TIMES[3]), after=11)
 @given(
     spoilt=st.sampled_from([(column, by) for column, each in COLUMNS.items() for by in each]),
     after=st.sampled_from([1, 5, 11, 12, 13]),
