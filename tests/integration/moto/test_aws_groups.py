@@ -8,6 +8,7 @@ import pytest
 from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, CloudError, CloudUnavailableError, ProtectedError, ThrottledError
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.aws.owners import managed_by
+from gpuwatch.clouds.errors import BusyError
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
@@ -227,12 +228,12 @@ def test_a_machine_that_is_ending_anyway_keeps_no_place_from_the_group(ec2: Moto
 
 
 def test_nothing_is_asked_twice_of_a_group_by_botocore(ec2: MotoFaults) -> None:
-    """Each act on a group is sent once; a throttled one comes out as such."""
+    """Each act on a group is sent once; that it is busy with another change comes out as such."""
     group_id = ec2.add_group("train", MINE, size=2)
     cloud = a_cloud(ec2)
     ec2.refuse("SetDesiredCapacity", "ResourceContention", status=500, times=3)
 
-    with pytest.raises(ThrottledError):
+    with pytest.raises(BusyError):
         cloud.grow(group_id, 3, "key")
 
     assert [call.action for call in ec2.calls].count("SetDesiredCapacity") == 1
