@@ -64,6 +64,7 @@ _PUBLIC = re.compile(
     r"|(?:ecs\.)?[a-z]\w*(?:-\w+)?\.(?:\d*x?(?:large|medium|small)\d*|metal(?:-\d+xl)?|nano|micro)"
     r"|standard_[a-z]+\d\w*|standardn[cdgv]\w{0,20}family|n[cdgv][a-z]{0,12}v\d(?:_[a-z]+\d+)?|[a-z]\d{1,2}[a-z]?-(?:standard|highmem|highcpu|(?:high|mega|ultra|edge|max)gpu)-\w+"
     r"|nvidia-[a-z0-9-]+|pt?\d{1,3}[dhms]|v?\d{1,5}(?:\.\d{1,5}){1,2}"
+    r"|q\d{1,3}x\d"  # our own number of a series that CloudWatch is asked for
     # Hosts of the clouds; what stands before may be a name.
     r"|(?:[a-z]+\.|ec2\.)?(?:[a-z]{2}(?:-gov|-iso[a-z]?)?-[a-z]+-?\d?\.)?(?:amazonaws\.com(?:\.cn)?|tencentcloudapi\.com|aliyuncs\.com"
     r"|googleapis\.com|azure\.(?:com|net|cn|us)|windows\.net)"
