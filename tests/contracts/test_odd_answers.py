@@ -1,6 +1,6 @@
-"""Answers in odd forms that the clouds' own descriptions allow, and that nobody has recorded: no machine is lost."""
+"""Answers in odd forms that nobody has recorded: no machine is lost, and what lacks its parts is no answer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -87,3 +87,19 @@ def test_an_odd_machine_of_tencent_is_seen(odd: str) -> None:
     }
     with tencent(Tencent(things={"DescribeInstances": [{**machine, **TENCENT[odd]}]})) as cloud:
         assert looked(cloud) == 1
+
+
+@pytest.mark.parametrize(
+    "action",
+    ["DescribeInstances", "DescribeAutoScalingGroups", "DescribeRegions", "DescribeDisks", "DescribeAccountQuota"],
+)
+def test_an_answer_of_tencent_without_its_parts_is_no_answer(action: str) -> None:
+    """Never an error of Python's, which would end more than the question."""
+    with tencent(Tencent(answers={action: {}})) as cloud:
+        asked: tuple[Callable[[], object], ...] = (
+            *(cloud.nodes, cloud.groups, cloud.elsewhere, cloud.quotas),
+            lambda: list(cloud.leftovers()),
+        )
+        for ask in asked:
+            with suppress(CloudError):
+                ask()

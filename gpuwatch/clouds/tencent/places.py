@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Self
 
 from gpuwatch.clouds import regions
+from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.provider import ALL, AccountSettings
 from gpuwatch.clouds.regions import Account, doors
 from gpuwatch.clouds.tencent.client import AssumedRole, Line, Signer, own_credentials
@@ -45,12 +46,15 @@ class Region(regions.Region):
             CloudError: no answer.
 
         """
-        found = self.reading.ask("cvm", "DescribeRegions")["RegionSet"]
-        return sorted(each["Region"] for each in found if each.get("RegionState") == "AVAILABLE")
+        answer = self.reading.ask("cvm", call := "DescribeRegions")
+        with reading(self.reading.name_call(call)):
+            return sorted(each["Region"] for each in answer["RegionSet"] if each.get("RegionState") == "AVAILABLE")
 
     def _ask_number(self) -> str:
         """Its uin. Source: GetCallerIdentity."""
-        return str(self.reading.ask("sts", "GetCallerIdentity")["AccountId"])
+        answer = self.reading.ask("sts", call := "GetCallerIdentity")
+        with reading(self.reading.name_call(call)):
+            return str(answer["AccountId"])
 
 
 class Regions(regions.Regions[Region]):
