@@ -79,15 +79,15 @@ def process_io(roots: Roots) -> str | None:
     for name, look in (("exe", os.readlink), ("io", _first_byte)):
         try:
             look(first / name)
-        except PermissionError:
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # hidden, as `processes` says, or a kernel that does not count it
+        except OSError:
             try:
                 look_into(f"{first}/{name}")
             except FileNotFoundError:
                 continue
             except OSError:
                 return _CLOSED_PROCESSES
-        except OSError:
-            continue  # hidden, as `processes` says, or a kernel that does not count it
     return None
 
 
