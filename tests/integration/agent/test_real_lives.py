@@ -187,6 +187,7 @@ LIVES = (
     occupied(
         "an administrator's unit",
         ("root", f"printf '{UNIT}' >/etc/systemd/system/lived.service; systemctl daemon-reload; systemctl start lived"),
+        fresh=True,  # what systemd and Python read before it rests counts for a minute
         **root("python3.*", "lived.service"),
     ),
     # containers
