@@ -36,9 +36,6 @@ _SAID = attrgetter(
 _ODD = (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)  # a mapping, or what no agent says
 _HEALTH = attrgetter("state", "since", "findings", "doubt")
 
-_SAME_OF_GPU = attrgetter("uuid", "index", "activity.state", "activity.since", "activity.doubt", "pods")
-_RATIOS = attrgetter("utilization_ratio", "memory_used_ratio", "sm_active_ratio")
-
 _LEAST_SHARED = 0.75  # of the node objects: with fewer, a body of its own costs little more
 
 
@@ -102,10 +99,22 @@ def _mark_of(node: Node, step: Step | None) -> tuple[int, list[int | None]] | No
         doing, health, use = gpu.activity, gpu.health, gpu.use
         # Of a GPU that rests, its time must have grown with the clock.
         begun = None if doing.state is _BUSY else round(verdict.at.timestamp() - doing.held_seconds)
+        over = None
         if use is not None:
-            uses += [None if ratio is None else round(ratio * _THOUSANDTHS) for ratio in _RATIOS(use)]
-        over = None if use is None else use.over_seconds
-        gpus.append((_SAME_OF_GPU(gpu), begun, None if health is None else _HEALTH(health), over))
+            # By name: an attrgetter and a loop over what it gives take a third longer.
+            over, computed, held, active = (
+                use.over_seconds,
+                use.utilization_ratio,
+                use.memory_used_ratio,
+                use.sm_active_ratio,
+            )
+            uses += (
+                None if computed is None else round(computed * _THOUSANDTHS),
+                None if held is None else round(held * _THOUSANDTHS),
+                None if active is None else round(active * _THOUSANDTHS),
+            )
+        judged = None if health is None else _HEALTH(health)
+        gpus.append((gpu.uuid, gpu.index, doing.state, doing.since, doing.doubt, begun, judged, over, gpu.pods))
     said = step.reason.sentence.replace(format_duration(activity.held_seconds), _TIME)
     same = (
         _FACTS(node),

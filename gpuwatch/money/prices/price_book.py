@@ -261,12 +261,13 @@ def of_fleet(
     for key, hire in first.items():
         places.setdefault(hire.instance_type, set()).add((hire.cloud, hire.region))
         found[key] = ask(hire, now)
-    for hire in map(price_key, fleet.nodes) if named is None or named else ():
-        if named is not None and hire.node_id not in named and hire.node_name not in named:
+    for node in fleet.nodes if named is None or named else ():
+        if named is not None and node.id not in named and node.name not in named:
             continue
+        hire = price_key(node)
         mine = ask(hire, now)
         if mine is not found[hire.key] and mine != found[hire.key]:
-            found[key_of_node(str(hire.node_id))] = mine
+            found[key_of_node(node.id)] = mine
     everywhere: set[_Where] = {(hire.cloud, hire.region) for hire in first.values()}
     everywhere.update((group.cloud, group.region) for group in fleet.groups)
     for group in fleet.groups:
