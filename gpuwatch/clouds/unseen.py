@@ -37,7 +37,7 @@ UNSEEN: tuple[Unseen, ...] = (
         what="group weights of mixed instances",
         taken="The end of a member takes its weight off the group's desired size. AWS documents no number: if less is "
         "taken off, the group launches another machine, and that is billed.",
-        see="End a member of weight 2 or more that nobody needs, and compare `DesiredCapacity` before and after (`aws "
+        see="End a member of weight 2 or more that is not needed, and compare `DesiredCapacity` before and after (`aws "
         "autoscaling describe-auto-scaling-groups`).",
     ),
     Unseen(
@@ -130,7 +130,7 @@ UNSEEN: tuple[Unseen, ...] = (
         what="rights at a subscription",
         taken="The doctor reads `permissions` at the subscription and at the fleet's resource groups, and compares "
         "them with what gpuwatch needs. A deny assignment is in no such answer.",
-        see=f"{_DOCTOR}, then a stop of a machine that nobody needs.",
+        see=f"{_DOCTOR}, then a stop of a machine that is not needed.",
     ),
     Unseen(
         cloud="azure",
@@ -278,7 +278,7 @@ UNSEEN: tuple[Unseen, ...] = (
     Unseen(
         cloud="alibaba",
         what="an account without Auto Scaling",
-        taken="ESS answers an empty list where nobody has ever opened Auto Scaling. An error there makes the region "
+        taken="ESS answers an empty list where Auto Scaling was never opened. An error there makes the region "
         "unknown, and nothing is stopped in it.",
         see=f"{_RECORD} with such an account: DescribeScalingGroups.",
     ),
@@ -328,7 +328,7 @@ UNSEEN: tuple[Unseen, ...] = (
         what="the size of a group after RemoveInstances",
         taken="The desired size goes down with the member. If it does not, the group launches another machine, and "
         "that is billed.",
-        see="Remove one member that nobody needs, and compare `DesiredCapacity` before and after.",
+        see="Remove one member that is not needed, and compare `DesiredCapacity` before and after.",
     ),
     Unseen(
         cloud="tencent",
