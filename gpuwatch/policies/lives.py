@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from gpuwatch.model.activity import State
+from gpuwatch.model.bounds import time_on_record
 from gpuwatch.model.cloud_notice import STATE
 from gpuwatch.model.decision import LAUNCHED_AT, REMOVALS, Done, OpenIntent, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeState
@@ -30,6 +31,7 @@ from gpuwatch.policies.spot.records import BACK_TO_SPOT
 LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
 NEVER_RAN = "was accepted, had no place to run, and is left there stopped"
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
+_HOWS = frozenset(each.value for each in End)
 _GONE = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 _ENDINGS = frozenset({Verb.LOST, Verb.ENDED})
 # How outcomes of a start say why its machine did not run.
@@ -174,10 +176,11 @@ def _as_recorded(life: Life, record: Done) -> Life:
         worked = True if record.arguments.get(STATE) == State.BUSY.value else life.worked
         return replace(life, end=End.TAKEN, ended_at=record.at, worked=worked, recorded=True)
     about = record.arguments
+    how = about.get(HOW, "")
     return replace(
         life,
-        end=End(about[HOW]),
-        ended_at=datetime.fromisoformat(about[ENDED_AT]),
+        end=End(how) if how in _HOWS else End.ENDED,
+        ended_at=time_on_record(about.get(ENDED_AT)) or record.at,
         why=about.get(WHY),
         worked={"true": True, "false": False}.get(about.get(WORKED, "")),
         recorded=True,

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
 
+from gpuwatch.model.bounds import time_on_record
 from gpuwatch.model.decision import ADDITIONS, Done, Intent, Observation, Status, Step, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.health import Health
@@ -75,7 +76,7 @@ def losses(dones: Iterable[Done]) -> tuple[Loss, ...]:
                 pool=done.pool,
                 cloud=done.arguments.get(CLOUD, ""),
                 instance_type=done.arguments.get(KIND, ""),
-                failing_since=datetime.fromisoformat(done.arguments[FAILING_SINCE]),
+                failing_since=time_on_record(done.arguments[FAILING_SINCE]) or done.at,
                 gone_at=done.at,
                 came_at=None if match is None else match[1],
             )

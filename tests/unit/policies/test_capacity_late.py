@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Step, Verb
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.fleet import Fleet, NodeState
+from gpuwatch.model.life import End
 from gpuwatch.policies import capacity, machines
-from gpuwatch.policies.lives import THERE
+from gpuwatch.policies.lives import ENDED_AT, HOW, THERE, lives
 from gpuwatch.policies.sizes import Need
 from tests.support.builders.fleet import NOW, a_node, a_stop
 from tests.support.builders.past_steps import REASON, a_group
@@ -201,3 +202,13 @@ def test_other_sources_are_those_that_were_not_tried_and_wait_for_nothing() -> N
     assert found() == [("g-3", 2)]
     assert found(g_1=2) == [("g-1", 4), ("g-3", 2)]
     assert found(g_1=9) == [("g-3", 2)], "it has reached its maximum"
+
+
+@pytest.mark.parametrize("about", [{}, {HOW: "eaten"}, {HOW: "stopped", ENDED_AT: "yesterday"}, {ENDED_AT: "12:00"}])
+def test_a_record_of_an_end_that_cannot_be_read_is_an_end_at_its_own_time(about: dict[str, str]) -> None:
+    """One damaged record must not end every round."""
+    end = done(Verb.ENDED, "i-9", minutes=1.0, arguments=about)
+    (life,) = lives((LAUNCHED, end), (), Fleet(observed_at=NOW, nodes=()), NOW, {})
+
+    assert life.end is (End.STOPPED if about.get(HOW) == "stopped" else End.ENDED)
+    assert life.ended_at == end.at
