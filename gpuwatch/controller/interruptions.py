@@ -16,6 +16,7 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import LedgerValueError
 from gpuwatch.model.activity import State
+from gpuwatch.model.bounds import time_on_record
 from gpuwatch.model.cloud_notice import (
     BY,
     BY_AGENT,
@@ -81,11 +82,11 @@ def _said_by(node: Node) -> dict[str, str]:
 
 
 def _same_life(node: Node, known: Interruption) -> bool:
-    """Whether nobody has started the machine since."""
-    before = known.arguments.get(LAUNCHED_AT)
+    """Whether nobody has started the machine since; a launch time that cannot be read says nothing."""
+    before = time_on_record(known.arguments.get(LAUNCHED_AT))
     if node.sight is not None and node.launched_at is not None:  # its cloud does not say it: a new process forgets it
         return node.launched_at <= known.since
-    return before is None or node.launched_at is None or node.launched_at == datetime.fromisoformat(before)
+    return before is None or node.launched_at is None or node.launched_at == before
 
 
 def unrecorded_notices(rules: Rulebook, fleet: Fleet, ledger: LedgerView, now: datetime) -> list[Done]:
@@ -221,10 +222,10 @@ def _lost_gpu_seconds(each: Interruption, now: datetime) -> float | None:
     """Seconds of all its GPUs since the last checkpoint; of a machine that was idle none; None: not known."""
     if each.arguments.get(STATE) == State.IDLE.value:
         return 0.0
-    saved = each.notice.checkpoint_at
-    if saved is None or CHECKPOINT not in each.arguments:
+    saved, gpus = each.notice.checkpoint_at, each.arguments.get(GPUS, "0")
+    if saved is None or CHECKPOINT not in each.arguments or not gpus.isdecimal():
         return None
-    return max(0.0, (min(now, each.notice.at) - saved).total_seconds()) * int(each.arguments.get(GPUS, "0"))
+    return max(0.0, (min(now, each.notice.at) - saved).total_seconds()) * int(gpus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from gpuwatch.model.bounds import BoundedText
+from gpuwatch.model.bounds import BoundedText, time_on_record
 from gpuwatch.model.readable import legible
 
 # A notice of more than this ahead changes nothing yet: a replacement that waits for days costs as much as the machine.
@@ -93,7 +93,7 @@ class Interruption:
     @property
     def since(self) -> datetime:
         """When it was written down first; later records say that its deadline moved, or that the work was saved."""
-        return datetime.fromisoformat(self.arguments[SINCE]) if SINCE in self.arguments else self.at
+        return time_on_record(self.arguments.get(SINCE)) or self.at
 
     @property
     def offer(self) -> str | None:
@@ -132,17 +132,16 @@ def arguments_of(notice: CloudNotice) -> dict[str, str]:
 
 def notice_of(arguments: Mapping[str, str]) -> CloudNotice | None:
     """The notice that a record keeps; None: it keeps none that can be read."""
-
-    def time(name: str) -> datetime | None:
-        return datetime.fromisoformat(arguments[name]) if name in arguments else None
-
-    try:
-        return CloudNotice(
-            kind=arguments[KIND],
-            action=arguments[ACTION],
-            deadline=time(DEADLINE),
-            seen_at=datetime.fromisoformat(arguments[SEEN]),
-            checkpoint_at=time(CHECKPOINT),
-        )
-    except (KeyError, ValueError):
+    times = {each: time_on_record(arguments.get(each)) for each in (DEADLINE, SEEN, CHECKPOINT)}
+    seen_at = times[SEEN]
+    if seen_at is None or not {KIND, ACTION} <= arguments.keys():
         return None
+    if any(at is None and each in arguments for each, at in times.items()):
+        return None
+    return CloudNotice(
+        kind=arguments[KIND],
+        action=arguments[ACTION],
+        deadline=times[DEADLINE],
+        seen_at=seen_at,
+        checkpoint_at=times[CHECKPOINT],
+    )

@@ -9,8 +9,17 @@ from gpuwatch.controller.context import Memory
 from gpuwatch.controller.round import decide
 from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
-from gpuwatch.model.cloud_notice import LOST_GPU_SECONDS, CloudNotice
-from gpuwatch.model.decision import Status, Verb
+from gpuwatch.model.cloud_notice import (
+    CHECKPOINT,
+    DEADLINE,
+    GPUS,
+    LOST_GPU_SECONDS,
+    SEEN,
+    SINCE,
+    CloudNotice,
+    arguments_of,
+)
+from gpuwatch.model.decision import LAUNCHED_AT, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.sight import Sight
 from tests.support.builders.desk import REASON
@@ -324,3 +333,32 @@ def test_people_hear_of_a_notice_once() -> None:
 
     assert [each.verb for each in events] == [Verb.INTERRUPTION]
     assert "Keep and protect hold for gpuwatch's own removals" in events[0].reason.sentence
+
+
+DAMAGED = ("yesterday", "2026-03-02T05:00:00", "0001-01-01T00:00:00+14:00")
+
+
+@pytest.mark.parametrize("name", [SINCE, LAUNCHED_AT, GPUS, CHECKPOINT, DEADLINE, SEEN])
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_a_damaged_record_of_a_notice_ends_and_blinds_no_round(
+    name: str, damaged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One node's record cannot be read: the other node is replaced at its notice, and the record ends with its node."""
+    desk = a_settled_market()
+    (sick,), (lost,) = desk.fleet.alive("spot-a"), desk.fleet.alive("spot-b")
+    desk.fleet.announce(sick)
+    now = desk.clock.now()
+    said = CloudNotice(kind="spot_interruption", action="terminate", deadline=now, seen_at=now, checkpoint_at=now)
+    arguments = {**arguments_of(said), GPUS: "8", SINCE: now.isoformat(), name: damaged}
+    intent = desk.ledger.intend(Verb.INTERRUPTION, sick, "default", now, REASON, 1, arguments=arguments)
+    desk.ledger.settle(intent, Status.SETTLED, "it is written down", now)
+    desk.fleet.announce(lost)
+    desk.round()
+
+    assert len(desk.asked()) == 2
+    for _ in range(15):
+        desk.fleet.carry_out()
+        desk.round()
+    assert len(desk.fleet.alive()) == 2
+    assert [verbs(desk, node_id)[-1] for node_id in (sick, lost)] == ["lost", "lost"]
+    assert "cannot be" not in caplog.text
