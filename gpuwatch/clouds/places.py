@@ -111,6 +111,11 @@ def anywhere(
         yield place, last(place, answer) if isinstance(answer, CloudError) else answer
 
 
+def in_doubt(group: NodeGroup, error: CloudError) -> NodeGroup:
+    """A group that cannot be looked into now, protected from every change."""
+    return replace(group, protected=f"nobody can say who is in it ({error})", seen_now=False)
+
+
 class Views(Generic[AnyPlace]):
     """What each place showed last, for a round in which it shows less, or nothing.
 
@@ -224,6 +229,11 @@ class Views(Generic[AnyPlace]):
         self._lacks_groups(place, error)
         why = f"its region gave no answer ({error})"
         return [replace(group, protected=why, seen_now=False) for group in self._known_groups(place, error)]
+
+    def last_group(self, place: AnyPlace, group_id: str, error: CloudError) -> NodeGroup | None:
+        """A group that cannot be looked into, as its place showed it last; None: it never did."""
+        known = self._groups.get(place, self.past.groups)
+        return next((in_doubt(each, error) for each in known if each.id == group_id), None)
 
     def _known_groups(self, place: AnyPlace, error: CloudError) -> list[NodeGroup]:
         """The groups that a place showed last, in this process or before it; raises the error where nobody knows."""

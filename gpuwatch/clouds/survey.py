@@ -247,6 +247,8 @@ def unanswered_place(where: str, error: CloudError, *, region: str = "", watched
 
 # Answers of monitors.
 
+_LONGEST = 300  # characters of what a monitor says
+
 
 def batches(things: Sequence[Thing], size: int) -> Iterator[Sequence[Thing]]:
     """Parts with as many as one call may name."""
@@ -264,6 +266,17 @@ def machine_in_series(name: object, asked: str) -> str:
     if not isinstance(name, str) or not name:
         raise CloudUnavailableError(f"{asked}: a series names no machine", code="NoInstance")
     return name
+
+
+def refuse_partial(said: str, why: object) -> None:
+    """Take an answer for whole only where its monitor says nothing else: what is missing would look like rest.
+
+    Raises:
+        CloudUnavailableError: the monitor says why a part is missing.
+
+    """
+    if why:
+        raise CloudUnavailableError(f"{said}: a part is missing ({why})"[:_LONGEST], code="Partial")
 
 
 def use_of_values(

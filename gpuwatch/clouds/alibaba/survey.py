@@ -206,9 +206,12 @@ def use_in(place: Region, node_ids: Sequence[str], begin: datetime, end: datetim
         cpu, gpu = (_points(place, metric, batch, begin, end) for metric in (_CPU, _GPU))
         for node_id in batch:
             of_cpu, of_gpus = cpu.get(node_id, ()), gpu.get(node_id, ())
-            use = use_of_values(
-                means=_values(of_cpu, "Average"), highest=_values(of_cpu, "Maximum"), gpus=_values(of_gpus, "Average")
-            )
+            with reading(place.reading.name_call(_CALL)):
+                use = use_of_values(
+                    means=_values(of_cpu, "Average"),
+                    highest=_values(of_cpu, "Maximum"),
+                    gpus=_values(of_gpus, "Average"),
+                )
             if use is not None:
                 found[node_id] = use
     return found

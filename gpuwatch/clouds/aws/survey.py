@@ -10,7 +10,7 @@ from gpuwatch.clouds.aws.instances import Translator
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.disks import old_image
 from gpuwatch.clouds.keys import DiskKey
-from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, machine_in_series, use_of_values
+from gpuwatch.clouds.survey import GIB, MIB, CloudUse, batches, machine_in_series, refuse_partial, use_of_values
 from gpuwatch.clouds.times import is_old
 from gpuwatch.model.fleet import Node
 
@@ -274,6 +274,7 @@ _QUERIES_A_CALL = 500
 # What is asked of each machine: the metric and its statistic within an hour.
 _ASKED = (("CPUUtilization", "Average"), ("CPUUtilization", "Maximum"), ("NetworkIn", "Sum"), ("NetworkOut", "Sum"))
 _NODES_A_CALL = _QUERIES_A_CALL // len(_ASKED)
+_COMPLETE = "Complete"  # StatusCode of a result; the others are PartialData, InternalError and Forbidden
 
 
 def use_in(place: Region, node_ids: Sequence[str], begin: datetime, end: datetime) -> dict[str, CloudUse]:
@@ -313,12 +314,19 @@ def _values(place: Region, batch: Sequence[str], begin: datetime, end: datetime)
         for kind, (metric, statistic) in enumerate(_ASKED)
     ]
     found: dict[str, list[float]] = {str(each["Id"]): [] for each in queries}
+    lacking: dict[str, object] = {}  # by the query; what a page lacks, a later one may bring
+    said = f"{MONITOR} GetMetricData in {place.name}"
     with place.asking("GetMetricData", service=MONITOR):
         pages: Any = place.reading.cloudwatch.get_paginator("get_metric_data")
         for page in pages.paginate(MetricDataQueries=queries, StartTime=begin, EndTime=end):
+            refuse_partial(said, page.get("Messages"))
             for result in page["MetricDataResults"]:
-                query = result["Id"] if result["Id"] in found else None
-                found[machine_in_series(query, f"{MONITOR} GetMetricData in {place.name}")].extend(result["Values"])
+                query = machine_in_series(result["Id"] if result["Id"] in found else None, said)
+                found[query].extend(result["Values"])
+                status = result.get("StatusCode", _COMPLETE)
+                lacking[query] = result.get("Messages") or (status if status != _COMPLETE else None)
+    for why in lacking.values():
+        refuse_partial(said, why)
     return found
 
 

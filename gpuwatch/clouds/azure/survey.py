@@ -19,7 +19,15 @@ from gpuwatch.clouds.azure.settings import TemplateSettings
 from gpuwatch.clouds.disks import of_machines
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.places import everywhere
-from gpuwatch.clouds.survey import GIB, CloudUse, Surveyed, machine_in_series, unanswered_place, use_of_values
+from gpuwatch.clouds.survey import (
+    GIB,
+    CloudUse,
+    Surveyed,
+    machine_in_series,
+    refuse_partial,
+    unanswered_place,
+    use_of_values,
+)
 from gpuwatch.clouds.times import is_old, time_made
 
 _MB = 1000**2
@@ -209,6 +217,7 @@ MONITOR = "Azure Monitor"
 _PERIOD_SECONDS = 3600  # an hour: the platform's own metrics are kept for 93 days
 _CPU, _RECEIVED, _SENT = "Percentage CPU", "Network In Total", "Network Out Total"
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
+_GOOD = "Success"  # the errorCode of a metric that was read whole
 
 
 def use_of(place: Subscription, paths: Mapping[str, str], begin: datetime, end: datetime) -> dict[str, CloudUse]:
@@ -235,7 +244,11 @@ def _use_of_machine(place: Subscription, path: str, begin: datetime, end: dateti
     said = f"{MONITOR} of {path}"
     with reading(said):
         # One machine is asked about, in the path; a series names its metric.
-        hours = {machine_in_series(metric["name"]["value"], said): _hours(metric) for metric in answer.body["value"]}
+        hours: dict[str, list[Mapping[str, Any]]] = {}
+        for metric in answer.body["value"]:
+            if metric.get("errorCode", _GOOD) != _GOOD:
+                refuse_partial(said, metric.get("errorMessage") or metric["errorCode"])
+            hours.setdefault(machine_in_series(metric["name"]["value"], said), []).extend(_hours(metric))
         return use_of_values(
             means=_values(hours.get(_CPU, []), "average"),
             highest=_values(hours.get(_CPU, []), "maximum"),

@@ -22,7 +22,7 @@ from gpuwatch.clouds.keys import Credentials
 from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.placed import PlacedCloud
-from gpuwatch.clouds.places import Views, anywhere, gather_from
+from gpuwatch.clouds.places import Views, anywhere, attempt, gather_from, in_doubt
 from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.silence import Outlook, Recall, note_silence
 from gpuwatch.clouds.survey import CloudUse, Surveyed
@@ -333,15 +333,29 @@ class GcpCloud(PlacedCloud[Listing, Group]):
         return gcp_groups.every_group(place.client, place.wanted).values()
 
     def _groups(self, place: Listing) -> list[NodeGroup]:
-        """The project's groups; of a zone that gave no answer as last seen."""
+        """The project's groups; one of a zone that gave no answer, or that cannot be looked into, as last seen."""
         silent: dict[str, CloudError] = {}
-        found = gcp_groups.every_group(place.client, place.wanted, silent).values()
-        shown = [
-            self._group_in_our_words(place, each)
-            for each in found
-            if each.is_enrolled(self._fleet) or self._has_gpus(place, each)
-        ]
+        shown: list[NodeGroup] = []
+        for group in gcp_groups.every_group(place.client, place.wanted, silent).values():
+            told = attempt(lambda group=group: self._shown_group(place, group))  # type: ignore[misc]  # a default
+            if isinstance(told, CloudError):
+                told = self._views.last_group(place, group.id, told) or self._without_members(place, group, told)
+            shown += () if told is None else (told,)
         return self._views.keep_groups(place, shown, lambda group: silent.get(gcp_groups.scope_of(group.id)), silent)
+
+    def _shown_group(self, place: Listing, group: Group) -> NodeGroup | None:
+        """One group in our words; None: it is not ours, and is known to have no GPUs."""
+        if group.is_enrolled(self._fleet) or self._has_gpus(place, group):
+            return self._group_in_our_words(place, group)
+        return None
+
+    def _without_members(self, place: Listing, group: Group, error: CloudError) -> NodeGroup | None:
+        """One of ours that nobody has looked into yet."""
+        if not group.is_enrolled(self._fleet):
+            return None
+        now, types = self._clock.now(), frozenset[str]()
+        bare = gcp_groups.as_node_group(place.client, group, fleet=self._fleet, now=now, members=(), types=types)
+        return in_doubt(bare, error)
 
     def _known_group(self, place: Listing, group_id: str) -> Group:
         return gcp_groups.one_group(place.client, group_id)

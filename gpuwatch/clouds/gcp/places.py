@@ -2,10 +2,10 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from gpuwatch.clouds import FLEET_TAG, CloudError, NotFoundError
+from gpuwatch.clouds import FLEET_TAG, AuthFailedError, CloudError, NotFoundError
 from gpuwatch.clouds.gcp import groups as gcp_groups
 from gpuwatch.clouds.gcp.actions import Home, being_deleted, describe_instance, ended_machine
 from gpuwatch.clouds.gcp.client import Client
@@ -14,7 +14,7 @@ from gpuwatch.clouds.gcp.iam import LIST_INSTANCES
 from gpuwatch.clouds.gcp.instances import Instance, Translator
 from gpuwatch.clouds.gcp.owners import tags_of
 from gpuwatch.clouds.places import Views
-from gpuwatch.clouds.silence import note_silence
+from gpuwatch.clouds.silence import as_last_seen, note_silence
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.model.sight import Silence
 
@@ -41,6 +41,19 @@ class Zone:
         return thing.account == self.project and self.zone in zones
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bare:
+    """What is known of the fleet's machines that name no group, by id: their metadata may have been replaced.
+
+    `groups` are the path and the name of the group that has them all the same, `alone` are in none, and `doubts` are
+    why nobody can say. All others are not looked at yet.
+    """
+
+    groups: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    alone: frozenset[str] = frozenset()
+    doubts: Mapping[str, str] = field(default_factory=dict)
+
+
 class Memberships:
     """The project's groups of this fleet, and who is in them; asked for at most once in a round, where it matters."""
 
@@ -49,7 +62,7 @@ class Memberships:
         self._client, self._wanted, self._fleet = client, wanted, fleet
         self._groups: dict[str, Group] | None = None
         self._silent: dict[str, CloudError] = {}  # scopes with groups that are not known
-        self._members: dict[str, frozenset[str]] = {}
+        self._members: dict[str, frozenset[str] | CloudError] = {}  # each group is asked once
 
     def groups(self, instances: Iterable[Instance]) -> Mapping[str, Group]:
         """By path; none where no instance says that a group made it."""
@@ -62,44 +75,71 @@ class Memberships:
             self._groups = {group.path: group for group in found.values()}
         return self._groups
 
-    def find_hidden(
-        self, instances: Sequence[Instance], before: Mapping[str, tuple[str, str]]
-    ) -> dict[str, tuple[str, str]]:
-        """The fleet's machines that are in a group without saying so, by id: somebody has replaced their metadata.
+    def find_hidden(self, instances: Sequence[Instance], before: Bare) -> Bare:
+        """Who is in a group without saying so.
 
         A group makes a member again that is stopped by itself. Only groups with more places than machines that name
-        them are asked for their members. `before` holds where Compute Engine does not reach the groups.
+        them are asked for their members. Where Compute Engine reaches a group or its members not, `before` holds; of
+        who is not in it nobody can say.
 
         Raises:
             CloudError: no answer.
 
         """
         bare = {each.id: each for each in instances if not each.group and self._is_ours(each)}
-        zones = {each.zone for each in bare.values()}
         if not bare:
-            return {}
+            return Bare()
+        zones = {zone for each in bare.values() for zone in (each.zone, region_of(each.zone))}
         named = Counter(each.group[0] for each in instances if each.group)
-        groups = self._every_group()
-        kept = {
-            node_id: group for node_id, group in before.items() if "/".join(group[0].split("/")[:2]) in self._silent
+        groups: dict[str, tuple[str, str]] = {}
+        silent: dict[str, tuple[CloudError, Collection[str]]] = {}  # why, and where: paths of groups, scopes, or all
+        try:
+            every = self._every_group()
+        except AuthFailedError:
+            raise
+        except CloudError as error:
+            every, silent = {}, {"": (error, zones)}
+        silent |= {scope: (error, {scope.rpartition("/")[2]}) for scope, error in self._silent.items()}
+        for group in every.values():
+            if group.places <= named[group.path] or not zones & {*group.zones}:
+                continue
+            try:
+                groups |= dict.fromkeys(bare.keys() & self._ids_in(group), (group.path, group.name))
+            except CloudError as error:
+                silent[group.path] = (error, group.zones)
+        for node_id in bare.keys() & (before.groups.keys() - groups.keys()):
+            path = before.groups[node_id][0]
+            if silent.keys() & {"", path, "/".join(path.split("/")[:2])}:
+                groups[node_id] = before.groups[node_id]
+        doubts = {
+            node_id: f"whether it is in a group is not known ({error})"
+            for error, where in silent.values()
+            for node_id in bare.keys() - groups.keys() - before.alone
+            if {bare[node_id].zone, region_of(bare[node_id].zone)} & {*where}
         }
-        return kept | {
-            node_id: (group.path, group.name)
-            for group in groups.values()
-            if group.places > named[group.path] and zones & {*group.zones}
-            for node_id in bare.keys() & self._ids_in(group)
-        }
+        return Bare(groups=groups, alone=frozenset(bare.keys() - groups.keys() - doubts.keys()), doubts=doubts)
 
     def _is_ours(self, instance: Instance) -> bool:
         return tags_of(instance.labels).get(FLEET_TAG) == self._fleet
 
     def _ids_in(self, group: Group) -> frozenset[str]:
         if group.path not in self._members:
-            self._members[group.path] = frozenset(each.id for each in gcp_groups.members(self._client, group))
-        return self._members[group.path]
+            try:
+                self._members[group.path] = frozenset(each.id for each in gcp_groups.members(self._client, group))
+            except CloudError as error:
+                self._members[group.path] = error
+        found = self._members[group.path]
+        if isinstance(found, CloudError):
+            raise found
+        return found
 
     def has(self, groups: Mapping[str, Group], instance: Instance) -> bool:
-        """Whether its group still has it; where the group's owner does not consent, nobody asks."""
+        """Whether its group still has it; where the group's owner does not consent, nobody asks.
+
+        Raises:
+            CloudError: the group's members cannot be listed.
+
+        """
         group = groups.get(instance.group[0]) if instance.group is not None else None
         if group is None or not group.is_enrolled(self._fleet):
             return True
@@ -118,7 +158,7 @@ class Listing:
         self._zones: set[Zone] = set()
         self._silence: CloudError | None = None
         self.homes: dict[str, Home] = {}
-        self._hidden: dict[str, tuple[str, str]] = {}  # the groups of machines that do not name theirs
+        self._bare = Bare()
 
     @property
     def name(self) -> str:
@@ -144,9 +184,13 @@ class Listing:
         memberships = Memberships(self.client, self.wanted, self._translator.fleet)
         listed = [each for answer in answers.values() if not isinstance(answer, CloudError) for each in answer]
         self._find_hidden(memberships, listed)
+        memberships.groups(listed)  # without them nothing is known of the project; what else fails is of a zone alone
         found: list[Node] = []
         for place, answer in answers.items():
-            found += self._of_zone(place, answer, memberships)
+            try:
+                found += self._of_zone(place, answer, memberships)
+            except CloudError as error:
+                found += self._views.last_nodes(place, error)
             self._zones.add(place)
         return found
 
@@ -212,7 +256,7 @@ class Listing:
     def _find_hidden(self, memberships: Memberships, listed: Sequence[Instance]) -> None:
         """Who is in a group without saying so; where no answer comes, that is what was known before."""
         try:
-            self._hidden = memberships.find_hidden(listed, self._hidden)
+            self._bare = memberships.find_hidden(listed, self._bare)
         except CloudError as error:
             log.info("%s: machines that name no group are taken for what they were before", error)
 
@@ -239,20 +283,29 @@ class Listing:
         return self._views.keep(place, nodes, [*(instance.id for instance in answer), *gone])
 
     def _translate_instances(self, instances: list[Instance], memberships: Memberships) -> list[Node]:
-        instances = [replace(each, found_in=self._hidden.get(each.id)) for each in instances]
+        instances = [replace(each, found_in=self._bare.groups.get(each.id)) for each in instances]
         groups = memberships.groups(instances)
         stopping = {instance.zone for instance in instances if instance.state is NodeState.STOPPING}
         leaving = {node_id for zone in sorted(stopping) for node_id in being_deleted(self.client, zone)}
-        return [
-            self._translator.node(
-                self.client,
-                instance,
-                groups,
-                leaving=instance.id in leaving and instance.state is NodeState.STOPPING,
-                member=memberships.has(groups, instance),
-            )
-            for instance in instances
-        ]
+        return [self._node(each, groups, memberships, leaving=leaving) for each in instances]
+
+    def _node(
+        self, instance: Instance, groups: Mapping[str, Group], memberships: Memberships, *, leaving: Collection[str]
+    ) -> Node:
+        """One machine; as last seen where nobody can say whether it is in a group."""
+        doubt, member = self._bare.doubts.get(instance.id), True
+        try:
+            member = memberships.has(groups, instance)
+        except CloudError as error:
+            doubt = str(error)
+        node = self._translator.node(
+            self.client,
+            instance,
+            groups,
+            leaving=instance.id in leaving and instance.state is NodeState.STOPPING,
+            member=member,
+        )
+        return node if doubt is None else as_last_seen(node, doubt)
 
 
 def _is_shown(node: Node) -> bool:

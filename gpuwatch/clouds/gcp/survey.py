@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gpuwatch.clouds import CloudError, CloudUnavailableError, Leftover, LeftoverKind
+from gpuwatch.clouds import CloudError, Leftover, LeftoverKind
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.gcp.client import Client, Json
 from gpuwatch.clouds.gcp.groups import region_of
@@ -23,7 +23,16 @@ from gpuwatch.clouds.gcp.iam import (
 )
 from gpuwatch.clouds.gcp.instances import Instance, Translator
 from gpuwatch.clouds.gcp.places import Listing
-from gpuwatch.clouds.survey import GIB, MIB, CloudUse, Surveyed, batches, machine_in_series, use_of_values
+from gpuwatch.clouds.survey import (
+    GIB,
+    MIB,
+    CloudUse,
+    Surveyed,
+    batches,
+    machine_in_series,
+    refuse_partial,
+    use_of_values,
+)
 from gpuwatch.clouds.times import is_old, time_made
 from gpuwatch.model.fleet import Node
 
@@ -287,8 +296,7 @@ def _hours(client: Client, asked: _Question, batch: Sequence[str], begin: dateti
     found: dict[str, list[float]] = {}
     said = f"{LIST_TIME_SERIES.name} in {client}"
     for page in client.pages(LIST_TIME_SERIES, query=query):
-        if page.get("executionErrors") or page.get("unreachable"):
-            raise CloudUnavailableError(f"{said}: a part is missing", code="Partial")
+        refuse_partial(said, page.get("executionErrors") or page.get("unreachable"))
         for series in page.get("timeSeries", ()):
             with reading(said):
                 named = ((series.get("resource") or {}).get("labels") or {}).get("instance_id")

@@ -175,12 +175,14 @@ def _named_images(place: Region) -> Iterator[str | None]:
 MONITOR = "Tencent Cloud Observability Platform"
 _CALL = "GetMonitorData"
 _PERIOD_SECONDS = 3600
-_POINTS_A_CALL, _NODES_A_CALL = 7200, 50
+_POINTS_A_CALL, _NODES_A_CALL = 1440, 10  # what one question may ask for, by the page of GetMonitorData
 _MEAN_AND_HIGHEST = 3  # SpecifyStatistics: 1 is the mean, 2 the highest
 # Of namespace QCE/CVM, in per cent. The first is measured on the host, the second by the agent in the machine.
 _CPU, _GPU = "BaseCpuUsage", "GpuUtil"
 
-_Values = Mapping[str, Mapping[str, Any]]  # points of each machine, by its id
+_AVERAGE, _HIGHEST = "AvgValues", "MaxValues"
+
+_Values = Mapping[str, Mapping[str, Sequence[float]]]  # of each machine, by its id and the statistic
 
 
 def use_in(place: Region, node_ids: Sequence[str], begin: datetime, end: datetime) -> dict[str, CloudUse]:
@@ -198,9 +200,7 @@ def use_in(place: Region, node_ids: Sequence[str], begin: datetime, end: datetim
         for node_id in batch:
             of_cpu, of_gpus = cpu.get(node_id, {}), gpu.get(node_id, {})
             use = use_of_values(
-                means=of_cpu.get("AvgValues") or (),
-                highest=of_cpu.get("MaxValues") or (),
-                gpus=of_gpus.get("AvgValues") or (),
+                means=of_cpu.get(_AVERAGE, ()), highest=of_cpu.get(_HIGHEST, ()), gpus=of_gpus.get(_AVERAGE, ())
             )
             if use is not None:
                 found[node_id] = use
@@ -220,11 +220,14 @@ def _values(place: Region, metric: str, batch: Sequence[str], begin: datetime, e
         SpecifyStatistics=_MEAN_AND_HIGHEST,
     )
     said = place.reading.name_call(_CALL)
+    found: dict[str, dict[str, list[float]]] = {}
     with asking(said):
-        named = [
-            ({each["Name"]: each["Value"] for each in points["Dimensions"]}, points) for points in answer["DataPoints"]
-        ]
-        return {machine_in_series(names.get("InstanceId"), said): points for names, points in named}
+        for series in answer["DataPoints"]:
+            names = {each["Name"]: each["Value"] for each in series["Dimensions"]}
+            own = found.setdefault(machine_in_series(names.get("InstanceId"), said), {_AVERAGE: [], _HIGHEST: []})
+            for word, values in own.items():  # a machine may have several series: one for each GPU
+                values += [float(value) for value in series.get(word) or () if value is not None]
+    return found
 
 
 def machines_of(translator: Translator) -> Callable[[Region], Iterator[Node]]:

@@ -60,6 +60,7 @@ class Group:
     count: int = 0
     autoscaler: Resource | None = None
     stock: int = 999  # so many machines are to be had for it
+    unlisted: bool = False  # nobody gets the list of its members
 
 
 def check_labels(labels: Mapping[str, str]) -> None:

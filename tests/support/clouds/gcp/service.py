@@ -293,6 +293,8 @@ def _type(project: Project, at: Mapping[str, str], request: Request) -> Resource
 
 def _members(project: Project, at: Mapping[str, str], request: Request) -> Resource:
     group = _group(project, at)
+    if group.unlisted:
+        raise RefusedError(503, "backendError", f"the members of {group.told['name']} cannot be listed")
     machines = [project.machines[number] for number in group.members]
     listed = [
         {
