@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from tests.lives.host import MadeHost
 from tests.lives.story import Socket
-from tests.lives.world import Member
+from tests.lives.world import Process
 
 # linux/netlink.h, linux/inet_diag.h, linux/tcp.h
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
@@ -74,26 +74,30 @@ def rows_of(host: MadeHost, moment: float, family: int) -> Iterator[bytes]:
             first = each.peer is not None and not counted
             counted = counted or first
             if (family == socket.AF_INET6) is each.local.startswith("["):
-                moved = _moved(member, each, moment) if first else (0, 0)
-                yield _row(host, member, number, each, family, moved)
+                moved = _moved(process, each, moment) if first else (0, 0)
+                yield _row(host, process, number, each, family, moved, moment)
 
 
-def _moved(member: Member, each: Socket, moment: float) -> tuple[int, int]:
+def _moved(process: Process, each: Socket, moment: float) -> tuple[int, int]:
     """Bytes out and in since the connection was made."""
-    begin = max(each.begin, member.actor.begin)
+    member, begin = process.member, max(each.begin, process.begin)
     if each.every is not None:
         begin += (moment - each.begin) // each.every * each.every
     return round(member.actor.send.total(begin, moment)), round(member.actor.net.total(begin, moment))
 
 
-def _row(host: MadeHost, member: Member, number: int, each: Socket, family: int, moved: tuple[int, int]) -> bytes:
+def _row(
+    host: MadeHost, process: Process, number: int, each: Socket, family: int, moved: tuple[int, int], moment: float
+) -> bytes:
+    """The message about one socket."""
+    member = process.member
     local, sport = _end(each.local)
     remote, dport = _end(each.peer or ("[::]:0" if family == socket.AF_INET6 else "0.0.0.0:0"))
     inode = host.inode(member, number)
     state = _LISTEN if each.peer is None else _ESTABLISHED
-    head = _MESSAGE.pack(
-        family, state, 0, 0, sport, dport, local, remote, 0, inode, 0, 0, 0, member.uid, inode
-    )  # fmt: skip
+    turn = 0 if each.every is None else int((moment - each.begin) // each.every)
+    cookie = inode | (process.pid & 0xFFFF) << 24 | (turn + 1) << 40  # one that comes again is another one
+    head = _MESSAGE.pack(family, state, 0, 0, sport, dport, local, remote, 0, cookie, 0, 0, 0, member.uid, inode)
     info = bytearray(_INFO_BYTES)
     struct.pack_into("=QQ", info, _MOVED_AT, *moved)
     group = struct.pack("=Q", host.group_id(member.cgroup))

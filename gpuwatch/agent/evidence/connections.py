@@ -9,6 +9,11 @@ A server without a program of people (the kernel's for files and disks, a packag
   after. NFS clients (version 3) close a connection that they did not use for five minutes, and open it again (xs_idle
   timeout, net/sunrpc/xprtsock.c).
 - A package's occupies the node while other machines may connect: a client may come and go between two looks.
+- Of any other of the machine's own, and of both, it is use when machines work with it (`askers`), and busy while
+  several do.
+
+What the machine's own programs ask elsewhere says nothing. Only a package's that collects counts: it gets more than it
+sends, and others may connect to it.
 
 Use of a server may be too little for the limit. So a minute that stands out from what its connections move by
 themselves is busy, too (`hum`). So is an SSH session through which somebody reaches another machine.
@@ -18,13 +23,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gpuwatch.agent.attribution.process import user_name
+from gpuwatch.agent.evidence.askers import (
+    CARRIED_BYTES_PER_SECOND,
+    LASTING_SECONDS,
+    READ_BYTES_PER_SECOND,
+    SEVERAL,
+    Asked,
+    Askers,
+)
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.net_namespaces import Namespace, namespaces
 from gpuwatch.agent.evidence.rate import Hum, Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Sock, Sockets, read_sockets
 from gpuwatch.agent.evidence.socket_owners import Holders, SocketOwners
-from gpuwatch.agent.processes.kinds import PACKAGED
+from gpuwatch.agent.processes.kinds import PACKAGED, is_there_to_be_read, lets_people_in
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.duration import format_duration
@@ -34,9 +47,7 @@ from gpuwatch.runtime.printable import legible
 _SPAN_SECONDS = 60.0
 _SETTING = "agent.evidence.connections.busy_bytes_per_second"
 _SWITCH = "agent.evidence.connections.enabled"
-_LASTING_SECONDS = 60.0  # scanners and probes come and go; a client that stays is one
-_CARRIED_BYTES_PER_SECOND = 2000 / 60  # a line that is typed; keep-alives each 15 s are less
-_READ_BYTES_PER_SECOND = 20e3  # several readers of a page of 100 kB every 15 s; a download is more
+_COLLECTED_TIMES = 2
 _HOST = "the host's own network"  # beside the names of namespaces
 _SERVED_SECONDS = 4 * 3600.0
 # Servers in the kernel: the port that they listen on, and how the names of their threads begin. No process holds their
@@ -59,10 +70,12 @@ class Connections:
         roots: Roots,
         quiet_ports: Callable[[float], Collection[int]] = lambda _: (),
         quiet_spaces: Callable[[float], Collection[str]] = lambda _: (),
+        common_asks: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """`quiet_ports` are the ports at which model servers counted no request of their own, at a monotonic time.
 
-        `quiet_spaces` are the networks of their containers.
+        `quiet_spaces` are the networks of their containers. `common_asks` are what the same machines ask of most
+        machines of the fleet, as `Ask.fact` has it.
         """
         self._roots = roots
         self._rate = Rate(settings.busy_bytes_per_second, span_seconds=_SPAN_SECONDS)
@@ -74,7 +87,10 @@ class Connections:
         self._served: tuple[float, WorkOwner, int] | None = None  # when clients were seen last, of whom, how many
         self._since: dict[int, float] = {}  # when a client's connection was seen first, by cookie
         self._hum = Hum()
-        self._carried = Rate(_CARRIED_BYTES_PER_SECOND, span_seconds=_SPAN_SECONDS)
+        self.askers = Askers()
+        self._common_asks = common_asks
+        self._asked_owner: tuple[int | None, WorkOwner] = (None, WorkOwner())  # of the port that most machines use
+        self._carried = Rate(CARRIED_BYTES_PER_SECOND, span_seconds=_SPAN_SECONDS)
         self._carried_moved = 0
         self._quiet_ports = quiet_ports
         self._quiet_spaces = quiet_spaces
@@ -93,10 +109,18 @@ class Connections:
             raise
         open_ones = [each for each in found.listeners if not each.is_local]
         holders = self._owners.whose((*found.leaving, *open_ones), view, now.monotonic_seconds)
-        theirs = [each for each in found.leaving if each.cookie in holders and _is_peoples(each, holders, view)]
+        asked = self._look_at_askers(found, holders, now)
+        collecting = {_unit(holders[each.cookie]) for each in open_ones if each.cookie in holders} - {None}
+        theirs = [
+            each
+            for each in found.leaving
+            if each.cookie in holders
+            and (each.cookie in asked.used or _is_peoples(each, holders, view))
+            and (found.is_accepted(each) or _asks_for_people(each, holders[each.cookie], collecting))
+        ]
         grown = self._grown.bytes_since_last(found.leaving) if found.bytes_known else {}
         self._note_most(theirs, holders, grown, containers)
-        self._note_served(found, theirs, holders, now)
+        self._note_served(found, theirs, holders, asked, now)
         # Connections to a model server that gets no requests are scrapes and health checks.
         quiet = self._quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
         theirs = [each for each in theirs if not (found.is_accepted(each) and each.local[1] in quiet)]
@@ -109,10 +133,36 @@ class Connections:
             return (self._serves(serving, holders),)
         if judged.says is State.BUSY:
             return (replace(judged, note=self._busy_note(found, theirs), owner=self._most, setting=_SETTING),)
-        used = self._use(found, theirs, holders, grown, now)
+        used = self._several(asked) or self._use(found, theirs, holders, grown, now)
         if judged.says is State.IDLE:
             return (used or self._silent(judged, found, theirs, holders, now),)
         return (judged,)
+
+    def _look_at_askers(self, found: Sockets, holders: Mapping[int, Holders], now: Moment) -> Asked:
+        """What other machines ask of the machine's own servers; without known bytes nothing is said about it."""
+        if not found.bytes_known:
+            return Asked()
+        own = [each for each in found.leaving if _is_machines_own(holders.get(each.cookie))]
+        accepted = [each for each in own if found.is_accepted(each) and not _is_door(holders[each.cookie])]
+        asked = self.askers.look_at(
+            accepted,
+            elsewhere={each.remote[1] for each in own if not found.is_accepted(each)},
+            pages={each.local[1] for each in accepted if _is_page(holders[each.cookie])},
+            common=self._common_asks(),
+            at=now.monotonic_seconds,
+        )
+        for each in accepted:
+            if each.local[1] == asked.port:
+                self._asked_owner = asked.port, _owner(each, holders[each.cookie].processes)
+        return asked
+
+    def _several(self, asked: Asked) -> Evidence | None:
+        """Busy while several machines work with a server of the machine's own."""
+        if asked.machines < SEVERAL:
+            return None
+        port, owner = self._asked_owner
+        note = f"{asked.machines} other machines work with port {asked.port} here"
+        return self._busy(note, owner if port == asked.port else WorkOwner(), asked.machines)
 
     def _used_by(self, containers: Mapping[str, Namespace], at: float) -> dict[str, int]:
         """What each container moved, without the monitoring of a server that gets no requests."""
@@ -123,7 +173,7 @@ class Connections:
             before = self._namespaces.get(name)
             grown = -1 if before is None else space.moved - before.moved
             read[name] = self._read.get(name, 0) if grown >= 0 else 0
-            if name in quiet and 0 <= grown <= _READ_BYTES_PER_SECOND * seconds:
+            if name in quiet and 0 <= grown <= READ_BYTES_PER_SECOND * seconds:
                 read[name] += grown
         self._read = read
         return {name: space.moved - read[name] for name, space in containers.items()}
@@ -140,7 +190,7 @@ class Connections:
         at = now.monotonic_seconds
         clients = [each for each in theirs if found.is_accepted(each)]
         self._since = {each.cookie: self._since.get(each.cookie, at) for each in clients}
-        lasting = [each for each in clients if at - self._since[each.cookie] >= _LASTING_SECONDS]
+        lasting = [each for each in clients if at - self._since[each.cookie] >= LASTING_SECONDS]
         stands_out = self._hum.stands_out(sum(grown.get(each.cookie, 0) for each in lasting), at)
         onward = [each for each in found.leaving if not found.is_accepted(each) and _of_ssh(holders.get(each.cookie))]
         self._carried_moved += sum(grown.get(each.cookie, 0) for each in onward)
@@ -186,13 +236,19 @@ class Connections:
                 return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
         return replace(judged, note=_silent_note(theirs, self._namespaces))
 
-    def _note_served(self, found: Sockets, theirs: Sequence[Sock], holders: Mapping[int, Holders], now: Moment) -> None:
+    def _note_served(
+        self, found: Sockets, theirs: Sequence[Sock], holders: Mapping[int, Holders], asked: Asked, now: Moment
+    ) -> None:
         """Remember the clients of servers; a program of people occupies the node by itself."""
         serving = [
             each
             for each in theirs
             if found.is_accepted(each)
-            and (_is_packaged(holders[each.cookie]) or _kernel_server(each.local[1], now.processes) is not None)
+            and (
+                each.cookie in asked.used
+                or _is_packaged(holders[each.cookie])
+                or _kernel_server(each.local[1], now.processes) is not None
+            )
         ]
         if serving:
             owner = _owner(serving[0], holders[serving[0].cookie].processes)
@@ -274,6 +330,39 @@ def _of_ssh(held: Holders | None) -> bool:
 
 def _is_packaged(held: Holders) -> bool:
     return any(process.rule == PACKAGED for process in held.processes)
+
+
+def _is_machines_own(held: Holders | None) -> bool:
+    return held is not None and held.kind is Kind.SERVICE
+
+
+def _is_door(held: Holders) -> bool:
+    """Whether people log in by it."""
+    return any(lets_people_in((process.name,)) for process in held.processes)
+
+
+def _is_page(held: Holders) -> bool:
+    """Whether it is there to be read by monitoring."""
+    return any(
+        is_there_to_be_read((process.name, process.executable or ""), process.placement.systemd_unit)
+        for process in held.processes
+    )
+
+
+def _unit(held: Holders) -> str | None:
+    """The unit of the first of them."""
+    return held.processes[0].placement.systemd_unit if held.processes else None
+
+
+def _asks_for_people(each: Sock, held: Holders, open_units: Collection[str | None]) -> bool:
+    """Whether a connection to another machine is somebody's; a package's program asks for itself.
+
+    Unless it collects: it fetches from others what it keeps for others, who may ask it.
+    """
+    if not _is_packaged(held) or each.moved is None or each.received is None:
+        return True
+    sent = each.moved - each.received
+    return each.received >= _COLLECTED_TIMES * sent and _unit(held) in open_units
 
 
 def _kernel_server(port: int, view: ProcessView | None) -> str | None:

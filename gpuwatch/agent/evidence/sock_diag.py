@@ -37,8 +37,9 @@ _MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address in an IPv6 socket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sock:
-    """A connection. `cookie` is its own for ever; `moved` are bytes in and out since it began, None where not known.
+    """A connection. `cookie` is its own for ever; `moved` are bytes in and out since it began, `received` those in.
 
+    None where they are not known.
     Addresses are 4 or 16 bytes. `cgroup` is the id of the control group that made it.
     """
 
@@ -48,6 +49,7 @@ class Sock:
     local: tuple[bytes, int]
     remote: tuple[bytes, int]
     moved: int | None = None
+    received: int | None = None
     cgroup: int | None = None
 
     @property
@@ -171,14 +173,15 @@ def _dump_sockets(asked: socket.socket, family: int) -> Iterator[tuple[int, Sock
 
 def _socket(data: bytes) -> tuple[int, Sock]:
     family, state, sport, dport, source, target, _, cookie, _, _, _, uid, inode = _MESSAGE.unpack_from(data)
-    moved = cgroup = None
+    moved = received = cgroup = None
     at = _MESSAGE.size
     while at + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, at)
         if length < _ATTRIBUTE.size:
             break
         if kind == _INFO and length >= _ATTRIBUTE.size + _MOVED_AT + _MOVED.size:
-            moved = sum(_MOVED.unpack_from(data, at + _ATTRIBUTE.size + _MOVED_AT))
+            sent, received = _MOVED.unpack_from(data, at + _ATTRIBUTE.size + _MOVED_AT)
+            moved = sent + received
         elif kind == _CGROUP_ID:
             (cgroup,) = _GROUP.unpack_from(data, at + _ATTRIBUTE.size)
         at += length + 3 & ~3
@@ -192,6 +195,7 @@ def _socket(data: bytes) -> tuple[int, Sock]:
         local=(_plain(source[:size]), int.from_bytes(sport, "big")),
         remote=(_plain(target[:size]), int.from_bytes(dport, "big")),
         moved=moved,
+        received=received,
         cgroup=cgroup,
     )
 

@@ -255,6 +255,17 @@ def is_model_server(names: tuple[str, ...]) -> bool:
     return _one_of(names, known.MODEL_SERVERS)
 
 
+def is_there_to_be_read(names: tuple[str, ...], unit: str | None) -> bool:
+    """Whether monitoring reads pages of such a program on every machine: an exporter, a kubelet."""
+    units = (*known.EXPORTER_UNITS, *known.GPU_MONITORING_UNITS)
+    return _one_of(names, known.PAGES) or (unit is not None and _matches(unit, units))
+
+
+def lets_people_in(names: tuple[str, ...]) -> bool:
+    """Whether a program of this name lets people log in: its connections are theirs, and counted as theirs."""
+    return _one_of(names, known.DOORS)
+
+
 def is_tool(names: tuple[str, ...]) -> bool:
     """Whether a program of this name does what its arguments say."""
     return _one_of(names, known.TOOLS)

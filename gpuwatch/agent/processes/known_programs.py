@@ -224,6 +224,10 @@ WORK_PROGRAMS: tuple[str, ...] = _words("""
 MODEL_SERVERS: tuple[str, ...] = _words("""
     vllm* VLLM* tritonserver text-generation* text-embeddings* sglang* llama-server
 """)
+# Of the machine's own, those that monitoring reads on every machine, whoever and however many do.
+PAGES: tuple[str, ...] = ("*exporter*", "prometheus-node*", "kubelet", "cadvisor", "gpuwatch*")
+# Of the machine's own, those through which people log in. What they do then is counted by `people` and `processes`.
+DOORS: tuple[str, ...] = ("sshd*", "dropbear")
 # People's, unless a package brought the unit that runs them.
 TOOLS: tuple[str, ...] = _words("""
     python* ipython* julia node java R Rscript perl* ruby* ffmpeg* rsync rclone wget curl aws gsutil s5cmd scp sftp*

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.evidence.connections import Connections, Grown
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
@@ -16,15 +17,32 @@ from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.activity import State
 from tests.support.fakes.connected_host import ConnectedHost
 
-NFS_PORT, WEB_PORT = 2049, 8265
+NFS_PORT, WEB_PORT, OUTGOING = 2049, 8265, 51414
 
 
-def connection(
-    cookie: int, inode: int, moved: int | None = None, *, port: int = WEB_PORT, uid: int = 0, cgroup: int | None = None
+def connection(  # noqa: PLR0913  the parts of a connection
+    cookie: int,
+    inode: int,
+    moved: int | None = None,
+    *,
+    port: int = WEB_PORT,
+    uid: int = 0,
+    cgroup: int | None = None,
+    received: int | None = None,
+    peer: int = 9,
 ) -> Sock:
     """One from elsewhere."""
-    ends = (b"\x0a\0\0\x05", port), (b"\x0a\0\0\x09", 40000)
-    return Sock(cookie=cookie, inode=inode, uid=uid, local=ends[0], remote=ends[1], moved=moved, cgroup=cgroup)
+    local, remote = (b"\x0a\0\0\x05", port), (bytes((10, 0, 0, peer)), 40000)
+    return Sock(
+        cookie=cookie,
+        inode=inode,
+        uid=uid,
+        local=local,
+        remote=remote,
+        moved=moved,
+        received=moved if received is None else received,
+        cgroup=cgroup,
+    )
 
 
 @pytest.fixture
@@ -55,13 +73,13 @@ def group(host: ConnectedHost, path: str, *pids: int) -> int:
 def test_peoples_connections_count_together(
     host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, each: int, says: State
 ) -> None:
-    """Two that move 700 bytes a second each are busy; those of a service are left out."""
+    """Two that move 700 bytes a second each are busy; what a service asks elsewhere is left out."""
     host.runs(42, Kind.PEOPLE, 501, name="a")
     host.runs(43, Kind.PEOPLE, 502, name="b")
     host.runs(44, Kind.SERVICE, 503, name="fluent-bit")
     for at in (0, 10):
         rows = [connection(n, n, at * each + n * at) for n in (501, 502)]
-        tells(monkeypatch, *rows, connection(503, 503, at * 10**6))
+        tells(monkeypatch, *rows, connection(503, 503, at * 10**6, port=OUTGOING))
         host.look()
     found = host.look(0.001)
 
@@ -79,7 +97,7 @@ def test_peoples_connections_count_together(
 def test_services_change_nothing_and_people_are_never_lost(
     tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[float, int, int]]
 ) -> None:
-    """Whatever services move, it says the same; idle means that people moved no more than the limit in the minute."""
+    """Whatever services ask elsewhere, it says the same; idle means that people moved no more than the limit."""
     host = ConnectedHost(tmp_path_factory.mktemp("host"))
     host.runs(42, Kind.PEOPLE, 501)
     host.runs(43, Kind.SERVICE, 502)
@@ -89,7 +107,7 @@ def test_services_change_nothing_and_people_are_never_lost(
     with pytest.MonkeyPatch.context() as patch:
         for seconds, by_people, by_service in [(1.0, 0, 0), *looks]:
             peoples, services = peoples + by_people, services + by_service
-            tells(patch, connection(1, 501, peoples), connection(2, 502, services))
+            tells(patch, connection(1, 501, peoples), connection(2, 502, services, port=OUTGOING))
             found = host.look(seconds)
             tells(patch, connection(1, 501, peoples))
             (alone,) = other.find_evidence(replace(host.moment(), processes=host.view()))
@@ -231,7 +249,7 @@ def test_whoever_types_through_this_machine_keeps_it(
     """`ssh -J`: the login's sshd holds the connection onward. Keep-alives through it are nobody."""
     host.runs(7, Kind.SESSION, 501, name="sshd")
     for minute in range(3):
-        tells(monkeypatch, connection(1, 501, minute * each, port=51414))
+        tells(monkeypatch, connection(1, 501, minute * each, port=OUTGOING))
         found = host.look(60)
 
     assert found.says is says
@@ -289,3 +307,77 @@ def test_a_new_connection_counts_as_a_whole_and_an_old_one_by_what_it_grew() -> 
     third = grown.bytes_since_last([connection(2, 2, 70)])
 
     assert (first, second, third) == ({}, {1: 100, 2: 70}, {2: 0})
+
+
+def test_several_machines_that_work_with_a_server_of_the_machines_own_keep_it(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A control plane with three agents elsewhere; once they are gone it is remembered for an hour, and for four."""
+    host.runs(7, Kind.SERVICE, 501, 502, 503, name="k3s-server", uid=0)
+    tells(monkeypatch, *(connection(each, 500 + each, 0, peer=10 + each) for each in (1, 2, 3)))
+    host.look()
+    said = host.look(60)
+    tells(monkeypatch)
+    gone, hours_later, forgotten = host.look(60), host.look(3 * 3600.0), host.look(2 * 3600.0)
+
+    assert [each.says for each in (said, gone, hours_later, forgotten)] == [
+        State.BUSY,
+        State.BUSY,
+        State.OCCUPIED,
+        State.IDLE,
+    ]
+    assert said.note == "3 other machines work with port 8265 here"
+    assert said.owner is not None
+    assert said.owner.process == "k3s-server"
+
+
+def test_what_the_fleets_machines_are_all_asked_is_no_use(host: ConnectedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same three machines ask every machine of the fleet the same."""
+    common = {f"10.0.0.{10 + each} asks tcp {WEB_PORT}" for each in (1, 2, 3)}
+    host.signal = Connections(ConnectionSettings(), host.roots, common_asks=lambda: common)
+    host.runs(7, Kind.SERVICE, 501, 502, 503, name="inventoryd", uid=0)
+    for minute in range(4):
+        tells(monkeypatch, *(connection(each, 500 + each, minute * 90_000, peer=10 + each) for each in (1, 2, 3)))
+        found = host.look(60)
+
+    assert found.says is State.IDLE
+    assert {each.fact for each in host.signal.askers.asks} == common
+
+
+@pytest.mark.parametrize("name", ["sshd", "sshd-session", "dropbear"])
+def test_logins_by_ssh_are_counted_as_people_and_not_as_machines(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Scanners that try passwords are nobody, and whoever is let in has a session."""
+    host.runs(7, Kind.SERVICE, 501, 502, 503, name=name, uid=0)
+    for minute in range(3):
+        tells(monkeypatch, *(connection(each, 500 + each, minute * 90_000, peer=each) for each in (1, 2, 3)))
+        found = host.look(60)
+
+    assert found.says is State.IDLE
+
+
+@pytest.mark.parametrize(
+    ("received", "is_open", "says"),
+    [(0, False, State.IDLE), (0, True, State.OCCUPIED), (9, False, State.IDLE), (9, True, State.BUSY)],
+)
+def test_what_a_packages_program_asks_elsewhere_is_its_own_unless_it_collects(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, received: int, is_open: bool, says: State
+) -> None:
+    """A backup agent sends; a Prometheus gets, and is asked itself."""
+    host.runs(7, Kind.SERVICE, 501, 502, name="agent")
+    host.running[7] = replace(host.running[7], rule=PACKAGED, placement=Placement(systemd_unit="agent.service"))
+    listener = Sock(cookie=2, inode=502, uid=0, local=(b"\0\0\0\0", 9090), remote=(b"\0\0\0\0", 0))
+    for minute in range(3):
+        moved = minute * 600_000
+        asks = connection(1, 501, moved, port=OUTGOING, received=moved * received // 10)
+        found = Sockets(
+            leaving=(asks,),
+            listening=frozenset({9090}),
+            bytes_known=True,
+            listeners=(listener,) if is_open else (),
+        )
+        monkeypatch.setattr("gpuwatch.agent.evidence.connections.read_sockets", lambda _, found=found: found)
+        said = host.look(60)
+
+    assert said.says is says

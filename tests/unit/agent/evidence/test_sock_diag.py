@@ -36,7 +36,11 @@ def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
 
 def by_inode(rows: list[tuple[int, Sock]]) -> dict[int, tuple[int, Sock]]:
     """Those that a process holds."""
-    return {row.inode: (state, replace(row, cookie=0, moved=None, cgroup=None)) for state, row in rows if row.inode}
+    return {
+        row.inode: (state, replace(row, cookie=0, moved=None, received=None, cgroup=None))
+        for state, row in rows
+        if row.inode
+    }
 
 
 @needs_sock_diag
@@ -59,9 +63,11 @@ def test_bytes_are_counted_in_both_directions(pairs: list[tuple[socket.socket, s
         assert len(server.recv(5000, socket.MSG_WAITALL)) == 5000
         told = sock_diag._from_kernel()
         assert told is not None
-        moved = {row.inode: row.moved for _, row in told}
+        by_socket = {row.inode: row for _, row in told}
+        sent, got = by_socket[os.fstat(client.fileno()).st_ino], by_socket[os.fstat(server.fileno()).st_ino]
 
-        assert moved[os.fstat(server.fileno()).st_ino] == pytest.approx(5000, abs=2)
+        assert got.moved == got.received == pytest.approx(5000, abs=2)
+        assert sent.received == 0
 
 
 @needs_sock_diag

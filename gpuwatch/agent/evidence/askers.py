@@ -1,0 +1,264 @@
+"""PURE: the other machines that a server of this machine's own works for, by the connections that they make to it.
+
+By its name a server is the machine's own, be it a control plane, a puppet server or a log shipper. Who needs it shows
+by who asks it. Rules, all of them, by port; a machine counts once, however often it asks:
+
+1. A connection counts while it moves more than keep-alives in a minute, its first one aside, or if it moves 16 kB in
+   its first. Where three machines or more have lasting ones, they count also without a byte, an exporter's aside.
+2. Readers of pages do not count: one or two machines (of an exporter or a kubelet: any number) that get at least five
+   times as many bytes as they send, 20 kB/s at most. Unless ten minutes have three times as many as any ten in the six
+   hours before: that is use.
+3. What is short and small does not count: health checks, probes, scanners. Unless machines bring more than they take,
+   again and again, or three of a private network do: agents that report to a server.
+4. Where this machine asks the same port elsewhere, it is one of a mesh of equals (BGP, gossip): what moves less than a
+   kilobyte a second there does not count.
+5. What the same machines ask of the whole fleet does not count (`common`).
+
+What counted is remembered for an hour, so that machines which come each half hour are several.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from gpuwatch.agent.evidence.sock_diag import Sock
+
+LASTING_SECONDS = 60.0  # scanners and probes come and go; a client that stays is one
+SEVERAL = 3
+REMEMBERED_SECONDS = 3600.0
+CARRIED_BYTES_PER_SECOND = 2000 / 60  # a line that is typed; keep-alives each 15 s are less
+READ_BYTES_PER_SECOND = 20e3  # several readers of a page of 100 kB every 15 s; a download is more
+_EQUALS_BYTES_PER_SECOND = 1000.0
+_LARGE_BYTES = 16e3  # a handshake of TLS and a small page are less
+_ANSWER_TIMES = 5
+_READERS = 2  # a Prometheus is often a pair
+_WINDOW_SECONDS, _WINDOWS, _FEWEST_WINDOWS = 600.0, 36, 5
+_STANDS_OUT_BYTES, _STANDS_OUT_TIMES = 1000, 3
+_BROUGHT_BYTES, _BROUGHT_TIMES = 200, 2  # an agent reports; a request for a page is less, and its answer more
+_TURNS, _TURNS_SECONDS = 3, 600.0
+_MOST = 4096  # connections and machines: a server that has more is in use anyhow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Another machine asks a port of this one."""
+
+    peer: bytes
+    port: int
+    protocol: str = "tcp"
+
+    @property
+    def fact(self) -> str:
+        """The same text on every machine of a fleet that the same one asks the same of."""
+        return f"{ip_address(self.peer)} asks {self.protocol} {self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What counts at one moment: connections, and the port that most machines have used in the last hour."""
+
+    used: frozenset[int] = frozenset()  # cookies
+    port: int | None = None
+    machines: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Contact:
+    """One connection from look to look; bytes are of its whole life, and `rate` of its last whole minute."""
+
+    ask: Ask
+    since: float
+    began: int
+    moved: int
+    received: int
+    minute: tuple[float, int]
+    rate: float = 0.0
+    is_noted: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it is read from: it gets much more than it sends."""
+        sent = self.moved - self.received
+        return sent > 0 and sent >= _ANSWER_TIMES * self.received
+
+    def lasts(self, at: float) -> bool:
+        """Whether it has been there for a minute."""
+        return at - self.since >= LASTING_SECONDS
+
+    def take(self, moved: int, received: int, at: float) -> None:
+        """What it has moved by now."""
+        self.moved, self.received = moved, received
+        begin, before = self.minute
+        if at - begin >= LASTING_SECONDS:
+            if begin > self.since:  # the first minute has the handshake
+                self.rate = (moved - before) / (at - begin)
+            self.minute = at, moved
+
+    def is_in_use(self, at: float, least: float) -> bool:
+        """Whether it moves so much a second; a short one, whether it has moved much."""
+        return self.rate >= least or (not self.lasts(at) and self.moved - self.began >= _LARGE_BYTES)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Page:
+    """What readers got of one port: in the last minute, in this window of ten, and in those before."""
+
+    begin: float
+    minute: deque[tuple[float, int]] = field(default_factory=deque)
+    window: int = 0
+    windows: deque[int] = field(default_factory=lambda: deque(maxlen=_WINDOWS))
+
+    def is_used(self, grown: int, at: float) -> bool:
+        """Whether it is more than reading of a page, with so many bytes since the look before."""
+        self.minute.append((at, grown))
+        while at - self.minute[0][0] >= LASTING_SECONDS:
+            self.minute.popleft()
+        if at - self.begin >= _WINDOW_SECONDS:
+            self.windows.append(self.window)
+            self.begin, self.window = at, 0
+        self.window += grown
+        known = len(self.windows) >= _FEWEST_WINDOWS
+        most = max(_STANDS_OUT_BYTES, _STANDS_OUT_TIMES * max(self.windows, default=0))
+        read = sum(each for _, each in self.minute)
+        return (known and self.window > most) or read > READ_BYTES_PER_SECOND * LASTING_SECONDS
+
+
+class Askers:
+    """Follows who asks; times are of the monotonic clock."""
+
+    def __init__(self) -> None:
+        """Nobody has asked yet."""
+        self._is_looking = False
+        self._contacts: dict[int, _Contact] = {}
+        self._seen: dict[Ask, float] = {}
+        self._users: dict[Ask, float] = {}
+        self._reports: dict[Ask, list[float]] = {}
+        self._pages: dict[int, _Page] = {}
+        self._elsewhere: dict[int, float] = {}  # ports that this machine asks at others
+
+    @property
+    def asks(self) -> frozenset[Ask]:
+        """Who has asked what in the last hour."""
+        return frozenset(self._seen)
+
+    def look_at(
+        self,
+        accepted: Iterable[Sock],
+        elsewhere: Iterable[int],
+        pages: Collection[int],
+        common: Collection[str],
+        at: float,
+    ) -> Asked:
+        """What counts now.
+
+        `accepted` are connections that others made to the machine's own servers, with their bytes; `elsewhere` the
+        ports of others that it is connected to; `pages` the ports that are there to be read (an exporter's);
+        `common` the facts that most machines of the fleet have.
+        """
+        self._elsewhere |= dict.fromkeys(elsewhere, at)
+        grown = self._follow(accepted, at)
+        for known in (self._seen, self._users, self._elsewhere):
+            _forget_old(known, at)
+        theirs = {cookie: each for cookie, each in self._contacts.items() if not common or each.ask.fact not in common}
+        read = self._read(theirs, pages, grown, at)
+        rest = {cookie: each for cookie, each in theirs.items() if cookie not in read}
+        lasting = (each.ask for each in rest.values() if each.lasts(at) and each.ask.port not in pages)
+        many = _ports_of_several(lasting) - self._elsewhere.keys()
+        used = set[int]()
+        for cookie, each in rest.items():
+            least = _EQUALS_BYTES_PER_SECOND if each.ask.port in self._elsewhere else CARRIED_BYTES_PER_SECOND
+            if each.is_in_use(at, least) or (each.ask.port in many and each.lasts(at)):
+                used.add(cookie)
+                self._users[each.ask] = at
+            else:
+                self._note_report(each, at)
+        port, machines = _most_used(self._users)
+        return Asked(used=frozenset(used), port=port, machines=machines)
+
+    def _follow(self, accepted: Iterable[Sock], at: float) -> dict[int, int]:
+        """Take the connections of now; what each has moved since the look before, by cookie."""
+        contacts, grown = dict[int, _Contact](), dict[int, int]()
+        for each in accepted:
+            if each.moved is None or len(contacts) >= _MOST:
+                continue
+            received = each.moved if each.received is None else each.received
+            known = self._contacts.get(each.cookie)
+            if known is None:
+                ask = Ask(peer=each.remote[0], port=each.local[1])
+                began = 0 if self._is_looking else each.moved
+                known = _Contact(
+                    ask=ask, since=at, began=began, moved=began, received=received, minute=(at, each.moved)
+                )
+            grown[each.cookie] = max(0, each.moved - known.moved)
+            known.take(each.moved, received, at)
+            contacts[each.cookie] = known
+            self._seen[known.ask] = at
+        self._contacts, self._is_looking = contacts, True
+        return grown
+
+    def _read(
+        self, theirs: Mapping[int, _Contact], pages: Collection[int], grown: Mapping[int, int], at: float
+    ) -> frozenset[int]:
+        """Those by which a page is read."""
+        readers = dict[int, int]()
+        for ask in self._seen:
+            readers[ask.port] = readers.get(ask.port, 0) + 1
+        by_port = dict[int, list[int]]()
+        for cookie, each in theirs.items():
+            if each.is_answered and (each.ask.port in pages or readers[each.ask.port] <= _READERS):
+                by_port.setdefault(each.ask.port, []).append(cookie)
+        self._pages = {port: page for port, page in self._pages.items() if port in readers}
+        read = set[int]()
+        for port in by_port.keys() | self._pages.keys():
+            page = self._pages.setdefault(port, _Page(begin=at))
+            mine = by_port.get(port, [])
+            if not page.is_used(sum(grown[cookie] for cookie in mine), at):
+                read.update(mine)
+        return frozenset(read)
+
+    def _note_report(self, each: _Contact, at: float) -> None:
+        """One that brings more than it takes, short and small; from the third time in ten minutes on it is use."""
+        sent = each.moved - each.received
+        if each.is_noted or each.received < max(_BROUGHT_BYTES, _BROUGHT_TIMES * sent):
+            return
+        each.is_noted = True
+        turns = [turn for turn in self._reports.get(each.ask, ()) if at - turn < REMEMBERED_SECONDS][-20:]
+        turns.append(at)
+        if len(self._reports) < _MOST or each.ask in self._reports:
+            self._reports[each.ask] = turns
+        self._reports = {ask: found for ask, found in self._reports.items() if at - found[-1] < REMEMBERED_SECONDS}
+        again = len(turns) >= _TURNS and turns[-1] - turns[0] >= _TURNS_SECONDS
+        if each.ask.port not in self._elsewhere and (again or each.ask.port in _ports_of_several(self._near())):
+            self._users[each.ask] = at
+
+    def _near(self) -> Iterator[Ask]:
+        """Of the machines that report, those with a private address: no scanner of the internet has one."""
+        return (ask for ask in self._reports if ip_address(ask.peer).is_private)
+
+
+def _ports_of_several(asks: Iterable[Ask]) -> frozenset[int]:
+    """The ports that several machines ask."""
+    machines = dict[int, set[bytes]]()
+    for ask in asks:
+        machines.setdefault(ask.port, set()).add(ask.peer)
+    return frozenset(port for port, peers in machines.items() if len(peers) >= SEVERAL)
+
+
+def _most_used(users: Iterable[Ask]) -> tuple[int | None, int]:
+    """The port that most machines use, and how many do."""
+    machines = dict[int, int]()
+    for ask in users:
+        machines[ask.port] = machines.get(ask.port, 0) + 1
+    port = max(sorted(machines), key=lambda each: machines[each], default=None)
+    return port, 0 if port is None else machines[port]
+
+
+def _forget_old(known: dict[Ask, float] | dict[int, float], at: float) -> None:
+    """Drop what was an hour ago, and the oldest where there are too many."""
+    entries: dict[object, float] = known  # type: ignore[assignment]  # the keys do not matter here
+    for key in [key for key, seen in entries.items() if at - seen >= REMEMBERED_SECONDS]:
+        del entries[key]
+    if len(entries) > _MOST:
+        for key in sorted(entries, key=lambda each: entries[each])[: len(entries) - _MOST]:
+            del entries[key]

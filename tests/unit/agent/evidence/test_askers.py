@@ -1,0 +1,174 @@
+"""agent/evidence/askers.py: who asks decides, not how the server is called; times and bytes are made."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.agent.evidence.askers import Asked, Askers
+from gpuwatch.agent.evidence.sock_diag import Sock
+
+HERE, PORT = b"\x0a\0\0\x05", 6443
+LOOK_SECONDS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """A machine that connects: each `every` seconds for `lasts`, or once and for good. Bytes are a second's."""
+
+    number: int
+    asks: float  # what it sends
+    gets: float
+    begin: float = -3600.0
+    every: float | None = None
+    lasts: float = 1e9
+    port: int = PORT
+    network: int = 10
+
+    def at(self, now: float) -> Sock | None:
+        """Its connection at a moment."""
+        turn = 0 if self.every is None else int((now - self.begin) // self.every)
+        since = now - self.begin - turn * (self.every or 0.0)
+        if now < self.begin or since >= self.lasts:
+            return None
+        sent, received = int(self.gets * since), int(self.asks * since)
+        return Sock(
+            cookie=self.number * 10**6 + turn,
+            inode=1,
+            uid=0,
+            local=(HERE, self.port),
+            remote=(bytes((self.network, 0, self.number // 250, self.number % 250)), 40000),
+            moved=sent + received,
+            received=received,
+        )
+
+
+def played(
+    clients: Iterable[Client],
+    hours: float,
+    *,
+    pages: Collection[int] = (),
+    elsewhere: Collection[int] = (),
+    common: Collection[str] = (),
+) -> list[Asked]:
+    """What is said at each look."""
+    askers, said, crowd = Askers(), list[Asked](), tuple(clients)
+    for number in range(int(hours * 3600 / LOOK_SECONDS)):
+        now = number * LOOK_SECONDS
+        sockets = [found for each in crowd if (found := each.at(now)) is not None]
+        said.append(askers.look_at(sockets, elsewhere, pages, common, now))
+    return said
+
+
+def are_used(said: Iterable[Asked]) -> bool:
+    """Whether anything ever counted."""
+    return any(each.used or each.machines for each in said)
+
+
+def machines(count: int, **of_each: float) -> list[Client]:
+    """So many machines that do the same."""
+    return [Client(number=number, **of_each) for number in range(1, count + 1)]  # type: ignore[arg-type]  # numbers
+
+
+@settings(max_examples=15, deadline=None)
+@given(page=st.integers(300, 15_000), readers=st.integers(1, 2), kept=st.booleans())
+def test_a_page_that_one_or_two_machines_read_evenly_is_no_use(page: int, readers: int, kept: bool) -> None:
+    """A Prometheus and its double each keep a connection, or make one each minute."""
+    clients = machines(readers, asks=page / 10, gets=page) if kept else []
+    short = machines(readers, asks=page / 10, gets=page, every=60.0, lasts=20.0)
+    assert not are_used(played(clients or short, 1.5))
+
+
+@settings(max_examples=15, deadline=None)
+@given(count=st.integers(3, 6), asks=st.integers(0, 900), gets=st.integers(0, 900))
+def test_three_machines_that_stay_connected_use_a_server(count: int, asks: int, gets: int) -> None:
+    """Agents of a control plane, senders to a log server, clients of a licence: however much or little they move."""
+    said = played(machines(count, asks=asks, gets=gets), 0.1)
+    assert (said[-1].port, said[-1].machines) == (PORT, count)
+
+
+@settings(max_examples=15, deadline=None)
+@given(count=st.integers(1, 40), asks=st.integers(0, 400), gets=st.integers(0, 400), every=st.integers(10, 600))
+def test_what_is_short_and_small_is_no_use(count: int, asks: int, gets: int, every: int) -> None:
+    """Health checks of load balancers, scanners of the internet, probes of a control plane."""
+    clients = machines(count, asks=asks, gets=max(gets, asks), every=float(every), lasts=8.0)
+    assert not are_used(played(clients, 1.0))
+
+
+def test_clients_that_come_each_half_hour_are_several() -> None:
+    """A puppet server: twelve machines fetch a catalogue and leave a report, and between them nobody is connected."""
+    clients = [
+        Client(number=each, asks=9_000, gets=20_000, begin=150.0 * each, every=1800.0, lasts=14.0)
+        for each in range(1, 13)
+    ]
+    said = played(clients, 2.0)
+    assert min(each.machines for each in said[360:]) >= 3
+
+
+def test_machines_that_report_again_and_again_use_a_server() -> None:
+    """Agents of a monitoring server bring some hundred bytes each minute and take few."""
+    several, pair = (machines(count, asks=150, gets=20, begin=5.0, every=60.0, lasts=6.0) for count in (5, 2))
+    assert played(several, 0.1)[-1].machines == 5
+    assert played(pair, 0.4)[-1].machines == 2
+    assert not are_used(played(pair, 0.1))
+
+
+def test_scanners_of_the_internet_that_bring_something_are_no_use() -> None:
+    """Each of a hundred sends a request once, and gets a word."""
+    once = [
+        Client(number=each, asks=150, gets=20, begin=30.0 * each - 5.0, every=1e6, lasts=6.0, network=80)
+        for each in range(1, 101)
+    ]
+    assert not are_used(played(once, 1.0))
+
+
+def test_equals_that_ask_each_other_are_no_use_until_they_move_something() -> None:
+    """BGP between all nodes is silent; the members of an etcd replicate."""
+    silent = machines(4, asks=2, gets=2)
+    assert not are_used(played(silent, 0.3, elsewhere=[PORT]))
+    assert played(silent, 0.3)[-1].machines == 4
+    assert played(machines(2, asks=3000, gets=2000), 0.3, elsewhere=[PORT])[-1].machines == 2
+
+
+def test_a_page_that_is_there_to_be_read_may_have_many_readers() -> None:
+    """A kubelet is read by its control plane and by whoever monitors the cluster."""
+    readers = machines(6, asks=90, gets=2000)
+    assert not are_used(played(readers, 0.3, pages=[PORT]))
+    assert played(readers, 0.3)[-1].machines == 6
+
+
+def test_a_download_is_no_reading_of_a_page() -> None:
+    """Above 20 kB a second, and where ten minutes are three times those of the six hours before."""
+    assert are_used(played(machines(1, asks=100, gets=40_000), 0.1))
+    even = Client(number=1, asks=20, gets=200)
+    person = Client(number=2, asks=90, gets=3_000, begin=6000.0, lasts=300.0)
+    said = played([even, person], 2.0)
+    assert not are_used(said[:600])
+    assert are_used(said[600:])
+
+
+def test_a_machine_that_moves_more_than_keep_alives_is_use_by_itself() -> None:
+    """A swarm's only worker."""
+    assert played(machines(1, asks=50, gets=50), 0.1)[-1].machines == 1
+    assert not are_used(played(machines(1, asks=5, gets=5), 1.0))
+
+
+@settings(max_examples=15, deadline=None)
+@given(common=st.sets(st.integers(1, 8)))
+def test_what_the_fleet_is_asked_is_left_out_and_nothing_else(common: set[int]) -> None:
+    """Those that ask every machine the same; another machine, and another port, count as before."""
+    facts = {f"10.0.0.{each} asks tcp {PORT}" for each in common}
+    said = played(machines(8, asks=300, gets=300), 0.1, common=facts)
+    assert said[-1].machines == 8 - len(common)
+    assert played(machines(8, asks=300, gets=300, port=9), 0.1, common=facts)[-1].machines == 8
+
+
+def test_scanners_without_end_take_a_bounded_memory() -> None:
+    """Each comes once, with an address of its own."""
+    askers = Askers()
+    for look in range(12):
+        at = look * LOOK_SECONDS
+        once = [Client(number=1000 * look + each, asks=20, gets=20, begin=at - 1.0).at(at) for each in range(1000)]
+        askers.look_at([each for each in once if each is not None], (), (), (), at)
+    assert len(askers.asks) == 4096
