@@ -37,6 +37,7 @@ from gpuwatch.policies.idle import StepsOf, each_step, steps_for
 from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse
 from gpuwatch.policies.lives import Use
+from gpuwatch.policies.members import Member
 from gpuwatch.runtime.clock import Clock
 
 
@@ -103,6 +104,7 @@ class Memory:
     ledger_is_slow: bool = False  # as of the last removal; it is told once
     circuits: Circuits = field(default_factory=Circuits)
     uses: dict[str, Use] = field(default_factory=dict)  # of lives, by their keys
+    members: dict[str, Member] = field(default_factory=dict)  # that groups have made, by the keys of their lives
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
     # The parts that could not be judged in the last round, and why, by what was done with them.
     sick: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))

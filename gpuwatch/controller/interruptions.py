@@ -34,6 +34,7 @@ from gpuwatch.model.cloud_notice import (
 from gpuwatch.model.decision import LAUNCHED_AT, REMOVALS, Done, Intent, LedgerView, Observation, Reason, Status, Verb
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node, NodeState
+from gpuwatch.model.life import MEMBER_OF
 from gpuwatch.policies.spot.records import CAPACITY, OFFER
 from gpuwatch.policies.spot.settings import Offers
 
@@ -167,6 +168,8 @@ def _announcement_record(
     }
     if node.launched_at is not None:
         arguments[LAUNCHED_AT] = node.launched_at.isoformat()
+    if node.group is not None:
+        arguments[MEMBER_OF] = node.group
     when = "at once" if notice.deadline is None else f"at {format_time(notice.deadline)}"
     sentence = (
         f"Its cloud takes it {when} ({notice.kind}, {notice.action}). Keep and protect hold for gpuwatch's own "

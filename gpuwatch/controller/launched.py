@@ -4,9 +4,10 @@ The ledger keeps how a machine ended that neither gpuwatch nor a notice of its c
 nothing. What was seen of a machine that is there a new process does not know: then nobody knows whether it had work.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from itertools import chain
 
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.interruptions import Record, write_record
@@ -15,6 +16,7 @@ from gpuwatch.model.decision import Done, Intent, Observation, Reason, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.life import End, Life
 from gpuwatch.policies.lives import ENDED_AT, HOW, THERE, WHY, WORKED, Use, lives
+from gpuwatch.policies.members import lives_of_members, note_members, raised_groups
 
 _WATCHED = timedelta(minutes=10)  # whoever first looks later does not know what was before
 _NO_WORK = frozenset({State.IDLE, State.UNKNOWN})
@@ -24,17 +26,34 @@ def launched_lives(parts: ControllerContext, seen: Observation, ended: Iterable[
     """The lives of what was launched or started in the last three days, with what this process has seen of them."""
     known, uses = list(ended), parts.memory.uses
     found = lives(known, seen.ledger.open_intents, seen.fleet, seen.now, uses)
-    fresh = {life.key: _seen_now(life, seen, uses) for life in found if life.node_id is not None}
+    fresh = {life.key: _seen_now(life, seen, uses.get(life.key)) for life in found if life.node_id is not None}
     uses.clear()
     uses |= fresh
     return lives(known, seen.ledger.open_intents, seen.fleet, seen.now, uses)
 
 
-def _seen_now(life: Life, seen: Observation, uses: dict[str, Use]) -> Use:
+def members_of_groups(
+    parts: ControllerContext, seen: Observation, ended: Iterable[Done]
+) -> Mapping[str, tuple[Life, ...]]:
+    """The lives of what groups have made since gpuwatch raised their sizes, with what this process has seen of them."""
+    done, memory = list(ended), parts.memory
+    raised = raised_groups(done)
+    if not raised and not memory.members:
+        return {}
+    now, fleet = seen.now, seen.fleet
+    known = note_members(memory.members, raised, fleet, now)
+    known = {key: replace(each, use=_seen_now(each.life, seen, each.use)) for key, each in known.items()}
+    found = lives_of_members(known, done, seen.ledger.open_intents, fleet, now)
+    over = {each.key for lives in found.values() for each in lives if each.recorded}
+    memory.members = {key: each for key, each in known.items() if key not in over}
+    return found
+
+
+def _seen_now(life: Life, seen: Observation, known: Use | None) -> Use:
     """What is known of a machine with this round; what it does after that life is no news of it."""
     node = seen.fleet.find(life.node_id or "")
     watched = seen.now - life.at <= _WATCHED
-    before = uses.get(life.key, Use(worked=False if watched else None))
+    before = known or Use(worked=False if watched else None)
     if life.recorded or life.end is End.REMOVED:
         return before
     if node is None or node.state not in THERE:
@@ -46,7 +65,8 @@ def _seen_now(life: Life, seen: Observation, uses: dict[str, Use]) -> Use:
 def record_ends(parts: ControllerContext, observation: Observation, round_id: int) -> tuple[Intent, ...]:
     """Write down each end that is not in the ledger yet; of what a cloud has announced there are other records."""
     announced = {each.node_id for each in observation.ledger.interruptions}
-    news = [each for each in observation.lives if each.end in {End.STOPPED, End.ENDED} and not each.recorded]
+    every = chain(observation.lives, *observation.members.values())
+    news = [each for each in every if each.end in {End.STOPPED, End.ENDED} and not each.recorded]
     news = [each for each in news if each.node_id not in announced]
     return tuple(_record_end(parts, life, round_id) for life in news)
 
@@ -57,8 +77,11 @@ def _record_end(parts: ControllerContext, life: Life, round_id: int) -> Intent:
     after = "" if life.lasted is None else f" after {format_duration(life.lasted.total_seconds())} as a node"
     how = "stopped" if life.end is End.STOPPED else "ended"
     idle = "; it never had work" if life.worked is False else ""
-    begun, why = "started" if life.started else "launched", "" if life.why is None else f" Its cloud says {life.why}."
-    sentence = f"It {how} by itself{after}{idle}: gpuwatch had {begun} it and has not removed it.{why}"
+    begun = "its group" if life.member else "gpuwatch"
+    begun += " had started it" if life.started else " had launched it"
+    why = "" if life.why is None else f" Its cloud says {life.why}."
+    who = " and gpuwatch" if life.member else " and"
+    sentence = f"It {how} by itself{after}{idle}: {begun}{who} has not removed it.{why}"
     about = {
         HOW: life.end.value,
         ENDED_AT: life.ended_at.isoformat(),

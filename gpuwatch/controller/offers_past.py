@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from gpuwatch.controller import interruptions
 from gpuwatch.controller.context import ControllerContext
-from gpuwatch.controller.launched import launched_lives
-from gpuwatch.model.decision import REMOVALS, Done, LedgerView, Observation, Verb
+from gpuwatch.controller.launched import launched_lives, members_of_groups
+from gpuwatch.model.decision import ADDITIONS, REMOVALS, Done, LedgerView, Observation
 from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.model.verbs import CLOUD_RECORDS
 from gpuwatch.policies import PoolRules
@@ -21,7 +21,7 @@ from gpuwatch.policies.spot.offers import MEMORY_SECONDS
 
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
 _LONGEST_GAP = timedelta(minutes=30)  # every view goes back an hour at least
-_COUNTS = REMOVALS | CLOUD_RECORDS | {Verb.LAUNCH, Verb.START}
+_COUNTS = REMOVALS | CLOUD_RECORDS | ADDITIONS
 
 
 def with_past(parts: ControllerContext, seen: Observation, pools: Mapping[str, PoolRules]) -> Observation:
@@ -34,7 +34,8 @@ def with_past(parts: ControllerContext, seen: Observation, pools: Mapping[str, P
     ended = _ended_actions(parts, seen.ledger, seen.now)
     told = [*ended, *interruptions.unrecorded_notices(parts.rules, seen.fleet, seen.ledger, seen.now)]
     offers = {pool: offers_past(told, seen.fleet, pool, seen.now) for pool in pools if pools[pool].offers}
-    seen = replace(seen, offers=offers, lives=launched_lives(parts, seen, ended))
+    lives, members = launched_lives(parts, seen, ended), members_of_groups(parts, seen, ended)
+    seen = replace(seen, offers=offers, lives=lives, members=members)
     if not seen.lives:
         return seen
     return replace(seen, offers={pool: _with_rests(seen, pool, pools[pool], known) for pool, known in offers.items()})

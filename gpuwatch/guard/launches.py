@@ -3,7 +3,7 @@
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
 from gpuwatch.model.life import STARTED
-from gpuwatch.policies import lasting, starts
+from gpuwatch.policies import capacity, lasting, starts
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 from gpuwatch.policies.spot.settings import INTERRUPTIBLE
@@ -43,7 +43,7 @@ def launch_unseen(case: Case) -> Finding:
 
 
 def launch_lasts(case: Case) -> Finding:
-    """Refuses a launch, or a start, while what was launched with the same settings, or started, before does not last.
+    """Refuses a launch, a start, or the growth of a group, while what came of the same source before does not last.
 
     A machine has not lasted if it ended, stopped or was taken by itself within an hour, or later without ever having
     had work; or if its agent has not answered once in twenty minutes. Reasons are an image that shuts itself down, an
@@ -52,16 +52,23 @@ def launch_lasts(case: Case) -> Finding:
 
     After three such machines in a row the settings rest for an hour, doubled each time, a day at most
     (spot that is taken, four hours). Then one machine is launched, and no other before it has lasted for an hour.
-    The growth of groups and other offers of the pool are not affected, and other offers take its place.
+    Other offers and groups of the pool are not affected, and take its place.
 
     A machine that fell back to stopped after three starts in a row, or stopped by itself, rests as well, for as long.
     Reasons are a key of a volume that the cloud may not use, or no stock. Where the cloud says that a start of
     gpuwatch's failed, the stop before it is still gpuwatch's own, and the machine is tried again.
 
+    So does a group that gpuwatch has made larger, if the newest three of its new members ended, stopped or were taken
+    within an hour, or later without work. The group fills its places by itself all the same; what it lacks is not
+    waited for, and its size is taken back by as many as come from elsewhere ([group_takes_back](#group_takes_back)).
+    Members that go while somebody lowers the group's size do not count.
+
     See in the cloud, or in the machine's console output, why they ended, and correct the template: with another version
     a launch is possible at once. `gpuwatch resume --pool NAME` tries again before the rest is over.
     """
     seen, asked = case.observation, case.step.arguments
+    if case.step.verb is Verb.GROW:
+        return _members_last(case)
     if case.step.verb is Verb.START:
         asked = {STARTED: case.step.node_id}
     rest, source = lasting.rest_of(seen, asked), lasting.source_of(asked)
@@ -75,6 +82,19 @@ def launch_lasts(case: Case) -> Finding:
         f"{rest.sentence}.",
         f"See in the cloud why; `gpuwatch resume --pool {case.pool}` tries again before the rest is over.",
     )
+
+
+def _members_last(case: Case) -> Finding:
+    """The same of a group: the new members that it made."""
+    rest = lasting.rest_of_group(case.observation, case.step.node_id)
+    if rest is not None:
+        return refuse(
+            f"{rest.sentence}.",
+            f"See in the cloud why; `gpuwatch resume --pool {case.pool}` tries again before the rest is over.",
+        )
+    if lasting.group_on_trial(case.observation, case.step.node_id) and capacity.adds(case.step) > 1:
+        return refuse("The group's newest members did not last, and one more is tried now.", "Wait for an hour.")
+    return allow("What the group has made lasts, or nobody knows yet.")
 
 
 def gives_way(case: Case) -> Finding:

@@ -216,7 +216,7 @@ RULES: dict[str, Rule] = {
         holds=Holds.WHEN_DUE,
     ),
     "launch_unseen": _machines(frozenset({Verb.LAUNCH}), launches.launch_unseen, None),
-    "launch_lasts": _machines(frozenset({Verb.LAUNCH, Verb.START}), launches.launch_lasts, None),
+    "launch_lasts": _machines(ADDITIONS, launches.launch_lasts, None),
     "gives_way": _machines(frozenset({Verb.LAUNCH}), launches.gives_way, None),
     "interruptible": _machines(frozenset({Verb.LAUNCH}), launches.interruptible, None),
     "cloud_silent": _machines(ADDITIONS, launches.cloud_silent, None),

@@ -362,7 +362,8 @@ class Observation:
     budgets: tuple[BudgetState, ...] = ()
     offers: Mapping[str, OffersPast] = field(default_factory=dict)  # by pool, of those with offers
     batches: Mapping[str, BatchPast] = field(default_factory=dict)  # by pool, of those whose work has a deadline
-    lives: tuple[Life, ...] = ()  # of the machines that were launched in the last three days
+    lives: tuple[Life, ...] = ()  # of the machines that were launched or started in the last three days
+    members: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)  # of groups, by their ids (members.py)
     undone: tuple[Undone, ...] = ()  # removals of ours that somebody has undone, without use since
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 

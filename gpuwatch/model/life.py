@@ -1,4 +1,4 @@
-"""The life of a machine that gpuwatch launched or started, and all machines of a pool, each in one place."""
+"""The life of a machine that gpuwatch or a group launched or started, and all machines of a pool, each in one place."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from gpuwatch.model.fleet import Node
 
-# What is asked for with a start: the id of its machine.
-STARTED = "started"
+# What is asked for with a start: the id of its machine; with what a group makes: the id of the group.
+STARTED, MEMBER_OF = "started", "member_of"
 
 
 class End(StrEnum):
@@ -22,9 +22,10 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """A machine that was launched for a pool, or started for it, or that is about to come.
+    """A machine that was launched for a pool, or started for it, or made by its group, or that is about to come.
 
-    `asked` is what the launch asked for; of a start, which machine (`STARTED`). `at` is when it became a node of the
+    `asked` is what the launch asked for; of a start, which machine (`STARTED`); of a member, which group (`MEMBER_OF`)
+    and its launch time. `at` is when it became a node of the
     pool, or ran again; of one that is not yet a node, when it was asked for. `node_id` is None until its cloud has
     shown it. `surplus` is whether it was launched on top of what is wanted, in the place of another that has not gone
     yet. `end` None: it is there. `why` is what its cloud says of an end, where it says something. `answered` is whether
@@ -49,6 +50,11 @@ class Life:
     def started(self) -> bool:
         """Whether it began with the start of a machine that was there."""
         return STARTED in self.asked
+
+    @property
+    def member(self) -> bool:
+        """Whether its group has made it."""
+        return MEMBER_OF in self.asked
 
     @property
     def fell_back(self) -> bool:

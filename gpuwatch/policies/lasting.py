@@ -3,9 +3,10 @@
 Rules, all of them:
 
 1. A source is what a launch asks for: template, version, type, place, how it is paid for. Pools, subnets and the names
-   of offers do not tell sources apart. The source of a start is its machine.
+   of offers do not tell sources apart. The source of a start is its machine, that of a member is its group.
 2. A machine did not last if it ended, stopped or was taken by itself within an hour after it became a node, or without
-   ever having had work; or if its agent has not answered once in its first twenty minutes, and since.
+   ever having had work; or if its agent has not answered once in its first twenty minutes, and since. The silence of
+   a member says nothing: a group may be made larger for nodes without an agent.
 3. Three of a source in a row did not last: it rests, an hour after the last of them, doubled each time, a day at
    most; spot that its cloud takes four hours at most. While it rests other offers are asked.
 4. Then one machine is launched, and no other before it has lasted for an hour. One that has, and has had work, ends the
@@ -53,9 +54,10 @@ class Rest:
         last = self.failed[-1]
         how = "never answered" if last.end is None else _FELL_BACK if last.fell_back else _HOW[last.end]
         after = "" if last.lasted is None else f" after {format_duration(last.lasted.total_seconds())}"
-        after += "" if not after or last.started else " as a node"
+        after += "" if not after or last.started or last.member else " as a node"
         after += "" if last.why is None else f" ({last.why})"
-        what = f"starts of {last.node_id}" if last.started else "machines that were launched so"
+        what = "members of the group" if last.member else "machines that were launched so"
+        what = f"starts of {last.node_id}" if last.started else what
         who = "it" if last.started else last.node_id
         said = f"The last {len(self.failed)} {what} did not last; {who} {how}{after}"
         if self.tried is not None:
@@ -82,6 +84,17 @@ def on_trial(observation: Observation, asked: Mapping[str, str]) -> bool:
     return len(_failed_machines(observation, lives)[0]) >= FEW
 
 
+def rest_of_group(observation: Observation, group_id: str) -> Rest | None:
+    """Why a group is not to be made larger now; None: nothing is known against it."""
+    members = observation.members.get(group_id)
+    return None if members is None else _rest(observation, members, spot=False)
+
+
+def group_on_trial(observation: Observation, group_id: str) -> bool:
+    """Whether one new member of a group is to show first that it lasts (rule 4)."""
+    return len(_failed_machines(observation, observation.members.get(group_id, ()))[0]) >= FEW
+
+
 def resting_starts(observation: Observation, pool: str) -> dict[str, Rest]:
     """Why stopped machines of the pool are not to be started now, by their ids."""
     found = defaultdict[str, list[Life]](list)
@@ -96,7 +109,8 @@ def resting_starts(observation: Observation, pool: str) -> dict[str, Rest]:
 
 def failures_in_a_row(observation: Observation, pool: str) -> int:
     """How many of the newest machines of a source of the pool did not last, in a row: the most of any source."""
-    return max((len(_failed_machines(observation, lives)[0]) for lives in _by_source(observation, pool)), default=0)
+    sources = [*_by_source(observation, pool), *_of_groups(observation, pool).values()]
+    return max((len(_failed_machines(observation, lives)[0]) for lives in sources), default=0)
 
 
 def rest_sentences(observation: Observation, pool: str) -> Iterator[str]:
@@ -107,10 +121,21 @@ def rest_sentences(observation: Observation, pool: str) -> Iterator[str]:
         if rest is not None:
             what = f"the offer {asked[OFFER]}" if OFFER in asked else f"the template {asked.get('template', '')}"
             yield f"Nothing is launched from {what}. {rest.sentence}; `gpuwatch resume --pool {pool}` tries at once."
+    for group_id in _of_groups(observation, pool):
+        group, rest = observation.fleet.group(group_id), rest_of_group(observation, group_id)
+        if group is not None and rest is not None:
+            what = f"The group {group.name} is not made larger for a time."
+            yield f"{what} {rest.sentence}; `gpuwatch resume --pool {pool}` tries at once."
     if rests := resting_starts(observation, pool):
         count, first = len(rests), min(rests.values(), key=lambda each: (each.until, each.failed[-1].key))
         what = "One stopped node is" if count == 1 else f"{count} stopped nodes are"
         yield f"{what} not started for a time. {first.sentence}; `gpuwatch resume --pool {pool}` tries at once."
+
+
+def _of_groups(observation: Observation, pool: str) -> dict[str, tuple[Life, ...]]:
+    """The members of each group of a pool."""
+    groups = observation.fleet.roster(pool).groups if observation.members else ()
+    return {group.id: observation.members[group.id] for group in groups if group.id in observation.members}
 
 
 def _by_source(observation: Observation, pool: str) -> list[list[Life]]:
@@ -131,8 +156,8 @@ def _rest(observation: Observation, lives: Sequence[Life], *, spot: bool) -> Res
         return None
     if tried is not None:
         return Rest(until=tried.at + LASTING, failed=failed, tried=tried)
-    taken = spot and all(each.end in {End.TAKEN, End.ENDED} for each in failed)
-    longest = _LONGEST_OF_SPOT if taken else _LONGEST
+    ends = {End.TAKEN, End.ENDED} if spot else {End.TAKEN}
+    longest = _LONGEST_OF_SPOT if all(each.end in ends for each in failed) else _LONGEST
     rest = timedelta(seconds=backoff_seconds(len(failed) - FEW + 1, first=_FIRST, longest=longest))
     since = max(each.ended_at or min(each.at + SILENT, observation.now) for each in failed)
     return Rest(until=since + rest, failed=failed, tried=None) if observation.now < since + rest else None
@@ -168,6 +193,6 @@ def _has_lasted(observation: Observation, life: Life) -> bool | None:
     node, age = observation.fleet.find(life.node_id or ""), observation.now - life.at
     if node is None or node.state is not NodeState.RUNNING:
         return None
-    if not life.answered and node.verdict is None:
+    if not life.answered and node.verdict is None and not life.member:
         return False if age >= SILENT else None
     return True if age >= LASTING and life.worked is not False else None

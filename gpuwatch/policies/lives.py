@@ -74,7 +74,7 @@ def lives(
     begun = [_begin_life(done, seen) for done in known if _begins(done)]
     over = _ends_by_starts(begun)
     found = [
-        _end_life(life, ends.get(life.node_id or "", ()), fleet, now, seen)
+        end_life(life, ends.get(life.node_id or "", ()), fleet, now, seen)
         if life.key not in over
         else _end_by_start(life, ends.get(life.node_id or "", ()), over[life.key])
         for life in begun
@@ -137,10 +137,10 @@ def _end_by_start(life: Life, ends: Iterable[Done], until: datetime) -> Life:
     found = next((done for done in ends if life.at <= done.at <= until), None)
     if found is None:
         return replace(life, end=End.STOPPED, ended_at=until, recorded=True)
-    return _as_recorded(life, found)
+    return as_recorded(life, found)
 
 
-def _end_life(life: Life, ends: Iterable[Done], fleet: Fleet, now: datetime, seen: Mapping[str, Use]) -> Life:
+def end_life(life: Life, ends: Iterable[Done], fleet: Fleet, now: datetime, seen: Mapping[str, Use]) -> Life:
     """The life with its end, where it has one (rule 2)."""
     node_id = life.node_id or ""
     node = fleet.find(node_id)
@@ -149,7 +149,7 @@ def _end_life(life: Life, ends: Iterable[Done], fleet: Fleet, now: datetime, see
     since_then = [done for done in ends if done.at >= life.at]
     newest = max(since_then, key=lambda done: (done.verb in REMOVALS, done.at), default=None)
     if newest is not None:
-        return _as_recorded(life, newest)
+        return as_recorded(life, newest)
     since = seen.get(life.key, _UNSEEN).gone_at or now
     if node is None:
         certain = node_id in fleet.ended or (not fleet.silent and now - since >= LATE)
@@ -168,7 +168,7 @@ def _is_newer(node: Node, life: Life) -> bool:
     return before is not None and node.launched_at is not None and node.launched_at.isoformat() != before
 
 
-def _as_recorded(life: Life, record: Done) -> Life:
+def as_recorded(life: Life, record: Done) -> Life:
     """The life with the end that the ledger has of it."""
     if record.verb in REMOVALS:
         return replace(life, end=End.REMOVED, ended_at=record.at)

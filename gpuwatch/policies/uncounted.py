@@ -2,13 +2,15 @@
 
 Rules, all of them:
 
-1. A group that its cloud gives no more members is left: at once where the cloud says why, and otherwise once nothing
-   has come for LEFT_AFTER. Each member that comes begins the wait again, and so does a silence of its cloud.
+1. A group that its cloud gives no more members is left: at once where the cloud says why, or where its newest members
+   did not last (lasting.py), and otherwise once nothing has come for LEFT_AFTER. Each member that comes begins the wait
+   again, and so does a silence of its cloud.
 2. What a group lacks that is left may come all the same. So its desired size is taken back by as many as come from
    elsewhere, and until that is done what it lacks counts towards the pool's maximum and towards limits in money.
 3. A group rests after its size was taken back, as an offer without stock does. Then it is asked again.
 4. A launched machine that its cloud has never shown is left SETTLE_TIMEOUT after that was written down. It may run all
    the same: rule 2 holds for it, and nothing more is launched with its settings (guard rule `launch_unseen`).
+5. A member that stopped by itself keeps its place in some clouds' groups. LEFT_AFTER later it is not waited for either.
 """
 
 from collections.abc import Iterator
@@ -16,8 +18,11 @@ from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import SETTLE_TIMEOUT, Done, Observation, OpenIntent, Reason, Status, Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.fleet import NodeGroup
+from gpuwatch.model.fleet import NodeGroup, NodeState
+from gpuwatch.model.life import End
+from gpuwatch.model.readable import how_many
 from gpuwatch.model.verbs import REDUCTIONS
+from gpuwatch.policies.lasting import rest_of_group
 from gpuwatch.policies.sizes import NODES, Sizes
 from gpuwatch.policies.spot.offers import rest_seconds
 
@@ -29,14 +34,25 @@ _GROWS = frozenset({Verb.GROW})
 
 
 def lacks(observation: Observation, group: NodeGroup) -> int:
-    """How many members of a group are not waited for any more."""
-    return _missing(group) if why_left(observation, group) else 0
+    """How many members of a group are not waited for any more; one that stopped by itself keeps its place (rule 5)."""
+    return (_missing(group) if why_left(observation, group) else 0) + _stopped_places(observation, group)
+
+
+def _stopped_places(observation: Observation, group: NodeGroup) -> int:
+    """How many places of a group its members keep that stopped by themselves and were not replaced."""
+    lives = observation.members.get(group.id, ())
+    long_ago = observation.now - LEFT_AFTER
+    stopped = {each.node_id for each in lives if each.end is End.STOPPED and (each.ended_at or long_ago) <= long_ago}
+    nodes = [observation.fleet.find(node_id) for node_id in group.node_ids if node_id in stopped]
+    return sum(node is not None and node.state is NodeState.STOPPED for node in nodes)
 
 
 def why_left(observation: Observation, group: NodeGroup) -> str | None:
     """Why what a group lacks is not waited for, as a clause; None: it has all, or it is waited for."""
     if not (group.enrolled and group.seen_now) or group.short_since is None or _missing(group) == 0:
         return None
+    if rest_of_group(observation, group.id) is not None:
+        return "its newest members did not last"
     asked = _newest_growth(observation, group)
     if group.refused is not None and (asked is None or group.refused.at >= asked):
         return f"its cloud gives it no more: {group.refused.why}"
@@ -58,7 +74,9 @@ def _waited_since(observation: Observation, group: NodeGroup, short_since: datet
 
 def is_closed(observation: Observation, group: NodeGroup) -> bool:
     """Whether a group is not to be asked for more members now: it is left, or it rests."""
-    return why_left(observation, group) is not None or _resting_seconds(observation, group) > 0
+    if why_left(observation, group) is not None or _resting_seconds(observation, group) > 0:
+        return True
+    return rest_of_group(observation, group.id) is not None
 
 
 def forgotten(entry: OpenIntent, now: datetime) -> bool:
@@ -106,6 +124,11 @@ def missing_sentences(observation: Observation, pool: str) -> Iterator[str]:
             yield f"A launch brought no node: {each.last.detail}."
     for group in observation.fleet.roster(pool).groups:
         lacking = f"The group {group.name} wants {group.desired} nodes and has {len(group.node_ids)}"
+        if stopped := _stopped_places(observation, group):
+            yield (
+                f"{how_many(stopped, 'member')} of the group {group.name} stopped without gpuwatch: they keep their "
+                "places, and count towards the pool's maximum alone."
+            )
         if why := why_left(observation, group):
             yield f"{lacking}: {why}."
         elif group.enrolled and group.seen_now and group.short_since is not None and _missing(group):

@@ -5,6 +5,7 @@ from the ledger, so that a restart of the controller changes nothing.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Value, gauge
 from gpuwatch.policies.lasting import failures_in_a_row
@@ -12,9 +13,10 @@ from gpuwatch.policies.machines import pool_machines
 
 
 def _pools(state: MetricsState) -> tuple[str, ...]:
-    """The pools for which something was launched."""
+    """The pools for which something was launched or started, or a group made members that ended."""
     seen = state.observation
-    return () if seen is None else tuple(sorted({life.pool for life in seen.lives}))
+    known = () if seen is None else chain(seen.lives, *seen.members.values())
+    return tuple(sorted({life.pool for life in known}))
 
 
 def _failures(state: MetricsState) -> Iterator[Value]:
@@ -36,8 +38,8 @@ FAMILIES = (
         "launches_not_lasting",
         ("pool",),
         "Machines in a row, the newest of one template and place, that were launched and ended, stopped or were taken "
-        "within the hour or without work, or never answered; or starts in a row of one machine: the most of any source "
-        "of the pool. From 3 on it rests.",
+        "within the hour or without work, or never answered; or starts of one machine, or members of one group, in a "
+        "row: the most of any source of the pool. From 3 on it rests.",
         "ledger",
         _failures,
     ),

@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpuwatch.guard import Case
-from gpuwatch.model.life import End, Life
+from gpuwatch.model.life import MEMBER_OF, End, Life
 from tests.support.builders.fleet import NOW
-from tests.support.builders.guard_cases import a_launch, with_ledger
+from tests.support.builders.guard_cases import a_growth, a_launch, with_ledger
 from tests.support.builders.guard_cases_growth import ASKED
 
 
@@ -28,6 +28,13 @@ def with_lives(case: Case, *lives: Life) -> Case:
 def three_ended(case: Case, **changes: object) -> Case:
     """A launch after three of which nothing was left."""
     return with_lives(case, *(ended(minutes, **changes) for minutes in (10.0, 20.0, 59.0)))
+
+
+def members_ended(case: Case, *minutes_ago: float, adds: int = 1, **changes: object) -> Case:
+    """The growth of a group whose newest members did not last."""
+    case, asked = a_growth(case, 3 + adds), {MEMBER_OF: "g-1"}
+    lives = tuple(replace(ended(each, asked=asked), **changes) for each in minutes_ago)  # type: ignore[arg-type]
+    return replace(case, observation=replace(case.observation, members={"g-1": lives}))
 
 
 SPOILED_LAUNCHES: list[tuple[str, str, Callable[[Case], Case], str]] = [
@@ -66,9 +73,24 @@ SPOILED_LAUNCHES: list[tuple[str, str, Callable[[Case], Case], str]] = [
         ),
         "one machine is tried now",
     ),
+    (
+        "its members ended",
+        "launch_lasts",
+        lambda c: members_ended(c, 9.0, 20.0, 30.0),
+        "members of the group did not last",
+    ),
+    (
+        "its members ended, two are tried",
+        "launch_lasts",
+        lambda c: members_ended(c, 61.0, 70.0, 90.0, adds=2),
+        "one more is tried now",
+    ),
 ]
 
 FAIR_LAUNCHES: list[tuple[str, Callable[[Case], Case]]] = [
+    ("two members of its group ended", lambda c: members_ended(c, 10.0, 20.0, adds=2)),
+    ("one more member of a group is tried", lambda c: members_ended(c, 61.0, 70.0, 90.0)),
+    ("three members that gpuwatch removed", lambda c: members_ended(c, 10.0, 20.0, 30.0, end=End.REMOVED)),
     ("three that ended, launched otherwise", lambda c: three_ended(c, asked={**ASKED, "zone": "us-east-1f"})),
     ("two ended", lambda c: with_lives(c, ended(10.0), ended(20.0))),
     ("three ended, long ago", lambda c: with_lives(c, *(ended(each) for each in (61.0, 70.0, 90.0)))),

@@ -1,11 +1,11 @@
-"""A cloud whose images fail: what it launches stops itself, ends, is taken without a word, or never answers."""
+"""A cloud whose images fail: what comes of them stops itself, ends, is taken without a word, or never answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import Node, NodeReport, NodeState
+from gpuwatch.model.fleet import Node, NodeGroup, NodeReport, NodeState
 from tests.support.builders.fleet import FakeFleet
 from tests.support.fakes.spot_market import SpotMarket
 
@@ -21,6 +21,8 @@ class FailingImages(FakeFleet):
     then: NodeState = NodeState.STOPPED
     state: State = State.IDLE
     mute: bool = False
+    members_alone: bool = False  # what is launched from a template lasts
+    sound_group: str = ""  # whose members last
     launched: int = 0
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
@@ -32,6 +34,25 @@ class FailingImages(FakeFleet):
             self.put(replace(self.nodes_[node_id], signal=NodeReport(failure="its agent did not answer")))
         return node_id
 
+    def _member(self, group: NodeGroup, node_id: str) -> NodeGroup:
+        """The group with one member more, from the same image."""
+        self.launched += 1
+        group = FakeFleet._member(self, group, node_id)
+        self.show(node_id, self.state)
+        if self.mute:
+            self.put(replace(self.nodes_[node_id], signal=NodeReport(failure="its agent did not answer")))
+        return group
+
+    def groups(self) -> tuple[NodeGroup, ...]:
+        """The groups; what has ended is no member any more, and the group fills its place by the next look."""
+        self._ask("groups", "")
+        self.fill()
+        self.go()
+        for group in list(self.groups_.values()):
+            there = [each for each in group.node_ids if self.nodes_[each].state is not NodeState.TERMINATED]
+            self.groups_[group.id] = replace(group, node_ids=tuple(there))
+        return tuple(map(self._told, self.groups_.values()))
+
     def nodes(self) -> tuple[Node, ...]:
         """The list, in which what is due has gone."""
         self.go()
@@ -40,6 +61,8 @@ class FailingImages(FakeFleet):
     def go(self) -> None:
         """What is due goes by itself."""
         for node in list(self.nodes_.values()):
+            if (self.members_alone and node.group is None) or node.group == self.sound_group:
+                continue
             due = self.minutes is not None and node.launched_at is not None
             if due and node.state is NodeState.RUNNING and self._age(node) >= timedelta(minutes=self.minutes or 0.0):
                 self.put(replace(node, state=self.then))
