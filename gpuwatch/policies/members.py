@@ -5,8 +5,8 @@ Rules, all of them:
 1. A member's life begins when its cloud started it, by the cloud's clock. It counts if gpuwatch had raised the size of
    its group in the three days before; what the group makes in the place of such a member counts as well.
 2. It ends as that of a launched machine does (lives.py). If its group wants fewer since it was seen last, the group may
-   have chosen it to go: nobody knows then, and it counts neither way. So it is of one that runs again with another
-   launch time, and of one whose group gives no answer, or is consented to no longer.
+   have chosen it to go: nobody knows then, and it counts neither way. So it is if it runs again with another launch
+   time, or if its group is consented to no longer. While the group gives no answer nothing is known.
 3. Of ended members the ledger's records speak, also after a restart; a new process begins with those that are there.
 4. Of each group the newest lives are enough, and of a group without trouble none.
 """
@@ -114,7 +114,7 @@ def lives_of_members(
 
 
 def _recorded_life(done: Done) -> Life:
-    """The life of a member whose end the ledger has."""
+    """The life of a member, by the record of its end."""
     begun = done.arguments.get(LAUNCHED_AT, "")
     asked = {name: done.arguments[name] for name in (MEMBER_OF, LAUNCHED_AT) if name in done.arguments}
     life = Life(
@@ -133,7 +133,7 @@ def _has_ended(life: Life) -> bool:
 
 
 def _newest_lives(lives: Iterable[Life]) -> tuple[Life, ...]:
-    """The newest lives, and each whose end is not on record yet."""
+    """The newest lives, and each that has an end without a record."""
     known = sorted(lives, key=lambda each: (each.at, each.key))
     unrecorded = [each for each in known[:-_NEWEST] if _has_ended(each) and not each.recorded]
     return (*unrecorded, *known[-_NEWEST:])

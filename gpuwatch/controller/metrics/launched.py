@@ -38,8 +38,8 @@ FAMILIES = (
         "launches_not_lasting",
         ("pool",),
         "Machines in a row, the newest of one template and place, that were launched and ended, stopped or were taken "
-        "within the hour or without work, or never answered; or starts of one machine, or members of one group, in a "
-        "row: the most of any source of the pool. From 3 on it rests.",
+        "within the hour or without work, or never answered. Starts of one machine and members of one group "
+        "count as well: the most of any source of the pool. From 3 on it rests.",
         "ledger",
         _failures,
     ),
