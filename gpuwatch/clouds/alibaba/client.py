@@ -6,7 +6,7 @@ of a running controller its models cost 35 MB and 0.35 s, the signer with the ch
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -19,6 +19,7 @@ from alibabacloud_credentials.provider import (
     RamRoleArnCredentialsProvider,
     StaticAKCredentialsProvider,
 )
+from alibabacloud_credentials.provider.refreshable import RefreshCachedSupplier
 from alibabacloud_tea_openapi.utils import Utils
 from darabonba.request import DaraRequest
 from requests import PreparedRequest, RequestException, Session
@@ -26,11 +27,12 @@ from urllib3.exceptions import HTTPError
 
 from gpuwatch import __version__
 from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudUnavailableError, ThrottledError
-from gpuwatch.clouds.alibaba.errors import refusal
+from gpuwatch.clouds.alibaba.errors import ENDED, refusal, token_ended
 from gpuwatch.clouds.errors import ADVICE
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.recording import note_exchange
+from gpuwatch.clouds.renewal import Renewable
 from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
@@ -49,7 +51,7 @@ _SESSION_NAME = "gpuwatch"  # in ActionTrail
 
 # Key id, secret, and the session token where there is one.
 Key = tuple[str, str, str | None]
-Source = Callable[[], Key]
+Source = Renewable[Any, Key]
 
 
 def of_chain(profile: str | None) -> Any:  # noqa: ANN401  the SDK has no types
@@ -72,12 +74,17 @@ def of_pair(key_id: str, secret: str) -> Any:  # noqa: ANN401  likewise
     return StaticAKCredentialsProvider(access_key_id=key_id, access_key_secret=secret)
 
 
-def source(provider: Any, whose: str) -> Source:  # noqa: ANN401  likewise
-    """Asks for the key at each call; the SDK keeps it as long as it is good."""
+def source(provider: Any, whose: str, clock: Clock) -> Source:  # noqa: ANN401  likewise
+    """Asks for the key at each call; the SDK keeps it as long as it is good by its own clock."""
 
-    def key() -> Key:
+    def key(provider: Any) -> Key:  # noqa: ANN401  likewise
         try:
-            found = provider.get_credentials()
+            try:
+                found = provider.get_credentials()
+            except Exception as error:
+                if not any(word in str(error) for word in ENDED):  # of the credentials that assume a role
+                    raise
+                found = without_memory(provider).get_credentials()
             key_id, secret = found.get_access_key_id(), found.get_access_key_secret()
             token = found.get_security_token() or None
         except Exception as error:  # noqa: BLE001  the SDK raises whatever its sources raise
@@ -95,7 +102,23 @@ def source(provider: Any, whose: str) -> Source:  # noqa: ANN401  likewise
             raise AuthFailedError(f"the Alibaba Cloud credentials of {whose} are empty", code="EmptyCredentials")
         return key_id, secret, token
 
-    return key
+    return Renewable(provider, without_memory, key, clock)
+
+
+def without_memory(provider: Any) -> Any:  # noqa: ANN401  likewise
+    """The same, which has forgotten every key that it was given; to make it again would leave its threads behind.
+
+    The SDK has no door for this: it believes the time that a key was said to last.
+    """
+    for name, value in list(vars(provider).items()):
+        for each in value if isinstance(value, list) else [value]:
+            if hasattr(each, "get_credentials"):
+                without_memory(each)
+        if isinstance(value, RefreshCachedSupplier) and value._cached_value is not None:  # noqa: SLF001  likewise
+            value._cached_value._stale_time = 0  # noqa: SLF001  likewise; nothing in its place would fail other threads
+        if name.endswith(("__last_used_provider", "__innerProvider")):
+            setattr(provider, name, None)
+    return provider
 
 
 # Connections to Alibaba Cloud. Each request is sent once, and the permit of a change is checked at its first byte.
@@ -226,12 +249,17 @@ class Client:
     def ask_at(self, call: str, parameters: Mapping[str, object]) -> tuple[dict[str, Any], datetime | None]:
         """The same, with the time of the cloud's own clock; None: it did not tell."""
         pause = _FIRST_PAUSE_SECONDS
+        renewed = False
         for attempt in range(1, _TIMES + 1):
-            after = 0.0
+            after, key = 0.0, self._key.proof()
             try:
-                reply = self._send(call, parameters, None)
+                reply = self._send(call, parameters, None, key)
                 after = _retry_after(reply)
                 return self._read(call, reply), _time_of(reply)
+            except AuthFailedError as error:
+                if renewed or attempt == _TIMES or not token_ended(error.code) or not self._key.renew(key):
+                    raise
+                renewed = True
             except (CloudUnavailableError, ThrottledError):
                 if attempt == _TIMES:
                     raise
@@ -248,16 +276,21 @@ class Client:
             CloudError: it was refused.
 
         """
-        return self._read(call, self._send(call, parameters, permit))
+        key = self._key.proof()
+        try:
+            return self._read(call, self._send(call, parameters, permit, key))
+        except AuthFailedError as error:
+            if token_ended(error.code):
+                self._key.renew(key)  # for the next call
+            raise
 
     def name_call(self, call: str) -> str:
         """A call for messages."""
         product, _, action = call.partition(":")
         return f"{product.upper()} {action} in {self._where}"
 
-    def _send(self, call: str, parameters: Mapping[str, object], permit: Permit | None) -> Reply:
-        """The key first, because it may take long; the pace then; the signature last, because it grows old."""
-        key = self._key()
+    def _send(self, call: str, parameters: Mapping[str, object], permit: Permit | None, key: Key) -> Reply:
+        """The key comes first, because it may take long; the pace then; the signature last, because it grows old."""
         self._pace.wait()
         product, _, action = call.partition(":")
         url, headers = self._sign_request(product, action, parameters, key)
@@ -268,7 +301,7 @@ class Client:
         product: str,
         action: str,
         parameters: Mapping[str, object],
-        key: tuple[str, str, str | None],
+        key: Key,
     ) -> tuple[str, dict[str, str]]:
         """The URL and headers of one request."""
         base = self._base or f"https://{host_of(product, self._region)}"

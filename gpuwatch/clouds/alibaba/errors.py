@@ -76,6 +76,9 @@ _CODES: errors.Table = (
 # The texts of these repeat what was signed, with its headers: the session token is one of them.
 _TELLING = ("Signature*", "IncompleteSignature", "InvalidSignature*")
 _TOO_MANY, _SERVER_ERROR = 429, 500
+# How codes begin of a key with its token that is not taken any more; an access key of a session goes with it.
+ENDED = ("InvalidSecurityToken", "SecurityToken", "InvalidAccessKeyId")
+_PARAMETER, _TOKEN_AS_PARAMETER = "InvalidParameter", "SecurityToken.Expired"  # some services say it so
 _DENIED, _SOLD_OUT = "OperationDenied", "out of usage"
 
 
@@ -87,9 +90,16 @@ def refusal(asked: str, status: int, code: str, message: str) -> errors.CloudErr
     kind = errors.kind_of(code, _CODES, unlisted)
     if code == _DENIED and _SOLD_OUT in message.lower():  # the older form of NoStock
         kind = errors.InsufficientCapacityError
+    if code == _PARAMETER and _TOKEN_AS_PARAMETER in message:
+        kind, code = errors.AuthFailedError, _TOKEN_AS_PARAMETER
     if any(fnmatchcase(code, pattern) for pattern in _TELLING):
         message = "the signature was not accepted"
     return errors.typed_error(kind, asked, message, code)
+
+
+def token_ended(code: str) -> bool:
+    """Whether a key with its token is not taken any more."""
+    return code.startswith(ENDED)
 
 
 def no_machine(code: str) -> bool:

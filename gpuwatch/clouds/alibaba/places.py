@@ -89,9 +89,9 @@ class Regions(regions.Regions[Region]):
                 entered = client.of_role(provider, account.role_arn, account.external_id)
                 number = AlibabaSettings.account_of(account.role_arn) or None
             whose = "the controller" if name is None else f"account {name}"
-            owner = Owner(name, number, client.source(entered, whose))
+            owner = Owner(name, number, client.source(entered, whose, clock))
             return Region(owner, _FIRST_REGION if ALL in own else own[0], **options)
 
         super().__init__(doors(accounts, regions, door, hint="[cn-shanghai]"), key="cloud.alibaba.accounts")
-        given = Owner(None, None, client.source(provider, "the controller"))
+        given = Owner(None, None, client.source(provider, "the controller", clock))
         self.entrance = Region(given, _FIRST_REGION, **options)  # with what we were given; it assumes the roles

@@ -135,7 +135,7 @@ def credentials(place: Region) -> Credentials:
         CloudError: there are no credentials, or no answer names their user.
 
     """
-    own, _, token = place.owner.key()
+    own, _, token = place.owner.key.proof()
     name = identity(place).name
     if token is not None:
         return Credentials(name=name, lasting=False)

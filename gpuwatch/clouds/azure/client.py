@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from azure.core.credentials import TokenCredential
+from azure.core.credentials import AccessToken, TokenCredential
 from azure.core.pipeline.policies import RequestIdPolicy, UserAgentPolicy
 from azure.core.pipeline.transport import RequestsTransport
 from azure.core.rest import HttpRequest, HttpResponse
@@ -24,10 +24,11 @@ from requests import Session
 
 from gpuwatch.clouds.azure.errors import asking, refusal
 from gpuwatch.clouds.azure.settings import AUTHORITIES
-from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, ThrottledError, explain_error
+from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError, ThrottledError, explain_error
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.recording import note_exchange
+from gpuwatch.clouds.renewal import Renewable
 from gpuwatch.clouds.requests_sending import watch_session
 from gpuwatch.clouds.sending import sending
 from gpuwatch.runtime.clock import Clock
@@ -55,6 +56,24 @@ def default_credential(national_cloud: str) -> TokenCredential:
     )
 
 
+class Renewing(Renewable[TokenCredential, str]):
+    """Credentials that are made again where Azure does not take their token: they keep it until it ends by its word."""
+
+    def __init__(self, found: TokenCredential | None, national_cloud: str, scope: str, clock: Clock) -> None:
+        """Those that were given, or the chain of azure-identity; nothing is asked yet."""
+
+        def token(credential: TokenCredential) -> str:
+            with asking("a token"):
+                return credential.get_token(scope).token
+
+        first = found or default_credential(national_cloud)
+        super().__init__(first, lambda _: found or default_credential(national_cloud), token, clock)
+
+    def get_token(self, *scopes: str, **options: Any) -> AccessToken:  # noqa: ANN401  azure-core's protocol
+        """A token for these scopes; raises what azure-identity raises."""
+        return self.found.get_token(*scopes, **options)
+
+
 # Half of what a new subscription's bucket refills for one principal (page "Understand how Azure Resource Manager
 # throttles requests"): 25 reads and 10 changes a second, buckets of 250 and 200.
 _READS_PER_SECOND, _READS_AT_ONCE = 12.0, 125
@@ -66,6 +85,7 @@ _LONGEST_WAIT = 10.0  # for which a read waits when Azure says how long; a longe
 _FIRST_WAIT = 0.5
 _MOST_PAGES = 1000
 _OK, _DONE = 200, frozenset({200, 201, 202, 204})
+_TOKEN_REFUSED = 401  # ExpiredAuthenticationToken, InvalidAuthenticationToken and the like
 
 # One version for each service: old enough for the national clouds, new enough for what is asked.
 VERSIONS: Mapping[str, str] = {
@@ -98,11 +118,12 @@ class Line:
     """Reads are tried up to three times; a change is sent once: the ledger decides about trying again."""
 
     def __init__(
-        self, credential: TokenCredential, base: str, *, scope: str, clock: Clock, options: Mapping[str, Any]
+        self, credential: Renewing, base: str, *, scope: str, clock: Clock, options: Mapping[str, Any]
     ) -> None:
         """Nothing is sent yet; `base` is the address of Resource Manager, `scope` that of its tokens."""
         self._base = base.rstrip("/")
         self._clock = clock
+        self._credential = credential
         self._reads = RateLimiter(clock, per_second=_READS_PER_SECOND, burst=_READS_AT_ONCE)
         self._acts = RateLimiter(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE)
         usual = {"connection_timeout": _CONNECT_SECONDS, "read_timeout": _READ_SECONDS}
@@ -182,11 +203,16 @@ class Line:
     # One request.
 
     def _read(self, asked: str, url: str, *, urgent: bool) -> Answer:
+        renewed = False
         for attempt in range(1, _ATTEMPTS + 1):
             (self._acts if urgent else self._reads).wait()
             try:
                 with self._slowing(reads=not urgent):
                     return self._send(asked, "GET", url)
+            except AuthFailedError as error:
+                if renewed or attempt == _ATTEMPTS or not getattr(error, "renewed", False):
+                    raise
+                renewed = True
             except (CloudUnavailableError, ThrottledError) as error:
                 wait = getattr(error, "retry_after", None)
                 wait = _FIRST_WAIT * 2 ** (attempt - 1) if wait is None else wait
@@ -210,6 +236,9 @@ class Line:
             date = response.headers.get("Date", "")
             error = explain_error(refusal(asked, status, text), date, self._clock.now())
             later = response.headers.get("Retry-After", "")
+            if status == _TOKEN_REFUSED:
+                used = request.headers.get("Authorization", "").removeprefix("Bearer ")
+                error.renewed = self._credential.renew(used)  # type: ignore[attr-defined]
             error.retry_after = float(later) if later.isdigit() else None  # type: ignore[attr-defined]
             raise error
         found = {name.lower(): value for name, value in response.headers.items()}

@@ -9,7 +9,7 @@ from azure.core.credentials import TokenCredential
 from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError
 from gpuwatch.clouds.azure import actions, groups, instances, standing, survey
 from gpuwatch.clouds.azure.actions import Order
-from gpuwatch.clouds.azure.client import default_credential
+from gpuwatch.clouds.azure.client import Renewing
 from gpuwatch.clouds.azure.errors import NOT_FOUND
 from gpuwatch.clouds.azure.groups import ScaleSet
 from gpuwatch.clouds.azure.instances import Machine, Sizes
@@ -58,7 +58,7 @@ class AzureCloud(PlacedCloud[Subscription, ScaleSet]):
         super().__init__(fleet=fleet, clock=clock)
         self._templates = dict(templates or {})
         self._scope = f"{MANAGERS[national_cloud]}/.default"
-        self._credential = credential or default_credential(national_cloud)
+        self._credential = Renewing(credential, national_cloud, self._scope, clock)
         self._sizes = Sizes(clock)
         self._translator = Translator(fleet=fleet, clock=clock, sizes=self._sizes)
         self._paths = Paths(clock)

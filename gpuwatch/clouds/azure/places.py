@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from azure.core.credentials import TokenCredential
-
-from gpuwatch.clouds.azure.client import Answer, Line
+from gpuwatch.clouds.azure.client import Answer, Line, Renewing
 from gpuwatch.clouds.azure.settings import SubscriptionSettings
 from gpuwatch.clouds.errors import AuthFailedError, CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
@@ -202,7 +200,7 @@ class Subscriptions:
     def __init__(
         self,
         *,
-        credential: TokenCredential,
+        credential: Renewing,
         subscriptions: Mapping[str, SubscriptionSettings],
         regions: Sequence[str],
         base: str,

@@ -15,7 +15,7 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import AzureError
 
 from gpuwatch.clouds import AuthFailedError, CloudError
-from gpuwatch.clouds.azure.client import Line
+from gpuwatch.clouds.azure.client import Line, Renewing
 from gpuwatch.clouds.azure.iam import ACT, END, GROUPS, LAUNCH, READ, WRITE
 from gpuwatch.clouds.azure.instances import Sizes
 from gpuwatch.clouds.azure.places import Subscription
@@ -122,7 +122,7 @@ _NAME = "Application.Read.All of Microsoft Graph"
 
 
 def graph(
-    credential: TokenCredential,
+    credential: Renewing,
     national_cloud: str,
     endpoint_url: str | None,
     *,

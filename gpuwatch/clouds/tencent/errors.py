@@ -70,6 +70,7 @@ _CODES: errors.Table = (
     ("ClientNetworkError", errors.CloudUnavailableError),
     ("ServerNetworkError", errors.CloudUnavailableError),
 )
+_ENDED = frozenset({"AuthFailure.TokenFailure", "AuthFailure.SecretIdNotFound", "AuthFailure.InvalidSecretId"})
 _OF_THE_SDK = ("ClientNetworkError", "ServerNetworkError")  # their texts may quote the request
 
 THROTTLED, NO_ANSWER, NO_CREDENTIALS = "RequestLimitExceeded", "ServerNetworkError", "NoCredentials"
@@ -99,6 +100,11 @@ def _refusal(asked: str, code: str, message: str) -> errors.CloudError:
 def no_machine(code: str) -> bool:
     """Whether a code means that there is no stock, or no quota."""
     return errors.means_no_machine(code, _CODES)
+
+
+def token_ended(code: str) -> bool:
+    """Whether a key with its token is not taken any more; a key that the cloud no longer has may have been one."""
+    return code in _ENDED
 
 
 def about_its_state(code: str) -> bool:

@@ -8,7 +8,8 @@ from gpuwatch.clouds import regions
 from gpuwatch.clouds.errors import reading
 from gpuwatch.clouds.provider import ALL, AccountSettings
 from gpuwatch.clouds.regions import Account, doors
-from gpuwatch.clouds.tencent.client import AssumedRole, Line, Signer, own_credentials
+from gpuwatch.clouds.tencent.client import Line
+from gpuwatch.clouds.tencent.credentials import AssumedRole, Renewed, Signer, own_credentials
 from gpuwatch.clouds.tencent.settings import TencentSettings
 from gpuwatch.runtime.clock import Clock
 
@@ -76,14 +77,14 @@ class Regions(regions.Regions[Region]):
             CloudError: there is no region.
 
         """
-        signer: Signer = own_credentials(key_file)
+        signer: Signer = own_credentials(key_file, clock)
         options: dict[str, Any] = {"clock": clock, "endpoint_url": endpoint_url, "timeouts": timeouts}
 
         def door(name: str | None, account: AccountSettings, own: tuple[str, ...]) -> Region:
             first = Region(Account(name, None), _ANY_REGION if ALL in own else own[0], signer, **options)
             if account.role_arn is None:
                 return first
-            role = AssumedRole(account, partial(_assume, first), clock)
+            role = Renewed(lambda: AssumedRole(account, partial(_assume, first), clock), clock)
             owner = Account(name, TencentSettings.account_of(account.role_arn))
             return Region(owner, first.region, role, **options)
 

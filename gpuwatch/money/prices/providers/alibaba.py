@@ -49,7 +49,7 @@ class AlibabaPrices:
             FetchError: no usable answer.
 
         """
-        key = credentials.source(self._provider(), "the price list")
+        key = credentials.source(self._provider(), "the price list", self._clock)
         for region, kind in wanted:
             client = Client(
                 region=region,

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.tencent.client import FixedKey, Line, Signer, own_credentials
+from gpuwatch.clouds.tencent.client import Line
+from gpuwatch.clouds.tencent.credentials import FixedKey, Signer, own_credentials
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import amount_of, key_pair_of
@@ -42,7 +43,7 @@ class TencentPrices:
         self._key_file = key_file
         self._currency = currency
         self._endpoint_url = endpoint_url
-        self._cloud: Signer = own_credentials(cloud_key_file)
+        self._cloud: Signer = own_credentials(cloud_key_file, clock)
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other.

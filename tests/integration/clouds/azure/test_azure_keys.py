@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.clouds.azure import standing
+from gpuwatch.clouds.azure.client import Renewing
 from gpuwatch.clouds.keys import Credentials, HasCredentials
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure.world import AzureWorld, StaticCredential, an_azure
@@ -149,7 +150,7 @@ def test_each_national_cloud_has_a_graph_of_its_own(world: AzureWorld, national:
             return super().get_token(*scopes, **options)
 
     way = standing.graph(
-        Asked(world.fake.token),
+        Renewing(Asked(world.fake.token), national, "of the manager", world.clock),
         national,
         world.server.url,
         clock=world.clock,

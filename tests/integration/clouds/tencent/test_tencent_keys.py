@@ -9,7 +9,7 @@ import pytest
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.keys import AccessKey, Credentials, HasCredentials
 from gpuwatch.clouds.provider import AccountSettings
-from gpuwatch.clouds.tencent import client as credentials
+from gpuwatch.clouds.tencent import credentials
 from gpuwatch.clouds.tencent.cloud import TencentCloud
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.faults import Fault, when

@@ -12,7 +12,7 @@ from gpuwatch.clouds.permissions import Diagnosable, Needs, Quotas
 from gpuwatch.clouds.provider import AccountSettings
 from gpuwatch.clouds.settings import CloudSettings, connect
 from gpuwatch.clouds.survey import Searchable
-from gpuwatch.clouds.tencent import client as credentials
+from gpuwatch.clouds.tencent import credentials
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.cloud import TencentCloud
 from gpuwatch.clouds.tencent.settings import TencentSettings

@@ -64,6 +64,7 @@ class FakeAlibaba:
         self.strikes: list[Strike] = []
         self.calls: list[str] = []  # as RAM names them
         self._nonces: set[str] = set()
+        self.ended: dict[str, Refusal] = {}  # session tokens that are not taken any more, and the words for it
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """As it is now, for reads that are late."""
@@ -130,6 +131,8 @@ class FakeAlibaba:
     def _authentic(self, request: Request) -> None:
         """The signature, by the official signer, and the clock."""
         headers = request.headers
+        if (token := headers.get("x-acs-security-token", "")) in self.ended:
+            raise self.ended[token]
         scheme, _, rest = headers.get("authorization", "").partition(" ")
         parts = dict(part.partition("=")[::2] for part in rest.split(","))
         if scheme != "ACS3-HMAC-SHA256" or parts.get("Credential") != KEY_ID:
