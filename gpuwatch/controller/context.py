@@ -31,6 +31,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.sensors import SensorRecord
 from gpuwatch.model.undone import Removal
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.policies.idle import StepsOf, each_step, steps_for
@@ -92,6 +93,17 @@ class PastRemovals:
 
 
 @dataclass(slots=True, kw_only=True)
+class LastLook:
+    """When the newest round that acted saw the fleet, by both clocks, and what it is to keep of what worked."""
+
+    at: datetime | None = None
+    uptime: float = 0.0
+    kept: SensorRecord | None = None  # as the ledger has it
+    seen: SensorRecord | None = None
+    seen_uptime: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
 class Memory:
     """What a process knows between its rounds besides the ledger; without it waits are longer, and nothing else."""
 
@@ -101,6 +113,7 @@ class Memory:
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
     ended: Ended = field(default_factory=Ended)
     removals: PastRemovals = field(default_factory=PastRemovals)
+    sensors: LastLook = field(default_factory=LastLook)
     ledger_is_slow: bool = False  # as of the last removal; it is told once
     circuits: Circuits = field(default_factory=Circuits)
     uses: dict[str, Use] = field(default_factory=dict)  # of lives, by their keys

@@ -19,6 +19,7 @@ from gpuwatch.controller.observe.ended import ended_machines
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.observe.short_groups import with_short
 from gpuwatch.controller.offers_past import with_past
+from gpuwatch.controller.sensors import with_unproven
 from gpuwatch.controller.slurm.join import Shown, show_cluster, with_slurm
 from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.controller.undone import with_undone
@@ -212,7 +213,7 @@ def _observation(look: _Look) -> Observation:
         prices=look.prices,
         interval_seconds=parts.interval_seconds,
     )
-    seen = with_undone(parts, with_past(parts, seen, look.rules))
+    seen = with_unproven(parts, with_undone(parts, with_past(parts, seen, look.rules)))
     return replace(seen, budgets=parts.budgets(seen), batches=parts.batches(seen))
 
 

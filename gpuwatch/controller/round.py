@@ -18,6 +18,7 @@ from gpuwatch.controller.context import Act, ControllerContext, Round
 from gpuwatch.controller.isolation import judge_apart
 from gpuwatch.controller.launched import record_ends
 from gpuwatch.controller.observation import observe
+from gpuwatch.controller.sensors import keep_sensors
 from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious
 from gpuwatch.controller.target_workload import remember_workloads, steps_for_workloads
@@ -51,6 +52,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         judged = judge_apart(seen, lambda each: _judge(parts, each, known), parts.memory.sick["decide"])
         if act:
             judged, round_id = _record(parts, seen, judged, known)
+            keep_sensors(parts)
             remember_workloads(parts, judged.workloads)
     if act:
         observation = judged.observation

@@ -6,9 +6,10 @@ from datetime import timedelta
 from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.duration import format_age, format_duration
+from gpuwatch.model.duration import format_age, format_duration, format_time
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.readable import how_many
+from gpuwatch.model.sensors import Unproven
 from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.policies.spot import back
 
@@ -227,10 +228,11 @@ def low_coverage(case: Case) -> Finding:
 
 
 def mass_idleness(case: Subject) -> Finding:
-    """Refuses to remove nodes, or to end pods, where most working nodes turned idle at once.
+    """Refuses to remove nodes, or to end pods, where a sensor is suspected: too many nodes read idle.
 
-    A broken sensor, a driver upgrade or an exporter that reads zero looks like this, and no other rule sees it. The end
-    of one job on many nodes and a restart of all agents look the same. Nodes are frozen for
+    A broken sensor, a driver upgrade or an exporter that reads zero looks like this, and no other rule sees it. There
+    are two signs. The first is that most working nodes turned idle at once. The end of one job on many nodes and a
+    restart of all agents look the same. Nodes are frozen for
     `limits.mass_idleness_freeze` if the share `limits.mass_idleness_ratio` of those that have something in common, and
     at least `limits.mass_idleness_nodes` of them, turn idle within `limits.mass_idleness_window`. In common they may
     have their pool, the fleet, their cloud, their image, their driver or their version of the agent. So a fleet of many
@@ -239,14 +241,25 @@ def mass_idleness(case: Subject) -> Finding:
     these nodes could have its notice. Time in which gpuwatch was paused, only observed or made no rounds does not
     count.
 
+    The second sign is that nodes have a driver, a version of the agent or an image with which they are not seen at
+    work, while their pool worked with another one within the last week. A roll-out may take days, so these nodes turn
+    idle one after another. What is new is proven once enough nodes of the same type were at work with it at one time:
+    the share that is left by `limits.mass_idleness_ratio` of as many as the others were. By default this is half, and
+    of a single node one. Until then the nodes that have it are frozen, however few they are. The freeze ends a day
+    after the last of them got it, or was started with it, and a week after the last of them got it in any case. A
+    driver that one type of machine cannot use is found, too: each type has its own proof. What machines were seen at
+    work with is kept in the ledger. In the first round of a new ledger nothing is suspected.
+
     If the nodes are really idle, run `gpuwatch acknowledge`, or `gpuwatch acknowledge --pool NAME` for one pool. It
     covers only what was seen by then, and ends no pause; `gpuwatch resume` acknowledges nothing. Otherwise repair the
-    sensor; the freeze ends by itself.
+    sensor, or go back to what worked; the freeze ends by itself.
     """
     over = "Neither its pool nor the fleet turned idle all at once."
+    if case.asleep:
+        return allow(over)
     for pool in case.pools:
         found = case.burst_of(pool)
-        if found is None or case.asleep:
+        if found is None:
             continue
         nodes = f"{found.count} of {found.members} working nodes {found.of}"
         sentence = f"{nodes} turned idle at once, by {found.last:%H:%M} UTC"
@@ -262,4 +275,18 @@ def mass_idleness(case: Subject) -> Finding:
             remedy = f"If they are really idle, run `gpuwatch acknowledge{of_pool}`"
             return refuse(f"{sentence}.", f"{what} frozen until {ends:%H:%M} UTC. {remedy}.")
         over = f"{sentence}; the freeze ended at {ends:%H:%M} UTC."
-    return allow(over)
+    unproven = [each for node in case.nodes if (each := case.observation.unproven_of(node)) is not None]
+    return _refuse_unproven(max(unproven, key=lambda each: each.until)) if unproven else allow(over)
+
+
+def _refuse_unproven(found: Unproven) -> Finding:
+    """Say what nobody is seen at work with, and what would prove it."""
+    nodes = how_many(found.nodes, "node")
+    seen = "none was" if found.busy == 0 else f"at most {found.busy} at one time were"
+    of_pool = f" --pool {shlex.quote(found.pools[0])}" if len(found.pools) == 1 else ""
+    return refuse(
+        f"Of {nodes} with {found.words} {seen} seen at work since it came at {format_time(found.since)}; with the "
+        f"{found.of} {found.before} they worked.",
+        f"They are frozen until {format_time(found.until)}, or until {found.needed} of them are at work at one time. "
+        f"If they are really idle, run `gpuwatch acknowledge{of_pool}`.",
+    )

@@ -116,7 +116,8 @@ class Limits:
         Le(0.9),
         Setting(
             "When this share of a pool, of the fleet, or of the nodes with one cloud, image, driver or agent turns "
-            "idle at the same time, a sensor is suspected: freeze."
+            "idle at the same time, a sensor is suspected: freeze. So is one with which this share of the nodes that "
+            "would work is not seen at work."
         ),
     ] = 0.5
     mass_idleness_nodes: Annotated[
@@ -131,7 +132,7 @@ class Limits:
         Floor(600, or_none=True),
         Setting(
             "How long such a freeze lasts, from the first possible notice of it; `gpuwatch acknowledge` ends it. "
-            "0s: mass idleness is no reason to freeze."
+            "0s: mass idleness is no reason to freeze, nor is a sensor that nobody has proven."
         ),
     ] = 3600.0
     max_additions_per_round: Annotated[

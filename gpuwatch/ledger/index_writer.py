@@ -1,5 +1,9 @@
-"""What an outcome, and the end of a round, change in the indexes: open intents, notices, stops, what had no turn."""
+"""What an outcome, and the end of a round, change in the indexes: open intents, notices, stops, what had no turn.
 
+And the record of what machines were seen at work with, which is no index: nothing else knows it.
+"""
+
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -7,14 +11,19 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from gpuwatch.ledger import scale_in_protection
+from gpuwatch.ledger.any_text import json_of
 from gpuwatch.ledger.attempts import runs_again
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
+from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import META, NOTICES, OPEN_INTENTS, STOPPED
 from gpuwatch.model.decision import FINAL, Intent, Observation, Status, Stopped, Unreached, Verb
+from gpuwatch.model.sensors import SensorRecord
 from gpuwatch.model.verbs import ENDS_OF_A_STOP
 
-_UNREACHED = "unreached"  # the name of its row
+log = logging.getLogger(__name__)
+
+_UNREACHED, _SENSORS = "unreached", "sensors"  # the names of their rows
 
 
 def mark(db: Connection, intent: Intent, status: Status, at: datetime) -> None:
@@ -52,3 +61,45 @@ def read_unreached(db: Connection) -> tuple[Unreached, ...]:
     """What the newest round allowed and did not come to."""
     kept = db.scalar(select(META.c.value).where(META.c.name == _UNREACHED))
     return () if kept is None else msgspec.json.decode(kept, type=tuple[Unreached, ...])
+
+
+class Sensors:
+    """Which drivers, agents and images machines were seen at work with."""
+
+    def __init__(self, store: Store) -> None:
+        """Of an open store."""
+        self._store = store
+
+    def read(self) -> SensorRecord | None:
+        """What is known; None: nothing yet, or what is there cannot be read."""
+        with self._store.reading() as db:
+            kept = db.scalar(select(META.c.value).where(META.c.name == _SENSORS))
+        try:
+            return None if kept is None else msgspec.json.decode(kept, type=SensorRecord)
+        except msgspec.MsgspecError as error:
+            log.warning(
+                "It cannot be read with what machines were seen at work; what they do now is the beginning: %s", error
+            )
+            return None
+
+    def keep(self, record: SensorRecord) -> None:
+        """Put it in the place of what was known."""
+        with self._store.writing() as writer:
+            writer.db.execute(META.delete().where(META.c.name == _SENSORS))
+            writer.db.execute(META.insert(), {"name": _SENSORS, "value": json_of(record).decode()})
+
+
+class SensorsInMemory:
+    """The same, for as long as a process lives."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._record: SensorRecord | None = None
+
+    def read(self) -> SensorRecord | None:
+        """What is known; None: nothing yet."""
+        return self._record
+
+    def keep(self, record: SensorRecord) -> None:
+        """Put it in the place of what was known."""
+        self._record = record

@@ -20,7 +20,7 @@ from gpuwatch.ledger.audit_log import AuditLog
 from gpuwatch.ledger.bodies import Bodies
 from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.identity import Identity
-from gpuwatch.ledger.index_writer import forget_what_runs_again, keep_unreached, mark
+from gpuwatch.ledger.index_writer import Sensors, forget_what_runs_again, keep_unreached, mark
 from gpuwatch.ledger.postgresql import PostgresqlStore
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import Audit, Entry, LedgerError, PastRound, RoundLine
@@ -59,7 +59,7 @@ class Ledger:
         self._settings = settings or LedgerSettings()
         self.hourly_spend_retention = self._settings.hourly_spend_retention
         self.identity, self.messages = Identity(store), SentMessages(store)
-        self.trail, self.uses = AuditLog(store), UseHistory(store)
+        self.trail, self.uses, self.sensors = AuditLog(store), UseHistory(store), Sensors(store)
         self._bodies = Bodies(store)
         self._id = store.id
 

@@ -21,6 +21,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import Pause
+from gpuwatch.model.sensors import SensorRecord
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
 HOUR = timedelta(hours=1)  # how far back limits look
@@ -52,12 +53,29 @@ class LedgerIdentity(Protocol):
         ...
 
 
+class SensorMemory(Protocol):
+    """Which drivers, agents and images machines were seen at work with."""
+
+    def read(self) -> SensorRecord | None:
+        """What is known; None: nothing yet."""
+        ...
+
+    def keep(self, record: SensorRecord) -> None:
+        """Put it in the place of what was known."""
+        ...
+
+
 class RoundLedger(Protocol):
     """What a round reads before it decides, and writes before and after it acts."""
 
     @property
     def identity(self) -> LedgerIdentity:
         """Which ledger this is."""
+        ...
+
+    @property
+    def sensors(self) -> SensorMemory:
+        """What machines were seen at work with."""
         ...
 
     @property

@@ -22,6 +22,7 @@ from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Interruption as Inaction
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.proposal import Advice, Answer, Decision, Proposal, Reason, Review, Step, reason_with_refusals
+from gpuwatch.model.sensors import Unproven
 from gpuwatch.model.stops import StopAnswer, why_not_ours
 from gpuwatch.model.undone import Undone
 from gpuwatch.model.verbs import ADDITIONS, REMOVAL_STEPS, REMOVALS, Verb
@@ -365,12 +366,26 @@ class Observation:
     lives: tuple[Life, ...] = ()  # of the machines that were launched or started in the last three days
     members: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)  # of groups, by their ids (members.py)
     undone: tuple[Undone, ...] = ()  # removals of ours that somebody has undone, without use since
+    unproven: tuple[Unproven, ...] = ()  # drivers, agents and images with which nobody is seen at work
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
     @cached_property
     def machines(self) -> dict[str, PoolMachines]:
         """What policies/machines.py has counted of it, by pool."""
         return {}
+
+    @cached_property
+    def _unproven(self) -> Mapping[str, list[Unproven]]:
+        found: dict[str, list[Unproven]] = {}
+        for each in self.unproven:
+            for pool in each.pools:
+                found.setdefault(pool, []).append(each)
+        return found
+
+    def unproven_of(self, node: Node) -> Unproven | None:
+        """What the node has that may have broken what is read of it; the one that is suspected the longest."""
+        found = [each for each in self._unproven.get(node.pool, ()) if each.is_about(node)] if self.unproven else []
+        return max(found, key=lambda each: each.until, default=None)
 
     def price(self, node: Node) -> Price | None:
         """What an hour of the node costs; None is not known, never free."""

@@ -16,6 +16,7 @@ from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
 from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_time, open_intent, runs_again, stop_answer
 from gpuwatch.ledger.identity import NoIdentity
+from gpuwatch.ledger.index_writer import SensorsInMemory
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import LedgerError
@@ -61,7 +62,7 @@ class InMemoryLedger:
     def __init__(self, ledger_id: str = "simulated") -> None:
         """Nothing is written yet."""
         self._id = ledger_id
-        self.identity = NoIdentity()
+        self.identity, self.sensors = NoIdentity(), SensorsInMemory()
         self._number = 0
         self._opened: dict[str, OpenIntent] = {}
         self._outcomes: dict[str, list[Outcome]] = {}  # of the open intents

@@ -153,7 +153,7 @@ ADVICE: Mapping[Obstacle, Advice] = {
         risk="two controllers do not see each other's notices and limits",
     ),
     Obstacle.MASS_IDLENESS: Advice(
-        name="all turned idle at once",
+        name="a sensor is suspected",
         act="if they are really idle, `gpuwatch acknowledge --pool {pool}`; else repair the sensor",
         risk="if a sensor is broken, machines that work are stopped",
     ),
