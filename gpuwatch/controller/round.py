@@ -149,6 +149,7 @@ def _with_times(
         observation,
         restarts={pool: each.restarts for pool, each in timings.items()},
         queued={pool: each.queued for pool, each in timings.items() if each.queued is not None},
+        answers={pool: each.answers for pool, each in timings.items()},
         fresh={pool: each.fresh for pool, each in timings.items() if each.fresh is not None},
         waits={node_id: wait for each in timings.values() for node_id, wait in each.waits.items()},
     )

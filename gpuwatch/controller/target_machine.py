@@ -37,6 +37,7 @@ from gpuwatch.model.promise import promise_of
 from gpuwatch.model.stops import NOT_PROVED, StopAnswer, why_not_ours
 from gpuwatch.model.undone import GROUP, SIZE, STARTED_AGAIN
 from gpuwatch.model.verbs import ASKED_A_LAST_TIME
+from gpuwatch.policies.idle_timeout.answers import ASKED, can_be_asked
 from gpuwatch.policies.lives import DID_NOT_START
 from gpuwatch.policies.undone import undone_of
 
@@ -65,7 +66,7 @@ class MachineTarget(Target):
 
         A later undoing of a removal shows by that, and that a start has begun.
 
-        What somebody undid before it, without any use in between, goes with it.
+        What somebody undid before it, without any use in between, goes with it, and whether anybody could answer.
         """
         step = review.step
         if step.verb is Verb.NOTICE:
@@ -80,6 +81,8 @@ class MachineTarget(Target):
             said[LAUNCHED_AT] = node.launched_at.isoformat()
         if step.verb is Verb.START:
             return said
+        if can_be_asked(node):
+            said[ASKED] = "true"
         group = None if node.group is None else observation.fleet.group(node.group)
         if group is not None and step.verb is Verb.TERMINATE:
             said |= {GROUP: group.id, SIZE: str(group.desired)}

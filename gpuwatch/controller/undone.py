@@ -40,8 +40,11 @@ def with_undone(parts: ControllerContext, seen: Observation) -> Observation:
     for removal in list(known.newest.values()):
         at = undone_at(removal, seen.fleet, seen.ledger, _first_seen(known, removal, now), now)
         if at is not None:
+            news = removal.key not in known.watched
             watch = known.watched[removal.key] = _watch(known, removal, seen, at)
-            made = None if watch.used else judge_undone(removal, at, now, told=removal.key in known.told)
+            made = judge_undone(removal, at, now, told=removal.key in known.told) if news or not watch.used else None
+            # What is used before it was seen is no disagreement, and was taken back all the same: that is said once.
+            made = replace(made, times=0, before=None, until=None, quiet_at=None) if made and watch.used else made
         else:
             made = judge_undone(removal, None, now, told=True) if seen.fleet.find(removal.target) else None
         if made is not None:

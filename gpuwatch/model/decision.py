@@ -16,7 +16,7 @@ from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import with_snoozes
 from gpuwatch.model.life import Life, PoolMachines
-from gpuwatch.model.measurement import BatchPast, MetricValue, OffersPast, Pauses, Restarts
+from gpuwatch.model.measurement import Answers, BatchPast, MetricValue, OffersPast, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_name
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Interruption as Inaction
@@ -359,6 +359,7 @@ class Observation:
     waits: Mapping[str, Wait] = field(default_factory=dict)  # of idle nodes whose pool learns or draws them
     restarts: Mapping[str, Restarts] = field(default_factory=dict)  # by pool
     fresh: Mapping[str, Pauses] = field(default_factory=dict)  # by pool, of those too fresh for a learned wait
+    answers: Mapping[str, Answers] = field(default_factory=dict)  # by pool; of one that is not here nobody keeps count
     queued: Mapping[str, float] = field(default_factory=dict)  # by pool: for how many seconds work has waited for it
     budgets: tuple[BudgetState, ...] = ()
     offers: Mapping[str, OffersPast] = field(default_factory=dict)  # by pool, of those with offers

@@ -76,6 +76,7 @@ class NodeVerdict:
     driver_version: BoundedText | None = None  # None: not known, or its GPUs say different ones
     cloud_notices: tuple[CloudNotice, ...] | None = None
     pods: tuple[PodVerdict, ...] = ()  # those with GPUs of which the agent can tell it from the host's other work
+    login_free_seconds: BoundedFloat | None = None  # since the last login, a week at most; None: not known
 
 
 class NodeState(StrEnum):
@@ -200,8 +201,7 @@ class Node:
         drained = self.slurm is not None and not self.slurm.takes_jobs
         if self.state is not _RUNNING or verdict is None or cordoned or drained:
             return False
-        state = verdict.activity.state
-        if state is _UNKNOWN or state is _STALLED:
+        if (state := verdict.activity.state) is _UNKNOWN or state is _STALLED:
             return False
         for gpu in verdict.gpus:  # noqa: SIM110  a generator costs as much as all the rest, in each round
             if gpu.health is not None and gpu.health.state is _FAILING:

@@ -1,4 +1,4 @@
-"""What was measured of a pool, and what the ledger says of its past: its starts, pauses, offers and work."""
+"""What was measured of a pool, and what the ledger says of its past: its starts, pauses, answers, offers and work."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,6 +49,28 @@ class Pauses:
 
     ended: int = 0
     days: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What people have answered to a pool's notices, by what they did.
+
+    `known` is whether enough of them ran out unanswered; `passed` is when that happened last to a machine that is
+    there, of a pool that is not known. `regrets` is when somebody started such a machine again within an hour of our
+    stop, lately. Of the last 30 days, `stops` are those that are an hour old, and `regretted` how many of them were
+    taken back like that.
+    """
+
+    known: bool = False
+    passed: Mapping[str, datetime] = field(default_factory=dict)
+    regrets: Mapping[str, tuple[datetime, ...]] = field(default_factory=dict)
+    stops: int = 0
+    regretted: int = 0
+
+    @property
+    def regretted_ratio(self) -> float | None:
+        """The share of stops that somebody took back; None: there was no stop."""
+        return self.regretted / self.stops if self.stops else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

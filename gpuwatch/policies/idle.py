@@ -32,6 +32,7 @@ from gpuwatch.model.proposal import Steps, changing
 from gpuwatch.policies import idle_words, notices, undone, waiting
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.idle_timeout import node_wait
+from gpuwatch.policies.idle_timeout.answers import question_words
 from gpuwatch.policies.idle_timeout.node_wait import choose_action, grace_seconds, wait_seconds
 from gpuwatch.policies.idle_words import make_step, word
 from gpuwatch.policies.waiting import Phase
@@ -106,6 +107,7 @@ def propose(observation: Observation, pool: str, rules: IdleRules, *, steps_of: 
             node_wait.in_force(observation.budgets),
             observation.interval_seconds,
             observation.fresh.get(pool),
+            observation.answers.get(pool),
             tuple((each, undone.in_force(each, observation.now)) for each in observation.undone if each.pool == pool),
         ),
         ages=rules.max_age is not None,
@@ -190,7 +192,8 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
         return make_step(node, Verb.HOLD if phase is Phase.WAITING else Verb.WITHDRAW, "waiting", sentence, change)
     if notice is None:
         why = node_wait.because(node, observation, rules, wait)
-        sentence = f"It has been {is_} for {held}, longer than {format_duration(wait)}{why}."
+        asks = question_words(node, observation) if node.activity.state is State.IDLE else ""
+        sentence = f"It has been {is_} for {held}, longer than {format_duration(wait)}{why}.{asks}"
         said = make_step(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
         return notices.promising(said, then, node, grace)
     if (kept := idle_words.why_kept(node, node.activity.held_seconds, rules)) is not None:

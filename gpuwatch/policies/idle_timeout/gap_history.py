@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuwatch.model.measurement import Pauses
 from gpuwatch.policies.idle_timeout import facts
+from gpuwatch.policies.idle_timeout.answers import AnswerHistory
 from gpuwatch.policies.idle_timeout.hazard import BINS, EDGES, Asked, Facts, Hazard, best_stop, bin_of, chances, taught
 from gpuwatch.policies.idle_timeout.restart_times import Starts
 
@@ -87,7 +88,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapHistory:
-    """One pool's knowledge: the hazard, 2,000 nodes' habits, the gaps that are open, the pool's last moves."""
+    """One pool's knowledge: the hazard, 2,000 nodes' habits, open gaps, the pool's last moves, its answers."""
 
     hazard: Hazard = field(default_factory=Hazard)
     habits: dict[str, Habit] = field(default_factory=dict)  # the node that was needed last is the last one
@@ -99,6 +100,7 @@ class GapHistory:
     queued_since: float | None = None  # since when work waits for the pool
     pauses: Pauses = field(default_factory=Pauses)
     day_since: float | None = None  # of the day that is not over
+    answers: AnswerHistory = field(default_factory=AnswerHistory)
 
     def spare(self, at: float) -> float:
         """What may be lost from now on, if the open gaps all turn out as badly as they can."""

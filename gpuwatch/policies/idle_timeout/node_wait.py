@@ -9,6 +9,8 @@ Rules, all of them:
 4. A budget, and `max_age`, shorten the wait of idle nodes before the notice, and only to less; the grace stays.
 5. Occupied, parked and stalled nodes are somebody's: each state has a wait of its own, and a longer grace. Where nobody
    is there, an idle node has a shorter one, unless its wait is a fixed one until its pool is known.
+6. Where the notice is a question, an idle node has their longer grace, too, after half an hour at least. Whoever took a
+   stop back makes the next wait longer, whatever hastens it (gpuwatch.policies.idle_timeout.answers).
 """
 
 from collections.abc import Sequence
@@ -16,11 +18,12 @@ from collections.abc import Sequence
 from gpuwatch.model.activity import State
 from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
 from gpuwatch.model.decision import Observation, Wait
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.idle_timeout.answers import is_question, lengthened_wait, regrets_of
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
 from gpuwatch.policies.idle_timeout.gap_history import fresh_words
 
@@ -42,10 +45,11 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
     """Return how long a node is to be idle where nothing hastens it; None: it takes a price, which is not known."""
     if not isinstance(rules.timeout, str):
         return rules.timeout
-    attended = rules.timeout == "learned" and node.activity.state is State.IDLE and not _empty(node)
+    somebody = not _empty(node) or is_question(node, observation)
+    attended = rules.timeout == "learned" and node.activity.state is State.IDLE and somebody
     least = ATTENDED_WAIT_SECONDS if attended else MINIMUM_WAIT_SECONDS
     if (found := _learned_wait(node, observation, rules)) is not None:
-        ahead = max(grace_seconds(node, observation, rules), observation.interval_seconds)
+        ahead = max(_plain_grace_seconds(node, observation, rules), observation.interval_seconds)
         return max(least, found.seconds - ahead)
     cost = restart_of(observation, node.pool, rules, observation.price(node))
     return None if cost is None else max(rules.fresh_seconds or least, least, cost.seconds)
@@ -62,6 +66,13 @@ def _learned_wait(node: Node, observation: Observation, rules: IdleRules) -> Wai
 
 def choose_action(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
     """Return what the pool does with a node in this state, and after how long; no choice for one that works."""
+    choice, wait = _choice(node, observation, rules)
+    regrets = len(regrets_of(node, observation))
+    return choice, wait if wait is None else lengthened_wait(wait, regrets)
+
+
+def _choice(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
+    """Return the same as if nobody had taken back a stop of it."""
     state = node.activity.state
     if state is State.OCCUPIED:
         return rules.occupied, rules.occupied_timeout
@@ -75,11 +86,17 @@ def choose_action(node: Node, observation: Observation, rules: IdleRules) -> tup
 
 
 def grace_seconds(node: Node, observation: Observation, rules: IdleRules) -> float:
-    """Return the grace of a notice for a node in this state: nobody is asked about an idle or stopped one."""
+    """Return the grace of a notice for a node in this state."""
     if node.state is NodeState.STOPPED:
         return rules.terminate_grace_period
     if node.activity.state is not State.IDLE:
         return rules.owner_grace_period
+    plain = _plain_grace_seconds(node, observation, rules)
+    return max(plain, rules.owner_grace_period) if is_question(node, observation) else plain
+
+
+def _plain_grace_seconds(node: Node, observation: Observation, rules: IdleRules) -> float:
+    """Return the grace of an idle node where nobody is asked about it."""
     fixed = rules.fresh_seconds is not None and not learns(node, observation, rules)
     return rules.unattended_grace_period if node.owner is None and _empty(node) and not fixed else rules.grace_period
 
@@ -106,8 +123,11 @@ def _unhastened_wait(node: Node, observation: Observation, rules: IdleRules) -> 
 
 
 def because(node: Node, observation: Observation, rules: IdleRules, wait: float) -> str:
-    """Say why an idle node waits for so long, where that is not set in the configuration."""
+    """Say why a node waits for so long, where that is not set in the configuration."""
     idle = node.activity.state is State.IDLE
+    if regrets := regrets_of(node, observation):
+        times = "" if len(regrets) == 1 else f" {len(regrets)} times, last"
+        return f" (somebody started it again{times} within an hour of a stop, at {format_time(regrets[-1])})"
     asked = hastening(observation.budgets, node) if idle else None
     own = None if asked is None else _unhastened_wait(node, observation, rules)
     if asked is not None and own is not None and wait < own:

@@ -9,7 +9,8 @@ Rules of what a round teaches, all of them:
 4. A gap is lost if its node is not seen at all, or was stopped by somebody else.
 
 With `fresh_timeout`, all waits are fixed until the pool has shown how it pauses. After that, the first pause of each
-node has that wait, its notice included: other nodes' pauses say little of a new kind of work.
+node has that wait, its notice included: other nodes' pauses say little of a new kind of work. A node whose notice is a
+question has that wait, too.
 """
 
 from collections.abc import Mapping
@@ -20,10 +21,11 @@ from operator import attrgetter
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import ADDITIONS, Observation, Status, Wait
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.measurement import Pauses, Restarts
+from gpuwatch.model.measurement import Answers, Pauses, Restarts
 from gpuwatch.policies import PoolRules, machines, schedule
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
+from gpuwatch.policies.idle_timeout.answers import answers_of, follow_answers, is_question
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
 from gpuwatch.policies.idle_timeout.demand import demand_of, hints_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
@@ -35,12 +37,13 @@ _ENROLLED = attrgetter("enrolled")
 _SCARCE_FOR = timedelta(hours=1)
 _AHEAD = 16.0  # restarts, in which a window's opening is a fact
 _FIRST = "no pause of it was seen before"
+_ASKED = "its notice is a question"
 _SLACK_SECONDS = 30.0  # by which two rounds may differ on when a node turned idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """One pool in one round: its restarts, for how long work has waited for it, its nodes' waits, and what it knows.
+    """One pool in one round: its restarts, for how long work has waited for it, answers, waits, and what it knows.
 
     `fresh` is None where its waits do not wait for more knowledge.
     """
@@ -48,6 +51,7 @@ class Timed:
     restarts: Restarts
     queued: float | None
     fresh: Pauses | None
+    answers: Answers
     waits: Mapping[str, Wait]
     history: GapHistory
 
@@ -63,11 +67,14 @@ def time_round(observation: Observation, pool: str, rules: PoolRules, history: G
     since = history.queued_since
     since = since if demand is None else None if not demand else at if since is None else min(at, since)
     queued = at - since if demand and since is not None else None
-    history = replace(history, starts=starts, queued_since=since)
-    waits, history = _waits(replace(observation, restarts={pool: restarts}), pool, rules, history, queued)
+    told = follow_answers(history.answers, observation, pool)
+    history = replace(history, starts=starts, queued_since=since, answers=told)
+    answers = answers_of(told, observation.now, nodes)
+    seen = replace(observation, restarts={pool: restarts}, answers={pool: answers})
+    waits, history = _waits(seen, pool, rules, history, queued)
     waiting = rules.idle.fresh_seconds is not None and not gaps.is_pool_known(history)
     fresh = history.pauses if waiting else None
-    return Timed(restarts=restarts, queued=queued, fresh=fresh, waits=waits, history=history)
+    return Timed(restarts=restarts, queued=queued, fresh=fresh, answers=answers, waits=waits, history=history)
 
 
 def _failed_starts(observation: Observation, pool: str) -> int:
@@ -101,20 +108,22 @@ def _waits(
     if fixed or machines.there(observation, pool, sizes) <= _floor(observation, pool, rules, restart.seconds):
         return {}, gaps.keep_nodes(history, at)
     soon = queued is not None and queued < restart.seconds
+    held = [name for name, gap in history.open.items() if gap.reclaimed is None]
+    asked = {name for name in held if (node := observation.fleet.find(name)) and is_question(node, observation)}
     if rules.idle.fresh_seconds is None:
-        return learned(history, at, queued=soon)
-    return with_first(history, at, rules.idle.fresh_seconds, queued=soon)
+        return learned(gaps.keep_nodes(history, at, asked) if asked else history, at, queued=soon)
+    first = {name: _FIRST for name in held if name not in history.habits} | dict.fromkeys(asked, _ASKED)
+    return with_fixed(history, at, rules.idle.fresh_seconds, first, queued=soon)
 
 
-def with_first(
-    history: GapHistory, at: float, fresh_seconds: float, *, queued: bool
+def with_fixed(
+    history: GapHistory, at: float, fresh_seconds: float, fixed: Mapping[str, str], *, queued: bool
 ) -> tuple[dict[str, Wait], GapHistory]:
-    """Learned waits, and a fixed one for each node in its first pause, which is not in the account."""
-    first = {name for name, gap in history.open.items() if gap.reclaimed is None and name not in history.habits}
-    found, history = learned(gaps.keep_nodes(history, at, first), at, history.open.keys() - first, queued=queued)
-    for name in sorted(first):
+    """Learned waits, and fixed ones for these nodes, each with why: they are not in the account."""
+    found, history = learned(gaps.keep_nodes(history, at, fixed.keys()), at, history.open.keys() - fixed, queued=queued)
+    for name, why in sorted(fixed.items()):
         restart = history.open[name].restart
-        found[name] = Wait(seconds=max(fresh_seconds, restart * (LONGEST if queued else 1.0)), why=_FIRST)
+        found[name] = Wait(seconds=max(fresh_seconds, restart * (LONGEST if queued else 1.0)), why=why)
     return found, history
 
 

@@ -20,6 +20,7 @@ from gpuwatch.controller.observe.pool_metrics import of_verdicts
 from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, GpuVerdict, Node, NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.measurement import MetricQuery, MetricValue
+from gpuwatch.policies.idle_timeout.answers import WEEK_SECONDS
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.caches import changed_places
 from gpuwatch.simulate.fleet.workloads import Workload
@@ -225,4 +226,5 @@ class HistorySource:
                 GpuVerdict(uuid=f"{host.node_id}-{index}", index=index, activity=activity)
                 for index in range(len(host.life.gpus))
             ),
+            login_free_seconds=WEEK_SECONDS,  # nobody is at a recorded node
         )

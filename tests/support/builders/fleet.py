@@ -30,6 +30,7 @@ from gpuwatch.model.promise import Notice
 from gpuwatch.model.stops import LastStop, StopAnswer
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
+from gpuwatch.policies.idle_timeout.answers import WEEK_SECONDS
 from gpuwatch.runtime.clock import Clock, ManualClock
 from tests.support.builders.fake_groups import FakeGroups
 from tests.support.builders.promise import a_promise
@@ -75,6 +76,7 @@ def a_verdict(
         interval_seconds=1.0,
         activity=activity,
         gpus=tuple(GpuVerdict(uuid=f"GPU-{node_id}-{n}", index=n, activity=activity) for n in range(gpus)),
+        login_free_seconds=WEEK_SECONDS,
     )
 
 
