@@ -57,6 +57,7 @@ def assemble_parts(settings: AgentSettings, clock: Clock, *, node_id: str, healt
         service_pids=host.service_pids,
         owner=host.owner,
         blind=host.blind.sentences,
+        login_free=host.login_free,
         local_disks=host.local_disks,
         cpu_utilization=host.cpu_utilization,
         pods=lambda: users.pods(),  # noqa: PLW0108  made below

@@ -60,6 +60,7 @@ class AgentCore:
         service_pids: Callable[[frozenset[GpuProcess]], frozenset[int]] = lambda _: frozenset(),
         owner: Callable[[int], WorkOwner | None] = lambda _: None,
         blind: Callable[[], tuple[str, ...]] = tuple,
+        login_free: Callable[[float], float | None] = lambda _: None,
         local_disks: Callable[[float], LocalDisks | None] = lambda _: None,
         cpu_utilization: Callable[[float], float | None] = lambda _: None,
         pods: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
@@ -67,10 +68,10 @@ class AgentCore:
     ) -> None:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
-        `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks` and `cpu_utilization`
-        what is known of its local disks and processors, `blind` what this agent cannot see. `service_pids` is given all
-        processes on the GPUs and returns the pids of those that are the machine's own, without those of which that is
-        not sure; `owner` names a process by its pid, `pods` those of each GPU by its uuid. None of them may wait.
+        `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks`, `cpu_utilization` and
+        `login_free` what is known of its disks, processors and logins, `blind` what this agent cannot see.
+        `service_pids` is given all processes on the GPUs and returns the pids of those that are surely the machine's
+        own; `owner` names a process by its pid, `pods` those of each GPU by its uuid. None of them may wait.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
@@ -81,8 +82,7 @@ class AgentCore:
         self._stale_after_seconds = stale_after_seconds
         self._host = host
         self._service_pids = service_pids
-        self._owner = owner
-        self._blind = blind
+        self._owner, self._blind, self._login_free = owner, blind, login_free
         self._local_disks = local_disks
         self._cpu_utilization = cpu_utilization
         self._pods, self._pod_looks = pods, pod_looks
@@ -366,11 +366,10 @@ class AgentCore:
     def _verdict(self, published: Published, now_monotonic: float) -> NodeVerdict:
         """The folded verdict, or unknown where nothing was read yet or not for too long."""
         activity = with_owners(with_settings(published.memory.activity), self._owner)
-        known = published.memory.gpus
         health, use, pods = published.health, published.use, self._pods()
         gpus = tuple(
             replace(name_holders(gpu), health=health.get(gpu.uuid), use=use.get(gpu.uuid), pods=pods.get(gpu.uuid, ()))
-            for gpu in known
+            for gpu in published.memory.gpus
         )
         doubt = self._staleness(published, now_monotonic)
         if doubt is None and published.version == 0:
@@ -397,4 +396,5 @@ class AgentCore:
             driver_version=published.driver_version,
             cloud_notices=self.cloud_notices(),
             pods=named_pods(published.pods.verdicts, None if doubt is None else activity),
+            login_free_seconds=self._login_free(now_monotonic) if doubt is None else None,
         )

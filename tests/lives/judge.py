@@ -27,6 +27,7 @@ from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.stops import StopAnswer
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_timeout import gap_history as gaps
+from gpuwatch.policies.idle_timeout.answers import ENOUGH, Answer, AnswerHistory
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.runtime.clock import ManualClock
@@ -132,10 +133,11 @@ def rules_of(profile: str) -> PoolRules:
     return replace(rules, idle=bold)
 
 
-def knowing(*, own: bool) -> GapHistory:
+def knowing(*, own: bool, answered: bool = False) -> GapHistory:
     """A pool that learns its waits and would rather wait for nobody: all its pauses were long, and savings abound.
 
-    `own`: those of the played machine, too.
+    `own`: those of the played machine, too. `answered`: enough of its notices ran out unanswered, so that no notice is
+    a question any more.
     """
     history, at = GapHistory(), BEGIN_UNIX - 60 * 8 * 3600.0
     names = ("gpu-2", "gpu-3", NODE_ID) if own else ("gpu-2", "gpu-3")
@@ -147,7 +149,9 @@ def knowing(*, own: bool) -> GapHistory:
         for name in names:
             history = gaps.need_node(gaps.reclaim_node(history, name, at + 600.0), name, at + 6 * 3600.0)
         at += 8 * 3600.0
-    return replace(history, saved=1e9)
+    passed = tuple([Answer(at=BEGIN_UNIX - (1 + number) * 86400.0) for number in range(ENOUGH)])
+    answers = AnswerHistory(newest=passed) if answered else AnswerHistory()
+    return replace(history, saved=1e9, answers=answers)
 
 
 def judge(recording: Recording, profile: str, *, knows: GapHistory | None = None) -> Judged:

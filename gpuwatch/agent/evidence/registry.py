@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from gpuwatch.agent.activity.pods import PodLook
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.blind import BlindWatch
+from gpuwatch.agent.evidence import logins
 from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, make_finding, run
 from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
@@ -150,6 +151,10 @@ class HostSignals:
         self._pods: Pods | None = None
         if own_processes and here.is_on("local_disks"):
             self._watch("local_disks", LocalDiskSignal(here.roots), evidence=False)
+        people = here.signal(People)
+        if own_processes and people is not None:
+            signal, interval = logins.Logins(people, here.roots), settings.people.interval
+            self._watched["logins"] = Watched(signal=signal, interval_seconds=interval, evidence=False)
         if self._processes is not None and here.is_on("pods"):
             self._pods = Pods(settings, here.roots, gpu_pods)
             self._watch("pods", self._pods, after_gpus=True, evidence=False)
@@ -220,6 +225,11 @@ class HostSignals:
         """Whether a stop would lose data on local disks; None: it is not known. Never waits."""
         disks = self._watched.get("local_disks")
         return None if disks is None else in_verdict(self.watcher.current(disks, now_monotonic))
+
+    def login_free(self, now_monotonic: float) -> float | None:
+        """For how long nobody has been logged in for certain; None: it is not known. Never waits."""
+        seen = self._watched.get("logins")
+        return None if seen is None else logins.in_verdict(self.watcher.current(seen, now_monotonic))
 
     def cpu_utilization(self, now_monotonic: float) -> float | None:
         """Share, 0 to 1, of the host's processor time used in the last minute; None: it is not known. Never waits."""

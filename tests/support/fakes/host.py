@@ -21,9 +21,9 @@ _WORDS = "iii" if os.uname().machine in {"x86_64", "ppc64le", "s390x"} else "lqq
 _UTMP = f"hi32s4s32s256shh{_WORDS}4i20s"
 
 
-def utmp_record(user: str, line: str, *, kind: int = 7, pid: int = DEAD_PID) -> bytes:
-    """What login(1) writes of a session."""
-    words = (kind, pid, line.encode(), b"x", user.encode(), b"10.0.0.9", 0, 0, 0, 0, 0, 0, 0, 0, 0, b"")
+def utmp_record(user: str, line: str, *, kind: int = 7, pid: int = DEAD_PID, at: float = 0.0) -> bytes:
+    """What login(1) writes of a session, at that Unix time."""
+    words = (kind, pid, line.encode(), b"x", user.encode(), b"10.0.0.9", 0, 0, 0, int(at), 0, 0, 0, 0, 0, b"")
     record = struct.pack(_UTMP, *words)
     return record + b"\0" * (-len(record) % 8)
 
