@@ -192,7 +192,8 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
         return make_step(node, Verb.HOLD if phase is Phase.WAITING else Verb.WITHDRAW, "waiting", sentence, change)
     if notice is None:
         why = node_wait.because(node, observation, rules, wait)
-        asks = question_words(node, observation) if node.activity.state is State.IDLE else ""
+        longer = node.activity.state is State.IDLE and rules.owner_grace_period > rules.grace_period
+        asks = question_words(node, observation) if longer else ""
         sentence = f"It has been {is_} for {held}, longer than {format_duration(wait)}{why}.{asks}"
         said = make_step(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
         return notices.promising(said, then, node, grace)

@@ -121,7 +121,10 @@ class IdleRules:
         Seconds,
         Ge(0),
         Floor(60, or_none=True),
-        Setting("Grace between the notice and the removal of an occupied, parked or stalled node. From the profile."),
+        Setting(
+            "Grace between the notice and the removal of an occupied, parked or stalled node, and of any node the "
+            "notice of which is a question (docs/policies/idle.md). From the profile."
+        ),
     ] = _BALANCED.owner_grace_period
     occupied: Annotated[
         Removal,

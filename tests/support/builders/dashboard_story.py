@@ -40,6 +40,8 @@ ENDS = (STORY_BEGINS + timedelta(hours=HOURS, minutes=-1)).timestamp()
 PATIENT = "train-1"  # on this machine the agent is tests/support/builders/dashboard_agent.py's
 RULES_CHANGE = STORY_BEGINS + timedelta(hours=2)
 _OWNERS = {"training": "ana", "research": "ben", "serving": "chi"}
+# As in the demo, where nobody is asked about a machine: these have owners.
+_IDLE = replace(Options().pool.idle, owner_grace_period=Options().grace_period)
 _SLOW_STOP_SECONDS = 200.0  # some rounds see an intent open
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
@@ -48,7 +50,7 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 class Story:
     """The fleet, its controllers, and what was scraped of them."""
 
-    options: Options = field(default_factory=lambda: Options(hours=HOURS))
+    options: Options = field(default_factory=lambda: Options(hours=HOURS, idle=_IDLE))
     history: History = field(default_factory=History)
     patient_id: str = ""
     _exporters: dict[str, Exporter] = field(default_factory=dict)

@@ -120,7 +120,7 @@ def a_withdrawn_notice() -> tuple[Desk, Round, str]:
 def a_stop_undone() -> tuple[Desk, Round, str]:
     """Somebody starts it five minutes after each stop; nobody uses it."""
     desk = a_desk(fleet=Neighbour, minutes=5.0)
-    return desk, minutes(desk, 77), "i-1"
+    return desk, minutes(desk, 93), "i-1"
 
 
 def a_freeze() -> tuple[Desk, Round, str]:
