@@ -9,8 +9,8 @@ Rules, all of them:
    nothing. Starts by gpuwatch itself, by the machine's group or by what else manages it, are no regrets.
 3. A pool is known once ten of its notices have run out unanswered on three days, of the newest twenty with at most one
    regret among them. What is older than three months does not count.
-4. The first notice of a machine is a question. It is none where its pool is known, where one has run out before, or
-   where nobody can be asked. After a regret it is one again, whatever is known.
+4. The first notice of a machine is a question, but not where its pool is known, where a notice of it has run out
+   before, or where nobody can be asked. After a regret it is a question again, whatever is known.
 5. Each regret doubles the wait of its machine for two weeks, three at most: half an hour at least to begin with, a day
    at most.
 """
@@ -224,7 +224,7 @@ def regrets_of(node: Node, observation: Observation) -> tuple[datetime, ...]:
 
 
 def question_words(node: Node, observation: Observation) -> str:
-    """Say of a notice that it is a question, as a sentence of its own; nothing of one that is none."""
+    """Say of a notice that it is a question, as a sentence of its own; of other notices say nothing."""
     if not is_question(node, observation):
         return ""
     if regrets_of(node, observation):

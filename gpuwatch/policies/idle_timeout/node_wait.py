@@ -9,8 +9,8 @@ Rules, all of them:
 4. A budget, and `max_age`, shorten the wait of idle nodes before the notice, and only to less; the grace stays.
 5. Occupied, parked and stalled nodes are somebody's: each state has a wait of its own, and a longer grace. Where nobody
    is there, an idle node has a shorter one, unless its wait is a fixed one until its pool is known.
-6. Where the notice is a question, an idle node has their longer grace, too, after half an hour at least. Whoever took a
-   stop back makes the next wait longer, whatever hastens it (gpuwatch.policies.idle_timeout.answers).
+6. Where the notice is a question, an idle node has the longer grace as well, after half an hour at least. A stop that
+   somebody took back makes the next wait longer, whatever hastens it (gpuwatch.policies.idle_timeout.answers).
 """
 
 from collections.abc import Sequence

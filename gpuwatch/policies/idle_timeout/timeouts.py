@@ -9,8 +9,8 @@ Rules of what a round teaches, all of them:
 4. A gap is lost if its node is not seen at all, or was stopped by somebody else.
 
 With `fresh_timeout`, all waits are fixed until the pool has shown how it pauses. After that, the first pause of each
-node has that wait, its notice included: other nodes' pauses say little of a new kind of work. A node whose notice is a
-question has that wait, too.
+node has that wait, its notice included: other nodes' pauses say little of a new kind of work. The same holds for a
+node if its notice is a question.
 """
 
 from collections.abc import Mapping
