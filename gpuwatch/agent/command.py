@@ -4,8 +4,8 @@ import math
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -42,17 +42,17 @@ def inherited_environment() -> Mapping[str, str]:
 def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> CommandResult:
     """Run a program to its end, in a process group that is killed afterwards.
 
-    `text` is its standard input: at most 4096 bytes, which a pipe takes at once.
+    `text` is its standard input.
 
     Raises:
         CommandError: the program could not be started, missed its deadline, or wrote too much.
 
     """
-    with _Pipe() as output, _Pipe() as complaints:
+    with _open_input(text) as given, _Pipe() as output, _Pipe() as complaints:
         try:
             child = subprocess.Popen(  # noqa: S603  without a shell
                 argv,
-                stdin=subprocess.PIPE if text else subprocess.DEVNULL,
+                stdin=given,
                 stdout=output.writing,
                 stderr=complaints.writing,
                 env=inherited_environment(),
@@ -62,9 +62,6 @@ def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> Comm
         except OSError as error:
             raise CommandError(f"{argv[0]} could not be started: {error.strerror}") from None
         try:
-            if child.stdin is not None:
-                with suppress(BrokenPipeError), child.stdin:
-                    child.stdin.write(text)
             status = _status(child, deadline_seconds, output, complaints)
         finally:
             _kill_group(child.pid)  # and all processes that it left running
@@ -78,6 +75,24 @@ def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> Comm
         if output.cut:
             raise CommandError(f"{argv[0]} wrote more than {_LARGEST_OUTPUT_BYTES} bytes")
         return CommandResult(status=status, output=bytes(output.data), complained=bool(complaints.data))
+
+
+@contextmanager
+def _open_input(text: bytes) -> Iterator[int]:
+    """A descriptor to read the text from; no pipe, for it may hold less than the text."""
+    if not text:
+        yield subprocess.DEVNULL
+        return
+    try:
+        opened = os.memfd_create("input")
+    except OSError as error:
+        raise CommandError(f"its input could not be kept: {error.strerror}") from None
+    try:
+        os.write(opened, text)
+        os.lseek(opened, 0, os.SEEK_SET)
+        yield opened
+    finally:
+        os.close(opened)
 
 
 def _status(child: "subprocess.Popen[bytes]", deadline_seconds: float, *pipes: "_Pipe") -> int | None:

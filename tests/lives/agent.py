@@ -24,6 +24,8 @@ from gpuwatch.agent.devices.messages import Reading
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.registry import HostSignals
 from gpuwatch.agent.evidence.settings import EvidenceSettings
+from gpuwatch.agent.processes import packages
+from gpuwatch.agent.processes.package_owners import find_owners
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.config import load
@@ -108,6 +110,7 @@ class PlayedAgent:
             stack.enter_context(self._loopback.instead_of_sockets())
             stack.enter_context(self._kernel.instead())
             stack.enter_context(patch.object(pid_namespace, "_HOST_PIDS", HOST_PIDS))
+            stack.enter_context(patch.object(packages, "ask_databases", find_owners))  # no program of its own
             stack.enter_context(patch.dict(os.environ, {"PATH": str(self._commands), "TZ": "UTC"}))
             for name, function in _users(self._host.life.users).items():
                 stack.enter_context(patch.object(pwd, name, function))

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.lives import proc_files
 from tests.lives.folder import BEGIN_UNIX, Folder
 from tests.lives.gpus import Gpus
+from tests.lives.packages import put_packages
 from tests.lives.people import PeopleFiles
 from tests.lives.proc_files import Kin
 from tests.lives.standing_files import StandingFiles
@@ -43,6 +44,7 @@ class MadeHost:
             tuple[str, str, int, int]
         ] = []  # local, peer, uid, inode: of the agent's own questions
         self._standing.write()
+        put_packages(life, self.at.root)
         self._standing.link_self(self.world)
 
     @property

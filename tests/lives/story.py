@@ -131,6 +131,7 @@ class Life:
     web: tuple[Mapping[str, Any], ...]
     settings: Mapping[str, Any]
     forwards: Rate
+    packages: Mapping[str, Any]
 
 
 def load(path: Path) -> Life:
@@ -148,7 +149,8 @@ def load(path: Path) -> Life:
 
 
 _KEYS = {"title", "truth", "who", "ends", "gpus", "instance_store", "agent", "users", "units", "files", "links",
-    "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "base", "settings", "tmux"}  # fmt: skip
+    "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "base", "settings",
+    "tmux", "packages"}  # fmt: skip
 
 
 def _life(code: str, told: Mapping[str, Any]) -> Life:
@@ -163,10 +165,10 @@ def _life(code: str, told: Mapping[str, Any]) -> Life:
     gpus = dict(told.get("gpus") or {})
     count = int(gpus.pop("count", 1))
     logins = tuple(_login(entry, seconds) for entry in told.get("logins", ()))
-    cast = [actor for entry in base.get("cast", ()) for actor in _actors(entry, seconds)]
+    cast = [actor for entry in base.get("cast", ()) for actor in _actors(entry)]
     cast += [actor for login in logins for actor in login_cast(login)]
     cast += [actor for entry in told.get("tmux", ()) for actor in _multiplexer(entry)]
-    cast += [actor for entry in told.get("cast", ()) for actor in _actors(entry, seconds)]
+    cast += [actor for entry in told.get("cast", ()) for actor in _actors(entry)]
     windows = {entry["tty"]: {"typed": entry.get("from", "-50m"), **entry} for entry in told.get("tmux", ())}
     return Life(
         code=code,
@@ -192,6 +194,7 @@ def _life(code: str, told: Mapping[str, Any]) -> Life:
         web=tuple(told.get("web", ())),
         settings=told.get("settings", {}),
         forwards=rate(told.get("forwards")),
+        packages=told.get("packages", {}),
     )
 
 
@@ -265,7 +268,7 @@ _ACTOR_KEYS = {"as", "comm", "exe", "cmdline", "cwd", "user", "in", "parent", "t
     "own_network", "note", *_ACTOR_RATES}  # fmt: skip
 
 
-def _actors(told: Mapping[str, Any], until: float) -> list[Actor]:
+def _actors(told: Mapping[str, Any]) -> list[Actor]:
     unknown = told.keys() - _ACTOR_KEYS
     if unknown:
         raise LifeError(f"{told.get('comm')}: no process has {', '.join(sorted(unknown))}")
@@ -296,12 +299,14 @@ def _actors(told: Mapping[str, Any], until: float) -> list[Actor]:
         gpu_memory=amount(told.get("gpu_memory", 0)),
         gpu_kind=told.get("gpu_kind", "compute"),
         listed=bool(told.get("listed", True)),
-        sockets=(*map(_listener, told.get("listens", ())), *map(_connection, told.get("connected", ()))),
+        sockets=(
+            *(Socket(local=each) for each in told.get("listens", ())),
+            *map(_connection, told.get("connected", ())),
+        ),
         own_network=told.get("own_network"),
         **rates,
     )
     made = replace(made, util=_while_there(made))
-    del until
     copies = int(told.get("copies", 1))
     return [made] + [replace(made, name=f"{made.name}#{number}", sockets=()) for number in range(2, copies + 1)]
 
@@ -316,10 +321,6 @@ def _while_there(actor: Actor) -> Rate:
     return Rate(
         tuple(Part(each.rate, *turns) if (each.begin, each.end, each.period) == constant else each for each in parts)
     )
-
-
-def _listener(text: str) -> Socket:
-    return Socket(local=text)
 
 
 def _connection(told: object) -> Socket:

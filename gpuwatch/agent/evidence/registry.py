@@ -20,6 +20,7 @@ from gpuwatch.agent.evidence.model_servers import ModelServers
 from gpuwatch.agent.evidence.pods import Pods
 from gpuwatch.agent.evidence.rdma import Rdma
 from gpuwatch.agent.evidence.rdma_ports import RdmaPort
+from gpuwatch.agent.evidence.scheduled.found import is_container
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import CommandSettings, EvidenceSettings
@@ -28,6 +29,7 @@ from gpuwatch.agent.evidence.snoozes import Snooze, Snoozes, make_directory
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.evidence.work import Processes
 from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
+from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.agent.processes.process import ProcessView, owner_of
 from gpuwatch.model.activity import Evidence, LocalDisks, State, WorkOwner
 from gpuwatch.model.gpu import GpuProcess, GpuReading
@@ -44,7 +46,7 @@ class Around:
 
     Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
     `workloads` and `services` are the administrator's patterns of processes; `gpu_pods` returns the names of the pods
-    with GPUs by their uids, None while they are not known.
+    with GPUs by their uids, None while they are not known; `packages` knows the owners of files.
     """
 
     settings: EvidenceSettings
@@ -53,6 +55,7 @@ class Around:
     workloads: Sequence[str] = ()
     services: Sequence[str] = ()
     gpu_pods: Callable[[], Mapping[str, str | None] | None] = dict
+    packages: PackageOwners | None = None
     _made: dict[str, HostSignal] = field(default_factory=dict)
 
     def is_on(self, name: str) -> bool:
@@ -80,6 +83,7 @@ def _processes(here: Around) -> Processes:
         workloads=here.workloads,
         services=here.services,
         pods=lambda: tuple(here.gpu_pods() or ()),
+        packages=here.packages,
         **({} if scheduled is None else {"on_look": scheduled.runs.note}),
     )
 
@@ -104,7 +108,9 @@ SIGNALS: dict[str, Callable[[Around], HostSignal]] = {
     "inhibitors": lambda here: Inhibitors(here.settings.inhibitors, here.roots),
     "jupyter": lambda here: Jupyter(here.settings.jupyter, here.roots, here.settings.deadline),
     "slurm": lambda here: Slurm(here.settings.slurm, here.roots, here.settings.deadline),
-    "scheduled": lambda here: Scheduled(here.settings.scheduled, here.roots, here.settings.deadline),
+    "scheduled": lambda here: Scheduled(
+        here.settings.scheduled, here.roots, here.settings.deadline, packages=here.packages
+    ),
     "snooze": lambda here: Snoozes(here.settings.snooze, here.roots),
     "command": lambda here: Command(here.settings.command, here.settings.deadline),
 }
@@ -133,9 +139,11 @@ class HostSignals:
         """Nothing is looked at before `start`; `Around` says what the arguments are."""
         self._settings = settings
         self._clock = clock
+        its = roots or Roots()
         here = Around(
             settings=settings,
-            roots=roots or Roots(),
+            roots=its,
+            packages=PackageOwners(its.usr.parent, lambda: is_container(its)),
             own_processes=own_processes,
             workloads=workloads,
             services=services,

@@ -26,6 +26,7 @@ from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_findin
 from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
 from gpuwatch.agent.evidence.settings import WorkSettings
 from gpuwatch.agent.processes.kinds import CRON_JOB, PACKAGED, VIEWER, installs, pulls_images
+from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.agent.processes.table import ProcessTable, TableError
 from gpuwatch.model.activity import Evidence, State
@@ -85,15 +86,19 @@ class Processes:
         workloads: Iterable[str] = (),
         services: Iterable[str] = (),
         pods: Callable[[], Collection[str]] = tuple,
+        packages: PackageOwners | None = None,
         on_look: Callable[[ProcessView, Collection[int], float], None] = lambda *_: None,
     ) -> None:
         """`workloads` and `services` are the administrator's patterns of processes.
 
-        `pods` returns the uids of those that are looked at one by one. `on_look` gets each view, and must not wait.
+        `pods` returns the uids of those that are looked at one by one, `packages` knows the owners of files. `on_look`
+        gets each view, and must not wait.
         """
         self._settings = settings
         self._roots = roots
-        self.table = ProcessTable(roots.proc, roots.etc, roots.usr, roots.run, roots.var / "log/pods")
+        self.table = ProcessTable(
+            roots.proc, roots.etc, roots.usr, roots.run, roots.var / "log/pods", packages=packages
+        )
         self.table.use(workloads, services)
         self._looks: deque[tuple[float, Mapping[_Key, _Used]]] = deque()
         self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid

@@ -30,10 +30,14 @@ AGENT = "agent of a cloud or a vendor"
 class UnitOrigin(StrEnum):
     """Who made a unit, by where its file lies."""
 
-    SHIPPED = "shipped"  # a package: /usr/lib/systemd/system
+    SHIPPED = "shipped"  # a package of the distribution, or one that nobody can tell: /usr/lib/systemd/system
+    VENDOR = "another vendor's"  # a package of somebody else: a company's, NVIDIA's
     ADMINISTRATOR = "administrator"  # /etc/systemd/system
     TRANSIENT = "transient"  # systemd-run
     UNKNOWN = "unknown"
+
+
+_BY_PACKAGES = frozenset({UnitOrigin.SHIPPED, UnitOrigin.VENDOR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +45,15 @@ class Facts:
     """What a process is judged by.
 
     `script` is whether a shell runs a script or a command and not a person's input, or `watch` does more than look.
-    `own_script` is the name of a script that lies in no folder of the system: people name theirs as they like, so it is
-    compared only with names that no program has by chance. `own_file` is whether its program's file lies in no
-    such folder: an everyday word says nothing of it then. `own_work` is whether either of them, or what another tool
-    interprets, does: no package brought that. `by_hand` is whether no distribution's package did: it lies in /opt or
-    /usr/local, for example, or is a command. `of_agent` is whether its file or its script lies where only agents of
-    clouds and vendors have theirs. `unproven` is whether at most the process itself says what its program is, because
-    the kernel does not show it. `of_cluster` is whether its pod is in a namespace of the cluster's own.
+    `own_script` is the name of a script that lies in no folder of the system, or that no package brought: people name
+    theirs as they like, so it is compared only with names that no program has by chance. `own_file` is whether that is
+    so of its program's file: an everyday word says nothing of it then. `of_nobody` is whether a database of packages
+    proves that no package brought its program or its script: then the unit's name says nothing of it, either.
+    `own_work` is whether either of them, or what another tool interprets, does: no package brought that. `by_hand` is
+    whether no distribution's package did: it lies in /opt or /usr/local, for example, or is a command. `of_agent` is
+    whether its file or its script lies where only agents of clouds and vendors have theirs. `unproven` is whether at
+    most the process itself says what its program is, because the kernel does not show it. `of_cluster` is whether its
+    pod is in a namespace of the cluster's own.
     """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
@@ -56,6 +62,7 @@ class Facts:
     own_work: bool = False
     by_hand: bool = False
     of_agent: bool = False
+    of_nobody: bool = False
     unproven: bool = False
     of_cluster: bool = False
     uid: int
@@ -104,7 +111,7 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
         return Kind.SERVICE, AGENT
     if facts.of_cluster and not facts.tty and not _one_of(facts.names, known.WORK_PROGRAMS):
         return Kind.SERVICE, "pod of the cluster's own"
-    if placement.container_id is not None or placement.pod_uid is not None or _is_system_container(facts.slice):
+    if placement.container_id is not None or placement.pod_uid is not None or is_system_container(facts.slice):
         if _one_of(facts.names, known.GUEST_NAMES if placement.pod_uid else known.ANYBODYS_NAMES):
             return Kind.PEOPLE, "container"
         own = _one_of(facts.system_names, known.SERVICE_PROGRAMS) and not is_shell(facts.names)
@@ -124,7 +131,7 @@ def _is_in_own_unit(placement: Placement) -> bool:
     return unit is not None and not outside and not _matches(unit, known.LOGIN_UNITS)
 
 
-def _is_system_container(name: str) -> bool:
+def is_system_container(name: str) -> bool:
     """Whether a group is that of systemd-nspawn, a virtual machine, LXC, LXD or Incus; units below are the guest's."""
     return name in {"machine.slice", "lxc"} or name.startswith("lxc.payload")
 
@@ -179,7 +186,7 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
         return (Kind.SERVICE, "batch system") if own else (Kind.PEOPLE, "batch job")
     if unit is not None and (_is_of_the_machine(unit, facts) or _exports(unit, facts)):
         return Kind.SERVICE, "unit of the machine's own"
-    dynamic = facts.uid in _DYNAMIC and facts.origin is UnitOrigin.SHIPPED
+    dynamic = facts.uid in _DYNAMIC and facts.origin in _BY_PACKAGES
     if _is_person(facts.uid) and not dynamic:
         return _of_login(facts) if unit is None else (Kind.PEOPLE, "user's program")
     if _one_of(facts.system_names, known.SERVICE_PROGRAMS):
@@ -200,7 +207,8 @@ def _is_of_the_machine(unit: str, facts: Facts) -> bool:
     system = _matches(unit, known.SYSTEM_UNITS)
     if not system and not _matches(unit, known.VENDOR_UNITS):
         return False
-    if facts.origin is UnitOrigin.SHIPPED or not (facts.by_hand if system else facts.own_work):
+    shipped = facts.origin is UnitOrigin.SHIPPED and not facts.of_nobody
+    if shipped or not (facts.by_hand if system else facts.own_work):
         return True
     telling = tuple(name for name in facts.names if not _matches(name, known.EVERYDAY_NAMES))
     return _one_of(telling, known.SERVICE_PROGRAMS)

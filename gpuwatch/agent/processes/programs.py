@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from gpuwatch.agent.closed_reader import look_into
 from gpuwatch.agent.processes import kinds
+from gpuwatch.agent.processes.packages import Owner, OwnerOf, owner_not_known
 from gpuwatch.runtime.printable import legible
 
 _MOST_BYTES = 64 * 1024
@@ -39,6 +40,7 @@ class Program:
     own_work: bool = False
     by_hand: bool = False
     of_agent: bool = False
+    of_nobody: bool = False
     unproven: bool = False
 
     @property
@@ -48,37 +50,46 @@ class Program:
         return (*names_of(self.name, self.executable), *scripts)
 
 
-def program_of(folder: str, name: str, starts: tuple[str, ...] = ()) -> Program:
+def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: OwnerOf = owner_not_known) -> Program:
     """What the process in that folder of /proc runs; `name` is its short name.
 
-    `starts` are the programs that the file of its unit starts, and what of their arguments is a path.
+    `starts` are the programs that the file of its unit starts, and what of their arguments is a path. `owner_of`
+    finds the owner of a file.
     """
     path, unproven = _file(folder, name, starts)
     executable = _base(path)
     if unproven and executable is not None and not kinds.protects((executable,)):
         executable = None
+    owner = Owner.UNKNOWN if path is None or unproven else owner_of(path)
+    of_nobody = owner is Owner.NOBODY
     # Images have theirs in the root.
-    own_file = path is not None and not _of_system(path) and (path.count("/") > 1 or not path.startswith("/"))
+    foreign = path is not None and not _of_system(path) and (path.count("/") > 1 or not path.startswith("/"))
+    own_file = foreign or of_nobody
     of_agents_file = _is_agents(path) and (not unproven or any(map(_is_agents, starts)))
-    own_work, by_hand, of_agent = own_file or unproven, unproven or _is_by_hand(path), of_agents_file
+    own_work, by_hand, of_agent = own_file or unproven, unproven or _is_by_hand(path, owner), of_agents_file
     names, script, own_script = names_of(name, executable), None, None
     if kinds.is_interpreter(names):
         believed = not unproven or kinds.is_interpreter((name,))
         file = _script(folder)
         base = None if file is None else legible(file.rpartition("/")[2], 64)
+        its_owner = _owner_of_script(file, owner_of)
         # A package's daemon is a script in a folder of packages; /usr/local is the administrator's.
-        packaged = file is not None and _of_system(file) and not file.startswith("/usr/local/")
+        theirs = file is not None and _of_system(file) and its_owner is not Owner.NOBODY
+        packaged = theirs and not (file or "").startswith("/usr/local/")
         script = base if believed else None
-        own_script = None if file is not None and _of_system(file) else base
-        by_hand = by_hand or _is_by_hand(file or "")
+        own_script = None if theirs else base
+        by_hand = by_hand or _is_by_hand(file or "", its_owner)
         of_agent = (believed and _is_agents(file)) or (of_agents_file and (packaged or file is None))
         own_work = own_work or not packaged
+        of_nobody = of_nobody or its_owner is Owner.NOBODY
     elif kinds.is_shell(names) or kinds.is_tool(names):
         believed = not unproven or kinds.is_shell((name,)) or kinds.is_tool((name,))
         interpreted = _interpreted_file(folder)
+        its_owner = _owner_of_script(interpreted, owner_of)
         of_agent = (believed and _is_agents(interpreted)) or (of_agent and not _is_own(interpreted))
-        own_work = own_work or _is_own(interpreted)
-        by_hand = by_hand or _is_by_hand(interpreted)
+        own_work = own_work or _is_own(interpreted) or its_owner is Owner.NOBODY
+        by_hand = by_hand or _is_by_hand(interpreted, its_owner)
+        of_nobody = of_nobody or its_owner is Owner.NOBODY
     return Program(
         name,
         executable,
@@ -88,6 +99,7 @@ def program_of(folder: str, name: str, starts: tuple[str, ...] = ()) -> Program:
         own_work=own_work and not of_agent,
         by_hand=by_hand,
         of_agent=of_agent,
+        of_nobody=of_nobody and not of_agent,
         unproven=unproven,
     )
 
@@ -242,9 +254,19 @@ def _interpreted_file(folder: str) -> str:
     return ""
 
 
-def _is_by_hand(path: str | None) -> bool:
-    """Whether no distribution's package puts a file there; a file that may not be read says nothing."""
-    return path is not None and (path.startswith("/usr/local/") or not path.startswith(_PACKAGES_FOLDERS))
+def _owner_of_script(word: str | None, owner_of: OwnerOf) -> Owner:
+    """Of what an interpreter or a shell was given, if that is a file's path."""
+    return owner_of(word) if word is not None and word.startswith("/") and " " not in word else Owner.UNKNOWN
+
+
+def _is_by_hand(path: str | None, owner: Owner) -> bool:
+    """Whether no distribution's package brought a file, by its folder where no database says so.
+
+    A file that may not be read says nothing.
+    """
+    if path is None or owner is Owner.DISTRIBUTION:
+        return False
+    return owner is not Owner.UNKNOWN or path.startswith("/usr/local/") or not path.startswith(_PACKAGES_FOLDERS)
 
 
 def _is_agents(path: str | None) -> bool:

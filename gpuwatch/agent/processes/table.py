@@ -8,15 +8,16 @@ group, a server gives up root, and a look between fork and exec sees the parent'
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
 from gpuwatch.agent.attribution.process import sees_host_pids, user_name
-from gpuwatch.agent.processes import kinds, programs
+from gpuwatch.agent.processes import kinds, parents, programs
+from gpuwatch.agent.processes.packages import OwnerOf, PackageOwners, owner_not_known
 from gpuwatch.agent.processes.patterns import Pattern
-from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
+from gpuwatch.agent.processes.process import Kind, Process, ProcessView
 from gpuwatch.agent.processes.programs import read_beginning
 from gpuwatch.agent.processes.units import UnitFiles
 from gpuwatch.model.gpu import GpuProcess, ProcessKind
@@ -26,8 +27,6 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _MOST_PROCESSES = 1 << 18
 _KERNEL_FLAG = 0x00200000  # PF_KTHREAD
 _KTHREADD = 2
-_CRON_JOB_SECONDS = 600.0  # a job of root's cron that runs for longer is somebody's work
-_WATCHED_SECONDS = 10.0  # what `watch` runs is a look at something; what goes on for longer is somebody's work
 _SPAN_SECONDS = 60.0
 _GONE = (FileNotFoundError, ProcessLookupError)
 _UPTIME = re.compile(rb"(\d+\.\d+) ", re.ASCII)
@@ -58,8 +57,20 @@ class _Known:
 class ProcessTable:
     """Keeps the newest look. One thread looks; any may read `view` and ask for `service_pids`."""
 
-    def __init__(self, proc: Path, etc: Path, usr: Path, run: Path, pod_logs: Path = Path("/var/log/pods")) -> None:
-        """Nothing is read yet."""
+    def __init__(
+        self,
+        proc: Path,
+        etc: Path,
+        usr: Path,
+        run: Path,
+        pod_logs: Path = Path("/var/log/pods"),
+        *,
+        packages: PackageOwners | None = None,
+    ) -> None:
+        """Nothing is read yet. Without `packages` no file's owner is known."""
+        self._packages = packages
+        self._unsure: set[tuple[int, int]] = set()  # of what these run nothing was known yet
+        self._turn = 0
         self._pods = PodNamespaces(pod_logs)
         self._proc = proc
         self._units = UnitFiles(etc=etc, usr=usr, run=run)
@@ -86,6 +97,7 @@ class ProcessTable:
         uptime = self._uptime()
         found: dict[int, Process] = {}
         known: dict[tuple[int, int], _Known] = {}
+        self._forget_unsure()
         for number, pid in enumerate(self._pids()):
             if number >= _MOST_PROCESSES:
                 raise TableError(f"more than {_MOST_PROCESSES} processes run")
@@ -93,9 +105,10 @@ class ProcessTable:
             if process is not None:
                 found[pid] = process
         self._known = known
-        found |= _looking_on(found, uptime)
-        found |= _of_roots_cron(found, uptime)
-        found |= _of_agents(found)
+        found |= self._with_owners(uptime, monotonic_seconds)
+        found |= parents.looking_on(found, uptime)
+        found |= parents.of_roots_cron(found, uptime)
+        found |= parents.of_agents(found)
         doubt = None if sees_host_pids(self._proc) else "the agent does not see all processes of the host"
         view = ProcessView(
             monotonic_seconds=monotonic_seconds,
@@ -105,6 +118,30 @@ class ProcessTable:
         )
         self.view = view
         return view
+
+    def _forget_unsure(self) -> None:
+        """Have those read again that run files with owners that may be known by now."""
+        turn = 0 if self._packages is None else self._packages.turn
+        if turn != self._turn:
+            self._turn, self._known = turn, {}
+        for key in self._unsure:
+            self._known.pop(key, None)
+        self._unsure = set()
+
+    def _with_owners(self, uptime: float | None, at: float) -> dict[int, Process]:
+        """Those that run what nothing was known of, read again once the databases of packages have answered."""
+        again: dict[int, Process] = {}
+        if self._packages is None or not self._packages.ask(at):
+            if self._packages is None or self._packages.is_closed():
+                self._unsure = set()
+            return again
+        unsure, self._unsure = self._unsure, set()
+        for key in unsure:
+            self._known.pop(key, None)
+            process = self._read(key[0], uptime, self._known)
+            if process is not None:
+                again[key[0]] = process
+        return again
 
     def service_pids(self, holders: Iterable[GpuProcess]) -> frozenset[int]:
         """Those of the processes on the GPUs that are the machine's own: health checks, the screen.
@@ -189,13 +226,16 @@ class ProcessTable:
         # One that waits for a device is left: the arguments of a process that hangs in the driver cannot be read.
         if who is None or who.name != name or (state != "D" and _has_doubled(who.age_seconds, age)):
             kernel = bool(flags & _KERNEL_FLAG) or _KTHREADD in {pid, parent}
+            wanted = 0 if self._packages is None else self._packages.misses
             who = self._identify(folder, name, age, kernel=kernel, tty=tty != 0)
             if who is None:
                 return None
+            if self._packages is not None and self._packages.misses != wanted:
+                self._unsure.add(key)
         known[key] = who
         kind, rule = who.kind, who.rule
         if rule == kinds.CRON_JOB:
-            kind = _of_cron_job(age)
+            kind = parents.of_cron_job(age)
         return Process(
             pid=pid,
             started_ticks=started,
@@ -227,7 +267,8 @@ class ProcessTable:
             text = ""
         placement = parse_cgroup(text)
         starts = self._units.starts(placement.systemd_unit)
-        program = programs.Program(name) if kernel else programs.program_of(folder, name, starts)
+        owner_of = self._owner_of(placement, _slice(text))
+        program = programs.Program(name) if kernel else programs.program_of(folder, name, starts, owner_of)
         executable = program.executable
         facts = kinds.Facts(
             names=program.names,
@@ -236,6 +277,7 @@ class ProcessTable:
             own_work=program.own_work,
             by_hand=program.by_hand,
             of_agent=program.of_agent,
+            of_nobody=program.of_nobody,
             unproven=program.unproven,
             of_cluster=kinds.is_clusters(self._pods.namespace_of(placement.pod_uid)),
             uid=uid,
@@ -245,10 +287,17 @@ class ProcessTable:
             kernel=kernel,
             script=not kernel and programs.runs_script(folder, (name, executable or name), tty=tty),
             tty=tty,
-            origin=self._units.origin(placement.systemd_unit),
+            origin=self._units.origin(placement.systemd_unit, owner_of),
         )
         kind, rule = kinds.classify(facts, self._workloads, self._services)
         return _Known(age, name, executable, uid, placement, kind, rule)
+
+    def _owner_of(self, placement: Placement, slice_name: str) -> OwnerOf:
+        """What finds the owner of a file; of what runs in a container no database of this host speaks."""
+        contained = placement.container_id is not None or placement.pod_uid is not None
+        if self._packages is None or contained or kinds.is_system_container(slice_name):
+            return owner_not_known
+        return self._packages.owner
 
     def _cores(self, at: float, found: dict[int, Process]) -> dict[int, float]:
         """CPU cores over the last minute by pid; of the machine's own programs with their ended children."""
@@ -273,57 +322,6 @@ class ProcessTable:
 def _has_doubled(then: float | None, now: float | None) -> bool:
     """Whether a process was at most half as old when it was read."""
     return then is not None and now is not None and now >= 2 * then
-
-
-def _looking_on(found: Mapping[int, Process], uptime: float | None) -> dict[int, Process]:
-    """Young processes that `watch` runs to look, directly or through a shell: they are viewers, too.
-
-    `watch` is also a scheduler: what copies or computes is somebody's work, however short.
-    """
-    watches = {each.pid for each in found.values() if each.rule == kinds.VIEWER and each.name == "watch"}
-    if not watches or uptime is None:
-        return {}
-    latest = (uptime - _WATCHED_SECONDS) * _TICKS_PER_SECOND
-    young = [each for each in found.values() if each.kind is Kind.PEOPLE and each.started_ticks > latest]
-    theirs = {}
-    for process in young:
-        parents, at = set[int](), process.parent
-        while at in found and at not in watches and at not in parents:
-            parents.add(at)
-            at = found[at].parent
-        if at in watches and kinds.only_looks((process.name, process.executable or process.name)):
-            theirs[process.pid] = replace(process, kind=Kind.SESSION, rule=kinds.VIEWER)
-    return theirs
-
-
-def _of_agents(found: Mapping[int, Process]) -> dict[int, Process]:
-    """What an agent of a cloud or a vendor runs to look or to wait: the `sleep` of its script."""
-    agents = {each.pid for each in found.values() if each.rule == kinds.AGENT}
-    return {
-        each.pid: replace(each, kind=Kind.SERVICE, rule=kinds.AGENT)
-        for each in found.values()
-        if each.parent in agents
-        and each.kind is Kind.PEOPLE
-        and not each.rule.startswith(kinds.PATTERN)
-        and kinds.only_looks((each.name, each.executable or each.name))
-        and not kinds.is_shell((each.name, each.executable or each.name))
-    }
-
-
-def _of_cron_job(age: float | None) -> Kind:
-    """A job of root's cron is the machine's own at first; of what age it is must be known."""
-    return Kind.SERVICE if age is not None and age < _CRON_JOB_SECONDS else Kind.PEOPLE
-
-
-def _of_roots_cron(found: Mapping[int, Process], uptime: float | None) -> dict[int, Process]:
-    """The jobs of root's cron that run in a session of root's, as pam_systemd makes one for each on Red Hat."""
-    theirs = {}
-    for process in found.values():
-        own = process.kind in {Kind.PEOPLE, Kind.SESSION} and process.placement.own_names and process.uid == 0
-        if own and not process.rule.startswith(kinds.PATTERN) and from_cron(process, found):
-            age = None if uptime is None else uptime - process.started_ticks / _TICKS_PER_SECOND
-            theirs[process.pid] = replace(process, kind=_of_cron_job(age), rule=kinds.CRON_JOB)
-    return theirs
 
 
 def _short_name(head: bytes) -> str:

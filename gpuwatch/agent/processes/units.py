@@ -1,12 +1,20 @@
-"""Who made a systemd unit: a package, the administrator, or `systemd-run`, by where its file lies; what it starts."""
+"""Who made a systemd unit: a package, the administrator, or `systemd-run`; what it starts.
+
+Where its file lies says so, and the databases of packages: a file in /usr/lib that nobody's package brought is the
+administrator's. A generator's file has the owner of the script in
+/etc/init.d that it was made of.
+"""
 
 import re
 from pathlib import Path
 
 from gpuwatch.agent.processes import programs
 from gpuwatch.agent.processes.kinds import UnitOrigin
+from gpuwatch.agent.processes.packages import Owner, OwnerOf, owner_not_known
 
 _MOST_KNOWN = 4096
+_SOURCE = re.compile(r"^SourcePath=(/etc/(?:init\.d|rc\.d|cron)\S*)$", re.MULTILINE)
+_BY_OWNER = {Owner.NOBODY: UnitOrigin.ADMINISTRATOR, Owner.VENDOR: UnitOrigin.VENDOR}
 _STARTS = re.compile(r"^[ \t]*ExecStart[ \t]*=(.*)$", re.MULTILINE)
 
 
@@ -15,6 +23,7 @@ class UnitFiles:
 
     def __init__(self, *, etc: Path, usr: Path, run: Path) -> None:
         """Nothing is looked up yet."""
+        self._root, self._run = usr.parent, run
         self._own = (etc / "systemd/system", usr.parent / "usr/local/lib/systemd/system")
         self._transient = (run / "systemd/transient",)
         self._shipped = (
@@ -23,33 +32,50 @@ class UnitFiles:
             run / "systemd/generator",
             run / "systemd/generator.late",
         )
-        self._known: dict[str, tuple[UnitOrigin, tuple[str, ...]]] = {}
+        self._known: dict[str, tuple[UnitOrigin, str | None, tuple[str, ...]]] = {}
 
-    def origin(self, unit: str | None) -> UnitOrigin:
+    def origin(self, unit: str | None, owner_of: OwnerOf = owner_not_known) -> UnitOrigin:
         """Who made the unit; a link in /etc to a package's file, or an override, makes it nobody else's."""
-        return UnitOrigin.UNKNOWN if unit is None else self._look_up(unit)[0]
+        if unit is None:
+            return UnitOrigin.UNKNOWN
+        origin, file, _ = self._look_up(unit)
+        return origin if file is None else _BY_OWNER.get(owner_of(file), origin)
 
     def starts(self, unit: str | None) -> tuple[str, ...]:
         """The programs that the unit's file starts, and what of their arguments is a path."""
-        return () if unit is None else self._look_up(unit)[1]
+        return () if unit is None else self._look_up(unit)[2]
 
-    def _look_up(self, unit: str) -> tuple[UnitOrigin, tuple[str, ...]]:
+    def _look_up(self, unit: str) -> tuple[UnitOrigin, str | None, tuple[str, ...]]:
         if unit not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             name, at, rest = unit.partition("@")
             # An instance has its template's file.
             files = [unit, f"{name}@{rest[rest.rfind('.') :]}"] if at else [unit]
-            self._known[unit] = self._find(files), self._find_starts(files)
+            self._known[unit] = *self._find(files), self._find_starts(files)
         return self._known[unit]
 
-    def _find(self, files: list[str]) -> UnitOrigin:
+    def _find(self, files: list[str]) -> tuple[UnitOrigin, str | None]:
+        """By where its file lies; and the file that decides by its owner, if it may be a package's."""
         if _any(self._transient, files):
-            return UnitOrigin.TRANSIENT
+            return UnitOrigin.TRANSIENT, None
         own = [folder / file for folder in self._own for file in files if _is_own(folder / file)]
         if own:
-            return UnitOrigin.SHIPPED if all(map(_is_of_snapd, own)) else UnitOrigin.ADMINISTRATOR
-        return UnitOrigin.SHIPPED if _any(self._shipped, files) else UnitOrigin.UNKNOWN
+            return (UnitOrigin.SHIPPED if all(map(_is_of_snapd, own)) else UnitOrigin.ADMINISTRATOR), None
+        for folder in self._shipped:
+            for path in (folder / file for file in files if _exists(folder / file)):
+                return UnitOrigin.SHIPPED, self._decisive(path)
+        return UnitOrigin.UNKNOWN, None
+
+    def _decisive(self, path: Path) -> str | None:
+        """The file that decides by its owner, as the host names it."""
+        if not path.is_relative_to(self._run):
+            return f"/{path.relative_to(self._root)}"
+        try:
+            found = _SOURCE.search(programs.read_beginning(path).decode("utf-8", "replace"))
+        except OSError:
+            return None
+        return None if found is None else found[1]
 
     def _find_starts(self, files: list[str]) -> tuple[str, ...]:
         """Of the first file that systemd would take; what overrides add is not looked at."""

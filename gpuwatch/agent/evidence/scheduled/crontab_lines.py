@@ -25,6 +25,7 @@ _NICKNAMES = {
 _MONTHS = {name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905  a table
 _WEEKDAYS = {name: number for number, name in enumerate("sun mon tue wed thu fri sat".split())}  # noqa: SIM905  a table
 _FIELDS = 5
+_RUN_PARTS = re.compile(r"\brun-parts(?:\s+-\S+)*\s+/etc/(cron\.(?:hourly|daily|weekly|monthly))\b")
 _FCRON_OPTIONS = re.compile(r"^\s*&\S*\s+")
 
 
@@ -37,6 +38,7 @@ class CronLine:
     user: str | None
     zone: str | None
     tidies: bool = False  # it only keeps the machine tidy
+    scripts: str | None = None  # the folder in /etc whose scripts it runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +75,16 @@ def parse(text: str, *, with_user: bool) -> Iterator[CronLine | BadLine]:
         if len(rest) < (2 if with_user else 1):
             yield BadLine(number=number, user=user)
             continue
-        tidy = tidies(" ".join(rest[1:] if with_user else rest))
-        yield CronLine(number=number, recurrence=recurrence, user=user, zone=zone, tidies=tidy)
+        command = " ".join(rest[1:] if with_user else rest)
+        scripts = _RUN_PARTS.search(command)
+        yield CronLine(
+            number=number,
+            recurrence=recurrence,
+            user=user,
+            zone=zone,
+            tidies=tidies(command),
+            scripts=None if scripts is None else scripts[1],
+        )
 
 
 def as_crontab(text: str) -> str:

@@ -1,6 +1,7 @@
 """systemd's own word on its timers: `systemctl show`, which any user may ask."""
 
 import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,8 @@ _PROPERTIES = (
 )
 # Of packages, and of generators (systemd-cron makes timers from crontabs, which are read themselves).
 _SHIPPED = re.compile(r"(/usr)?/lib/systemd/.*|/run/systemd/generator[^/]*/.*")
+_OF_PACKAGES = ("/usr/lib/systemd/", "/lib/systemd/")
+_FRAGMENT = re.compile(r"^FragmentPath=(/.+)$", re.MULTILINE)
 _TIME = re.compile(r"\w+ (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d+)? UTC")
 _CALENDAR = re.compile(r"\{ OnCalendar=(.*?) ; next_elapse=.* \}")
 _MONOTONIC = re.compile(r"\{ (On\w+)USec=(.*?) ; next_elapse=.* \}")
@@ -44,8 +47,12 @@ class ManagerTimer:
     repeats: list[float] = field(default_factory=list)
 
 
-def ask_timers(systemctl: str, deadline_seconds: float) -> tuple[ManagerTimer, ...]:
-    """The timers of the system's manager that wait and are not shipped by packages.
+def ask_timers(
+    systemctl: str, deadline_seconds: float, somebodys: Callable[[Collection[str]], Collection[str]]
+) -> tuple[ManagerTimer, ...]:
+    """The timers of the system's manager that wait, without those of packages.
+
+    `somebodys` returns those files of packages' timers that are somebody's all the same.
 
     Raises:
         UnseenError: it cannot be asked, or its answer is not understood.
@@ -56,21 +63,24 @@ def ask_timers(systemctl: str, deadline_seconds: float) -> tuple[ManagerTimer, .
     ended = run(argv, deadline_seconds)
     if ended.status != 0:
         raise UnseenError(f"systemctl failed with status {ended.status}")
-    return parse_timers(ended.output.decode("utf-8", "replace"))
+    return parse_timers(ended.output.decode("utf-8", "replace"), somebodys)
 
 
-def parse_timers(text: str) -> tuple[ManagerTimer, ...]:
+def parse_timers(
+    text: str, somebodys: Callable[[Collection[str]], Collection[str]] = lambda _: ()
+) -> tuple[ManagerTimer, ...]:
     """Its answer: blocks of properties, with an empty line between them.
 
     Raises:
         UnseenError: a block is not that of a timer.
 
     """
-    timers = [_timer(block) for block in text.split("\n\n") if block.strip()]
+    kept = somebodys([path for path in _FRAGMENT.findall(text) if path.startswith(_OF_PACKAGES)])
+    timers = [_timer(block, kept) for block in text.split("\n\n") if block.strip()]
     return tuple(timer for timer in timers if timer is not None)
 
 
-def _timer(block: str) -> ManagerTimer | None:
+def _timer(block: str, kept: Collection[str]) -> ManagerTimer | None:
     """One timer; None for one that does not wait, or that a package shipped."""
     lines = [line.partition("=") for line in block.splitlines()]
     shown = {key: value for key, _, value in lines}
@@ -78,7 +88,7 @@ def _timer(block: str) -> ManagerTimer | None:
         raise UnseenError("systemctl does not show its timers as expected")
     fragment = shown.get("FragmentPath", "")
     # "running": what it starts is alive and seen by its processes; "elapsed", "dead": it waits for nothing.
-    if shown["SubState"] != "waiting" or _SHIPPED.fullmatch(fragment):
+    if shown["SubState"] != "waiting" or (_SHIPPED.fullmatch(fragment) and fragment not in kept):
         return None
     try:
         timer = ManagerTimer(

@@ -6,8 +6,10 @@ from gpuwatch.agent.evidence.scheduled.crontabs import ContainedCrontabs, Cronta
 from gpuwatch.agent.evidence.scheduled.events import Events
 from gpuwatch.agent.evidence.scheduled.found import Found, Standing, Users, Zones
 from gpuwatch.agent.evidence.scheduled.planned import GpuRuns, Horizons, Keeps, Planned
+from gpuwatch.agent.evidence.scheduled.shipped import ShippedFiles
 from gpuwatch.agent.evidence.scheduled.timers import Timers, UserTimers
 from gpuwatch.agent.evidence.settings import ScheduledSettings
+from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 
 _SETTING = "agent.evidence.scheduled"
@@ -31,23 +33,29 @@ class Scheduled:
     source = "at jobs, crontabs, systemd timers and event units"
 
     def __init__(
-        self, settings: ScheduledSettings, roots: Roots, deadline_seconds: float, systemctl: str | None = None
+        self,
+        settings: ScheduledSettings,
+        roots: Roots,
+        deadline_seconds: float,
+        systemctl: str | None = None,
+        packages: PackageOwners | None = None,
     ) -> None:
-        """`systemctl` is the program to ask; None: the one on the PATH."""
+        """`systemctl` is the program to ask; None: the one on the PATH. `packages` knows the owners of files."""
         self._horizons = Horizons(
             recurring_seconds=settings.horizon,
             once_seconds=settings.once_horizon,
             min_period_seconds=settings.min_period,
         )
         self._sources = settings.sources
-        users, zones = Users(roots), Zones(roots)
+        users, zones, shipped = Users(roots), Zones(roots), ShippedFiles(packages)
         self.runs = GpuRuns(users.name)
         self._at = AtJobs(roots, users)
-        self._cron = Crontabs(roots, users, zones)
+        self._cron = Crontabs(roots, users, zones, shipped)
         self._contained = ContainedCrontabs(roots)
-        self._timers = Timers(roots, zones, settings.ignored, _SHARE_OF_DEADLINE * deadline_seconds, systemctl)
+        share = _SHARE_OF_DEADLINE * deadline_seconds
+        self._timers = Timers(roots, zones, settings.ignored, share, shipped, systemctl)
         self._user_timers = UserTimers(roots, users, zones, settings.ignored)
-        self._events = Events(roots, settings.ignored)
+        self._events = Events(roots, settings.ignored, shipped)
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all queued work, by the wall clock of this look."""
@@ -55,14 +63,14 @@ class Scheduled:
         if "at" in self._sources:
             self._at.read(found)
         if "cron" in self._sources:
-            self._cron.read(found, now.at)
+            self._cron.read(found, now)
             self._contained.read(found, now)
         if "timers" in self._sources:
             self._timers.read(found, now)
         if "user_timers" in self._sources:
             self._user_timers.read(found, now)
         if "events" in self._sources:
-            self._events.read(found)
+            self._events.read(found, now)
         kept = sorted(
             (each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.NODE),
             key=lambda each: (each.due is not None, each.due and each.due.timestamp(), each.what),

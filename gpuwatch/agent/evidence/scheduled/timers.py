@@ -1,16 +1,15 @@
 """systemd timers: those of systemd-run and of administrators, and users' own.
 
-Timers below /usr/lib/systemd are the machine's own, also where /etc only links to them or adds to them; so are those
-that the setting `ignored` names. A user's timers run only while that user's manager does (a login, or lingering), and
-only enabled ones are known. The manager of the system is asked at most each five minutes, and at once after a change of
-the folders with its units.
+Timers below /usr/lib/systemd are the machine's own where the distribution brought them (`shipped`), also where /etc
+only links to them or adds to them; so are those that the setting `ignored` names. A user's timers run only while that
+user's manager does (a login, or lingering), and only enabled ones are known. The manager of the system is asked at most
+each five minutes, and at once after a change of the folders with its units.
 """
 
 import fnmatch
 import os
-import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,13 +19,12 @@ from gpuwatch.agent.evidence.files import is_there, list_paths, read_small, stat
 from gpuwatch.agent.evidence.scheduled.found import FIRST_PERSON_UID, Found, Standing, Users, Zones, is_folder
 from gpuwatch.agent.evidence.scheduled.housekeeping import of_the_machine
 from gpuwatch.agent.evidence.scheduled.manager import ManagerTimer, ask_timers, planned_by_manager
+from gpuwatch.agent.evidence.scheduled.shipped import SHIPPED_UNIT, ShippedFiles, shipped_units
 from gpuwatch.agent.evidence.scheduled.timer_units import TimerFile, parse_timer, plan_starts, with_drop_ins
 from gpuwatch.runtime.printable import legible
 
 EVENT_UNITS = (".path", ".socket")  # they start something at an event
 _ASK_AGAIN_SECONDS = 300.0
-# What a link in /etc may lead to without saying anything; not /usr/local/lib/systemd.
-_SHIPPED = re.compile(r".*(?<!/local)/lib/systemd/(system|user)/[^/]+|/dev/null")
 _WATCHED = ("systemd/system", "systemd/system/timers.target.wants")
 
 
@@ -34,8 +32,15 @@ class Timers:
     """The timers of the host's manager."""
 
     def __init__(
-        self, roots: Roots, zones: Zones, ignored: Sequence[str], deadline_seconds: float, systemctl: str | None = None
+        self,
+        roots: Roots,
+        zones: Zones,
+        ignored: Sequence[str],
+        deadline_seconds: float,
+        shipped: ShippedFiles,
+        systemctl: str | None = None,
     ) -> None:
+        self._shipped = shipped
         self._roots = roots
         self._zones = zones
         self._ignored = tuple(ignored)
@@ -71,11 +76,17 @@ class Timers:
         if systemctl is None and self._roots.run == Roots().run:  # elsewhere it would answer for another host
             systemctl = shutil.which("systemctl")
         try:
-            known = None if systemctl is None else ask_timers(systemctl, self._deadline_seconds)
+            theirs = lambda fragments: self._theirs(fragments, now)  # noqa: E731  of this moment
+            known = None if systemctl is None else ask_timers(systemctl, self._deadline_seconds, theirs)
         except UnseenError:
             known = None
         self._answer = (now.monotonic_seconds, changed, known)
         return known
+
+    def _theirs(self, fragments: Collection[str], now: Moment) -> frozenset[str]:
+        """Those of these files of packages' units that start somebody's work."""
+        files = {self._roots.usr.parent / each.lstrip("/"): each for each in fragments}
+        return frozenset(files[unit] for unit in self._shipped.units(files, now))
 
     def _by_files(self, found: Found, now: Moment) -> None:
         system = self._roots.etc / "systemd/system"
@@ -85,8 +96,10 @@ class Timers:
                 if not _matches(path.name, self._ignored):
                     _add(path, "systemd-run", None, found, now.at, self._zones, boot=boot, once=True)
         with found.doubting(str(system)):
-            for path in made_here(system):
-                if not _matches(path.name, self._ignored) and not of_the_machine(path):
+            theirs = [path for path in made_here(system) if not of_the_machine(path)]
+            brought = shipped_units(system, self._roots.usr.parent)
+            for path in (*theirs, *self._shipped.units(brought, now)):
+                if not _matches(path.name, self._ignored):
                     _add(path, "timer", None, found, now.at, self._zones, boot=boot)
 
 
@@ -213,7 +226,7 @@ def made_here(units: Path, kinds: tuple[str, ...] = (".timer",)) -> list[Path]:
 def _is_shipped(path: Path) -> bool:
     """Whether it is a link to a package's file; a relative one leads from its folder."""
     try:
-        return _SHIPPED.fullmatch(os.path.normpath(path.parent / target_of(path))) is not None
+        return SHIPPED_UNIT.fullmatch(os.path.normpath(path.parent / target_of(path))) is not None
     except OSError:
         return False
 

@@ -268,14 +268,14 @@ def test_a_script_of_a_person_is_never_the_machines_own(name: str, uid: int, pat
 
 
 def test_a_units_origin_decides_only_what_no_name_does() -> None:
-    """An unknown unit of root is people's unless a package brought it."""
+    """An unknown unit of root is people's unless a package of the distribution brought it."""
     kinds = {}
     for origin in UnitOrigin:
         placement = Placement(systemd_unit="unheard-of.service")
         facts = Facts(names=("x",), uid=0, user="root", placement=placement, slice="system.slice", origin=origin)
         kinds[origin.value], _ = classify(facts)
     assert kinds == {
-        "shipped": SERVICE, "administrator": PEOPLE, "transient": PEOPLE, "unknown": PEOPLE
+        "shipped": SERVICE, "another vendor's": PEOPLE, "administrator": PEOPLE, "transient": PEOPLE, "unknown": PEOPLE
     }  # fmt: skip
     assert Pattern.from_text("user:ann").matches(("ann", "1000"))
 
