@@ -6,18 +6,37 @@ them.
 
 import re
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuwatch.cli.doctor.record import record_clouds
 from gpuwatch.clouds import CloudError
+from gpuwatch.model.fleet import NodeState
+from tests.support.builders.fleet import a_permit
 from tests.support.clouds.emitted import answers_of
-from tests.support.clouds.recorded import needs_recordings
+from tests.support.clouds.recorded import needs_recordings, recorded
 from tests.support.clouds.replay import Replay, look_at, replaying
-from tests.support.clouds.seen import ANY, CLOUDS, Member, Table, read_table, recorded_table, table_of, things_in
+from tests.support.clouds.seen import (
+    ANY,
+    CLOUDS,
+    Member,
+    Table,
+    errors_in,
+    errors_seen,
+    links_in,
+    links_seen,
+    read_table,
+    recorded_table,
+    rows_of,
+    table_of,
+    things_in,
+    unread_members,
+)
 from tests.support.components import loaded
 from tests.support.fakes.cloud_worlds import FLEET, MINE, a_world
 
@@ -49,14 +68,92 @@ def test_a_fake_shows_what_its_cloud_was_seen_to_show(cloud: str) -> None:
 @needs_recordings
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_the_facts_are_those_of_the_recorded_answers(cloud: str) -> None:
-    """No member is recorded in another type than the facts have, and none is missing that is always there by them."""
+    """No member is unknown or in another type than the facts have, and none is missing that is always there by them.
+
+    `python -m tests.support.clouds.seen` renews them.
+    """
     facts, wrong = read_table(cloud), list[str]()
     for member, seen in recorded_table(cloud).items():
         fact = facts.get(member)
+        if fact is None and member not in unread_members(cloud):
+            wrong.append(f"{member.kind}: the facts do not know {member.path}")
         if fact is not None and not (seen.types <= fact.types or ANY in fact.types):
             wrong.append(f"{member.kind}: {member.path} is {seen.types}, by the facts {fact.types}")
         elif fact is not None and seen.missing and not fact.missing:
             wrong.append(f"{member.kind}: {member.path} is missing sometimes, by the facts never")
+    assert wrong == []
+
+
+# How lists go on, and what is refused.
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_the_lists_of_a_fake_go_on_as_those_of_its_cloud(cloud: str) -> None:
+    """With the same members, whose links name a port and have the same parameters: the adapter follows them."""
+    good = [each for each in answers_of(cloud) if links_seen(cloud) and not getattr(each, "refused", False)]
+    ours = {(member, re.sub(r"https?://\*:\d+", "https://*:443", shape)) for member, shape in links_in(good)}
+    assert links_seen(cloud) - ours == set()
+
+
+@needs_recordings
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_links_and_codes_that_are_recorded_are_facts(cloud: str) -> None:
+    """`python -m tests.support.clouds.seen` renews them."""
+    answers: list[Any] = recorded(cloud, loaded(f"tests.support.clouds.{cloud}.recorded").Answer)
+    good = [each for each in answers if not getattr(each, "refused", False)]
+    assert links_in(good) - links_seen(cloud) == set()
+    assert errors_in(cloud, answers) - errors_seen(cloud) == set()
+
+
+def refuse(cloud: str, world: Any, verb: str, status: int, code: str) -> None:  # noqa: ANN401  a world
+    """Have the pretended cloud refuse the next such call with this status and code."""
+    call = _CALLS[cloud][verb]
+    if cloud == "aws":
+        world.ec2.refuse(call, code, status=status)
+    elif cloud == "azure":
+        world.fake.refused[call] = (status, code, "why")
+    elif cloud == "gcp":
+        world.fake.refuse(call, status, code)
+    elif cloud == "tencent":
+        world.fake.refusals[call] = [code]
+    else:
+        world.fake.refuse(call, status, code)
+
+
+_CALLS = {
+    "alibaba": {"list": "DescribeInstances", "stop": "StopInstance"},
+    "aws": {"list": "DescribeInstances", "stop": "StopInstances"},
+    "azure": {"list": "VirtualMachines_ListAll", "stop": "VirtualMachines_Deallocate"},
+    "gcp": {"list": "compute.instances.aggregatedList", "stop": "compute.instances.stop"},
+    "tencent": {"list": "DescribeInstances", "stop": "StopInstances"},
+}
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_a_code_that_was_seen_is_what_the_facts_say_and_loses_no_machine(cloud: str) -> None:
+    """In place of a list, and of a stop; the machine is there and runs after it."""
+    wrong: list[str] = []
+    with a_world(cloud) as world:
+        node_id = world.launch(MINE)
+        world.clock.advance(120)
+        world.cloud.nodes()
+        for each, status, code, means, _ in rows_of("errors"):
+            if each != cloud:
+                continue
+            found = ""
+            refuse(cloud, world, "list", int(status), code)
+            with suppress(CloudError):
+                found += "" if [node.id for node in world.cloud.nodes()] == [node_id] else "not listed; "
+            world.cloud.nodes()
+            refuse(cloud, world, "stop", int(status), code)
+            try:
+                world.cloud.stop(node_id, f"key-{code}", permit=a_permit())
+                found += "carried out"
+            except CloudError as error:
+                found += type(error).__name__ if error.code else "no code"
+            found += "" if [node.state for node in world.cloud.nodes()] == [NodeState.RUNNING] else "; it does not run"
+            wrong += [] if found == means else [f"{status} {code}: {found}, by the facts {means}"]
+            world.clock.advance(60)
     assert wrong == []
 
 
