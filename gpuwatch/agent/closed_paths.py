@@ -51,6 +51,8 @@ RULES = (
     Rule(r"/(?:home|root)(?:/[^/]+)?", r"\.config/systemd/user(?:/[^/]+){0,2}"),
     # Where Jupyter servers leave their files.
     Rule(r"/(?:home|root)(?:/[^/]+)?", r"\.local/share/jupyter/runtime(?:/[^/]+)?"),
+    # The flows that the kernel's firewall follows: who asks by UDP.
+    Rule(r"/proc/net", r"nf_conntrack"),
     # Which homes there are, and the names of pods.
     Rule(r"/home|/root|/var/log/pods", r""),
     Rule(r"/home|/root", r"[^/]+", looks=True),

@@ -6,11 +6,13 @@ from typing import Any
 
 from tests.lives.folder import BEGIN_UNIX, Folder
 from tests.lives.rates import LifeError, duration, rate
-from tests.lives.story import UPTIME_SECONDS, Life
+from tests.lives.story import UPTIME_SECONDS, Life, connection_of
 from tests.lives.world import HOST_NETWORK, HOST_PIDS, World, pod_uid
 
 _PLACES = {"shipped": "/usr/lib/systemd/system", "admin": "/etc/systemd/system", "transient": "/run/systemd/transient"}
 _SECTOR = 512
+_A_FLOW = "src=10.0.1.5 dst=10.0.0.2 sport=40122 dport=443 src=10.0.0.2 dst=10.0.1.5 sport=443 dport=40122"
+_FLOW_SECONDS = 119  # nf_conntrack_udp_timeout_stream
 _DISK_BYTES, _LOCAL_BYTES = 200 << 30, 600 << 30
 _BOOT_ID = "3d6f0c1e-74a5-4a43-9b1e-1f0a9e6f7d11"
 _IB_WORD_BYTES = 4  # port_xmit_data counts words
@@ -55,12 +57,17 @@ class StandingFiles:
                 namespace, pod, _ = actor.place.removeprefix("pod ").split("/")
                 self._at.folder(f"/var/log/pods/{namespace}_{pod}_{pod_uid(f'{namespace}/{pod}')}")
         self._devices()
+        if self._life.datagrams:
+            text = "Local:\n     |-- 10.0.1.5\n        /32 host LOCAL\n     |-- 127.0.0.1\n        /32 host LOCAL\n"
+            self._at.put("/proc/net/fib_trie", text)
         self.show(0.0)
 
     def show(self, moment: float) -> None:
         """The counters of RDMA cards, and of packets that are passed on."""
         passed = round(self._life.forwards.total(-UPTIME_SECONDS, moment))
         self._at.put("/proc/net/snmp", f"Ip: Forwarding DefaultTTL ForwDatagrams\nIp: {2 - bool(passed)} 64 {passed}\n")
+        if self._life.datagrams:
+            self._at.put("/proc/net/nf_conntrack", self._flows(moment))
         self._at.put("/proc/net/snmp6", "Ip6OutForwDatagrams             \t0\n")
         for name, (got, sent) in self._rdma.items():
             since = (-UPTIME_SECONDS, moment)
@@ -72,6 +79,18 @@ class StandingFiles:
             else:
                 self._at.put(f"{base}/counters/port_rcv_data", f"{inside // _IB_WORD_BYTES}\n")
                 self._at.put(f"{base}/counters/port_xmit_data", f"{outside // _IB_WORD_BYTES}\n")
+
+    def _flows(self, moment: float) -> str:
+        """/proc/net/nf_conntrack: a flow is kept for two minutes after; all were answered."""
+        lines = [f"ipv4     2 tcp      6 431999 ESTABLISHED {_A_FLOW} [ASSURED] mark=0 zone=0 use=2\n"]
+        for told in self._life.datagrams:
+            own, each = told.startswith("asks "), connection_of(told.removeprefix("asks "))
+            if any(each.open_at(moment - back) for back in range(_FLOW_SECONDS)):
+                (here, port), (there, sport) = each.local.rsplit(":", 1), str(each.peer).rsplit(":", 1)
+                asked = (here, there, port, sport) if own else (there, here, sport, port)
+                ends = "src={0} dst={1} sport={2} dport={3} src={1} dst={0} sport={3} dport={2}".format(*asked)
+                lines.append(f"ipv4     2 udp      17 101 {ends} mark=0 zone=0 use=2\n")
+        return "".join(lines)
 
     def link_self(self, world: World) -> None:
         """/proc/self is the agent's own process; in a container of its own it sees nobody else's."""

@@ -132,6 +132,7 @@ class Life:
     settings: Mapping[str, Any]
     forwards: Rate
     packages: Mapping[str, Any]
+    datagrams: tuple[str, ...]
 
 
 def load(path: Path) -> Life:
@@ -148,9 +149,9 @@ def load(path: Path) -> Life:
         raise LifeError(f"{path.name}: {type(error).__name__}: {error}") from error
 
 
-_KEYS = {"title", "truth", "who", "ends", "gpus", "instance_store", "agent", "users", "units", "files", "links",
-    "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "base", "settings",
-    "tmux", "packages"}  # fmt: skip
+_KEYS = {"title", "truth", "who", "ends", "gpus", "instance_store", "agent", "users", "units", "files", "links", "base",
+    "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "datagrams", "settings", "tmux",
+    "packages"}  # fmt: skip
 
 
 def _life(code: str, told: Mapping[str, Any]) -> Life:
@@ -195,6 +196,7 @@ def _life(code: str, told: Mapping[str, Any]) -> Life:
         settings=told.get("settings", {}),
         forwards=rate(told.get("forwards")),
         packages=told.get("packages", {}),
+        datagrams=tuple(told.get("datagrams", ())),
     )
 
 
@@ -299,10 +301,7 @@ def _actors(told: Mapping[str, Any]) -> list[Actor]:
         gpu_memory=amount(told.get("gpu_memory", 0)),
         gpu_kind=told.get("gpu_kind", "compute"),
         listed=bool(told.get("listed", True)),
-        sockets=(
-            *(Socket(local=each) for each in told.get("listens", ())),
-            *map(_connection, told.get("connected", ())),
-        ),
+        sockets=tuple(map(connection_of, (*told.get("listens", ()), *told.get("connected", ())))),
         own_network=told.get("own_network"),
         **rates,
     )
@@ -315,17 +314,17 @@ def _while_there(actor: Actor) -> Rate:
     """The use of the GPU by one that comes again and again: a constant one only while it is there."""
     if actor.every is None or actor.length is None:
         return actor.util
-    turns = [actor.begin, actor.end, actor.every, actor.length]
+    turns, parts = [actor.begin, actor.end, actor.every, actor.length], actor.util.parts
     constant = (-float("inf"), float("inf"), float("inf"))
-    parts = actor.util.parts
     return Rate(
         tuple(Part(each.rate, *turns) if (each.begin, each.end, each.period) == constant else each for each in parts)
     )
 
 
-def _connection(told: object) -> Socket:
-    """`LOCAL PEER [from D] [to D] [every D for D]`."""
-    local, peer, *words = str(told).split()
+def connection_of(told: object) -> Socket:
+    """`LOCAL PEER [from D] [to D] [every D for D]`; `LOCAL` alone listens."""
+    local, *words = str(told).split()
+    peer = words.pop(0) if words else None
     terms = dict(zip(words[::2], map(duration, words[1::2]), strict=True))
     socket = Socket(local=local, peer=peer, every=terms.get("every"), length=terms.get("for"))
     return replace(socket, begin=terms.get("from", socket.begin), end=terms.get("to", socket.end))

@@ -173,7 +173,7 @@ class Askers:
                 self._users[each.ask] = at
             else:
                 self._note_report(each, at)
-        port, machines = _most_used(self._users)
+        port, machines = most_used(self._users)
         return Asked(used=frozenset(used), port=port, machines=machines)
 
     def _follow(self, accepted: Iterable[Sock], at: float) -> dict[int, int]:
@@ -245,7 +245,7 @@ def _ports_of_several(asks: Iterable[Ask]) -> frozenset[int]:
     return frozenset(port for port, peers in machines.items() if len(peers) >= SEVERAL)
 
 
-def _most_used(users: Iterable[Ask]) -> tuple[int | None, int]:
+def most_used(users: Iterable[Ask]) -> tuple[int | None, int]:
     """The port that most machines use, and how many do."""
     machines = dict[int, int]()
     for ask in users:

@@ -32,6 +32,7 @@ from gpuwatch.agent.evidence.askers import (
     Askers,
 )
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
+from gpuwatch.agent.evidence.datagrams import Datagrams
 from gpuwatch.agent.evidence.net_namespaces import Namespace, namespaces
 from gpuwatch.agent.evidence.rate import Hum, Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
@@ -88,6 +89,7 @@ class Connections:
         self._since: dict[int, float] = {}  # when a client's connection was seen first, by cookie
         self._hum = Hum()
         self.askers = Askers()
+        self.datagrams = Datagrams(roots)
         self._common_asks = common_asks
         self._asked_owner: tuple[int | None, WorkOwner] = (None, WorkOwner())  # of the port that most machines use
         self._carried = Rate(CARRIED_BYTES_PER_SECOND, span_seconds=_SPAN_SECONDS)
@@ -133,7 +135,8 @@ class Connections:
             return (self._serves(serving, holders),)
         if judged.says is State.BUSY:
             return (replace(judged, note=self._busy_note(found, theirs), owner=self._most, setting=_SETTING),)
-        used = self._several(asked) or self._use(found, theirs, holders, grown, now)
+        udp = self.datagrams.find_asked(self._common_asks, now.monotonic_seconds)
+        used = self._several(asked) or self._several(udp, " by UDP") or self._use(found, theirs, holders, grown, now)
         if judged.says is State.IDLE:
             return (used or self._silent(judged, found, theirs, holders, now),)
         return (judged,)
@@ -156,13 +159,13 @@ class Connections:
                 self._asked_owner = asked.port, _owner(each, holders[each.cookie].processes)
         return asked
 
-    def _several(self, asked: Asked) -> Evidence | None:
+    def _several(self, asked: Asked, how: str = "") -> Evidence | None:
         """Busy while several machines work with a server of the machine's own."""
         if asked.machines < SEVERAL:
             return None
         port, owner = self._asked_owner
-        note = f"{asked.machines} other machines work with port {asked.port} here"
-        return self._busy(note, owner if port == asked.port else WorkOwner(), asked.machines)
+        note = f"{asked.machines} other machines work with port {asked.port} here{how}"
+        return self._busy(note, owner if port == asked.port and not how else WorkOwner(), asked.machines)
 
     def _used_by(self, containers: Mapping[str, Namespace], at: float) -> dict[str, int]:
         """What each container moved, without the monitoring of a server that gets no requests."""

@@ -1,0 +1,125 @@
+"""Other machines that ask a UDP port of this one, by the flows that the kernel's firewall follows (nf_conntrack).
+
+UDP has no connections: DNS, DHCP, NTP and many VPN servers show in no table of sockets. Where the firewall follows
+flows (containers, a cluster, any stateful rule), the kernel lists them to root, and so to the agent's reader.
+
+A machine counts that has asked and got an answer. Equals that ask each other from the same port (gossip, a mesh VPN) do
+not: a server is asked by three times as many machines as it asks from there. Where the list may not be read, nothing
+is said, as before.
+"""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+
+from gpuwatch.agent.closed_paths import FILE
+from gpuwatch.agent.evidence.askers import REMEMBERED_SECONDS, Ask, Asked, most_used
+from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.evidence.files import open_by_reader
+
+_EVERY_SECONDS = 60.0  # a flow that was answered is kept for two minutes
+_MOST_BYTES = 1 << 22  # 25,000 flows; a machine with more passes packets on, which `network` sees
+_MOST_ASKS = 4096
+_EQUALS = 3
+# net/netfilter/nf_conntrack_standalone.c; zones and packets where they are counted, no time where a card has the flow.
+_FLOW = re.compile(
+    rb"^ipv[46] +\d+ udp +17 (?:\d+ )?src=(\S+) dst=(\S+) sport=(\d{1,5}) dport=(\d{1,5}) "
+    rb"(?:[a-z-]+=\d+ )*(\[UNREPLIED\] )?",
+    re.MULTILINE,
+)
+_LOCAL = re.compile(rb"\|-- ([0-9.]{7,15})\n\s+/32 host LOCAL")  # net/ipv4/fib_trie.c
+
+
+class Datagrams:
+    """Follows who asks by UDP; looks once a minute."""
+
+    def __init__(self, roots: Roots) -> None:
+        """Nobody has asked yet."""
+        self._roots = roots
+        self._looked: float | None = None
+        self._asks: dict[Ask, float] = {}
+        self._asked: dict[Ask, float] = {}  # machines that were asked from a port of this one
+
+    @property
+    def asks(self) -> frozenset[Ask]:
+        """Who has asked what in the last hour."""
+        return frozenset(self._asks)
+
+    def find_asked(self, common: Callable[[], Collection[str]], at: float) -> Asked:
+        """The port that most other machines have asked in the last hour; `common` is as of `Askers.look_at`."""
+        if self._looked is None or not 0 <= at - self._looked < _EVERY_SECONDS:
+            self._looked = at
+            table = _contents(self._roots, "nf_conntrack")
+            if table:
+                own = _own_addresses(self._roots)
+                for source, target, (from_port, to_port), answered in flows(table):
+                    if source in own and target not in own:
+                        _remember_ask(
+                            self._asked, Ask(peer=ip_address(target).packed, port=from_port, protocol="udp"), at
+                        )
+                    elif target in own and source not in own and answered:
+                        peer = ip_address(source).packed
+                        _remember_ask(self._asks, Ask(peer=peer, port=to_port, protocol="udp"), at)
+        facts = common()
+        theirs = [ask for ask, seen in self._asks.items() if at - seen < REMEMBERED_SECONDS and ask.fact not in facts]
+        asked = _by_port(self._asked, at)
+        counted = _by_port(dict.fromkeys(theirs, at), at)
+        port, machines = most_used(ask for ask in theirs if counted[ask.port] >= _EQUALS * asked.get(ask.port, 0))
+        return Asked(port=port, machines=machines)
+
+
+def flows(table: bytes) -> Iterator[tuple[str, str, tuple[int, int], bool]]:
+    """The machine that began each flow, the other one, both ports, whether it was answered; without loopback's."""
+    for found in _FLOW.finditer(table):
+        source, target = found[1].decode("ascii", "replace"), found[2].decode("ascii", "replace")
+        with suppress(ValueError):
+            if not ip_address(source).is_loopback:
+                yield str(ip_address(source)), str(ip_address(target)), (int(found[3]), int(found[4])), not found[5]
+
+
+def _remember_ask(known: dict[Ask, float], ask: Ask, at: float) -> None:
+    if ask in known or len(known) < _MOST_ASKS:
+        known[ask] = at
+        return
+    for each in [each for each, seen in known.items() if at - seen >= REMEMBERED_SECONDS]:
+        del known[each]
+
+
+def _by_port(asks: Mapping[Ask, float], at: float) -> dict[int, int]:
+    """How many machines there are of each port in the last hour."""
+    counted = dict[int, int]()
+    for ask, seen in asks.items():
+        if at - seen < REMEMBERED_SECONDS:
+            counted[ask.port] = counted.get(ask.port, 0) + 1
+    return counted
+
+
+def _own_addresses(roots: Roots) -> frozenset[str]:
+    """The addresses of this machine."""
+    fourth = {each.decode() for each in _LOCAL.findall(_contents(roots, "fib_trie"))}
+    sixth = set[str]()
+    for line in _contents(roots, "if_inet6").split(b"\n"):
+        with suppress(ValueError):
+            sixth.add(str(ip_address(bytes.fromhex(line[:32].decode("ascii", "replace")))))
+    return frozenset(fourth | sixth)
+
+
+def _contents(roots: Roots, name: str) -> bytes:
+    """The beginning of a file of /proc/net; nothing where it may not be read."""
+    path = roots.proc / "net" / name
+    try:
+        try:
+            opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:
+            opened = open_by_reader(path, FILE)
+        try:
+            data = b""
+            while len(data) < _MOST_BYTES and (more := os.read(opened, 1 << 16)):
+                data += more
+            return data
+        finally:
+            os.close(opened)
+    except OSError:
+        return b""

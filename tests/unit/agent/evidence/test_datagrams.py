@@ -1,0 +1,102 @@
+"""agent/evidence/datagrams.py on made lists of flows, as net/netfilter/nf_conntrack_standalone.c writes them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.evidence.datagrams import Datagrams, flows
+
+HERE = "10.0.1.5"
+LOCAL = f"Local:\n  |-- {HERE}\n     /32 host LOCAL\n  |-- 127.0.0.1\n     /32 host LOCAL\n"
+
+
+def flow(source: str, sport: int, target: str, dport: int, *, answered: bool = True, counts: bool = False) -> str:
+    """One line."""
+    kind = "ipv6     10" if ":" in source else "ipv4     2"
+    packets = "zone-orig=4 packets=2 bytes=130 " if counts else ""
+    first = f"src={source} dst={target} sport={sport} dport={dport} {packets}{'' if answered else '[UNREPLIED] '}"
+    second = f"src={target} dst={source} sport={dport} dport={sport} {packets}{'[ASSURED] ' if answered else ''}"
+    return f"{kind} udp      17 29 {first}{second}mark=0 zone=0 use=2\n"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Roots:
+    """A host with an address of each family."""
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/fib_trie").write_text(LOCAL)
+    (tmp_path / "net/if_inet6").write_text("fd000000000000000000000000000005 02 40 00 80     ens5\n")
+    return Roots(proc=tmp_path)
+
+
+def looked(host: Roots, *lines: str, common: tuple[str, ...] = ()) -> tuple[int | None, int]:
+    """The port that most machines ask, and how many do."""
+    (host.proc / "net/nf_conntrack").write_text("".join(lines))
+    found = Datagrams(host).find_asked(lambda: common, 0.0)
+    return found.port, found.machines
+
+
+def clients(count: int, port: int = 53, **more: bool) -> list[str]:
+    """So many machines that ask a port."""
+    return [flow(f"10.0.6.{each}", 40_000 + each, HERE, port, **more) for each in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_machines_that_were_answered_count(host: Roots, counts: bool) -> None:
+    """Also where the firewall accounts for packets; what was not answered is a scan or a tunnel's one way."""
+    unanswered = [flow("10.0.9.1", each, HERE, 4000 + each, answered=False, counts=counts) for each in range(1, 9)]
+    assert looked(host, *clients(4, counts=counts), *unanswered) == (53, 4)
+
+
+def test_an_address_of_ipv6_is_the_same_however_it_is_written(host: Roots) -> None:
+    """The kernel writes all its digits here."""
+    ours = "fd00:0000:0000:0000:0000:0000:0000:0005"
+    lines = [flow(f"fd00:0000:0000:0000:0000:0000:0001:000{each}", 4000, ours, 53) for each in (1, 2, 3)]
+    assert looked(host, *lines) == (53, 3)
+
+
+def test_what_this_machine_asks_and_passes_on_is_not_counted(host: Roots) -> None:
+    """Its own names and time; a container's packets, and those of others that go through it; loopback."""
+    lines = [flow(HERE, 40_000 + each, f"10.0.0.{each}", 53) for each in range(1, 6)]
+    lines += [flow(f"172.17.0.{each}", 40_000, "10.0.0.2", 53) for each in range(2, 6)]
+    lines += [flow("127.0.0.1", 40_000 + each, "127.0.0.1", 53) for each in range(5)]
+    assert looked(host, *lines) == (None, 0)
+
+
+def test_equals_that_ask_each_other_from_one_port_are_no_clients(host: Roots) -> None:
+    """A mesh VPN; a DNS server asks others, too, but from other ports."""
+    equals = [flow(f"10.0.1.{each}", 41641, HERE, 41641) for each in (31, 32, 33)]
+    own = [flow(HERE, 41641, f"10.0.1.{each}", 41641) for each in (34, 35)]
+    upstream = [flow(HERE, 51_000 + each, "10.0.0.2", 53) for each in range(4)]
+    assert looked(host, *equals, *own) == (None, 0)
+    assert looked(host, *equals) == (41641, 3)
+    assert looked(host, *clients(3), *upstream) == (53, 3)
+
+
+def test_what_the_fleet_is_asked_is_left_out(host: Roots) -> None:
+    """The pollers of all machines."""
+    common = tuple(f"10.0.6.{each} asks udp 161" for each in (1, 2, 3))
+    assert looked(host, *clients(4, 161), common=common) == (161, 1)
+
+
+def test_an_hour_is_remembered(host: Roots) -> None:
+    """A flow is kept for two minutes only."""
+    table, seen = host.proc / "net/nf_conntrack", Datagrams(host)
+    table.write_text("".join(clients(3)))
+    seen.find_asked(tuple, 0.0)
+    table.write_text("")
+    assert seen.find_asked(tuple, 3590.0).machines == 3
+    assert seen.find_asked(tuple, 3610.0).machines == 0
+
+
+def test_without_the_list_nothing_is_said(host: Roots) -> None:
+    """No firewall follows flows, or the agent may not see the list."""
+    assert Datagrams(host).find_asked(tuple, 0.0).machines == 0
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_without_an_error(data: bytes) -> None:
+    """The list is the kernel's, but addresses in it are anybody's."""
+    assert list(flows(b"ipv4     2 udp      17 29 src=" + data)) is not None
