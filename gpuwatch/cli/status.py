@@ -174,7 +174,8 @@ def totals(page: NodesPage) -> str:
 
 
 def hints(page: NodesPage) -> Iterator[str]:
-    """Where the remedy of an agent's failure is."""
+    """Where the remedy of an agent's failure is, and which stops people took back."""
+    yield from page.regrets
     failed = [row for row in page.nodes if row.activity is State.UNKNOWN and kind_of(row.doubt) is not None]
     if failed:
         silent = how_many(len(failed), "agent")

@@ -20,6 +20,7 @@ from gpuwatch.model.orders import ITSELF
 from gpuwatch.model.sight import Silence
 from gpuwatch.policies import idle, undone
 from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.idle_timeout.answers import regret_sentences
 
 _WAITING = frozenset({"waiting", "not_running"})
 _REMOVES = frozenset(verb.value for verb in REMOVALS)
@@ -122,7 +123,7 @@ class NodesPage:
     """Nodes of one round; `total` is how many match the query. `silent` are the places that gave no answer.
 
     `kubernetes` is the cluster, null without one; `pods` are those of it that have held GPUs without use for an hour,
-    `workloads` those that may lose their pods for it.
+    `workloads` those that may lose their pods for it. `regrets` says of each pool how many stops people took back.
     """
 
     at: datetime
@@ -132,6 +133,7 @@ class NodesPage:
     kubernetes: ClusterRow | None = None
     pods: tuple[PodRow, ...] = ()
     workloads: tuple[WorkloadRow, ...] = ()
+    regrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +185,7 @@ def nodes_page(done: Round, rules: Rulebook) -> NodesPage:
         kubernetes=cluster_row(seen),
         pods=pod_rows(seen),
         workloads=workload_rows(done, rules),
+        regrets=tuple(regret_sentences(seen)),
     )
 
 

@@ -1,7 +1,7 @@
-"""Metrics of what was launched or started: how many machines in a row did not last, and how many stopped by themselves.
+"""Metrics of what did not last: machines that were launched or started, and stops that people took back.
 
-The first counts the newest machines of one template and place, of all pools; at three of them launches rest. Both come
-from the ledger, so that a restart of the controller changes nothing.
+The first counts the newest machines of one template and place, of all pools; at three of them launches rest. All of it
+comes from the ledger, so that a restart of the controller changes nothing.
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,21 @@ def _stopped_values(state: MetricsState) -> Iterator[Value]:
             yield (pool,), float(len(pool_machines(seen, pool).stopped))
 
 
+def _stops(state: MetricsState) -> Iterator[Value]:
+    for pool, each in () if state.observation is None else state.observation.answers.items():
+        yield (pool,), float(each.stops)
+
+
+def _regretted_stops(state: MetricsState) -> Iterator[Value]:
+    for pool, each in () if state.observation is None else state.observation.answers.items():
+        yield (pool,), float(each.regretted)
+
+
+def _known_pools(state: MetricsState) -> Iterator[Value]:
+    for pool, each in () if state.observation is None else state.observation.answers.items():
+        yield (pool,), float(each.known)
+
+
 FAMILIES = (
     gauge(
         "launches_not_lasting",
@@ -49,5 +64,26 @@ FAMILIES = (
         "Machines that gpuwatch launched and that stopped by themselves; they count towards max_nodes.",
         ROUND,
         _stopped_values,
+    ),
+    gauge(
+        "stops_judged",
+        ("pool",),
+        "Stops and terminations by gpuwatch in the last 30 days that are an hour old, or were taken back before.",
+        "ledger",
+        _stops,
+    ),
+    gauge(
+        "stops_regretted",
+        ("pool",),
+        "Of those, how many somebody took back with a start within an hour: gpuwatch was wrong.",
+        "ledger",
+        _regretted_stops,
+    ),
+    gauge(
+        "pool_known",
+        ("pool",),
+        "Whether enough notices of the pool ran out unanswered: else the first notice of a machine is a question.",
+        "ledger",
+        _known_pools,
     ),
 )

@@ -20,7 +20,7 @@ function drawAside() {
   drawKubernetes();
   list("pools", fleet.pools.map((pool) => el("li", {},
     el("strong", {}, pool.name), ` ${pool.running} of ${count(pool.nodes, "node")} running, ${count(pool.gpus, "GPU")}, ${about(pool.usd_per_hour)}/h`,
-    pool.target == null ? null : `, target ${count(pool.target, pool.unit === "gpus" ? "GPU" : "node")}`, el("br"), el("small", {}, [pool.rule, ...pool.clamps].join(". ")))), "There are none.");
+    pool.target == null ? null : `, target ${count(pool.target, pool.unit === "gpus" ? "GPU" : "node")}`, el("br"), el("small", {}, [pool.rule, ...pool.clamps, ...regretted(pool)].join(". ")))), "There are none.");
 
   list("actions", fleet.actions.slice(0, 10).map((action) => el("li", {},
     `${when(action.at)} ${action.verb} `, opener(action.target), el("small", {}, ` by ${action.who}: ${action.why.replace(/\.$/, "")}${approvedWords(action)}`),
@@ -45,6 +45,8 @@ function budget(each) {
 }
 
 // --- pauses ------------------------------------------------------------------------------------------------------
+const regretted = (pool) => (pool.regretted_stops ? [`${pool.regretted_stops} of ${count(pool.stops, "stop")} in the last 30 days ${pool.regretted_stops === 1 ? "was" : "were"} taken back within an hour`] : []);
+
 const pauseWords = (pause) => `${pause.pool == null ? "all pools" : `pool ${pause.pool}`} ${pause.until ? `until ${when(pause.until)}` : "until somebody resumes it"}, by ${pause.who}${pause.reason ? `: ${pause.reason}` : ""}`;
 
 function drawPauses() {

@@ -15,6 +15,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.currency import Currency
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.measurement import Answers
 from gpuwatch.model.money import elsewhere_note
 from gpuwatch.model.orders import ITSELF, Pause
 from gpuwatch.model.sight import Silence
@@ -28,7 +29,8 @@ _MAX_ACTIONS = 100
 class PoolRow:
     """A pool. `target` is how many nodes, or GPUs (`unit`), its policies want, where one wants a number.
 
-    `usd_per_hour` is what is known.
+    `usd_per_hour` is what is known. `stops` are those of the last 30 days, `regretted_stops` how many of them somebody
+    took back within an hour; while the pool is not `known`, the first notice of a machine is a question.
     """
 
     name: str
@@ -40,6 +42,9 @@ class PoolRow:
     target: int | None = None
     clamps: tuple[str, ...] = ()
     unit: str = "nodes"
+    stops: int = 0
+    regretted_stops: int = 0
+    known: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +166,7 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
         members = [row for row in nodes if row.pool == decision.pool]
         in_force = rules.pool(decision.pool)
         idle, asks = in_force.idle, in_force.approval
+        answers = done.observation.answers.get(decision.pool, Answers())
         yield PoolRow(
             name=decision.pool,
             nodes=len(members),
@@ -173,6 +179,9 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
             target=decision.target,
             clamps=decision.clamps,
             unit=decision.unit,
+            stops=answers.stops,
+            regretted_stops=answers.regretted,
+            known=answers.known,
         )
 
 

@@ -176,6 +176,8 @@ def actions(report: Report) -> Iterator[Part]:
     parts += [f"{status.value}: {count:,}" for status, count in sorted(others.items())]
     if parts:
         yield Words((f"{', '.join(parts).capitalize()}.",))
+    if report.facts.inventory is not None and report.facts.inventory.regrets:
+        yield Words(report.facts.inventory.regrets)
     if done.newest:
         rows = [
             (

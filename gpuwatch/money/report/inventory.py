@@ -10,6 +10,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Decision, Observation, Review, Verb, reason_with_refusals
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.health import Health, Remedy
+from gpuwatch.policies.idle_timeout.answers import regret_sentences
 from gpuwatch.policies.job_use import unused_jobs
 
 _OF_NO_USE = (State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED)
@@ -95,13 +96,17 @@ class UnusedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What a round saw. `names` has all machines, by id; `clouds` has those of clouds with a name."""
+    """What a round saw. `names` has all machines, by id; `clouds` has those of clouds with a name.
+
+    `regrets` says of each pool how many stops people took back.
+    """
 
     machines: Machines
     health: FleetHealth
     jobs: tuple[UnusedJob, ...]  # the most expensive first
     names: Mapping[str, str]
     clouds: Mapping[str, str]
+    regrets: tuple[str, ...] = ()
 
     @property
     def at(self) -> datetime:
@@ -145,6 +150,7 @@ def inventory(observation: Observation, decisions: Sequence[Decision], reviews: 
         ),
         names={node.id: node.name for node in nodes},
         clouds={node.id: node.cloud for node in nodes if node.cloud},
+        regrets=tuple(regret_sentences(observation)),
     )
 
 

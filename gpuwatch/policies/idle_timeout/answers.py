@@ -15,7 +15,7 @@ Rules, all of them:
    at most.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -230,6 +230,15 @@ def question_words(node: Node, observation: Observation) -> str:
     if regrets_of(node, observation):
         return " Its notice is a question again."
     return " gpuwatch has not stopped it before, so its notice is a question."
+
+
+def regret_sentences(observation: Observation) -> Iterator[str]:
+    """Yield of each pool how many stops people took back, the largest share first; nothing of pools without any."""
+    found = [(each.regretted_ratio or 0.0, pool, each) for pool, each in observation.answers.items() if each.regretted]
+    for ratio, pool, each in sorted(found, key=lambda entry: (-entry[0], entry[1])):
+        stops = "The one stop" if each.stops == 1 else f"{each.regretted:,} of {each.stops:,} stops"
+        taken = f"{'was' if each.regretted == 1 else 'were'} taken back within an hour"
+        yield f"{stops} of pool {pool} in the last {_COUNTED_DAYS} days {taken} ({ratio:.0%})."
 
 
 def lengthened_wait(wait: float, regrets: int) -> float:

@@ -53,6 +53,7 @@ from gpuwatch.policies.idle_timeout.answers import (
     follow_answers,
     is_question,
     lengthened_wait,
+    regret_sentences,
 )
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.timeouts import time_round
@@ -366,3 +367,15 @@ def test_the_share_of_regretted_stops_is_not_known_without_stops() -> None:
     """None is no answer, and no zero."""
     assert Answers().regretted_ratio is None
     assert Answers(stops=4, regretted=1).regretted_ratio == 0.25
+
+
+def test_the_share_of_stops_that_people_took_back_is_said_of_each_pool_that_has_any() -> None:
+    """The largest share first, for status, the report and JSON."""
+    answers = {
+        "default": Answers(stops=31, regretted=4),
+        "quiet": Answers(stops=9),
+        "small": Answers(stops=1, regretted=1),
+    }
+    small, default = regret_sentences(replace(an_observation(), answers=answers))
+    assert small.startswith("The one stop of pool small in the last 30 days was taken back within an hour (100%)")
+    assert default.startswith("4 of 31 stops of pool default in the last 30 days were taken back within an hour (13%)")
