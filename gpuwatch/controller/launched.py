@@ -12,13 +12,16 @@ from itertools import chain
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.interruptions import Record, write_record
 from gpuwatch.model.activity import State
+from gpuwatch.model.bounds import bounded_text
 from gpuwatch.model.decision import Done, Intent, Observation, Reason, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.life import End, Life
+from gpuwatch.model.life import MEMBER_OF, End, Life
+from gpuwatch.policies.lasting import LAUNCHES, STARTS, resting_sources
 from gpuwatch.policies.lives import ENDED_AT, HOW, THERE, WHY, WORKED, Use, lives
-from gpuwatch.policies.members import lives_of_members, note_members, raised_groups
+from gpuwatch.policies.members import NEWEST, lives_of_members, note_members, raised_groups
 
 _WATCHED = timedelta(minutes=10)  # whoever first looks later does not know what was before
+SOURCE = "source"  # what rests, in a record of that
 _NO_WORK = frozenset({State.IDLE, State.UNKNOWN})
 
 
@@ -69,6 +72,29 @@ def record_ends(parts: ControllerContext, observation: Observation, round_id: in
     news = [each for each in every if each.end in {End.STOPPED, End.ENDED} and not each.recorded]
     news = [each for each in news if each.node_id not in announced]
     return tuple(_record_end(parts, life, round_id) for life in news)
+
+
+def record_rests(parts: ControllerContext, observation: Observation, round_id: int) -> tuple[Intent, ...]:
+    """Write down once of each source that it rests: people get a message about that, an owner about a machine's starts.
+
+    It is said again once the source has lasted, or was resumed, and does not last after that.
+    """
+    known = [done for done in parts.memory.ended.by_key.values() if done.verb is Verb.LEFT_ALONE]
+    told = {(done.arguments.get(SOURCE), done.at) for done in known}
+    made = list[Intent]()
+    for source, what, rest in resting_sources(observation):
+        last, name = rest.failed[-1], bounded_text(" ".join(sorted(f"{key}={value}" for key, value in source)))
+        begun = (
+            rest.failed[0].at if len(rest.failed) < NEWEST // 2 else None
+        )  # of a longer row nobody knows the beginning
+        if any(each == name and (begun is None or at >= begun) for each, at in told):
+            continue
+        target = last.asked.get(MEMBER_OF) or last.node_id or last.key
+        node = observation.fleet.find(target) if last.started else None
+        reason = Reason(code=STARTS if last.started else LAUNCHES, sentence=f"{what} for a time. {rest.sentence}.")
+        record = Record(verb=Verb.LEFT_ALONE, node_id=target, pool=last.pool, reason=reason, arguments={SOURCE: name})
+        made.append(write_record(parts, replace(record, owner=None if node is None else node.owner), round_id))
+    return tuple(made)
 
 
 def _record_end(parts: ControllerContext, life: Life, round_id: int) -> Intent:

@@ -13,7 +13,7 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launched import launched_lives, members_of_groups
 from gpuwatch.model.decision import ADDITIONS, REMOVALS, Done, LedgerView, Observation
 from gpuwatch.model.measurement import OfferPast, OffersPast
-from gpuwatch.model.verbs import CLOUD_RECORDS
+from gpuwatch.model.verbs import RECORDS
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.lasting import rest_of
 from gpuwatch.policies.lives import offers_past
@@ -21,7 +21,7 @@ from gpuwatch.policies.spot.offers import MEMORY_SECONDS
 
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
 _LONGEST_GAP = timedelta(minutes=30)  # every view goes back an hour at least
-_COUNTS = REMOVALS | CLOUD_RECORDS | ADDITIONS
+_COUNTS = REMOVALS | RECORDS | ADDITIONS
 
 
 def with_past(parts: ControllerContext, seen: Observation, pools: Mapping[str, PoolRules]) -> Observation:

@@ -16,7 +16,7 @@ from gpuwatch.controller.act import Executed, execute
 from gpuwatch.controller.answers import ends_the_round
 from gpuwatch.controller.context import Act, ControllerContext, Round
 from gpuwatch.controller.isolation import judge_apart
-from gpuwatch.controller.launched import record_ends
+from gpuwatch.controller.launched import record_ends, record_rests
 from gpuwatch.controller.observation import observe
 from gpuwatch.controller.sensors import keep_sensors
 from gpuwatch.controller.settle import reconcile
@@ -57,7 +57,8 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
     if act:
         observation = judged.observation
         records = interruptions.record(parts, observation, round_id)
-        records += record_ends(parts, observation, round_id) + record_disagreements(parts, observation, round_id)
+        records += record_ends(parts, observation, round_id) + record_rests(parts, observation, round_id)
+        records += record_disagreements(parts, observation, round_id)
         done = execute(parts, observation, judged.reviews, round_id, judged.decisions)
     return Round(
         observation=judged.observation,

@@ -94,7 +94,8 @@ class Verb(StrEnum):
     SPARED = "spared", TargetKind.RECORD, Action.RECORD
     # A machine that gpuwatch launched is gone, or stopped, and neither gpuwatch nor a notice of its cloud did that.
     ENDED = "ended", TargetKind.RECORD, Action.RECORD
-    # Somebody has undone our stops of it twice: it, or its group, is left alone for a time. Its owner is told.
+    # Somebody has undone our stops of it twice, or what starts or launches bring does not last: it, or its group, is
+    # left alone for a time. Its owner is told.
     LEFT_ALONE = "left_alone", TargetKind.RECORD, Action.RECORD
     # Pods of a node with a failing GPU are asked to go, each by an eviction; the node stays.
     EVICT = "evict", TargetKind.CLUSTER_NODE, Action.MOVE_WORK

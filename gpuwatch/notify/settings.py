@@ -57,8 +57,8 @@ class Receiver(NotificationTransports):
         tuple[EventName, ...],
         Setting(
             "notice: a stop is planned. withdrawn: the notice no longer holds. done: it was stopped or terminated. "
-            "interruption: its cloud is about to take it. left_alone: somebody has undone its stops twice. []: budgets "
-            "alone."
+            "interruption: its cloud is about to take it. left_alone: somebody has undone its stops twice, or what "
+            "is started or launched does not last. []: budgets alone."
         ),
     ] = EVENTS
 

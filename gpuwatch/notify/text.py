@@ -13,6 +13,7 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.notify.message import Line, Message, WorkloadLine
 from gpuwatch.notify.wording import Item, Wording, short, usd, when
 from gpuwatch.policies.kubernetes.workload_words import deed_on_kind, how_it_returns
+from gpuwatch.policies.lasting import LAUNCHES, STARTS
 
 _WILL = {Verb.STOP: "stop {}", Verb.TERMINATE: "terminate {}", None: "stop or terminate {}"}
 _DID = {Verb.STOP: "stopped", Verb.TERMINATE: "terminated", None: "stopped or terminated"}
@@ -102,8 +103,31 @@ def _subject(message: Message) -> str:
     if message.kind == "interruption":
         return f"gpuwatch: the cloud is about to take {whom}"
     if message.kind == "left_alone":
-        return f"gpuwatch leaves {whom} alone: somebody undoes its stops"
+        return _left_alone(message, whom)
     return f"gpuwatch will {_will(message, whom)} {_first_due(message, short)}"
+
+
+def _codes(message: Message) -> set[str]:
+    return {line.code for line in message.lines}
+
+
+def _left_alone(message: Message, whom: str) -> str:
+    """What is left alone, and why, where that is one thing."""
+    codes, whose = _codes(message), "its" if len(message.lines) == 1 else "their"
+    if codes == {STARTS}:
+        return f"gpuwatch does not start {whom} for a time: {whose} starts do not last"
+    if codes == {LAUNCHES}:
+        pools = ", ".join(sorted({line.pool for line in message.lines}))
+        return f"gpuwatch: what is launched for pool {pools} does not last"
+    if codes.isdisjoint({STARTS, LAUNCHES}):
+        return f"gpuwatch leaves {whom} alone: somebody undoes {whose} stops"
+    return f"gpuwatch leaves {whom} alone for a time"
+
+
+def _of_left_alone(message: Message) -> tuple[str, tuple[str, ...]]:
+    codes = _codes(message)
+    quarrel = () if codes <= {STARTS, LAUNCHES} else _OF_LEFT_ALONE
+    return "What now", (*quarrel, *(_OF_RESTS if codes & {STARTS, LAUNCHES} else ()))
 
 
 def _is_ours(message: Message) -> bool:
@@ -130,7 +154,8 @@ def _opening(message: Message) -> str:
     if message.kind == "interruption":
         return f"The cloud is about to take {whom}. gpuwatch does not decide that and cannot prevent it."
     if message.kind == "left_alone":
-        return f"gpuwatch leaves {whom} alone for a time, because somebody undoes its stops. Each hour costs money."
+        costs = " Each hour costs money." if _codes(message).isdisjoint({STARTS, LAUNCHES}) else ""
+        return f"{_left_alone(message, whom)}.{costs}"
     waits = sum(line.approval for line in lines)
     opening = f"gpuwatch will {_will(message, whom)} {_first_due(message, when)}, unless something below prevents it."
     if waits:
@@ -240,11 +265,15 @@ _OF_LEFT_ALONE = (
     "If it is not needed, stop it; if it is, use it: after a quarter of an hour of work it counts as needed.",
     "An operator's `gpuwatch resume` with its pool tries again at once; the tag `gpuwatch:protect` keeps it for good.",
 )
+_OF_RESTS = (
+    "See in the cloud why: a key that it may not use, no stock, an image that shuts itself down, a bad health check.",
+    "Correct that. It is tried again, more seldom each time; `gpuwatch resume` with its pool tries at once.",
+)
 _HINTS: Mapping[str, Callable[[Message], tuple[str, tuple[str, ...]]]] = {
     "notice": _of_notice,
     "done": _of_done,
     "interruption": lambda _: ("What now", _OF_INTERRUPTION),
-    "left_alone": lambda _: ("What now", _OF_LEFT_ALONE),
+    "left_alone": _of_left_alone,
     "withdrawn": lambda _: ("", ()),
     "test": lambda _: ("", ()),
 }

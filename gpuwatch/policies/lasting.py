@@ -33,6 +33,8 @@ FEW = 3
 _FIRST, _LONGEST, _LONGEST_OF_SPOT = 3600.0, 86400.0, 14400.0
 _NO_SOURCE = frozenset({"pool", "subnet", OFFER, LAUNCHED_AT})
 _FELL_BACK = "fell back to stopped"
+# The codes of what people are told of a source that rests: a machine's starts; launches, or the growth of a group.
+STARTS, LAUNCHES = "starts_do_not_last", "launches_do_not_last"
 _HOW = {
     End.STOPPED: "stopped by itself",
     End.ENDED: "ended by itself",
@@ -119,8 +121,8 @@ def rest_sentences(observation: Observation, pool: str) -> Iterator[str]:
         asked = lives[-1].asked
         rest = None if STARTED in asked else _rest(observation, lives, spot=asked.get(CAPACITY) == SPOT)
         if rest is not None:
-            what = f"the offer {asked[OFFER]}" if OFFER in asked else f"the template {asked.get('template', '')}"
-            yield f"Nothing is launched from {what}. {rest.sentence}; `gpuwatch resume --pool {pool}` tries at once."
+            said = f"Nothing is launched from {_launch_words(asked)}. {rest.sentence}"
+            yield f"{said}; `gpuwatch resume --pool {pool}` tries at once."
     for group_id in _of_groups(observation, pool):
         group, rest = observation.fleet.group(group_id), rest_of_group(observation, group_id)
         if group is not None and rest is not None:
@@ -130,6 +132,33 @@ def rest_sentences(observation: Observation, pool: str) -> Iterator[str]:
         count, first = len(rests), min(rests.values(), key=lambda each: (each.until, each.failed[-1].key))
         what = "One stopped node is" if count == 1 else f"{count} stopped nodes are"
         yield f"{what} not started for a time. {first.sentence}; `gpuwatch resume --pool {pool}` tries at once."
+
+
+def resting_sources(observation: Observation) -> Iterator[tuple[Source, str, Rest]]:
+    """Yield each source that rests, what is not done with it for a time, and why."""
+    found = defaultdict[Source, list[Life]](list)
+    for each in observation.lives:
+        found[source_of(each.asked)].append(each)
+    for source, lives in found.items():
+        asked = lives[-1].asked
+        node = observation.fleet.find(asked[STARTED]) if STARTED in asked else None
+        if len(lives) >= FEW and (STARTED not in asked or (node is not None and node.state is NodeState.STOPPED)):
+            rest = _rest(observation, lives, spot=asked.get(CAPACITY) == SPOT)
+            if rest is not None:
+                yield (
+                    source,
+                    "It is not started" if STARTED in asked else f"Nothing is launched from {_launch_words(asked)}",
+                    rest,
+                )
+    for group_id in observation.members:
+        group, rest = observation.fleet.group(group_id), rest_of_group(observation, group_id)
+        if group is not None and rest is not None:
+            yield source_of(rest.failed[-1].asked), f"The group {group.name} is not made larger", rest
+
+
+def _launch_words(asked: Mapping[str, str]) -> str:
+    """What a launch is from, in words."""
+    return f"the offer {asked[OFFER]}" if OFFER in asked else f"the template {asked.get('template', '')}"
 
 
 def _of_groups(observation: Observation, pool: str) -> dict[str, tuple[Life, ...]]:

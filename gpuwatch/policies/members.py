@@ -25,7 +25,7 @@ from gpuwatch.policies.lives import THERE, Use, as_recorded, end_life
 _ENDINGS = frozenset({Verb.LOST, Verb.ENDED})
 _CLOCKS_APART = timedelta(minutes=1)  # a cloud's and ours
 _MEMORY = timedelta(days=3)
-_NEWEST = 50  # lives of one group: after so many in a row a rest grows no longer
+NEWEST = 50  # lives of one group: after so many in a row a rest grows no longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,5 +135,5 @@ def _has_ended(life: Life) -> bool:
 def _newest_lives(lives: Iterable[Life]) -> tuple[Life, ...]:
     """The newest lives, and each that has an end without a record."""
     known = sorted(lives, key=lambda each: (each.at, each.key))
-    unrecorded = [each for each in known[:-_NEWEST] if _has_ended(each) and not each.recorded]
-    return (*unrecorded, *known[-_NEWEST:])
+    unrecorded = [each for each in known[:-NEWEST] if _has_ended(each) and not each.recorded]
+    return (*unrecorded, *known[-NEWEST:])

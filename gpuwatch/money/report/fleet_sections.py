@@ -34,7 +34,7 @@ _DONE = {
     Verb.SLURM_RESUME: "Slurm nodes resumed",
     Verb.LOST: "taken by their cloud",
     Verb.ENDED: "launched and ended by themselves",
-    Verb.LEFT_ALONE: "left alone, because somebody undid our stops",
+    Verb.LEFT_ALONE: "left alone for a time",
     Verb.EVICT: "evictions of pods from sick nodes",
 }
 

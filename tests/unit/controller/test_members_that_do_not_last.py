@@ -13,6 +13,7 @@ from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import Done, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.lasting import LAUNCHES
 from gpuwatch.policies.launches import LaunchRules
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import RULES
@@ -191,3 +192,22 @@ def test_members_that_their_cloud_takes_rest_their_group_after_a_restart_too() -
     want(desk, 6)
     assert "was taken by its cloud after" in said(hours(desk, 0.5))
     assert cloud.groups_["g-1"].desired == size
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_operators_hear_once_that_what_is_launched_does_not_last(*, grouped: bool) -> None:
+    """Of a group, or of a template; the message names what rests."""
+    rules = POOL if grouped else replace(POOL, launch=LaunchRules(template="lt-1"))
+    desk, cloud = a_desk(rules, minutes=6.0, then=NodeState.TERMINATED)
+    if not grouped:
+        cloud.groups_.clear()
+        cloud.room_.clear()
+    for _ in range(3):
+        hours(desk, 4)
+        desk.memory = Memory()
+    past = desk.light.view(desk.clock.now(), recent=timedelta(days=3)).recent
+    (told,) = [done for done in past if done.verb is Verb.LEFT_ALONE]
+
+    what = "The group trainers is not made larger" if grouped else "Nothing is launched from the template lt-1"
+    assert (told.code, told.owner) == (LAUNCHES, None)
+    assert told.why.startswith(f"{what} for a time. The last ")

@@ -2,15 +2,18 @@
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from gpuwatch.controller.context import Memory
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Limits
+from gpuwatch.model.decision import Done, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.stops import LastStop
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.lasting import STARTS
 from gpuwatch.policies.launches import LaunchRules
 from gpuwatch.policies.machines import there
 from gpuwatch.policies.schedule import Window
@@ -115,3 +118,25 @@ def test_a_machine_that_its_owner_started_and_stopped_since_stays_as_it_is() -> 
     before = len(cloud.starts)
     minutes(desk, 4 * 60)
     assert len(cloud.starts) == before
+
+
+def told(desk: LightDesk) -> list[Done]:
+    """What people get a message about."""
+    past = desk.light.view(desk.clock.now(), recent=timedelta(days=3)).recent
+    return [done for done in past if done.verb is Verb.LEFT_ALONE]
+
+
+def test_its_owner_hears_once_that_a_machine_is_not_started_for_a_time() -> None:
+    """However long it goes on, and in a new process too; after a resume, once more."""
+    desk, cloud = a_desk(sound={"i-1", "i-2", "i-3"})
+    cloud.put(replace(cloud.nodes_["i-0"], owner="ada"))
+    for _ in range(12):
+        minutes(desk, 60)
+        desk.memory = Memory()
+    (first,) = told(desk)
+
+    assert (first.node_id, first.owner, first.code) == ("i-0", "ada", STARTS)
+    assert first.why.startswith("It is not started for a time. The last 3 starts of i-0 did not last; it fell back")
+    desk.light.resume("default", "somebody", desk.clock.now())
+    minutes(desk, 60)
+    assert len(told(desk)) == 2

@@ -27,6 +27,7 @@ from gpuwatch.notify.transports.base import Delivery
 from gpuwatch.notify.transports.web import slack_message
 from gpuwatch.policies import PoolRules, idle
 from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.lasting import LAUNCHES, STARTS
 from tests.support.builders.fleet import NOW, a_verdict, an_activity, an_observation
 from tests.support.builders.notices import GRACE, SEEN, a_machine, about, an_event
 
@@ -350,3 +351,23 @@ def test_whose_stops_are_undone_is_told_what_ends_that() -> None:
     assert sentence in text
     assert "Turn off what undoes the stops" in text
     assert (message.kind, as_document(message, "k")["nodes"][0]["verb"]) == ("left_alone", None)
+
+
+@pytest.mark.parametrize(
+    ("codes", "title", "hint"),
+    [
+        ((STARTS,), "gpuwatch does not start trainer for a time: its starts do not last", "a key that it may not use"),
+        ((STARTS, STARTS), "gpuwatch does not start 2 nodes for a time: their starts do not last", "a key that"),
+        ((LAUNCHES,), "gpuwatch: what is launched for pool default does not last", "an image that shuts itself down"),
+        ((STARTS, "left_alone"), "gpuwatch leaves 2 nodes alone for a time", "Turn off what undoes the stops"),
+    ],
+)
+def test_what_does_not_last_is_no_quarrel(codes: tuple[str, ...], title: str, hint: str) -> None:
+    """The words fit what is left alone, and why."""
+    events = [an_event(Verb.LEFT_ALONE, reason=Reason(code=code, sentence="Thrice.")) for code in codes]
+    message = compose_message(events, about())
+    text = as_text(message)
+
+    assert subject(message) == title
+    assert hint in text
+    assert ("somebody undoes" in text) is False
