@@ -20,7 +20,12 @@ _SETTINGS = "GPUWATCH_"  # they may hold hashes of passwords
 
 
 class CommandError(Exception):
-    """The program could not be started, missed its deadline or wrote too much; the message says which."""
+    """The program could not be started, missed its deadline or wrote too much; the message says which.
+
+    `missing`: there is no such file.
+    """
+
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +34,12 @@ class CommandResult:
 
     status: int
     output: bytes
-    complained: bool  # it wrote to standard error
+    complaints: bytes  # what it wrote to standard error
+
+    @property
+    def complained(self) -> bool:
+        """Whether it wrote to standard error."""
+        return bool(self.complaints)
 
 
 def inherited_environment() -> Mapping[str, str]:
@@ -39,10 +49,20 @@ def inherited_environment() -> Mapping[str, str]:
     }
 
 
-def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> CommandResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAs:
+    """The user that a program runs as, with the groups of that user and nothing else of this process's environment."""
+
+    uid: int
+    gid: int
+    groups: Sequence[int]
+    environment: Mapping[str, str]
+
+
+def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"", *, user: RunAs | None = None) -> CommandResult:
     """Run a program to its end, in a process group that is killed afterwards.
 
-    `text` is its standard input.
+    `text` is its standard input. Without `user` it runs as this process's; only root may name another one.
 
     Raises:
         CommandError: the program could not be started, missed its deadline, or wrote too much.
@@ -55,12 +75,17 @@ def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> Comm
                 stdin=given,
                 stdout=output.writing,
                 stderr=complaints.writing,
-                env=inherited_environment(),
+                env=inherited_environment() if user is None else user.environment,
                 cwd="/",
                 start_new_session=True,
+                user=None if user is None else user.uid,
+                group=None if user is None else user.gid,
+                extra_groups=None if user is None else user.groups,
             )
         except OSError as error:
-            raise CommandError(f"{argv[0]} could not be started: {error.strerror}") from None
+            failed = CommandError(f"{argv[0]} could not be started: {error.strerror}")
+            failed.missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            raise failed from None
         try:
             status = _status(child, deadline_seconds, output, complaints)
         finally:
@@ -74,7 +99,7 @@ def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> Comm
         complaints.read()
         if output.cut:
             raise CommandError(f"{argv[0]} wrote more than {_LARGEST_OUTPUT_BYTES} bytes")
-        return CommandResult(status=status, output=bytes(output.data), complained=bool(complaints.data))
+        return CommandResult(status=status, output=bytes(output.data), complaints=bytes(complaints.data))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Protocol
 from urllib.parse import parse_qs
 
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.activity import Activity, State
+from gpuwatch.model.activity import Activity, BeforeStop, State
 from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.runtime.clock import Clock
 
@@ -84,8 +84,15 @@ def nonce_in(query: str) -> str | None:
 class Confirmations:
     """Answers requests that need fresh looks; any number of threads may ask."""
 
-    def __init__(self, core: AgentCore, host: Host, ask_probe: Callable[[], None], clock: Clock) -> None:
-        """`ask_probe` has the GPUs read as soon as possible, and returns at once."""
+    def __init__(
+        self,
+        core: AgentCore,
+        host: Host,
+        ask_probe: Callable[[], None],
+        clock: Clock,
+        before_stop: Callable[[], BeforeStop | None] = lambda: None,
+    ) -> None:
+        """`ask_probe` has the GPUs read as soon as possible, `before_stop` is how far the host is; both do not wait."""
         self._core = core
         self._host = host
         self._ask_probe = ask_probe
@@ -97,6 +104,7 @@ class Confirmations:
         self._at_work = False
         self._last_began: float | None = None
         core.on_publish = self._hear
+        self._before_stop = before_stop
 
     @property
     def waiting(self) -> int:
@@ -110,7 +118,7 @@ class Confirmations:
             Busy: too many questions wait already.
 
         """
-        joined = self._join()
+        before, joined = self._before_stop(), self._join()
         try:
             joined.over.wait(ANSWER_SECONDS)
         finally:
@@ -122,7 +130,7 @@ class Confirmations:
             return replace(self._doubtful(why), confirm=nonce)
         verdict, oldest = joined.found
         looked = None if oldest is None else max(0.0, now - oldest)
-        return replace(verdict, confirm=nonce, looked_seconds=looked)
+        return replace(verdict, confirm=nonce, looked_seconds=looked, before_stop=before)
 
     def _join(self) -> _Round:
         """The next round to begin; somebody is at work on it from now on."""

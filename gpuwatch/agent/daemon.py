@@ -11,11 +11,13 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch import __version__
-from gpuwatch.agent import closed_reader
+from gpuwatch.agent import before_stop, closed_reader, wall
 from gpuwatch.agent.attribution.attribution import Attribution
+from gpuwatch.agent.before_stop import BeforeStops
 from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
 from gpuwatch.agent.control import ControlServer, device_commands
 from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.evidence.registry import HostSignals
 from gpuwatch.agent.exporter.exporter import Exporter, Page
 from gpuwatch.agent.exporter.groups import exported_groups, groups_in
 from gpuwatch.agent.health.kernel_log import KernelLog
@@ -23,12 +25,14 @@ from gpuwatch.agent.health.watch import HealthFile, HealthWatch
 from gpuwatch.agent.metadata import metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
 from gpuwatch.agent.parts import assemble_parts, host_name
+from gpuwatch.agent.posted import Answer, posted_app
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.slurm_jobs.watch import CGROUPS, SlurmJobs
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.agent.wall import Terminals, notice_app
+from gpuwatch.agent.wall import Terminals
+from gpuwatch.model.activity import State
 from gpuwatch.runtime.certificates import Ends, by_handshake
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback, protection_lacking
@@ -68,8 +72,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     health = _health(settings, clock)
     parts = assemble_parts(settings, clock, node_id=node_id, health=health)
     core, host, users, supervisor = parts.core, parts.host, parts.users, parts.supervisor
-    instance = InstanceWatcher(settings.metadata, clock)
-    core.cloud_notices = instance.notices
+    instance = _instance(settings, core, clock)
     exporter = Exporter(
         core,
         clock,
@@ -86,6 +89,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         groups=exported_groups(settings),
     )
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)
+    stops = _before_stops(settings, core, host, clock)
     answers = routes(core, exporter, supervisor, clock, instance.status, parts.page)
     try:
         server = HttpServer(
@@ -96,8 +100,8 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
             max_connections=settings.max_connections,
             timeout_seconds=settings.connection_timeout,
             door=door,
-            app=notice_app(terminals, tuple(answers), settings.notice_users) if settings.wall else None,
-            queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock), exporter, answers),
+            app=posted_app(_posted_answers(settings, terminals, stops), tuple(answers), settings.notice_users),
+            queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock, stops.now), exporter, answers),
         )
     except OSError as error:
         why = error.strerror or error
@@ -129,6 +133,32 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     users.stop()
     supervisor.stop()
     return 0 if ends else None
+
+
+def _instance(settings: AgentSettings, core: AgentCore, clock: Clock) -> InstanceWatcher:
+    """What the cloud says of this machine; its notices are in the verdict."""
+    instance = InstanceWatcher(settings.metadata, clock)
+    core.cloud_notices = instance.notices
+    return instance
+
+
+def _before_stops(settings: AgentSettings, core: AgentCore, host: HostSignals, clock: Clock) -> BeforeStops:
+    """What runs on this host before a stop; its load is left out of the evidence."""
+
+    def node() -> tuple[str, State]:
+        return core.node_id, core.verdict(clock.monotonic()).activity.state
+
+    stops = BeforeStops(settings.before_stop, clock, node)
+    host.without_own = stops.without_own_load
+    return stops
+
+
+def _posted_answers(settings: AgentSettings, terminals: Terminals, stops: BeforeStops) -> dict[str, Answer | None]:
+    """What clients may ask for by POST; None: it is switched off."""
+    return {
+        wall.PATH: wall.notices(terminals) if settings.wall else None,
+        before_stop.PATH: before_stop.orders(stops) if settings.before_stop.wanted else None,
+    }
 
 
 def _longest_rest(settings: AgentSettings) -> float:

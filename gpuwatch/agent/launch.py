@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _FAILED = 1
 _M_ARENA_MAX = -8  # of glibc's malloc.h
+_LARGEST_REQUEST = 4096
 _JUDGED_SECONDS = 30.0  # a file on a dead mount must not keep the agent from stopping
 
 # Each flag stands for a variable and is validated by the same rules.
@@ -37,9 +39,11 @@ _FLAGS = {
     "capture": "GPUWATCH_AGENT__CAPTURE",
     "interval": "GPUWATCH_AGENT__INTERVAL",
 }
+_BEFORE_STOP = "before-stop"
 ORDERS = {
     "release": "Make the agent of this host release its GPUs: for a reset, a MIG change or a driver upgrade.",
     "acquire": "Make the agent of this host read its GPUs again.",
+    _BEFORE_STOP: "Run the commands of `agent.before_stop` now, as before a stop of this host: to try them, as root.",
 }
 _LISTEN = ("GPUWATCH_AGENT__HOST", "GPUWATCH_AGENT__PORT")
 
@@ -47,7 +51,7 @@ _LISTEN = ("GPUWATCH_AGENT__HOST", "GPUWATCH_AGENT__PORT")
 def main(argv: Sequence[str]) -> int:
     """Run the agent until SIGTERM or SIGINT, or give a running one an order; the result is the exit status."""
     if argv and argv[0] in ORDERS:
-        return _order(argv[0], argv[1:])
+        return (_run_before_stop if argv[0] == _BEFORE_STOP else _order)(argv[0], argv[1:])
     arguments = flags().parse_args(argv)
     _one_arena()
     if closed_reader.begin():
@@ -179,6 +183,36 @@ def _order(verb: str, argv: Sequence[str]) -> int:
         return _FAILED
     (sys.stdout if answer.done else sys.stderr).write(printable_text(f"{answer.text}\n"))
     return 0 if answer.done else _FAILED
+
+
+def _run_before_stop(verb: str, argv: Sequence[str]) -> int:
+    """Run what is to run before a stop, for the agent that asks through the socket unit, or for a person."""
+    parser = argparse.ArgumentParser(prog=f"gpuwatch agent {verb}", description=ORDERS[verb])
+    parser.add_argument("--config", type=Path, metavar="FILE", help="where agent.before_stop is set, as the agent's")
+    parser.add_argument("--action", choices=("stop", "terminate"), default="stop", help="what the commands are given")
+    parser.add_argument("--socket", action="store_true", help=argparse.SUPPRESS)  # standard input is the agent's
+    arguments = parser.parse_args(argv)
+    judge = _judge(arguments.config, {})
+    handed, _ = judge.communicate()
+    if judge.returncode != 0:
+        return judge.returncode if judge.returncode > 0 else _FAILED
+    from gpuwatch.agent import before_stop, before_stop_runs  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  as above
+
+    settings = _handed_settings(handed).agent.before_stop
+    if arguments.socket:
+        try:
+            sys.stdout.buffer.write(
+                before_stop_runs.answer(settings, sys.stdin.buffer.read(_LARGEST_REQUEST), SystemClock())
+            )
+        except ValueError as error:
+            sys.stderr.write(printable_text(f"gpuwatch agent {verb}: not a request: {error}\n"))
+            return _FAILED
+        return 0
+    request = before_stop_runs.StopRequest(verb=arguments.action, node_id=socket.gethostname())
+    well, sentence = before_stop.outcome_of(before_stop_runs.run_commands(settings, request, SystemClock()))
+    (sys.stdout if well else sys.stderr).write(printable_text(f"{sentence}\n"))
+    return 0 if well else _FAILED
 
 
 def _judge(config: Path | None, overrides: Mapping[str, str], stderr: int | None = None) -> subprocess.Popen[bytes]:

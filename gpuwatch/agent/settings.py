@@ -7,6 +7,7 @@ from annotated_types import Ge, Gt, Le, MinLen
 
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.attribution.settings import AttributionSettings
+from gpuwatch.agent.before_stop_runs import BeforeStopSettings
 from gpuwatch.agent.evidence.settings import EvidenceSettings
 from gpuwatch.agent.health.verdict import HealthRules
 from gpuwatch.agent.metadata.settings import MetadataSettings
@@ -28,8 +29,8 @@ class AgentSettings(ServerSettings):
     notice_users: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(
-            "Users (by password, or by their certificate's common name) who may send notices to terminals. "
-            "Empty: every client that may read metrics."
+            "Users (by password, or by their certificate's common name) who may send notices to terminals and have the "
+            "commands before a stop run. Empty: every client that may read metrics."
         ),
     ] = ()
     control_socket: Annotated[
@@ -126,6 +127,7 @@ class AgentSettings(ServerSettings):
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
     metadata: MetadataSettings = field(default_factory=MetadataSettings)
     attribution: AttributionSettings = field(default_factory=AttributionSettings)
+    before_stop: BeforeStopSettings = field(default_factory=BeforeStopSettings)
 
     @property
     def reads_this_host(self) -> bool:

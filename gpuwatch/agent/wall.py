@@ -21,9 +21,8 @@ from gpuwatch.agent.command import CommandError, run
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import SessionSettings
+from gpuwatch.agent.posted import PAUSE_SECONDS, Answer, RetryLaterError
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.http.request import TEXT, Request, Response
-from gpuwatch.runtime.http.server import App
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,9 +30,8 @@ PATH = "/v1/notice"
 
 _WALL = ("wall",)  # of util-linux; it reads the text from standard input
 _WALL_SECONDS = 2.0  # wall leaves a process behind for each terminal that takes no text; it is killed then
-_LARGEST_BYTES = 4096
 _REMINDERS = (300.0, 60.0)  # seconds before the stop at which the notice is repeated
-_PAUSE = 60.0  # seconds between two texts of the same kind, from any client
+_PAUSE = PAUSE_SECONDS  # between two texts of the same kind, from any client
 _LOCK_SECONDS = 2.0  # to wait for the text that is being written
 _LONGEST_WAIT = 5.0  # seconds for which the reminder thread sleeps
 _HOUR = 3600.0
@@ -60,14 +58,6 @@ class NoticeResult(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, str] = {}
     doubts: tuple[str, ...] = ()
     repeated: bool = False
-
-
-class RetryLaterError(Exception):
-    """The text cannot be written now; the message says why. `status` is the HTTP status to answer with."""
-
-    def __init__(self, status: HTTPStatus, why: str) -> None:
-        super().__init__(why)
-        self.status = status
 
 
 @dataclass(slots=True, kw_only=True)
@@ -247,38 +237,10 @@ def reminders(left_seconds: float) -> tuple[float, ...]:
     return tuple(left_seconds - mark for mark in _REMINDERS if left_seconds - mark >= _PAUSE)
 
 
-_REQUEST = msgspec.json.Decoder(NoticeRequest)
-
-
-def notice_app(terminals: Terminals, others: tuple[str, ...], users: tuple[str, ...] = ()) -> App:
-    """Answer POST /v1/notice; `others` are the paths that the agent answers besides, named in a 404.
-
-    With `users`, only they may ask. Browsers are refused: a site could pretend to be this host (DNS rebinding).
-    """
-
-    def answer(request: Request) -> Response:
-        path = request.target.split("?", 1)[0]
-        if path != PATH:
-            return _error(HTTPStatus.NOT_FOUND, f"try {', '.join((*others, PATH))}")
-        if request.method != "POST":
-            return _error(HTTPStatus.METHOD_NOT_ALLOWED, "only POST", ("Allow", "POST"))
-        if "origin" in request.headers or "sec-fetch-site" in request.headers:
-            return _error(HTTPStatus.FORBIDDEN, "this is not for browsers")
-        if users and request.user not in users:
-            return _error(HTTPStatus.FORBIDDEN, "this user is not in agent.notice_users")
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return _error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "only application/json")
-        if request.body is None or len(request.body) > _LARGEST_BYTES:
-            return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {_LARGEST_BYTES} bytes")
-        try:
-            result = _execute(terminals, _REQUEST.decode(request.body))
-        except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError) as error:
-            return _error(HTTPStatus.BAD_REQUEST, str(error))
-        except RetryLaterError as error:
-            return _error(error.status, str(error), ("Retry-After", f"{_PAUSE:.0f}"))
-        return Response(body=msgspec.json.encode(result), content_type="application/json")
-
-    return answer
+def notices(terminals: Terminals) -> Answer:
+    """The answer to POST /v1/notice."""
+    decoder = msgspec.json.Decoder(NoticeRequest)
+    return lambda body: _execute(terminals, decoder.decode(body))
 
 
 def _execute(terminals: Terminals, request: NoticeRequest) -> NoticeResult:
@@ -295,10 +257,6 @@ def _execute(terminals: Terminals, request: NoticeRequest) -> NoticeResult:
     if request.withdrawn or request.stop_at is None or request.verb is None:
         raise msgspec.ValidationError("give `stop_at` and `verb`, or `withdrawn`: true")
     return terminals.announce(request.key, request.verb, request.stop_at.astimezone(UTC))
-
-
-def _error(status: HTTPStatus, why: str, *headers: tuple[str, str]) -> Response:
-    return Response(status=status, body=f"{status.value} {why}\n".encode(), content_type=TEXT, headers=headers)
 
 
 def _printable(name: str) -> str:

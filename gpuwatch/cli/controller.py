@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC
+from functools import partial
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -19,6 +20,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.controller.compared_weeks import ComparedWeeks
 from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.observe import NodeReportSource
+from gpuwatch.controller.observe.before_stop_client import begin_before_stop
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.recall import recall
@@ -120,6 +122,7 @@ def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts
             prices=book.price,
             priced_singly=book.named_machines,
             timings=timings,
+            begin_before_stop=partial(begin_before_stop, settings.signals),
             interval_seconds=settings.interval,
             cluster=cluster,
             slurm=Scontrol(settings.slurm) if settings.slurm.configured else None,

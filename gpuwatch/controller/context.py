@@ -29,10 +29,12 @@ from gpuwatch.model.decision import (
     Step,
     Unreached,
 )
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.measurement import BatchPast
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.model.sensors import SensorRecord
 from gpuwatch.model.undone import Removal
+from gpuwatch.model.verbs import Verb
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.policies.idle import StepsOf, each_step, steps_for
 from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
@@ -121,6 +123,7 @@ class Memory:
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
     # The parts that could not be judged in the last round, and why, by what was done with them.
     sick: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    before_stops: dict[str, str] = field(default_factory=dict)  # what ran on a machine that is about to be stopped
     unbelieved: dict[str, str] = field(default_factory=dict)  # why clouds are not believed, by id, as the log has it
 
 
@@ -146,6 +149,8 @@ class ControllerContext:
     steps_for: Callable[[str], StepsOf] = steps_for  # where one node alone is asked about again
     starts_are_needs: bool = False  # who starts a machine again works on it, in a simulation without other neighbours
     memory: Memory = field(default_factory=Memory)
+    # Has the agent of a machine begin what is to run there before it is stopped; says how far it is, or what failed.
+    begin_before_stop: Callable[[Node, Verb], str] = lambda _node, _verb: "Its agent cannot be asked to begin."
     timings: Timings = field(default_factory=Timings)
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 

@@ -13,6 +13,7 @@ from gpuwatch.controller.circuits import Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.slurm import target as target_slurm_node
 from gpuwatch.controller.startup_pause import with_foreign
+from gpuwatch.model.activity import Preparing
 from gpuwatch.model.decision import Observation, Review, Step, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState, NodeVerdict
@@ -54,7 +55,7 @@ def objection_to(
             return late
     node = replace(node, signal=signal, cloud_notice=None if seen is None else seen.cloud_notice)
     fresh = _with_machine(parts, observation, node, group)
-    return _decided_anew(parts, fresh, node.pool, review.step, tried)
+    return _decided_anew(parts, fresh, node.pool, review.step, tried) or _not_ready(parts, node, review.step.verb)
 
 
 def lateness(verdict: NodeVerdict, parts: ControllerContext) -> str | None:
@@ -63,6 +64,24 @@ def lateness(verdict: NodeVerdict, parts: ControllerContext) -> str | None:
     if verdict.age_seconds <= longest:
         return None
     return f"its newest sample is {format_duration(verdict.age_seconds)} old"
+
+
+def _not_ready(parts: ControllerContext, node: Node, verb: Verb) -> str | None:
+    """Say why a machine that may go is not ready for it: its commands before a stop have not ended well. None: it is.
+
+    They are begun here, once all others allow the stop. This answer of its agent is younger than their end.
+    """
+    before = None if node.verdict is None else node.verdict.before_stop
+    if before is None or verb not in {Verb.STOP, Verb.TERMINATE}:
+        return None
+    match before.state:
+        case Preparing.DONE:
+            parts.memory.before_stops[node.id] = before.sentence
+            return None
+        case Preparing.READY:
+            return parts.begin_before_stop(node, verb)
+        case _:
+            return before.sentence
 
 
 def _with_machine(

@@ -34,7 +34,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import promise_of
-from gpuwatch.model.stops import NOT_PROVED, StopAnswer, why_not_ours
+from gpuwatch.model.stops import NOT_PROVED, StopAnswer, why_not_ours, with_before
 from gpuwatch.model.undone import GROUP, SIZE, STARTED_AGAIN
 from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 from gpuwatch.policies.idle_timeout.answers import ASKED, can_be_asked
@@ -93,11 +93,13 @@ class MachineTarget(Target):
         cloud, node_id, key = self._parts.cloud, intent.node_id, intent.key
         node = observation.fleet.find(node_id)
         group = None if node is None else node.group
+        before = self._parts.memory.before_stops.pop(node_id, None)
         match intent.verb:
             case Verb.STOP:
-                return Status.ACCEPTED, _answer_words(cloud.stop(node_id, key, permit=permit))
+                return Status.ACCEPTED, with_before(_answer_words(cloud.stop(node_id, key, permit=permit)), before)
             case Verb.TERMINATE:
                 cloud.terminate(node_id, key, permit=permit, group=group)
+                return Status.ACCEPTED, with_before(f"the cloud accepted the {intent.verb}", before)
             case Verb.START:
                 cloud.start(node_id, key)
             case Verb.PROTECT | Verb.UNPROTECT:

@@ -107,3 +107,20 @@ class Tally:
     gpu_seconds: Mapping[BoundedText, BoundedFloat]
     joules: BoundedFloat = 0.0
     joules_gpu_seconds: BoundedFloat = 0.0
+
+
+class Preparing(StrEnum):
+    """How far a machine is with what is to run on it before a stop; only DONE allows the stop."""
+
+    READY = "ready"  # there are commands, and none has run for this stop
+    RUNNING = "running"
+    DONE = "done"
+    REFUSED = "refused"  # a command says not now, failed, or could not be run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeforeStop:
+    """What an agent says of the commands of `agent.before_stop`, as the controller asks it a last time."""
+
+    state: Preparing
+    sentence: BoundedText

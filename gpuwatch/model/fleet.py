@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 
-from gpuwatch.model.activity import Activity, GpuUse, LastBusy, LocalDisks, State, Tally
+from gpuwatch.model.activity import Activity, BeforeStop, GpuUse, LastBusy, LocalDisks, State, Tally
 from gpuwatch.model.bounds import BoundedFloat, BoundedInt, BoundedText
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.gpu_identity import gpu_key
@@ -54,8 +54,8 @@ class NodeVerdict:
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
     An older agent, and Prometheus, give no fields from `tally` on. `cloud_notices` are those of now; None: not known.
     `last_busy` is of each signal since the agent started, newest first, of a week at most. `blind` are sentences on
-    what this agent cannot see. `confirm` repeats the nonce of a question that asked for a confirmation;
-    `looked_seconds` is then the age of the oldest look that the answer rests on, when the answer was made.
+    what this agent cannot see. `confirm` repeats the nonce of a question that asked for a confirmation; then
+    `looked_seconds` is the age of the oldest look in the answer, and `before_stop` what runs before a stop, if any.
     """
 
     schema: BoundedInt
@@ -77,6 +77,7 @@ class NodeVerdict:
     cloud_notices: tuple[CloudNotice, ...] | None = None
     pods: tuple[PodVerdict, ...] = ()  # those with GPUs of which the agent can tell it from the host's other work
     login_free_seconds: BoundedFloat | None = None  # since the last login, a week at most; None: not known
+    before_stop: BeforeStop | None = None
 
 
 class NodeState(StrEnum):
@@ -116,8 +117,7 @@ class NodeReport:
     windowed: bool = False
 
 
-# Rounds compare thousands; to look a member up takes longer than to compare it.
-_RUNNING, _UNKNOWN, _STALLED, _FAILING = NodeState.RUNNING, State.UNKNOWN, State.STALLED, Health.FAILING
+_RUNNING, _UNKNOWN, _STALLED, _FAILING = NodeState.RUNNING, State.UNKNOWN, State.STALLED, Health.FAILING  # for speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +126,11 @@ class Node:
 
     `launched_at` is the last start (EC2 renews it at every start). `managed_by` names the other system a machine
     belongs to (an Auto Scaling group, EKS, Batch, …). `protected` is why it must not be touched, `snoozed` until when
-    somebody wants it left alone, which counts up to a cap. `group` is the id of its Auto Scaling group;
-    `scale_in_protected` whether that group may not choose it for a scale-in. `gpu_count` is None where its type is not
-    known. `cannot_stop` and `cannot_terminate` are why the cloud would refuse that, or make it undone. `may_not_start`
-    is why it might not start again after a stop, while it runs; `failed_start` what its cloud says of a start or launch
-    that failed, while it is down. `still_billed` is why a stop would not end what it costs per hour, or, of a stopped
+    somebody wants it left alone, which counts up to a cap. `group` is the id of its Auto Scaling group, and
+    `scale_in_protected` whether it may not choose it for a scale-in. `gpu_count` None: its type is not known.
+    `cannot_stop` and `cannot_terminate` are why the cloud would refuse that, or make it undone. `may_not_start` is why
+    it might not start again after a stop, while it runs; `failed_start` what its cloud says of a start or launch that
+    failed, while it is down. `still_billed` is why a stop would not end what it costs per hour, or, of a stopped
     machine, did not; None: it ends that. `cloud` is the name of its cloud in the settings, "" where they name none. In
     the state UNKNOWN `unseen` is why its cloud does not show it now, `last_shown` the state that it showed last.
     `kubernetes` is the node object of its cluster, `slurm` its node in Slurm; None: it is in none that gpuwatch knows.

@@ -17,6 +17,7 @@ _RAN = re.compile(
     r"(?:, by its clock not before (?P<earliest>\S+Z))?(?: and not after (?P<latest>\S+Z))?"
     r"(?:, as request (?P<request>\S+))?"
 )
+_BEFORE = "; before it: "  # what ran on the machine follows
 _DOWN = f"{_ACCEPTED}, and had nothing to do: the machine did not run any more"
 
 
@@ -59,6 +60,7 @@ class LastStop:
 
 def read_answer(words: str) -> StopAnswer | None:
     """Read an answer on record; None: it does not say whether the machine ran, as in records of earlier versions."""
+    words = words.partition(_BEFORE)[0]
     if words == _DOWN:
         return StopAnswer(ran=False)
     found = _RAN.fullmatch(words)
@@ -70,6 +72,11 @@ def read_answer(words: str) -> StopAnswer | None:
         )
     except ValueError:
         return None
+
+
+def with_before(words: str, sentence: str | None) -> str:
+    """What is on record of a removal that was accepted, and of what ran on its machine before; None: nothing did."""
+    return words if sentence is None else f"{words}{_BEFORE}{sentence.rstrip('.')}"
 
 
 def why_not_ours(answer: StopAnswer | None, shown: LastStop | None) -> str | None:

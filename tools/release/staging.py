@@ -12,6 +12,8 @@ from tools.release.source import Source
 
 LIBRARY = Path("usr/lib/gpuwatch")
 UNITS = Path("usr/lib/systemd/system")
+ENABLED_SOCKET = "/etc/systemd/system/sockets.target.wants/gpuwatch-before-stop.socket"
+_BEFORE_STOP = ("gpuwatch-before-stop.socket", "gpuwatch-before-stop@.service")
 _DOCUMENTS = Path("usr/share/doc/gpuwatch")
 _LEFT_OUT = ("pictures", "adr")  # for readers of the repository
 
@@ -67,10 +69,13 @@ def stage(source: Source, tree: Tree, folder: Path) -> tuple[Package, Package]:
     _write(base.root / "etc/gpuwatch/gpuwatch.yaml", (packaging / "gpuwatch.yaml").read_text(encoding="utf-8"))
     sysusers = (source.folder / "systemd/gpuwatch.sysusers.conf").read_text(encoding="utf-8")
     _write(base.root / "usr/lib/sysusers.d/gpuwatch.conf", sysusers)
+    units = ((base, _BEFORE_STOP), (base, (f"{base.unit}.service",)), (controller, (f"{controller.unit}.service",)))
+    for package, names in units:
+        for name in names:
+            unit = (source.folder / "systemd" / name).read_text(encoding="utf-8")
+            unit = unit.replace("ExecStart=/usr/local/bin/gpuwatch ", "ExecStart=/usr/bin/gpuwatch ")
+            _write(package.root / UNITS / name, unit)
     for package in (base, controller):
-        unit = (source.folder / f"systemd/{package.unit}.service").read_text(encoding="utf-8")
-        unit = unit.replace("ExecStart=/usr/local/bin/gpuwatch ", "ExecStart=/usr/bin/gpuwatch ")
-        _write(package.root / UNITS / f"{package.unit}.service", unit)
         _write(package.root / f"usr/share/doc/{package.name}/copyright", (packaging / "copyright").read_text("utf-8"))
     _documents(source, base.root / _DOCUMENTS)
     for package in (base, controller):

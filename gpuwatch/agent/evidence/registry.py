@@ -168,6 +168,8 @@ class HostSignals:
             self._watch("pods", self._pods, after_gpus=True, evidence=False)
         self.blind = BlindWatch(roots, enabled=settings.enabled and own_processes)
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
+        # Leaves out what gpuwatch itself has begun on this host, given all evidence and the time.
+        self.without_own: Callable[[tuple[Evidence, ...], float], tuple[Evidence, ...]] = lambda found, _: found
         self._named_for: ProcessView | None = None
         self._names: dict[int, str] = {}
         watched = tuple(self._watched.values())
@@ -203,7 +205,7 @@ class HostSignals:
 
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
         """What every signal says at that moment; never waits."""
-        return self.watcher.evidence(now_monotonic)
+        return self.without_own(self.watcher.evidence(now_monotonic), now_monotonic)
 
     def service_pids(self, holders: Iterable[GpuProcess]) -> frozenset[int]:
         """Those of the processes on the GPUs that are the machine's own; none if processes are not looked at."""

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -22,7 +22,10 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 
-__all__ = ["HostNote", "send_to_hosts"]
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["HostNote", "NotDoneError", "post", "send_to_hosts"]
 
 _LARGEST_ANSWER_BYTES = 262_144  # a thousand terminals, each with its reason
 _MOST_REASONS = 3
@@ -44,6 +47,14 @@ class HostNote:
     key: str
     stop_at: datetime | None
     verb: Literal[Verb.STOP, Verb.TERMINATE] = Verb.STOP
+
+
+class NotDoneError(Exception):
+    """An agent has not done what it was asked; the message says why, `status` is of its HTTP answer, 0 without one."""
+
+    def __init__(self, why: str, status: int = 0) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,36 +89,58 @@ async def _send_all(
     connector = aiohttp.TCPConnector(limit=settings.concurrency, ssl=credentials.context)
 
     async def send(note: HostNote) -> str | None:
-        base = settings.base_url(note.node)
-        if note.node.state is not NodeState.RUNNING:
-            return f"it is {note.node.state.value}"
-        if note.stop_at is not None and note.stop_at <= now:
+        if note.node.state is NodeState.RUNNING and note.stop_at is not None and note.stop_at <= now:
             return "its time has come"
-        if base is None:
-            return "the cloud reports no address for it; set signals.targets"
         async with limit:
             try:
-                async with (
-                    asyncio.timeout(settings.timeout),
-                    session.post(
-                        f"{base}/v1/notice",
-                        data=_body(note),
-                        headers={"Content-Type": "application/json", **credentials.header(base)},
-                        allow_redirects=False,
-                        server_hostname=settings.tls_server_name,
-                    ) as response,
-                ):
-                    if response.status != 200:  # noqa: PLR2004  HTTP
-                        return _STATUS.get(response.status) or refusal_of(response.status)
-                    body = await body_of(response, _LARGEST_ANSWER_BYTES)
-            except TimeoutError:
-                return f"its agent did not answer within {format_duration(settings.timeout)}"
-            except (aiohttp.ClientError, OSError, ValueError) as error:
-                return failure_of(error)
+                body = await post(session, settings, credentials, note.node, "/v1/notice", _body(note))
+            except NotDoneError as error:
+                return _STATUS.get(error.status) or str(error)
         return _why_not(body, note)
 
     async with plain_session(connector) as session:
         return list(await asyncio.gather(*(send(note) for note in notes)))
+
+
+async def post(
+    session: "aiohttp.ClientSession",
+    settings: ObserveSettings,
+    credentials: Credentials,
+    node: Node,
+    path: str,
+    body: bytes,
+) -> bytes:
+    """Post JSON to the agent of a machine and return its answer.
+
+    Raises:
+        NotDoneError: it did not do it.
+
+    """
+    import aiohttp  # noqa: PLC0415  as above
+
+    base = settings.base_url(node)
+    if node.state is not NodeState.RUNNING:
+        raise NotDoneError(f"it is {node.state.value}")
+    if base is None:
+        raise NotDoneError("the cloud reports no address for it; set signals.targets")
+    try:
+        async with (
+            asyncio.timeout(settings.timeout),
+            session.post(
+                f"{base}{path}",
+                data=body,
+                headers={"Content-Type": "application/json", **credentials.header(base)},
+                allow_redirects=False,
+                server_hostname=settings.tls_server_name,
+            ) as response,
+        ):
+            if response.status != 200:  # noqa: PLR2004  HTTP
+                raise NotDoneError(refusal_of(response.status), response.status)
+            return await body_of(response, _LARGEST_ANSWER_BYTES)
+    except TimeoutError:
+        raise NotDoneError(f"its agent did not answer within {format_duration(settings.timeout)}") from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise NotDoneError(failure_of(error)) from error
 
 
 def _body(note: HostNote) -> bytes:

@@ -1,52 +1,19 @@
 """The agent's unit on a really booted systemd: what it does, what it survives, what it still sees in its sandbox."""
 
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import msgspec
 import pytest
 
-from gpuwatch.model.activity import Evidence, State
-from gpuwatch.model.fleet import NodeVerdict
-from tests.support.components import require
-from tests.support.fakes.nvml import StubDriver, build
+from gpuwatch.model.activity import State
 from tests.support.real.agents import eventually
-from tests.support.real.systemd_container import GPUWATCH, LIBRARIES, PYTHON, UNITS, Booted
+from tests.support.real.gpu_host import AGENT, SETTINGS, URL, Host, booted_host
+from tests.support.real.systemd_container import GPUWATCH, LIBRARIES, PYTHON
 
 pytestmark = pytest.mark.component("systemd-nspawn")
 
-AGENT = "gpuwatch-agent"
-URL = "http://127.0.0.1:9460"
 CAP_SYSLOG, CAP_DAC_READ_SEARCH, READER = 1 << 34, 1 << 2, 1 << 2 | 1 << 19  # with CAP_SYS_PTRACE
-SETTINGS = """
-agent:
-  interval: 200ms
-  deadline: 1s
-  start_deadline: 4s
-  restart_max: 1s
-  metadata: {provider: none}
-  evidence:
-    people: {interval: 200ms}
-    gpu_process_cpu: {interval: 500ms}
-    inhibitors: {interval: 200ms}
-    jupyter: {interval: 500ms}
-    scheduled: {interval: 200ms}
-    snooze: {interval: 200ms}
-    cpu: {enabled: false}      # this machine computes, and its own disks turn
-    disk: {enabled: false}
-    network: {enabled: false}
-    slurm: {enabled: false}
-    processes: {enabled: false}  # tests run commands here as users; one test turns it on
-    connections: {enabled: false}
-"""
-# Faster than it is shipped, but a busy machine starts an agent in seconds; the rest is as it is shipped.
-SERVICE = f"""
-Environment=LD_LIBRARY_PATH=/srv/nvml:{LIBRARIES} NVML_STUB_STATE=/srv/driver/state
-WatchdogSec=25s
-RestartSec=200ms
-"""
 # A terminal emulator: its pty's name, and then all that comes onto it.
 EMULATOR = """
 import os
@@ -56,51 +23,6 @@ while seen := os.read(shown, 4096):
     os.write(1, seen)
 """
 NOTICE = '{"key": "n1", "verb": "stop", "stop_at": "2030-01-01T12:00:00Z"}'
-_POST = """
-import sys, urllib.request as u
-asked = u.Request(sys.argv[1], sys.argv[2].encode(), {"Content-Type": "application/json"})
-print(u.urlopen(asked, timeout=5).read().decode())
-"""
-
-
-class Host(Booted):
-    """A GPU host with the agent's unit."""
-
-    driver: StubDriver
-
-    def restart(self) -> int:
-        """A fresh agent with the settings of these tests; its pid."""
-        self.settings(SETTINGS)
-        self.run("systemctl", "restart", AGENT)
-        return self.agent
-
-    @property
-    def agent(self) -> int:
-        """The agent's pid, 0 for none."""
-        return int(self.show(AGENT, "MainPID"))
-
-    def verdict(self) -> NodeVerdict | None:
-        """What the agent says of the machine; None while nobody answers."""
-        page = self.get(f"{URL}/v1/verdict")
-        return msgspec.json.decode(page, type=NodeVerdict) if page else None
-
-    def evidence(self) -> tuple[Evidence, ...]:
-        """What speaks for that."""
-        verdict = self.verdict()
-        return () if verdict is None else verdict.activity.evidence
-
-    def becomes(self, state: State, *names: str) -> None:
-        """Wait for that verdict, because of these signals if there are any."""
-
-        def so() -> bool:
-            verdict = self.verdict()
-            return (
-                verdict is not None
-                and verdict.activity.state is state
-                and (not names or names == tuple(each.name for each in verdict.activity.evidence))
-            )
-
-        eventually(so, lambda: (self.verdict(), self.journal(AGENT)))
 
 
 @contextmanager
@@ -117,15 +39,7 @@ def running(host: Host, user: str, *command: str, properties: Sequence[str] = ()
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """It, booted, with a stand-in NVIDIA driver."""
-    require("cc")
-    folder = tmp_path_factory.mktemp("booted")
-    library, state = build(folder / "nvml"), folder / "driver"
-    driver = StubDriver(state, library)
-    with Host(folder, {library: "/srv/nvml", state: "/srv/driver"}) as made:
-        made.driver = driver
-        shutil.copy(UNITS / "gpuwatch.sysusers.conf", made.root / "etc/sysusers.d/gpuwatch.conf")
-        made.run("systemd-sysusers")
-        made.install(f"{AGENT}.service", ["agent"], SERVICE)
+    with booted_host(tmp_path_factory.mktemp("booted")) as made:
         yield made
 
 
@@ -296,10 +210,10 @@ def test_it_writes_on_a_terminal_that_is_not_its_own(host: Host) -> None:
         with running(host, "alice", "sleep", "1000", properties=["PAMName=people", *terminal]):
             # A service counts as started before it has its terminal.
             eventually(lambda: host.run("stat", "--format=%U:%G %a", name).strip() == "alice:tty 620")
-            reached = host.run(PYTHON, "-c", _POST, f"{URL}/v1/notice", NOTICE)
+            reached = host.post("/v1/notice", NOTICE)
             shown = host.run("cat", "/run/emulator")
             host.run("chmod", "600", name)
-            refused = host.run(PYTHON, "-c", _POST, f"{URL}/v1/notice", '{"key": "n1", "withdrawn": true}')
+            refused = host.post("/v1/notice", '{"key": "n1", "withdrawn": true}')
     finally:
         host.run("systemctl", "stop", "emulator")
 

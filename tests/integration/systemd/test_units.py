@@ -10,6 +10,7 @@ from tests.support.components import require
 from tests.support.real.systemd_container import UNITS
 
 AGENT, CONTROLLER = UNITS / "gpuwatch-agent.service", UNITS / "gpuwatch-controller.service"
+BEFORE_STOP = ("gpuwatch-before-stop.socket", "gpuwatch-before-stop@.service")
 BOTH = pytest.mark.parametrize("unit", [AGENT, CONTROLLER], ids=lambda unit: unit.stem)
 
 # Each would hide people, programs or their files from the agent, and so make a machine look idle.
@@ -66,6 +67,19 @@ def test_it_is_told_when_work_goes_on_and_what_memory_it_may_have(unit: Path) ->
 
     assert (known["Type"], known["Restart"], known["StartLimitIntervalSec"]) == ("notify", "always", "0")
     assert {"WatchdogSec", "MemoryHigh", "MemoryMax", "TasksMax", "TimeoutStopSec", "ExecReload"} <= known.keys()
+
+
+@pytest.mark.component("systemd-analyze")
+def test_systemd_understands_the_unit_of_commands_before_a_stop(tmp_path: Path) -> None:
+    """Socket and service; only the agent's group may ask, and nothing that a command begins outlives it."""
+    texts = {name: (UNITS / name).read_text(encoding="utf-8") for name in BEFORE_STOP}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text.replace("/usr/local/bin/gpuwatch", "/bin/true"), encoding="utf-8")
+    listening, service = (options(UNITS / name) for name in BEFORE_STOP)
+
+    assert said("verify", "--man=no", *(str(tmp_path / name) for name in BEFORE_STOP)) == ""
+    assert (listening["SocketGroup"], listening["SocketMode"]) == ("gpuwatch-agent", "0660")
+    assert service["KillMode"] == "control-group"
 
 
 def test_nothing_hides_what_makes_a_machine_busy() -> None:

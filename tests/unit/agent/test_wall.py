@@ -13,7 +13,8 @@ from gpuwatch.agent.command import CommandResult, run
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import SessionSettings
-from gpuwatch.agent.wall import NoticeResult, RetryLaterError, Terminals, reminders
+from gpuwatch.agent.posted import RetryLaterError
+from gpuwatch.agent.wall import NoticeResult, Terminals, reminders
 from gpuwatch.model.activity import State
 from tests.support.fakes.fake_ttys import Seat, at
 from tests.support.fakes.host import FolderHost, utmp_record

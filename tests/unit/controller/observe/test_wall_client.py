@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.agent import wall as module
-from gpuwatch.agent.wall import Terminals, notice_app
+from gpuwatch.agent.posted import posted_app
+from gpuwatch.agent.wall import PATH, Terminals, notices
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.observe.wall_client import HostNote, send_to_hosts
 from gpuwatch.model.decision import Verb
@@ -69,7 +70,7 @@ def an_asked_agent(host: FolderHost, *seats: Seat, door: ServerAuth = OPEN) -> I
         max_connections=8,
         timeout_seconds=5,
         door=door,
-        app=notice_app(terminals, tuple(page)),
+        app=posted_app({PATH: notices(terminals)}, tuple(page)),
     )
     server.start()
     try:
@@ -181,7 +182,7 @@ def test_no_control_characters_reach_a_terminal(
     request = Request(
         method="POST", target="/v1/notice", client="::1", headers={"content-type": "application/json"}, body=body
     )
-    answer = notice_app(terminals, ())(request)
+    answer = posted_app({PATH: notices(terminals)}, ())(request)
     terminals.stop()
     shown = seat.shown()
 

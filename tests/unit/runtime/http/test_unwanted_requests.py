@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.agent.posted import posted_app
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.agent.wall import PATH, notice_app
+from gpuwatch.agent.wall import PATH, notices
 from gpuwatch.config.settings import Settings
 from gpuwatch.config.settings import contradictions as of_settings
 from gpuwatch.runtime.clock import SystemClock
@@ -94,7 +95,7 @@ def test_beyond_loopback_prometheus_asks_by_any_name(opened: Callable[..., HttpS
 @pytest.mark.parametrize("headers", [{"origin": "http://evil.example"}, {"sec-fetch-site": "same-origin"}])
 def test_no_browser_writes_on_terminals(headers: dict[str, str]) -> None:
     """Whatever name led it there, and also where the agent is open to a network."""
-    app = notice_app(None, ())  # type: ignore[arg-type]  # terminals that nobody gets to
+    app = posted_app({PATH: notices(None)}, ())  # type: ignore[arg-type]  # terminals that nobody gets to
     request = Request(
         method="POST", target=PATH, client="127.0.0.1", headers={"content-type": "application/json", **headers}
     )
@@ -105,7 +106,7 @@ def test_no_browser_writes_on_terminals(headers: dict[str, str]) -> None:
 @pytest.mark.parametrize(("user", "status"), [("controller", 400), ("prometheus", 403), (None, 403)])
 def test_who_may_scrape_need_not_raise_alarms(user: str | None, status: int) -> None:
     """`agent.notice_users` says who may; the order itself is then looked at."""
-    app = notice_app(None, (), ("controller",))  # type: ignore[arg-type]  # likewise
+    app = posted_app({PATH: notices(None)}, (), ("controller",))  # type: ignore[arg-type]  # as above
     headers = {"content-type": "application/json"}
     request = Request(method="POST", target=PATH, client="10.0.0.1", user=user, headers=headers, body=b"{")
 
