@@ -15,13 +15,6 @@ if TYPE_CHECKING:  # as in dpkg_database
 
     from gpuwatch.agent.processes.rpm_database import RpmDatabase
 
-COMMAND = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from gpuwatch.agent.processes.package_owners import main; main()"
-)
-DPKG_FILES = ("/var/lib/dpkg/status", "/var/lib/dpkg/info", "/var/lib/dpkg/diversions")
-RPM_FILES = ("rpmdb.sqlite", "rpmdb.sqlite-wal", "Packages", "Packages.db")
-RPM_FOLDERS = ("/var/lib/rpm", "/usr/lib/sysimage/rpm", "/usr/share/rpm")
-
 
 def find_owners(root: str, paths: "Sequence[str]") -> list[str]:
     """The owner of each of these files of a host; `root` is where its files lie.
@@ -55,10 +48,8 @@ def _dpkg(root: str) -> DpkgDatabase | None:
 
 
 def _rpm(root: str) -> "RpmDatabase | None":
-    if not any(os.path.isfile(f"{root.rstrip('/')}{each}/rpmdb.sqlite") for each in RPM_FOLDERS):  # noqa: PTH113  no pathlib
-        return None
     try:
-        from gpuwatch.agent.processes.rpm_database import RpmDatabase  # noqa: PLC0415  few hosts have one
+        from gpuwatch.agent.processes.rpm_database import RpmDatabase  # noqa: PLC0415  an interpreter may lack SQLite
 
         return RpmDatabase(root)
     except (OSError, ImportError):

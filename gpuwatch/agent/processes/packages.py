@@ -13,8 +13,17 @@ from pathlib import Path
 
 import gpuwatch
 from gpuwatch.agent import command
-from gpuwatch.agent.processes.package_owners import COMMAND, DPKG_FILES, RPM_FILES, RPM_FOLDERS
 
+# Nothing of that program is loaded here: what it needs is megabytes.
+_COMMAND = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from gpuwatch.agent.processes.package_owners import main; main()"
+)
+DATABASES = (
+    *("/var/lib/dpkg/status", "/var/lib/dpkg/info", "/var/lib/dpkg/diversions"),
+    *("/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite-wal"),
+    *("/usr/lib/sysimage/rpm/rpmdb.sqlite", "/usr/lib/sysimage/rpm/rpmdb.sqlite-wal"),
+    *("/usr/share/rpm/rpmdb.sqlite", "/usr/share/rpm/rpmdb.sqlite-wal"),
+)
 _DEADLINE_SECONDS = 3.0
 _AGAIN_SECONDS = 300.0  # after no answer
 _SETTLED_SECONDS = 60.0  # while packages are installed the databases change all the time
@@ -51,7 +60,7 @@ def ask_databases(root: str, paths: Sequence[str]) -> list[str]:
         command.CommandError: it could not be started, or did not end in time.
 
     """
-    argv = (sys.executable, "-I", "-S", "-c", COMMAND, str(Path(gpuwatch.__file__).parent.parent), root)
+    argv = (sys.executable, "-I", "-S", "-c", _COMMAND, str(Path(gpuwatch.__file__).parent.parent), root)
     ended = command.run(argv, _DEADLINE_SECONDS, b"\0".join(map(os.fsencode, paths)))
     words = ended.output.decode("ascii", "replace").split()
     if ended.status != 0 or len(words) != len(paths):
@@ -71,6 +80,7 @@ class PackageOwners:
         self._known: dict[str, tuple[_Stamp, Owner]] = {}
         self._before: Mapping[str, Owner] = {}  # as the databases had it before they changed
         self._wanted: set[str] = set()
+        self._checked: set[str] = set()  # since the last look: these files have not changed
         self._databases: tuple[_Stamp, ...] | None = None
         self._read_at: float | None = None
         self._failed_at: float | None = None
@@ -82,7 +92,8 @@ class PackageOwners:
         if not path.startswith(_FOLDERS) or path != os.path.normpath(path):
             return Owner.UNKNOWN
         known = self._known.get(path)
-        if known is not None and known[0] == _stamp(f"{self._root}/{path}"):
+        if known is not None and (path in self._checked or known[0] == _stamp(f"{self._root}/{path}")):
+            self._checked.add(path)
             return known[1]
         self.misses += 1
         if len(self._wanted) < _MOST_ASKED:
@@ -92,6 +103,7 @@ class PackageOwners:
     def owners(self, paths: Iterable[str], at: float) -> Mapping[str, Owner]:
         """The owners of these files, at that time of the monotonic clock; it waits for an answer."""
         asked = tuple(dict.fromkeys(paths))
+        self.look_again()
         for path in asked:
             self.owner(path)
         self.ask(at)
@@ -102,6 +114,10 @@ class PackageOwners:
         names = {file: f"/{file.relative_to(self._root)}" for file in files if file.is_relative_to(self._root)}
         owners = self.owners(names.values(), at)
         return {file: owners[name] for file, name in names.items()}
+
+    def look_again(self) -> None:
+        """A new look begins: files may have changed since the last one."""
+        self._checked = set()
 
     def ask(self, at: float) -> bool:
         """Ask about what is wanted; whether something new is known."""
@@ -141,8 +157,7 @@ class PackageOwners:
         if self._read_at is not None and 0 <= at - self._read_at < _SETTLED_SECONDS:
             return
         self._read_at = at
-        paths = (*DPKG_FILES, *(f"{folder}/{name}" for folder in RPM_FOLDERS for name in RPM_FILES))
-        now = tuple(_stamp(f"{self._root}/{path}") for path in paths)
+        now = tuple(_stamp(f"{self._root}/{path}") for path in DATABASES)
         if now != self._databases:
             self._databases = now
             self._wanted |= self._known.keys()

@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # as in dpkg_database
     from collections.abc import Iterable
 
 FOLDERS = ("/var/lib/rpm", "/usr/lib/sysimage/rpm", "/usr/share/rpm")
-OTHERS = ("Packages", "Packages.db")  # of Berkeley DB and ndb
 _RELEASES = ("/usr/lib/os-release", "/etc/os-release", "/etc/system-release", "/etc/redhat-release")
 _TRUSTED = frozenset({"Fedora Project"})
 # rpm/rpmtag.h

@@ -28,6 +28,7 @@ _MOST_PROCESSES = 1 << 18
 _KERNEL_FLAG = 0x00200000  # PF_KTHREAD
 _KTHREADD = 2
 _SPAN_SECONDS = 60.0
+_ASK_AFTER = 128  # processes of unknown owners; then after four times as many
 _GONE = (FileNotFoundError, ProcessLookupError)
 _UPTIME = re.compile(rb"(\d+\.\d+) ", re.ASCII)
 _STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)
@@ -98,14 +99,18 @@ class ProcessTable:
         found: dict[int, Process] = {}
         known: dict[tuple[int, int], _Known] = {}
         self._forget_unsure()
+        soon = _ASK_AFTER
         for number, pid in enumerate(self._pids()):
             if number >= _MOST_PROCESSES:
                 raise TableError(f"more than {_MOST_PROCESSES} processes run")
             process = self._read(pid, uptime, known)
             if process is not None:
                 found[pid] = process
+            if len(self._unsure) >= soon:  # most run the same few programs
+                found |= self._with_owners(uptime, monotonic_seconds, known)
+                soon *= 4
         self._known = known
-        found |= self._with_owners(uptime, monotonic_seconds)
+        found |= self._with_owners(uptime, monotonic_seconds, known)
         found |= parents.looking_on(found, uptime)
         found |= parents.of_roots_cron(found, uptime)
         found |= parents.of_agents(found)
@@ -121,14 +126,17 @@ class ProcessTable:
 
     def _forget_unsure(self) -> None:
         """Have those read again that run files with owners that may be known by now."""
-        turn = 0 if self._packages is None else self._packages.turn
+        if self._packages is None:
+            return
+        self._packages.look_again()
+        turn = self._packages.turn
         if turn != self._turn:
             self._turn, self._known = turn, {}
         for key in self._unsure:
             self._known.pop(key, None)
         self._unsure = set()
 
-    def _with_owners(self, uptime: float | None, at: float) -> dict[int, Process]:
+    def _with_owners(self, uptime: float | None, at: float, known: dict[tuple[int, int], _Known]) -> dict[int, Process]:
         """Those that run what nothing was known of, read again once the databases of packages have answered."""
         again: dict[int, Process] = {}
         if self._packages is None or not self._packages.ask(at):
@@ -137,8 +145,9 @@ class ProcessTable:
             return again
         unsure, self._unsure = self._unsure, set()
         for key in unsure:
+            known.pop(key, None)
             self._known.pop(key, None)
-            process = self._read(key[0], uptime, self._known)
+            process = self._read(key[0], uptime, known)
             if process is not None:
                 again[key[0]] = process
         return again

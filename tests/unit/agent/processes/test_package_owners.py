@@ -12,6 +12,7 @@ from gpuwatch.agent import command
 from gpuwatch.agent.processes import packages
 from gpuwatch.agent.processes.package_owners import find_owners
 from gpuwatch.agent.processes.packages import Owner, PackageOwners
+from gpuwatch.agent.processes.rpm_database import FOLDERS
 from tests.support.fakes.package_databases import (
     COMPANY,
     DEBIAN,
@@ -272,6 +273,12 @@ def test_a_database_that_does_not_answer_proves_nothing(tmp_path: Path, monkeypa
     assert len(asked) == 2
     assert contained.owners(["/usr/bin/a"], 0.0)["/usr/bin/a"] is Owner.UNKNOWN
     assert len(asked) == 2
+
+
+def test_a_change_of_each_database_is_noticed() -> None:
+    """Those that are read, and no other, are watched."""
+    rpm = {f"{folder}/rpmdb.sqlite" for folder in FOLDERS}
+    assert {each for each in packages.DATABASES if "rpm" in each and not each.endswith("-wal")} == rpm
 
 
 def test_what_no_package_of_these_has_is_not_asked(tmp_path: Path) -> None:
