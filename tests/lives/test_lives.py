@@ -16,7 +16,7 @@ from tests.lives.rights import least_rights, nobody
 from tests.lives.story import all_paths, load
 from tests.support.each import for_each
 
-_HOURS, _SHIPPED_HOURS, _CLOSED_HOURS = 2.0, 0.75, 0.5
+_HOURS, _SHIPPED_HOURS, _CLOSED_HOURS, _OWNER_HOURS = 2.0, 0.75, 0.5, 0.1
 # One of each way in which work can be quiet; `make lives` plays them all.
 _QUIET = ["B01", "B03", "B07", "B10", "B11", "B12", "B18", "B19", "B20", "B22", "B27", "B28", "B36", "B40", "B41"]
 _QUIET += ["B71", "B74", "B80", "B85"]  # and of each way in which a rule was wrong
@@ -52,6 +52,15 @@ def test_whatever_is_closed_no_machine_in_use_is_idle(code: str) -> None:
                 state for state, _ in activities(record(life, rights=nobody(), closed=closed, hours=_CLOSED_HOURS))
             ]
             assert not [each for each in zip(seen, blind, strict=True) if each[1] is State.IDLE is not each[0]], closed
+
+
+@pytest.mark.parametrize("code", ["B120", "B121", "B122", "B123", "B124", "B125"])
+def test_what_the_distribution_did_not_bring_is_somebodys(code: str) -> None:
+    """An administrator's and a company's own, as root too: such a machine is never idle, as it would be by names."""
+    with silent("gpuwatch"):
+        seen = [state for state, _ in activities(record(load(_BY_CODE[code]), hours=_OWNER_HOURS))]
+    assert seen[2:]
+    assert State.IDLE not in seen
 
 
 @pytest.mark.skipif(not _HAS_PROFILES, reason="pools have no profiles in this tree")
