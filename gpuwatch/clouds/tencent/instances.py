@@ -11,7 +11,7 @@ from gpuwatch.clouds.tags import claims, tags_among
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.groups import Group, Member
-from gpuwatch.clouds.tencent.owners import clusters_of, managed_by
+from gpuwatch.clouds.tencent.owners import Clusters, managed_by
 from gpuwatch.clouds.tencent.places import Region
 from gpuwatch.clouds.times import read_time
 from gpuwatch.model.decision import DECISION_TAG
@@ -249,6 +249,7 @@ class Translator:
         """Begin without any machine type. `asks_tke`: somebody may act on the machines."""
         self.fleet, self._clock, self._asks_tke = fleet, clock, asks_tke
         self.types = MachineTypes(clock, "Tencent Cloud", described_types)
+        self._clusters = Clusters(clock)
 
     def nodes(
         self, place: Region, instances: Iterable[Instance], members: Mapping[str, Member], groups: Mapping[str, Group]
@@ -259,7 +260,8 @@ class Translator:
         """
         instances = list(instances)
         self.types.learn(place, (each.type for each in instances if each.gpus is None))
-        clusters = self._clusters(place, instances)
+        own = [each.id for each in instances if self._may_be_touched(each)]
+        clusters = self._clusters.of_list(place.name, place.reading, own)
         for instance in instances:
             member = members.get(instance.id)
             group = None if member is None else groups.get(member.group_id)
@@ -271,12 +273,13 @@ class Translator:
         """CVM's words in ours; `group` is the Auto Scaling group that it is a member of."""
         if instance.gpus is None:
             self.types.learn(place, [instance.type])
-        return self._node(place, instance, member, group, self._clusters(place, [instance]))
+        own = self._may_be_touched(instance)
+        clusters = self._clusters.of_machine(place.name, place.reading, instance.id) if own else {}
+        return self._node(place, instance, member, group, clusters)
 
-    def _clusters(self, place: Region, instances: Iterable[Instance]) -> Mapping[str, str]:
-        """TKE's own word on the fleet's machines; no other one is touched."""
-        own = [each.id for each in instances if self._asks_tke and each.tags.get(FLEET_TAG) == self.fleet]
-        return clusters_of(place.reading, own)
+    def _may_be_touched(self, instance: Instance) -> bool:
+        """Whether TKE is asked about it: no other machine than the fleet's is touched."""
+        return self._asks_tke and instance.tags.get(FLEET_TAG) == self.fleet
 
     def _node(
         self,

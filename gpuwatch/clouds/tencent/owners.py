@@ -13,6 +13,7 @@ from gpuwatch.clouds.survey import batches
 from gpuwatch.clouds.tags import Owners, owner_by
 from gpuwatch.clouds.tencent.client import Line
 from gpuwatch.clouds.tencent.errors import asking
+from gpuwatch.runtime.clock import Clock
 
 GROUP_TAG = "tencentcloud:autoscaling:auto-scaling-group-id"  # which Auto Scaling leaves on the machines it makes
 
@@ -37,6 +38,7 @@ _OF_A_GROUP = "tencentcloud:autoscaling:*"
 _OF_TKE = re.compile(r"tke[_-](?P<cluster>cls-[a-z0-9]+)?", re.IGNORECASE)  # how TKE begins names
 
 _DESCRIBE, _IDS_A_CALL = "DescribeExistedInstances", 100
+_REMEMBERED_SECONDS = 600.0  # a question for each hundred machines of a round is too many, at TKE's pace
 _NOT_THERE = ("UnsupportedRegion", "InvalidParameterValue.Region")  # where there is no TKE, nothing is in a cluster
 
 
@@ -45,7 +47,7 @@ def managed_by(
 ) -> str | None:
     """Which other system owns a machine or a group; None if none does.
 
-    `name` is its own, `cluster` what `clusters_of` says of it. `in_own_group`: it is an Auto Scaling group with consent
+    `name` is its own, `cluster` what `Clusters` says of it. `in_own_group`: it is an Auto Scaling group with consent
     for gpuwatch, or a member of one. Then the group is no foreign owner; a system that drives the group (TKE, EMR)
     still is one.
     """
@@ -57,27 +59,56 @@ def managed_by(
     return owner_by(_OWNERS, tags, lambda key: in_own_group and fnmatchcase(key, _OF_A_GROUP))
 
 
-def clusters_of(line: Line, ids: Sequence[str]) -> dict[str, str]:
-    """Which TKE cluster each of these machines is in, as its owner; those in none are left out.
+class Clusters:
+    """Which TKE cluster the fleet's machines are in, by TKE's own word, which lists remember for some minutes.
 
-    Where we may not ask, each may be in one. Source: DescribeExistedInstances, AlreadyInCluster.
-
-    Raises:
-        CloudError: no answer.
-
+    A machine that enters a cluster meanwhile is shown as ours for so long. It is not touched: right before a change it
+    is asked about once more (`of_machine`), and what comes is remembered. One that is new is asked about at once.
     """
-    try:
-        return {
-            node_id: f"TKE cluster {cluster}"
-            for batch in batches(sorted(ids), _IDS_A_CALL)
-            for node_id, cluster in _memberships(line, list(batch))
-        }
-    except AuthFailedError as error:
-        return dict.fromkeys(ids, f"TKE, for all that is known: tke:{_DESCRIBE} is not allowed ({error.code})")
-    except CloudError as error:
-        if error.code not in _NOT_THERE:
-            raise
-        return {}
+
+    def __init__(self, clock: Clock) -> None:
+        """Nothing is asked yet."""
+        self._clock = clock
+        self._known: dict[str, dict[str, tuple[float, str | None]]] = {}  # by the place and the machine: when, and what
+
+    def of_list(self, place: str, line: Line, ids: Sequence[str]) -> dict[str, str]:
+        """The owners of these machines, which are all of the place; those that are in no cluster are left out.
+
+        Where we may not ask, each may be in one.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        now, before = self._clock.monotonic(), self._known.get(place, {})
+        known = {each: before[each] for each in ids if each in before and now - before[each][0] < _REMEMBERED_SECONDS}
+        owners = {each: owner for each, (_, owner) in known.items() if owner is not None}
+        return owners | self._ask(place, line, [each for each in ids if each not in known], known)
+
+    def of_machine(self, place: str, line: Line, node_id: str) -> dict[str, str]:
+        """The owner of one machine at this moment; raises CloudError."""
+        return self._ask(place, line, [node_id], dict(self._known.get(place, {})))
+
+    def _ask(
+        self, place: str, line: Line, ids: list[str], known: dict[str, tuple[float, str | None]]
+    ) -> dict[str, str]:
+        """Source: DescribeExistedInstances, AlreadyInCluster."""
+        try:
+            found = {
+                node_id: f"TKE cluster {cluster}"
+                for batch in batches(sorted(ids), _IDS_A_CALL)
+                for node_id, cluster in _memberships(line, list(batch))
+            }
+        except AuthFailedError as error:
+            self._known[place] = {each: told for each, told in known.items() if each not in ids}
+            return dict.fromkeys(ids, f"TKE, for all that is known: tke:{_DESCRIBE} is not allowed ({error.code})")
+        except CloudError as error:
+            if error.code not in _NOT_THERE:
+                raise
+            found = {}
+        now = self._clock.monotonic()
+        self._known[place] = known | {each: (now, found.get(each)) for each in ids}
+        return found
 
 
 def _memberships(line: Line, ids: list[str]) -> Iterator[tuple[str, str]]:
