@@ -15,7 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # as typing has it, which is half a megabyte to the reader
     from collections.abc import Collection
 
-FILE, FOLDER, STATUS = "file", "folder", "status"
+FILE, FOLDER, STATUS, TERMINAL = "file", "folder", "status", "terminal"
+_TERMINALS = re.compile(r"/dev/(?:pts/\d{1,7}|tty\d{1,2})")
 _FLAGS = {
     FILE: os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC,
     FOLDER: os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC,
@@ -80,6 +81,37 @@ def open_closed(path: str, kind: str, also: "Collection[str]" = ()) -> int:
     if kind == FOLDER and path in _mount_points():  # whether a disk is empty: those are not people's folders
         return os.open(path, _FLAGS[FOLDER])
     raise PermissionError(errno.EACCES, "not among the files that the agent may read", path)
+
+
+def closed_terminal_modes(path: str) -> int:
+    """The local modes of a terminal that its user has closed to others; nothing that is typed there.
+
+    Raises:
+        OSError: it is none, or cannot be opened.
+
+    """
+    if not _TERMINALS.fullmatch(path):
+        raise PermissionError(errno.EACCES, "no terminal", path)
+    return terminal_modes(path, os.O_RDONLY)
+
+
+def terminal_modes(path: str, access: int) -> int:
+    """The local modes (c_lflag) of a terminal. The look leaves its times, its lines and its input alone.
+
+    Raises:
+        OSError: it cannot be opened, or is no terminal.
+
+    """
+    import termios  # noqa: PLC0415  for the part of the reader alone that is asked this
+
+    opened = os.open(path, access | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        modes: int = termios.tcgetattr(opened)[3]
+    except termios.error as error:
+        raise OSError(*error.args) from None
+    finally:
+        os.close(opened)
+    return modes
 
 
 def _splits(path: str, kind: str, also: "Collection[str]") -> list[tuple[str, str, bool]]:

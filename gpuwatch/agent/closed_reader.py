@@ -102,7 +102,7 @@ class ProcessReader(_Line):
     current: ClassVar["ProcessReader | None"] = None
 
     def look_into(self, path: str) -> bytes:
-        """Where the link exe, cwd or root of a process in /proc leads to, or what is in its file io.
+        """Where the link exe, cwd or root of a process in /proc leads to, or what is in its files io and wchan.
 
         Raises:
             FileNotFoundError: there is no such link, or the process has ended.

@@ -1,9 +1,10 @@
 """The program that opens closed files and looks into processes for the agent: it knows two questions, and no other.
 
 1. One of its parts may read every file (CAP_DAC_READ_SEARCH), opens what is on the list of `closed_paths.py`, and
-   answers with a descriptor. Another may also look into every process (CAP_SYS_PTRACE; that alone does not open a file
-   of mode 0400, as `io` is), and answers with three links of one, or with what it has read and written: no memory, no
-   environment, no descriptor. It can write nothing, anywhere.
+   answers with a descriptor, or with the modes of a terminal. Another may also look into every process (CAP_SYS_PTRACE;
+   that alone does not open a file of mode 0400, as `io` is), and answers with three links of one, with what it has read
+   and written, or with the function of the kernel that it waits in: no memory, no environment, no descriptor. It can
+   write nothing, anywhere.
 2. It hears from the agent first which folders an administrator has named, and then forks: at the first question, and
    whenever what worked has ended. The one that waits does nothing; all end with the agent.
 3. It loads as little as can be, for it stays as long as the agent does: no typing, no pathlib, no dataclasses.
@@ -19,12 +20,12 @@ import sys
 
 from gpuwatch.agent import capabilities
 from gpuwatch.agent.capabilities import DAC_READ_SEARCH, SYS_PTRACE
-from gpuwatch.agent.closed_paths import open_closed
+from gpuwatch.agent.closed_paths import TERMINAL, closed_terminal_modes, open_closed
 
 COMMAND = "import sys; sys.path.insert(0, sys.argv[1]); from gpuwatch.agent.closed_server import main; main()"
 ALSO = b"also"  # begins the word that names folders
 LINE = 3  # the first descriptor that it is started with: a line for each right that its arguments name
-LOOKS = re.compile(rb"/proc/(\d{1,10})/(exe|cwd|root|io)")
+LOOKS = re.compile(rb"/proc/(\d{1,10})/(exe|cwd|root|io|wchan)")
 _COMM = b"gpuwatch-reader"
 _LONGEST_BYTES = 1 << 16
 _LONGEST_IO_BYTES = 4096
@@ -106,6 +107,9 @@ def _bind_itself(right: int) -> bool:
 def _answer(line: socket.socket, parts: list[bytes], folders: list[str]) -> None:
     number, kind, path = parts[0], parts[1].decode(), os.fsdecode(parts[2])
     try:
+        if kind == TERMINAL:
+            line.send(b"%s\0%d\0%d" % (number, 0, closed_terminal_modes(path)))
+            return
         opened = open_closed(path, kind, folders)
     except (OSError, KeyError) as error:
         failed = error.errno if isinstance(error, OSError) else errno.EINVAL
@@ -124,14 +128,14 @@ def _answer_look(line: socket.socket, parts: list[bytes], *, bound: bool) -> Non
     try:
         if found is None or not bound:
             raise PermissionError(errno.EACCES, "nothing that is answered")
-        said = _counts(path) if found[2] == b"io" else os.readlink(path)  # noqa: PTH115  as above
+        said = _text(path) if found[2] in {b"io", b"wchan"} else os.readlink(path)  # noqa: PTH115  as above
     except OSError as error:
         line.send(b"%s\0%d\0" % (number, error.errno or errno.EIO))
         return
     line.send(b"%s\0%d\0%s" % (number, 0, said))
 
 
-def _counts(path: bytes) -> bytes:
+def _text(path: bytes) -> bytes:
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(opened, _LONGEST_IO_BYTES)

@@ -6,6 +6,7 @@ connections to loopback. This is the one module here that knows how the agent is
 
 import os
 import pwd
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -111,12 +112,18 @@ class PlayedAgent:
             stack.enter_context(self._kernel.instead())
             stack.enter_context(patch.object(pid_namespace, "_HOST_PIDS", HOST_PIDS))
             stack.enter_context(patch.object(packages, "ask_databases", find_owners))  # no program of its own
+            stack.enter_context(patch.object(termios, "tcgetattr", self._modes))
             stack.enter_context(patch.dict(os.environ, {"PATH": str(self._commands), "TZ": "UTC"}))
             for name, function in _users(self._host.life.users).items():
                 stack.enter_context(patch.object(pwd, name, function))
             time.tzset()
             yield
         time.tzset()
+
+    def _modes(self, opened: int) -> list[int]:
+        """What tcgetattr(3) says of a terminal of the made host."""
+        path = Path(os.readlink(f"/proc/self/fd/{opened}"))  # noqa: PTH115  nothing to normalise
+        return [0, 0, 0, self._host.terminal_modes(str(path.relative_to(self._host.at.root / "dev")))]
 
     def _settings(self, work: Path) -> AgentSettings:
         """The defaults, with what the life sets; looks as seldom as cycles are here, and paths of the made host."""

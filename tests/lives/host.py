@@ -17,6 +17,7 @@ from tests.lives.proc_files import Kin
 from tests.lives.standing_files import StandingFiles
 from tests.lives.story import UPTIME_SECONDS, Life
 from tests.lives.world import COUNTED, Member, Process, World
+from tests.support.fakes.shells import LINES, PROMPT
 
 _PROCESSORS = 8
 _CARDS = ("ens5", "ens6")
@@ -43,6 +44,7 @@ class MadeHost:
         self.loopback_rows: list[
             tuple[str, str, int, int]
         ] = []  # local, peer, uid, inode: of the agent's own questions
+        self._moment = 0.0
         self._standing.write()
         put_packages(life, self.at.root)
         self._standing.link_self(self.world)
@@ -55,6 +57,7 @@ class MadeHost:
 
     def pass_to(self, moment: float) -> None:
         """Show the host at a moment of its life."""
+        self._moment = moment
         alive = {process.pid: process for process in self.world.alive(moment)}
         same = alive.keys() == self._there.keys()
         self._end_those_gone(alive)
@@ -95,6 +98,8 @@ class MadeHost:
         used = self.world.present(process.member, moment)
         self.at.put(f"{folder}/stat", proc_files.stat(process, kin, used, self._reaped.get(pid, 0.0), moment))
         self.at.put(f"{folder}/io", proc_files.io(used))
+        if process.member.actor.tty:
+            self.at.put(f"{folder}/wchan", proc_files.wchan(process, kin))
         if known is None or known[1:] != (kin, letter):
             self.at.put(f"{folder}/status", proc_files.status(process, kin, moment))
         self._there[pid] = (process, kin, letter)
@@ -134,11 +139,24 @@ class MadeHost:
         member = process.member
         parent = self.world.parent(member, moment)
         parent_pid = self.world.reaper(member, moment) if parent is None else self._pid_of(parent, moment)
-        session, up, actor = process.pid, parent, member.actor
-        if actor.tty is not None:
-            while up is not None and up.actor.tty == actor.tty:
-                session, up = self._pid_of(up, moment), self.world.parent(up, moment)
-        return Kin(parent=parent_pid, session=session)
+        session, group, up, tty = process.pid, process.pid, parent, member.actor.tty
+        joined = True  # those between it and the shell that runs it
+        while tty is not None and up is not None and up.actor.tty == tty:
+            session = self._pid_of(up, moment)
+            joined = joined and not up.actor.asks
+            group = session if joined else group
+            up = self.world.parent(up, moment)
+        front = None if tty is None else self.world.in_front(member, moment)
+        return Kin(parent_pid, session, group, -1 if front is None else self._pid_of(front, moment))
+
+    def terminal_modes(self, tty: str) -> int:
+        """The local modes of a terminal: a shell that edits lines at its prompt has taken them from the kernel."""
+        there = self.world.on_terminal.get(tty, ())
+        front = self.world.in_front(there[0], self._moment) if there else None
+        edits = (
+            front is not None and front.actor.asks and not front.actor.waits and not front.actor.exe.endswith("dash")
+        )
+        return PROMPT if edits else LINES
 
     def _pid_of(self, member: Member, moment: float) -> int:
         turn = self.world.turn(member, moment)

@@ -39,13 +39,19 @@ class PeopleFiles:
         records = [self._record(_BOOT_TIME, 0, "~", "reboot", "6.5.0-1020-aws", -UPTIME_SECONDS)]
         for login in self._life.logins:
             records += self._login(login, moment)
-        if not self._hidden:
+        kept = all(login.utmp or login.tty is None for login in self._life.logins)  # not by newer distributions
+        if not self._hidden and kept:
             self._folder.put("/run/utmp", b"".join(records))
         for name, about in self._life.terminals.items():
             there = duration(about.get("from", "-1h")) <= moment
             there = there and ("to" not in about or moment < duration(about["to"]))
             uid = self._life.users[about.get("user", "alice")]
-            self._terminal(name, self._typed_at[name], moment, uid=uid, there=there)
+            self._terminal(name, self._typed_at[name], moment, uid=uid, there=there, closed=bool(about.get("closed")))
+        known = {*self._life.terminals, *(login.tty for login in self._life.logins)}
+        for name, members in self._world.on_terminal.items():
+            if name not in known and name.startswith("pts/"):
+                there = any(self._world.turn(each, moment) is not None for each in members)
+                self._terminal(name, (), moment, uid=members[0].uid, there=there)
 
     def _login(self, login: Login, moment: float) -> list[bytes]:
         """One login's files; gives its records for utmp."""
@@ -60,7 +66,7 @@ class PeopleFiles:
             else:
                 self._folder.drop(path)
         if login.tty is not None and login.kind not in {"x11", "wayland"}:
-            self._terminal(login.tty, self._typed[login.id], moment, uid=uid, there=there)
+            self._terminal(login.tty, self._typed[login.id], moment, uid=uid, there=there, closed=login.closed)
         if not login.utmp or moment < login.begin:
             return []
         pid = self._leader(login)
@@ -90,7 +96,7 @@ class PeopleFiles:
             "UID": uid, "USER": login.user, "ACTIVE": int(not closing), "IS_DISPLAY": int(desktop),
             "STATE": "closing" if closing else "active", "REMOTE": int(not desktop), "TYPE": login.kind,
             "ORIGINAL_TYPE": login.kind, "CLASS": "user", "SCOPE": f"session-{login.id}.scope",
-            "FIFO": f"/run/systemd/sessions/{login.id}.ref", "TTY": login.tty or None,
+            "FIFO": f"/run/systemd/sessions/{login.id}.ref", "TTY": login.tty if login.utmp else None,
             "REMOTE_HOST": None if desktop else login.host, "SERVICE": "gdm-password" if desktop else "sshd",
             "LEADER": self._leader(login), "AUDIT": login.id,
             "REALTIME": round((BEGIN_UNIX + login.begin) * 1e6),
@@ -99,7 +105,9 @@ class PeopleFiles:
         text = "".join(f"{name}={value}\n" for name, value in words.items() if value is not None)
         return f"# This is private data. Do not parse.\n{text}"
 
-    def _terminal(self, name: str, typed: tuple[float, ...], moment: float, *, uid: int, there: bool) -> None:
+    def _terminal(
+        self, name: str, typed: tuple[float, ...], moment: float, *, uid: int, there: bool, closed: bool = False
+    ) -> None:
         """A terminal: its access time is that of the last input; without any, that of its opening."""
         path = self._folder.root / "dev" / name
         if not there:
@@ -113,6 +121,7 @@ class PeopleFiles:
             return
         self._inputs[name] = last
         self._folder.put(f"/dev/{name}", b"", uid=uid)
+        path.chmod(0o600 if closed else 0o620)  # `mesg n`
         stamp = path.stat().st_ctime - 1 if number == 0 else BEGIN_UNIX + last
         os.utime(path, (stamp, stamp))
 

@@ -8,17 +8,19 @@ from tests.lives.world import HOST_NETWORK, HOST_PIDS, Process
 
 TICKS = 100
 _PAGE_BYTES = 4096
-_KERNEL_THREAD, _RANDOMISED = 0x00208040, 0x00400000
+_KERNEL_THREAD, _RANDOMISED, _FORKED = 0x00208040, 0x00400000, 0x40
 _STATES = {"S": "sleeping", "R": "running", "D": "disk sleep", "T": "stopped", "t": "tracing stop", "Z": "zombie",
     "I": "idle"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Kin:
-    """Its place among the others: parent, session and group leader."""
+    """Its place among the others: parent, session and group leader, and the group in its terminal's foreground."""
 
     parent: int
     session: int
+    group: int
+    foreground: int = -1
 
 
 def tty_number(tty: str | None) -> int:
@@ -47,8 +49,8 @@ def stat(process: Process, kin: Kin, used: Mapping[str, float], reaped_seconds: 
     major = 0
     tty = tty_number(actor.tty)
     words = (
-        process.pid, f"({actor.comm})", state_of(process, moment), kin.parent, kin.session if tty else process.pid,
-        kin.session, tty, kin.session if tty else -1, _KERNEL_THREAD if kernel else _RANDOMISED,
+        process.pid, f"({actor.comm})", state_of(process, moment), kin.parent, kin.group, kin.session, tty,
+        kin.foreground, (_KERNEL_THREAD if kernel else _RANDOMISED) | (_FORKED if actor.forked else 0),
         round(used["faults"]) + (0 if kernel else 400), 0, major, 0, ticks - ticks // 5, ticks // 5,
         reaped - reaped // 5, reaped // 5, 20, 0, actor.threads, 0, started, memory, memory // _PAGE_BYTES // 2,
         18446744073709551615, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -99,6 +101,16 @@ def io(used: Mapping[str, float]) -> str:
 def inner_pid(process: Process) -> int:
     """Its number in its own container: the first one there is 1."""
     return 1 + process.member.number % 97
+
+
+def wchan(process: Process, kin: Kin) -> str:
+    """/proc/PID/wchan: what a shell waits in at its prompt, for its child, or in a builtin."""
+    actor = process.member.actor
+    if not actor.asks:
+        return "ep_poll"
+    if kin.foreground not in {-1, kin.group}:
+        return actor.waits or ("sigsuspend.isra.0" if actor.comm == "zsh" else "do_wait")
+    return actor.waits or ("poll_schedule_timeout.constprop.0" if actor.exe.endswith("/bash") else "wait_woken")
 
 
 def namespaces(process: Process) -> dict[str, str]:

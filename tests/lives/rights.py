@@ -8,6 +8,8 @@ import errno
 import io
 import os
 import re
+import stat
+import termios
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ _ROOT = Path(__file__).parents[2]
 UNIT = _ROOT / "systemd/gpuwatch-agent.service"
 MANIFEST = _ROOT / "deploy/kustomize/gpuwatch/agent.yaml"  # made of the chart, and compared with it
 IMAGE = _ROOT / "Dockerfile"
+_TTY_GROUP = 5  # of all distributions
 PTRACE, READ_ALL = "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"
 # Of a process of another user, without CAP_SYS_PTRACE (proc(5); fs/proc/base.c): the targets of these links and all
 # that lies behind them, what is in these folders, and these files.
@@ -44,6 +47,7 @@ class Rights:
     form: str
     root: bool
     capabilities: frozenset[str]
+    terminals: str = ""  # what it may do with those of others: w by its group and devices, r by its reader
 
     @property
     def sees_programs(self) -> bool:
@@ -64,7 +68,12 @@ def granted_by_unit(text: str) -> Rights:
     lines = [line.partition("=") for line in text.splitlines()]
     words = {name: {word for key, _, text in lines if key == name for word in text.split()} for name, _, _ in lines}
     granted = words.get("AmbientCapabilities", set()) & words.get("CapabilityBoundingSet", set())
-    return Rights(form="unit", root=words.get("User", {"root"}) == {"root"}, capabilities=frozenset(granted))
+    devices = re.search(r"^DeviceAllow=char-pts ([rw]+)$", text, re.MULTILINE)
+    allowed = "rw" if words.get("DevicePolicy", {"auto"}) == {"auto"} else devices[1] if devices else ""
+    writes = "w" if "w" in allowed and "tty" in words.get("SupplementaryGroups", set()) else ""
+    reads = "r" if "r" in allowed and READ_ALL in granted else ""
+    root = words.get("User", {"root"}) == {"root"}
+    return Rights(form="unit", root=root, capabilities=frozenset(granted), terminals=writes + reads)
 
 
 def granted_by_pod(text: str) -> Rights:
@@ -75,7 +84,8 @@ def granted_by_pod(text: str) -> Rights:
     own, all_ = pod["containers"][0].get("securityContext", {}), pod.get("securityContext", {})
     root = own.get("runAsUser", all_.get("runAsUser", 0)) == 0
     added = own.get("capabilities", {}).get("add", []) if root else []
-    return Rights(form="pod", root=False, capabilities=frozenset(f"CAP_{each}" for each in added))
+    writes = "w" if _TTY_GROUP in all_.get("supplementalGroups", []) else ""
+    return Rights(form="pod", root=False, capabilities=frozenset(f"CAP_{each}" for each in added), terminals=writes)
 
 
 def granted_by_image(text: str) -> Rights:
@@ -100,7 +110,9 @@ def least_rights() -> Rights:
     others = granted_by_pod(MANIFEST.read_text(encoding="utf-8")), granted_by_image(IMAGE.read_text(encoding="utf-8"))
     if all(each.sees_programs for each in others):
         return unit_rights()
-    return Rights(form="least", root=False, capabilities=unit_rights().capabilities - {PTRACE})
+    unit = unit_rights()
+    fewest = min((unit.terminals, *(each.terminals for each in others)), key=len)
+    return Rights(form="least", root=False, capabilities=unit.capabilities - {PTRACE}, terminals=fewest)
 
 
 class Sight:
@@ -113,13 +125,17 @@ class Sight:
         self._own = own
         self._closed = closed or (*LINKS, *FOLDERS, *FILES)
 
-    def refuses(self, path: str, *, follows: bool = True) -> bool:
+    def refuses(self, path: str, *, follows: bool = True, opens: bool = False) -> bool:
         """Whether the kernel would refuse to open, list or follow it."""
         if not path.startswith(self._root):
             return False
         name = path[len(self._root) :].rstrip("/")
         if name == "/proc/net/nf_conntrack":
             return True  # mode 0440; the reader has it
+        if opens and name.startswith("/dev/pts/"):
+            return "w" not in self._rights.terminals or not _STAT(path).st_mode & stat.S_IWGRP
+        if opens and name.endswith("/wchan"):
+            return True  # the kernel opens it and says 0, which is as good
         if not name.startswith("/proc/"):
             return _PRIVATE.fullmatch(name) is not None  # the agent's reader opens some of these, and not the agent
         found = _PROCESS.fullmatch(name[5:])
@@ -143,7 +159,8 @@ class Sight:
     def _closing(self, call: Callable[..., Any], *, follows: bool) -> Callable[..., Any]:
         def closing(path: Any = ".", *more: Any, **named: Any) -> Any:  # noqa: ANN401  as the call has it
             through = follows and named.get("follow_symlinks", True)
-            if isinstance(path, str | os.PathLike) and self.refuses(os.fspath(path), follows=through):
+            opens = call is _OPEN
+            if isinstance(path, str | os.PathLike) and self.refuses(os.fspath(path), follows=through, opens=opens):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
             return call(path, *more, **named)
 
@@ -164,6 +181,16 @@ class _MadeReader(ClosedReader):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return _OPEN(path, closed_paths._FLAGS[kind])
 
+    def ask(self, kind: str, path: str) -> tuple[bytes, int | None]:
+        """The modes of a terminal."""
+        if kind != closed_paths.TERMINAL or "r" not in self._rights.terminals:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        opened = _OPEN(path, os.O_RDONLY)
+        try:
+            return b"%d" % termios.tcgetattr(opened)[3], None
+        finally:
+            os.close(opened)
+
 
 class _MadeLooks(ProcessReader):
     """The same for processes."""
@@ -177,7 +204,7 @@ class _MadeLooks(ProcessReader):
         asked = LOOKS.fullmatch(os.fsencode(path.removeprefix(self._root)))
         if asked is None or PTRACE not in self._rights.capabilities:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        if asked[2] != b"io":
+        if asked[2] not in {b"io", b"wchan"}:
             return os.fsencode(_READLINK(path))
         opened = _OPEN(path, os.O_RDONLY)
         try:
@@ -186,7 +213,7 @@ class _MadeLooks(ProcessReader):
             os.close(opened)
 
 
-_OPEN, _READLINK = os.open, os.readlink
+_OPEN, _READLINK, _STAT = os.open, os.readlink, os.stat
 _CALLS: tuple[tuple[Any, str, bool], ...] = (
     (os, "open", True), (os, "readlink", True), (os, "stat", True), (os, "lstat", False), (os, "listdir", True),
     (os, "scandir", True), (io, "open", True), (builtins, "open", True),

@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 LIVES = HERE / "lives"
 FULL_DAY_SECONDS = 86400.0
 UPTIME_SECONDS = 3 * 86400.0 + 60.0  # of the host, as its life begins
+SHELLS = ("bash", "sh", "dash", "zsh", "fish")
 TRUTHS = ("busy", "forgotten")
 BASE_USERS = {"root": 0, "daemon": 1, "man": 6, "nobody": 65534, "messagebus": 101, "systemd-network": 998,
     "systemd-resolve": 997, "syslog": 103, "_chrony": 110, "nvidia-persistenced": 111, "prometheus": 112,
@@ -86,6 +87,13 @@ class Actor:
     listed: bool = True  # by the driver
     sockets: tuple[Socket, ...] = ()
     own_network: bool | None = None
+    waits: str | None = None  # of a shell: the function of the kernel that its builtin waits in; None: at its prompt
+    forked: bool = False  # it runs its parent's program
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is a shell that a person types into, and not one with a script or a command."""
+        return self.tty is not None and self.comm.lstrip("-") in SHELLS and " " not in self.cmdline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +110,8 @@ class Login:
     kind: str
     shell: str | None
     utmp: bool
+    waits: str | None = None
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +217,7 @@ def _multiplexer(told: Mapping[str, Any]) -> list[Actor]:
     shell = Actor(
         name=told.get("as", "shell"), comm="bash", exe="/usr/bin/bash", cmdline="-bash", user=user, place=place,
         parent=server, tty=told["tty"], begin=duration(told.get("from", "-50m")),
-        end=duration(told["to"]) if "to" in told else float("inf"),
+        end=duration(told["to"]) if "to" in told else float("inf"), waits=told.get("waits"),
     )  # fmt: skip
     if told.get("server") is False:
         return [shell]
@@ -234,7 +244,9 @@ def _login(told: Mapping[str, Any], until: float) -> Login:
         host=told.get("host", "203.0.113.9"),
         kind=told.get("type", "tty"),
         shell=None if told.get("shell") == "none" else told.get("shell", "bash"),
-        utmp=tty not in {"none", None},
+        utmp=tty not in {"none", None} and told.get("utmp", True),
+        waits=told.get("waits"),
+        closed=bool(told.get("closed", False)),
     )
 
 
@@ -258,7 +270,7 @@ def login_cast(login: Login) -> list[Actor]:
         return [guard, mine]
     shell = Actor(
         name=f"{login.shell}{number}", comm=login.shell, exe=f"/usr/bin/{login.shell}", cmdline=f"-{login.shell}",
-        user=login.user, tty=login.tty, parent=mine.name, **window,
+        user=login.user, tty=login.tty, parent=mine.name, waits=login.waits, **window,
     )  # fmt: skip
     return [guard, mine, shell]
 
@@ -267,7 +279,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ACTOR_RATES = ("cores", "read", "write", "rchar", "wchar", "faults", "net", "send", "util")
 _ACTOR_KEYS = {"as", "comm", "exe", "cmdline", "cwd", "user", "in", "parent", "tty", "state", "threads", "copies",
     "pid", "start", "end", "every", "for", "card", "gpu", "gpu_memory", "gpu_kind", "listed", "listens", "connected",
-    "own_network", "note", *_ACTOR_RATES}  # fmt: skip
+    "own_network", "note", "waits", "forked", *_ACTOR_RATES}  # fmt: skip
 
 
 def _actors(told: Mapping[str, Any]) -> list[Actor]:
@@ -303,6 +315,8 @@ def _actors(told: Mapping[str, Any]) -> list[Actor]:
         listed=bool(told.get("listed", True)),
         sockets=tuple(map(connection_of, (*told.get("listens", ()), *told.get("connected", ())))),
         own_network=told.get("own_network"),
+        waits=told.get("waits"),
+        forked=bool(told.get("forked", False)),
         **rates,
     )
     made = replace(made, util=_while_there(made))

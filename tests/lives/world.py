@@ -111,6 +111,7 @@ class World:
         self.members: list[Member] = []
         self.by_name: dict[str, Member] = {}
         self._pids: dict[str, int] = {}
+        self.on_terminal: dict[str, list[Member]] = {}  # of the host's own; a container has others
         pid, thread = 300, 3
         for number, actor in enumerate(sorted(life.cast, key=lambda each: each.begin)):
             if actor.user not in users:
@@ -119,6 +120,8 @@ class World:
             cgroup = cgroup_of(actor, users)
             member = Member(actor=actor, number=number, uid=users[actor.user], cgroup=cgroup, rates=uses)
             self.members.append(member)
+            if actor.tty is not None and not member.contained:
+                self.on_terminal.setdefault(actor.tty, []).append(member)
             if actor.name in self.by_name and (actor.begin > -UPTIME_SECONDS / 2):
                 raise LifeError(f"two processes are called {actor.name}; give one another name with `as`")
             self.by_name.setdefault(actor.name, member)
@@ -185,6 +188,19 @@ class World:
         name = actor.parent or self._born_of(actor)
         found = self.by_name.get(name) if name is not None else None
         return found if found is not None and self.turn(found, moment) is not None else None
+
+    def in_front(self, member: Member, moment: float) -> Member | None:
+        """Who has the foreground of its terminal: the newest that a shell there began, else its first one."""
+        same = [member] if member.contained else self.on_terminal[member.actor.tty or ""]
+        there = [each for each in same if self.turn(each, moment) is not None]
+        jobs = [
+            each
+            for each in there
+            if each.actor.state != "T"
+            and any(above.actor.asks for above in there if above is self.parent(each, moment))
+        ]
+        first = next((each for each in there if self.parent(each, moment) not in there), None)
+        return max(jobs, key=lambda each: (each.actor.begin, -each.number), default=first)
 
     def reaper(self, member: Member, moment: float) -> int:
         """Who takes an orphan: the user's manager below it, else the first process."""

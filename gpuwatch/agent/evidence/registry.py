@@ -84,7 +84,7 @@ def _processes(here: Around) -> Processes:
         services=here.services,
         pods=lambda: tuple(here.gpu_pods() or ()),
         packages=here.packages,
-        **({} if scheduled is None else {"on_look": scheduled.runs.note}),
+        on_look=(lambda *_: None) if scheduled is None else scheduled.runs.note,
     )
 
 

@@ -2,7 +2,9 @@
 
 A terminal's access time moves with input, its modification time with output; so a progress bar is not activity. A
 session without a terminal (a desktop, VS Code over SSH) cannot be timed: it occupies the node as long as it lasts, and
-its programs show what it does. Where the processes are not seen, it is unknown. A terminal that is open without a login
+its programs show what it does. Where the processes are not seen, it is unknown. Where no list has the terminal of an
+SSH login (no utmp), its processes have. Whoever is logged in and has typed within hours may sit there and read: that
+occupies the node, too. A terminal that is open without a login
 (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its access time is later than
 its change time, which is that of its opening. Terminals in containers count likewise.
 """
@@ -13,13 +15,15 @@ import re
 import struct
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.files import fields, list_paths, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import SessionSettings
+from gpuwatch.agent.processes.process import ProcessView
+from gpuwatch.agent.processes.shells import terminal_name
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.runtime.printable import legible
 
@@ -31,7 +35,8 @@ _RECORD_BYTES = {"x86_64": 384, "ppc64le": 384, "s390x": 384}
 _RECORD_BYTES_ELSEWHERE = 400  # aarch64, riscv64: 64-bit session and times
 
 _TERMINAL = re.compile(r"[A-Za-z]+\w*(/\d+)?")
-_PTS_MAJORS = (136, 143)
+_PRESENT_SECONDS = 4 * 3600.0  # somebody reads a log, sits before `watch nvidia-smi`, is at a meeting
+_DAEMONS = 3
 _DESKTOPS = frozenset({"x11", "wayland", "mir"})  # their input does not touch the terminal they run on
 
 
@@ -63,6 +68,7 @@ class People:
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding: the person who typed last."""
         sessions, doubts = self.present()
+        sessions = _with_terminals(sessions, now.processes)
         silent, untimed = self._silences(sessions, doubts, now)
         try:
             for session in self._open({session.terminal for session in sessions}):
@@ -73,6 +79,7 @@ class People:
                     silent[session] = self._silence.seconds(str(session.terminal), terminal.stat().st_atime, now)
         except OSError as error:
             doubts.append(f"{error.strerror}: {error.filename}")
+        logins = {session: silent[session] for session in sessions if session in silent}
         self._silence.forget_all_but({session.terminal or "" for session in silent})
         least = min(silent.values(), default=None)
         at_work = [session.called for session in silent if silent[session] < self._silent_after]
@@ -84,6 +91,11 @@ class People:
             owner = WorkOwner(user=untimed[0].user, pid=untimed[0].leader or None)
             note = f"logged in: {several([session.called for session in untimed])}"
             return (self._say(State.OCCUPIED, note, least, owner),)
+        present = {each: seconds for each, seconds in logins.items() if seconds < _PRESENT_SECONDS}
+        if present:
+            newest = min(present, key=lambda each: present[each])
+            note = f"logged in: {several([each.called for each in present])}"
+            return (self._say(State.OCCUPIED, note, least, WorkOwner(user=newest.user, pid=newest.leader or None)),)
         there = several([session.called for session in silent])
         return (self._say(State.IDLE, f"silent: {there}" if silent else "no user is logged in", least),)
 
@@ -153,20 +165,20 @@ class People:
 
     def _in_containers(self, now: Moment) -> Iterator[tuple[Session, Path]]:
         """Terminals of programs in containers, which have a /dev/pts of their own."""
-        seen: set[tuple[str, int]] = set()
+        seen: set[tuple[str, str]] = set()
         for process in () if now.processes is None else now.processes.people():
             container = process.placement.container_id or process.placement.pod_uid
-            number = _pts_number(process.tty)
-            if container is None or number is None or (container, number) in seen:
+            terminal = terminal_name(process.tty)
+            if container is None or terminal is None or (container, terminal) in seen:
                 continue
-            seen.add((container, number))
-            path = self._roots.proc / str(process.pid) / f"root/dev/pts/{number}"
+            seen.add((container, terminal))
+            path = self._roots.proc / str(process.pid) / f"root/dev/{terminal}"
             try:
                 if not path.exists():
                     continue
             except PermissionError:
                 continue  # the process itself occupies the node
-            called = Session(user=user_name(process.uid), terminal=f"pts/{number} in {container}", leader=process.pid)
+            called = Session(user=user_name(process.uid), terminal=f"{terminal} in {container}", leader=process.pid)
             yield called, path
 
     def _utmp(self) -> Iterator[Session]:
@@ -211,11 +223,29 @@ class People:
             yield Session(user=legible(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
 
 
-def _pts_number(tty: int) -> int | None:
-    """The number of a pseudo terminal, by a device number as in /proc/<pid>/stat; None if it is no such terminal."""
-    major, minor = (tty >> 8) & 0xFFF, (tty & 0xFF) | ((tty >> 12) & 0xFFF00)
-    first, last = _PTS_MAJORS
-    return (major - first) * 256 + minor if first <= major <= last else None
+def _with_terminals(sessions: Collection[Session], view: ProcessView | None) -> tuple[Session, ...]:
+    """The sessions, each with the terminals that its daemon's children have, where no list knows of one."""
+    timed = {session.leader for session in sessions if session.terminal is not None}
+    without = {session.leader for session in sessions if session.terminal is None} - timed
+    if view is None or not without:
+        return tuple(sessions)
+    begun: dict[int, set[str | None]] = {leader: set() for leader in without}
+    for process in view.processes.values():
+        daemon = view.processes.get(process.parent)
+        at = daemon
+        for _ in range(_DAEMONS):  # sshd has a child of its own for its user
+            if at is None or daemon is None or at.name != daemon.name or process.name == daemon.name:
+                break
+            if at.pid in begun:
+                begun[at.pid].add(terminal_name(process.tty))
+                break
+            at = view.processes.get(at.parent)
+    found: list[Session] = []
+    for session in sessions:
+        terminals = [each for each in begun.get(session.leader, ()) if each is not None]
+        whole = terminals and None not in begun[session.leader] and session.terminal is None
+        found += [replace(session, terminal=each) for each in sorted(terminals)] if whole else [session]
+    return tuple(found)
 
 
 def _word(raw: bytes) -> str:

@@ -28,6 +28,7 @@ from gpuwatch.agent.evidence.settings import WorkSettings
 from gpuwatch.agent.processes.kinds import CRON_JOB, PACKAGED, VIEWER, installs, pulls_images
 from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
+from gpuwatch.agent.processes.shells import HostsShells, ShellLooks
 from gpuwatch.agent.processes.table import ProcessTable, TableError
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.duration import format_duration
@@ -88,16 +89,23 @@ class Processes:
         pods: Callable[[], Collection[str]] = tuple,
         packages: PackageOwners | None = None,
         on_look: Callable[[ProcessView, Collection[int], float], None] = lambda *_: None,
+        shells: ShellLooks | None = None,
     ) -> None:
         """`workloads` and `services` are the administrator's patterns of processes.
 
         `pods` returns the uids of those that are looked at one by one, `packages` knows the owners of files. `on_look`
-        gets each view, and must not wait.
+        gets each view, and must not wait. `shells` looks at what shells wait for: at the host's own, if None.
         """
         self._settings = settings
         self._roots = roots
         self.table = ProcessTable(
-            roots.proc, roots.etc, roots.usr, roots.run, roots.var / "log/pods", packages=packages
+            roots.proc,
+            roots.etc,
+            roots.usr,
+            roots.run,
+            roots.var / "log/pods",
+            packages=packages,
+            shells=shells or HostsShells(roots.proc, roots.dev),
         )
         self.table.use(workloads, services)
         self._looks: deque[tuple[float, Mapping[_Key, _Used]]] = deque()

@@ -23,6 +23,7 @@ _WATCH_WAITS = re.compile(r"-[a-z]*[egq].*|--(?:chg|err|equ)exit.*")  # it ends 
 PATTERN = "agent."  # how the rules of the administrator's patterns begin
 CRON_JOB = "cron job of root"
 VIEWER = "viewer"
+SHELL = "shell"
 PACKAGED = "unit of a package"
 AGENT = "agent of a cloud or a vendor"
 
@@ -162,7 +163,7 @@ def _of_login(facts: Facts) -> tuple[Kind, str]:
     if facts.uid == 0 and _one_of(facts.system_names, known.CRON_STARTERS):
         return Kind.SERVICE, "cron's own"
     if is_shell(facts.names):
-        return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, "shell")
+        return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, SHELL)
     if _one_of(facts.system_names, known.SESSION_PROGRAMS):
         return Kind.SESSION, "session"
     return Kind.PEOPLE, "user's program"

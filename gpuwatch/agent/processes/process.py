@@ -25,8 +25,9 @@ class Process:
     """One process. `started_ticks` (since boot) distinguishes it from a later one with the same pid.
 
     `name` is its short name (15 letters), `executable` the base name of its program's file (None: it may not be read).
-    `tty` is 0 without a controlling terminal. `cpu_seconds` is its own CPU time, `reaped_seconds` that of its ended
-    children. `rule` says by what it was attributed.
+    `tty` is 0 without a controlling terminal, `foreground` the process group that has that one. `forked` is whether it
+    runs the program of its parent and began none itself. `cpu_seconds` is its own CPU time, `reaped_seconds` that of
+    its ended children. `rule` says by what it was attributed.
     """
 
     pid: int
@@ -45,6 +46,8 @@ class Process:
     minor_faults: int = 0
     kind: Kind = Kind.PEOPLE
     rule: str = ""
+    foreground: int = -1
+    forked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,13 +19,14 @@ from gpuwatch.agent.processes.packages import OwnerOf, PackageOwners, owner_not_
 from gpuwatch.agent.processes.patterns import Pattern
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
 from gpuwatch.agent.processes.programs import read_beginning
+from gpuwatch.agent.processes.shells import HostsShells, ShellLooks, shells_at_work
 from gpuwatch.agent.processes.units import UnitFiles
 from gpuwatch.model.gpu import GpuProcess, ProcessKind
 from gpuwatch.runtime.printable import legible
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _MOST_PROCESSES = 1 << 18
-_KERNEL_FLAG = 0x00200000  # PF_KTHREAD
+_KERNEL_FLAG, _FORKED_FLAG = 0x00200000, 0x40  # PF_KTHREAD, PF_FORKNOEXEC
 _KTHREADD = 2
 _SPAN_SECONDS = 60.0
 _ASK_AFTER = 128  # processes of unknown owners; then after four times as many
@@ -33,7 +34,7 @@ _GONE = (FileNotFoundError, ProcessLookupError)
 _UPTIME = re.compile(rb"(\d+\.\d+) ", re.ASCII)
 _STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)
 # Fields of /proc/<pid>/stat, counted from the one after the name (proc(5): state is field 3).
-_PPID, _PGRP, _SESSION, _TTY, _FLAGS, _MINFLT = 1, 2, 3, 4, 6, 7
+_PPID, _PGRP, _SESSION, _TTY, _TPGID, _FLAGS, _MINFLT = 1, 2, 3, 4, 5, 6, 7
 _UTIME, _STIME, _CUTIME, _CSTIME, _START = 11, 12, 13, 14, 19
 _MOST_KNOWN = 4096
 
@@ -67,12 +68,14 @@ class ProcessTable:
         pod_logs: Path = Path("/var/log/pods"),
         *,
         packages: PackageOwners | None = None,
+        shells: ShellLooks | None = None,
     ) -> None:
         """Nothing is read yet. Without `packages` no file's owner is known."""
         self._packages = packages
         self._unsure: set[tuple[int, int]] = set()  # of what these run nothing was known yet
         self._turn = 0
         self._pods = PodNamespaces(pod_logs)
+        self._shells = shells or HostsShells(proc, Path("/dev"))
         self._proc = proc
         self._units = UnitFiles(etc=etc, usr=usr, run=run)
         self._workloads: tuple[Pattern, ...] = ()
@@ -114,6 +117,7 @@ class ProcessTable:
         found |= parents.looking_on(found, uptime)
         found |= parents.of_roots_cron(found, uptime)
         found |= parents.of_agents(found)
+        found |= shells_at_work(found, self._shells)
         doubt = None if sees_host_pids(self._proc) else "the agent does not see all processes of the host"
         view = ProcessView(
             monotonic_seconds=monotonic_seconds,
@@ -221,13 +225,13 @@ class ProcessTable:
         head, _, tail = data.rpartition(b")")
         fields = tail.split()
         try:
-            values = [int(fields[place]) for place in (_PPID, _PGRP, _SESSION, _TTY, _FLAGS, _MINFLT)]
+            values = [int(fields[place]) for place in (_PPID, _PGRP, _SESSION, _TTY, _TPGID, _FLAGS, _MINFLT)]
             used, reaped = (int(fields[at]) + int(fields[at + 1]) for at in (_UTIME, _CUTIME))
             started = int(fields[_START])
             state = fields[0].decode("ascii")
         except (IndexError, ValueError, UnicodeDecodeError):
             raise OSError(5, "is not what proc(5) says", f"{folder}/stat") from None
-        parent, group, session, tty, flags, faults = values
+        parent, group, session, tty, foreground, flags, faults = values
         name = _short_name(head)
         key = (pid, started)
         age = None if uptime is None else uptime - started / _TICKS_PER_SECOND
@@ -262,6 +266,8 @@ class ProcessTable:
             minor_faults=faults,
             kind=kind,
             rule=rule,
+            foreground=foreground,
+            forked=bool(flags & _FORKED_FLAG),
         )
 
     def _identify(self, folder: str, name: str, age: float | None, *, kernel: bool, tty: bool) -> _Known | None:

@@ -51,6 +51,9 @@ SERVICE = f"""
 Environment=LD_LIBRARY_PATH=/srv/nvml:{LIBRARIES} NVML_STUB_STATE=/srv/driver/state
 """
 AN_HOUR_PASSES = ("root", "touch -a -d '1 hour ago' /dev/pts/[0-9]*")  # since anybody typed
+FIVE_HOURS_PASS = ("root", "touch -a -d '5 hours ago' /dev/pts/[0-9]*")
+TYPE = "sleep 0.3; tmux send-keys '{}' Enter; sleep 0.3"
+READ_LOOP = "tail -F /tmp/drop.log | while read f; do true; done"
 LINGER = ("root", "loginctl enable-linger alice; until [ -e /run/user/1000/systemd/private ]; do sleep 0.02; done")
 SLEEPS = "python -c 'import time; time.sleep(1000)'"
 SPINS = "sh -c 'while :; do :; done'"
@@ -139,7 +142,21 @@ LIVES = (
         ("alice@tty", "tmux new -d \"watch -n 1 'nvidia-smi | cat'\""), AN_HOUR_PASSES, looks=3,
     ),
     busy("somebody typed lately", ("alice@tty…", "exec bash -i"), by="people"),
-    idle("a login that has been silent for an hour", ("alice@tty…", "exec bash -i"), AN_HOUR_PASSES),
+    occupied("a login that has been silent for an hour", ("alice@tty…", "exec bash -i"), AN_HOUR_PASSES, by="people",
+             user="alice"),
+    idle("a login that has been silent for five hours", ("alice@tty…", "exec bash -i"), FIVE_HOURS_PASS),
+    # shells that wait by themselves
+    occupied("a loop that reads what tail finds", ("alice@tty", f"tmux new -d; {TYPE.format(READ_LOOP)}"),
+             AN_HOUR_PASSES, **alice("bash")),
+    occupied("a read with a time limit, and a run after it",
+             ("alice@tty", f"tmux new -d; {TYPE.format('read -t 36000; true')}"), AN_HOUR_PASSES, **alice("bash")),
+    occupied("root's wait, on a terminal that is closed to others",
+             ("root@tty", f"tmux new -d; {TYPE.format('mesg n; read -t 36000')}"), AN_HOUR_PASSES,
+             **root("bash", SESSION)),
+    idle("root's prompt, on a terminal that is closed to others",
+         ("root@tty", f"tmux new -d; {TYPE.format('mesg n')}"), AN_HOUR_PASSES),
+    idle("a shell that edits no lines, at its prompt", ("alice@tty", "tmux new -d dash"), AN_HOUR_PASSES),
+    idle("tail in the foreground", ("alice@tty", f"tmux new -d; {TYPE.format('tail -f /dev/null')}"), AN_HOUR_PASSES),
     occupied("a login without a terminal, an editor's", ("alice…", "exec sleep 1000"), by="people", **alice("sshd")),
     occupied(
         "nohup of a program that waits", ("alice@tty", f"nohup {SLEEPS} >/dev/null 2>&1 & sleep 0.1"), AN_HOUR_PASSES,

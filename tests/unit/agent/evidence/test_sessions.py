@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import SessionSettings
-from gpuwatch.agent.processes.process import ProcessView
+from gpuwatch.agent.processes.process import Process, ProcessView
 from gpuwatch.model.activity import Evidence, State
 from tests.support.fakes.host import FolderHost, utmp_record
 
@@ -61,11 +61,18 @@ def test_nobody_is_idle(host: FolderHost) -> None:
 
 
 @pytest.mark.parametrize(
-    ("silent_seconds", "says"), [(0.0, State.BUSY), (1799.0, State.BUSY), (1800.0, State.IDLE), (90_000.0, State.IDLE)]
+    ("silent_seconds", "says"),
+    [
+        (0.0, State.BUSY),
+        (1799.0, State.BUSY),
+        (1800.0, State.OCCUPIED),
+        (14399.0, State.OCCUPIED),
+        (14400.0, State.IDLE),
+    ],
 )
 @pytest.mark.parametrize("source", ["utmp", "logind"])
 def test_a_session_counts_until_it_is_silent(host: FolderHost, source: str, silent_seconds: float, says: State) -> None:
-    """Whoever typed within half an hour is at work, whichever of the two lists them."""
+    """Whoever typed within half an hour is at work, whichever of the two lists them; within four hours, there."""
     host.terminal("pts/0", silent_seconds=silent_seconds)
     if source == "utmp":
         host.write("run/utmp", utmp_record("alice", "pts/0"))
@@ -75,7 +82,8 @@ def test_a_session_counts_until_it_is_silent(host: FolderHost, source: str, sile
 
     assert (found.says, found.limit) == (says, HALF_AN_HOUR)
     assert found.observed == pytest.approx(silent_seconds)
-    assert found.note == ("alice on pts/0" if says is State.BUSY else "silent: alice on pts/0")
+    before = {State.BUSY: "", State.OCCUPIED: "logged in: ", State.IDLE: "silent: "}
+    assert found.note == f"{before[says]}alice on pts/0"
 
 
 def test_a_note_names_who_is_at_work_and_nobody_else(host: FolderHost) -> None:
@@ -97,7 +105,7 @@ def test_a_real_terminal_is_silent_until_somebody_types(host: FolderHost) -> Non
         (host.root / "dev" / name).symlink_to(terminal)  # alone: what else is typed on this machine is another matter
         host.write("run/utmp", utmp_record("alice", str(name)))
         host.clock.wall = type(host.clock.wall).fromtimestamp(terminal.stat().st_ctime, host.clock.wall.tzinfo)
-        long_ago = host.clock.wall.timestamp() - 7200
+        long_ago = host.clock.wall.timestamp() - 5 * 3600
         os.utime(terminal, (long_ago, long_ago))
         signal = people(host)
         silent = host.tells(signal)
@@ -125,7 +133,7 @@ def test_a_wall_clock_that_leaps_makes_nobody_silent(host: FolderHost) -> None:
 
     assert leapt.says is State.BUSY
     assert leapt.observed == pytest.approx(60)
-    assert host.tells(signal).says is State.IDLE
+    assert host.tells(signal).says is State.OCCUPIED
 
 
 def test_a_stamp_in_the_future_is_presence(host: FolderHost) -> None:
@@ -149,6 +157,50 @@ def test_an_ssh_login_has_its_terminal_in_utmp_alone(host: FolderHost, silent_se
 
     assert found.says is says
     assert seen(host, people(host)).says is (State.BUSY if says is State.BUSY else State.OCCUPIED)
+
+
+def view(*processes: Process) -> ProcessView:
+    """All processes of a host."""
+    return ProcessView(monotonic_seconds=0.0, processes={each.pid: each for each in processes})
+
+
+def process(pid: int, name: str, parent: int, terminal: int | None = None) -> Process:
+    """A process of a login, on a pseudo terminal or on none."""
+    tty = 0 if terminal is None else 136 << 8 | terminal
+    about = {"pid": pid, "name": name, "parent": parent, "tty": tty, "group": pid, "session": pid, "uid": 1000}
+    return Process(started_ticks=1, state="S", executable=name, **about)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("silent_seconds", "says"), [(60.0, State.BUSY), (3 * 3600.0, State.OCCUPIED), (90_000.0, State.IDLE)]
+)
+@pytest.mark.parametrize("daemon", ["sshd", "sshd-session", "dropbear"])
+def test_without_utmp_an_ssh_login_is_timed_by_the_terminal_of_its_shell(
+    host: FolderHost, daemon: str, silent_seconds: float, says: State
+) -> None:
+    """Debian 13 has no utmp, and logind does not know the terminal; what runs in tmux has terminals of its own."""
+    host.terminal("pts/0", silent_seconds=silent_seconds)
+    host.terminal("pts/1", silent_seconds=90_000)
+    host.process(4242)
+    host.write("run/systemd/sessions/3", a_session(tty="", kind="unspecified", REMOTE="1"))
+    shell, vim = process(4301, "bash", 4300, 0), process(4302, "vim", 4301, 0)
+    tmux, pane = process(4303, "tmux: server", 1), process(4304, "bash", 4303, 1)
+    login = view(process(4242, daemon, 1), process(4300, daemon, 4242), shell, vim, tmux, pane)
+    (found,) = people(host).find_evidence(replace(host.moment(), processes=login))
+
+    assert found.says is says
+    assert "alice on pts/0" in (found.note or "")
+
+
+def test_without_utmp_an_editor_beside_a_terminal_is_not_timed(host: FolderHost) -> None:
+    """One connection carries a shell and a remote editor: the terminal says nothing of the editor."""
+    host.terminal("pts/0", silent_seconds=90_000)
+    host.process(4242)
+    host.write("run/systemd/sessions/3", a_session(tty="", kind="unspecified", REMOTE="1"))
+    both = view(process(4242, "sshd", 1), process(4301, "bash", 4242, 0), process(4302, "node", 4242))
+    (found,) = people(host).find_evidence(replace(host.moment(), processes=both))
+
+    assert (found.says, found.note) == (State.OCCUPIED, "logged in: alice without a terminal")
 
 
 @pytest.mark.parametrize(

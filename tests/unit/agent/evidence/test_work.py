@@ -25,6 +25,7 @@ from gpuwatch.agent.evidence.work import Processes
 from gpuwatch.model.activity import Evidence, State
 from tests.support.fakes.host import FolderHost, utmp_record
 from tests.support.fakes.proc_files import CONTAINER, put_process
+from tests.support.fakes.shells import MadeShells
 
 CRON = "/system.slice/cron.service"
 LOOK_SECONDS = 10.0
@@ -35,7 +36,7 @@ class Life:
 
     def __init__(self, root: Path) -> None:
         self.host = FolderHost(root)
-        self.signal = Processes(WorkSettings(), self.host.roots)
+        self.signal = Processes(WorkSettings(), self.host.roots, shells=MadeShells())
         self.gpu_pids: frozenset[int] = frozenset()
         self.programs: dict[int, dict[str, object]] = {}
         self.put(1, "systemd", cgroup="/init.scope", uid=0, parent=0)
