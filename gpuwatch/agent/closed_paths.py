@@ -87,7 +87,7 @@ def closed_terminal_modes(path: str) -> int:
     """The local modes of a terminal that its user has closed to others; nothing that is typed there.
 
     Raises:
-        OSError: it is none, or cannot be opened.
+        OSError: there is no such terminal, or it cannot be opened.
 
     """
     if not _TERMINALS.fullmatch(path):

@@ -2,9 +2,9 @@
 
 1. One of its parts may read every file (CAP_DAC_READ_SEARCH), opens what is on the list of `closed_paths.py`, and
    answers with a descriptor, or with the modes of a terminal. Another may also look into every process (CAP_SYS_PTRACE;
-   that alone does not open a file of mode 0400, as `io` is), and answers with three links of one, with what it has read
-   and written, or with the function of the kernel that it waits in: no memory, no environment, no descriptor. It can
-   write nothing, anywhere.
+   that alone does not open a file of mode 0400, as `io` is). It answers with three links of a process, with what that
+   has read and written, or with the function of the kernel that it waits in: no memory, no environment, no descriptor.
+   It can write nothing, anywhere.
 2. It hears from the agent first which folders an administrator has named, and then forks: at the first question, and
    whenever what worked has ended. The one that waits does nothing; all end with the agent.
 3. It loads as little as can be, for it stays as long as the agent does: no typing, no pathlib, no dataclasses.

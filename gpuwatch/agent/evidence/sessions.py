@@ -3,8 +3,8 @@
 A terminal's access time moves with input, its modification time with output; so a progress bar is not activity. A
 session without a terminal (a desktop, VS Code over SSH) cannot be timed: it occupies the node as long as it lasts, and
 its programs show what it does. Where the processes are not seen, it is unknown. Where no list has the terminal of an
-SSH login (no utmp), its processes have. Whoever is logged in and has typed within hours may sit there and read: that
-occupies the node, too. A terminal that is open without a login
+SSH login (no utmp), its processes have. A person who is logged in and has typed within hours may sit there and read:
+that occupies the node, too; but nobody sits at a window of tmux, which has its own record in utmp. A terminal that is open without a login
 (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its access time is later than
 its change time, which is that of its opening. Terminals in containers count likewise.
 """
@@ -37,6 +37,7 @@ _RECORD_BYTES_ELSEWHERE = 400  # aarch64, riscv64: 64-bit session and times
 _TERMINAL = re.compile(r"[A-Za-z]+\w*(/\d+)?")
 _PRESENT_SECONDS = 4 * 3600.0  # somebody reads a log, sits before `watch nvidia-smi`, is at a meeting
 _DAEMONS = 3
+_KEEPERS = re.compile(r"tmux.*|screen|SCREEN|zellij|dtach|abduco")  # of terminals, with or without a person
 _DESKTOPS = frozenset({"x11", "wayland", "mir"})  # their input does not touch the terminal they run on
 
 
@@ -79,7 +80,7 @@ class People:
                     silent[session] = self._silence.seconds(str(session.terminal), terminal.stat().st_atime, now)
         except OSError as error:
             doubts.append(f"{error.strerror}: {error.filename}")
-        logins = {session: silent[session] for session in sessions if session in silent}
+        logins = {each: silent[each] for each in sessions if each in silent and not _is_window(each, now.processes)}
         self._silence.forget_all_but({session.terminal or "" for session in silent})
         least = min(silent.values(), default=None)
         at_work = [session.called for session in silent if silent[session] < self._silent_after]
@@ -221,6 +222,14 @@ class People:
             timed = known.get("TYPE") not in _DESKTOPS
             terminal = _terminal(known.get("TTY", "")) if timed else None
             yield Session(user=legible(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
+
+
+def _is_window(session: Session, view: ProcessView | None) -> bool:
+    """Whether its terminal is that of tmux or screen: a person there sits at another one."""
+    processes = {} if view is None else view.processes
+    first = (each for each in processes.values() if each.pid == each.session and each.tty)
+    parents = [processes.get(each.parent) for each in first if terminal_name(each.tty) == session.terminal]
+    return any(parent is not None and _KEEPERS.fullmatch(parent.name) for parent in parents)
 
 
 def _with_terminals(sessions: Collection[Session], view: ProcessView | None) -> tuple[Session, ...]:

@@ -64,7 +64,7 @@ class HostsShells:
         self._asked = 0
 
     def modes(self, tty: int) -> int | None:
-        """The local modes of a terminal. Whoever may write on it (group tty) may ask, and takes no input."""
+        """The local modes of a terminal. Who may write on it (group tty) may ask, and takes no input."""
         name = terminal_name(tty)
         if name is None:
             return None

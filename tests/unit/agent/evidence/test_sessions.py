@@ -192,6 +192,21 @@ def test_without_utmp_an_ssh_login_is_timed_by_the_terminal_of_its_shell(
     assert "alice on pts/0" in (found.note or "")
 
 
+@pytest.mark.parametrize("keeper", ["tmux: server", "screen", "zellij"])
+def test_a_window_that_utmp_lists_is_no_login(host: FolderHost, keeper: str) -> None:
+    """tmux and screen write a record for each; the person sits at the terminal from which they look at it."""
+    host.terminal("pts/0", silent_seconds=7200)
+    host.write("run/utmp", utmp_record("alice", "pts/0", pid=4242))
+    host.process(4242)
+    window = view(process(4242, keeper, 1), process(4301, "bash", 4242, 0))
+    login = view(process(4242, "sshd", 1), process(4301, "bash", 4242, 0))
+
+    assert [people(host).find_evidence(replace(host.moment(), processes=each))[0].says for each in (window, login)] == [
+        State.IDLE,
+        State.OCCUPIED,
+    ]
+
+
 def test_without_utmp_an_editor_beside_a_terminal_is_not_timed(host: FolderHost) -> None:
     """One connection carries a shell and a remote editor: the terminal says nothing of the editor."""
     host.terminal("pts/0", silent_seconds=90_000)

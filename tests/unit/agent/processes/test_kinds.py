@@ -14,6 +14,7 @@ from gpuwatch.agent.processes.process import Kind
 from gpuwatch.agent.processes.table import ProcessTable
 from gpuwatch.model.gpu import GpuProcess, ProcessKind
 from tests.support.fakes.proc_files import CONTAINER, USER_SESSION, put_process
+from tests.support.fakes.shells import MadeShells
 
 PEOPLE, SESSION, SERVICE = Kind.PEOPLE, Kind.SESSION, Kind.SERVICE
 TMUX = "/user.slice/user-1000.slice/user@1000.service/tmux-spawn-4f.scope"
@@ -166,7 +167,7 @@ def table(tmp_path: Path) -> ProcessTable:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("[Service]\n")
     (tmp_path / "proc/self/ns").mkdir(parents=True)
-    return ProcessTable(tmp_path / "proc", tmp_path / "etc", tmp_path / "usr", tmp_path / "run")
+    return ProcessTable(tmp_path / "proc", tmp_path / "etc", tmp_path / "usr", tmp_path / "run", shells=MadeShells())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} in {case[1][-30:]}")

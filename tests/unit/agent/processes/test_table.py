@@ -7,6 +7,7 @@ import pytest
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.agent.processes.table import ProcessTable
 from tests.support.fakes.proc_files import USER_SESSION, put_process
+from tests.support.fakes.shells import MadeShells
 
 SSH = "/system.slice/ssh.service"
 BEGAN = 1000.0
@@ -18,7 +19,7 @@ class Host:
     def __init__(self, root: Path) -> None:
         self.proc = root / "proc"
         (self.proc / "self/ns").mkdir(parents=True)
-        self.table = ProcessTable(self.proc, root / "etc", root / "usr", root / "run")
+        self.table = ProcessTable(self.proc, root / "etc", root / "usr", root / "run", shells=MadeShells())
 
     def kinds(self, age: float) -> dict[int, Kind]:
         """The kinds of all processes when those that began at BEGAN are so old, in seconds."""
