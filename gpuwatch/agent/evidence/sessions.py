@@ -4,9 +4,9 @@ A terminal's access time moves with input, its modification time with output; so
 session without a terminal (a desktop, VS Code over SSH) cannot be timed: it occupies the node as long as it lasts, and
 its programs show what it does. Where the processes are not seen, it is unknown. Where no list has the terminal of an
 SSH login (no utmp), its processes have. A person who is logged in and has typed within hours may sit there and read:
-that occupies the node, too; but nobody sits at a window of tmux, which has its own record in utmp. A terminal that is open without a login
-(Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its access time is later than
-its change time, which is that of its opening. Terminals in containers count likewise.
+that occupies the node, too. A window of tmux has a record of its own in utmp, and nobody sits there. A terminal that is
+open without a login (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its
+access time is later than its change time, which is that of its opening. Terminals in containers count as well.
 """
 
 import errno

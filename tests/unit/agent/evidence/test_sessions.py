@@ -194,7 +194,7 @@ def test_without_utmp_an_ssh_login_is_timed_by_the_terminal_of_its_shell(
 
 @pytest.mark.parametrize("keeper", ["tmux: server", "screen", "zellij"])
 def test_a_window_that_utmp_lists_is_no_login(host: FolderHost, keeper: str) -> None:
-    """tmux and screen write a record for each; the person sits at the terminal from which they look at it."""
+    """A record for each is from tmux or screen; the person sits at the terminal from which they look at it."""
     host.terminal("pts/0", silent_seconds=7200)
     host.write("run/utmp", utmp_record("alice", "pts/0", pid=4242))
     host.process(4242)
