@@ -79,7 +79,7 @@ class Processes:
     name = "processes"
     source = "/proc: programs of users, containers and jobs"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it looks with
         self,
         settings: WorkSettings,
         roots: Roots,
