@@ -32,13 +32,13 @@ from gpuwatch.agent.state import AgentCore
 from gpuwatch.config import load
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.runtime.clock import ManualClock
+from tests.lives.actors import UPTIME_SECONDS
 from tests.lives.folder import BEGIN_UNIX
 from tests.lives.host import MadeHost
 from tests.lives.loopback import Loopback
 from tests.lives.netlink import Kernel
 from tests.lives.rates import duration
 from tests.lives.rights import ROOT, Rights, Sight
-from tests.lives.story import UPTIME_SECONDS
 from tests.lives.world import HOST_PIDS
 
 NODE_ID = "i-0123456789abcdef0"

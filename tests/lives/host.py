@@ -9,13 +9,14 @@ from functools import cache
 from pathlib import Path
 
 from tests.lives import proc_files
+from tests.lives.actors import UPTIME_SECONDS
 from tests.lives.folder import BEGIN_UNIX, Folder
 from tests.lives.gpus import Gpus
 from tests.lives.packages import put_packages
 from tests.lives.people import PeopleFiles
 from tests.lives.proc_files import Kin
 from tests.lives.standing_files import StandingFiles
-from tests.lives.story import UPTIME_SECONDS, Life
+from tests.lives.story import Life
 from tests.lives.world import COUNTED, Member, Process, World
 from tests.support.fakes.shells import LINES, PROMPT
 

@@ -11,8 +11,8 @@ from ipaddress import ip_address
 from typing import Any
 from unittest.mock import patch
 
+from tests.lives.actors import Socket
 from tests.lives.host import MadeHost
-from tests.lives.story import Socket
 from tests.lives.world import Process
 
 # linux/netlink.h, linux/inet_diag.h, linux/tcp.h

@@ -10,8 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from tests.lives.actors import Actor
 from tests.lives.rates import LifeError
-from tests.lives.story import Actor, Life
+from tests.lives.story import Life
 from tests.support.fakes.package_databases import COMPANY, ROCKY, UBUNTU, APackage, base_files, put_dpkg, put_rpm
 
 _VENDORS = (

@@ -4,9 +4,10 @@ import os
 import struct
 from bisect import bisect_right
 
+from tests.lives.actors import UPTIME_SECONDS
 from tests.lives.folder import BEGIN_UNIX, Folder
 from tests.lives.rates import duration, moments
-from tests.lives.story import UPTIME_SECONDS, Life, Login
+from tests.lives.story import Life, Login
 from tests.lives.world import World
 
 _UTMP = struct.Struct("hi32s4s32s256shhiii4i20s")  # struct utmp of glibc on x86_64, as a C compiler lays it out

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.lives.story import UPTIME_SECONDS
+from tests.lives.actors import UPTIME_SECONDS
 from tests.lives.world import HOST_NETWORK, HOST_PIDS, Process
 
 TICKS = 100

@@ -4,9 +4,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from tests.lives.actors import UPTIME_SECONDS
 from tests.lives.folder import BEGIN_UNIX, Folder
 from tests.lives.rates import LifeError, duration, rate
-from tests.lives.story import UPTIME_SECONDS, Life, connection_of
+from tests.lives.story import Life, connection_of
 from tests.lives.world import HOST_NETWORK, HOST_PIDS, World, pod_uid
 
 _PLACES = {"shipped": "/usr/lib/systemd/system", "admin": "/etc/systemd/system", "transient": "/run/systemd/transient"}

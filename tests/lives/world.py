@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tests.lives.actors import UPTIME_SECONDS, Actor
 from tests.lives.rates import LifeError, Rate
-from tests.lives.story import UPTIME_SECONDS, Actor, Life
+from tests.lives.story import Life
 
 COUNTED = ("cores", "read", "write", "rchar", "wchar", "faults", "net", "send")
 _NOTHING = dict.fromkeys(COUNTED, 0.0)
