@@ -17,11 +17,14 @@ from gpuwatch.model.fleet import Node
 from gpuwatch.model.undone import REMOVAL, UNDONE_AT, UNTIL, Removal, Undone
 from gpuwatch.policies.undone import (
     CODE,
+    REPEATS,
     USE,
     is_over,
+    is_told,
     judge_undone,
     newcomers,
     note_action,
+    repeats_sentence,
     sentence_of,
     undone_at,
 )
@@ -44,7 +47,9 @@ def with_undone(parts: ControllerContext, seen: Observation) -> Observation:
             watch = known.watched[removal.key] = _watch(known, removal, seen, at)
             made = judge_undone(removal, at, now, told=removal.key in known.told) if news or not watch.used else None
             # What is used before it was seen is no disagreement, and was taken back all the same: that is said once.
-            made = replace(made, times=0, before=None, until=None, quiet_at=None) if made and watch.used else made
+            made = (
+                replace(made, times=0, row=0, before=None, until=None, quiet_at=None) if made and watch.used else made
+            )
         else:
             made = judge_undone(removal, None, now, told=True) if seen.fleet.find(removal.target) else None
         if made is not None:
@@ -123,13 +128,13 @@ def _agents_count(node: Node, at: datetime) -> timedelta:
 
 
 def record_disagreements(parts: ControllerContext, observation: Observation, round_id: int) -> tuple[Intent, ...]:
-    """Write down once of each target that it is left alone: its owner gets a message about that."""
-    news = [each for each in observation.undone if each.times and not each.told and not each.waits]
-    return tuple(_record(parts, observation, each, each.until, round_id) for each in news if each.until is not None)
+    """Write down once of each target that it is left alone, or is undone again and again: its owner gets a message."""
+    news = [each for each in observation.undone if is_told(each) and not each.told and not each.waits]
+    return tuple(_record(parts, observation, each, each.until, round_id) for each in news)
 
 
 def _record(
-    parts: ControllerContext, observation: Observation, found: Undone, until: datetime, round_id: int
+    parts: ControllerContext, observation: Observation, found: Undone, until: datetime | None, round_id: int
 ) -> Intent:
     owners, node = _owners(observation, found), observation.fleet.find(found.target)
     price = None if node is None else observation.price(node)
@@ -137,8 +142,14 @@ def _record(
         verb=Verb.LEFT_ALONE,
         node_id=found.target,
         pool=found.pool,
-        reason=Reason(code=CODE, sentence=sentence_of(found, until)),
-        arguments={REMOVAL: found.key, UNDONE_AT: found.at.isoformat(), UNTIL: until.isoformat()},
+        reason=Reason(code=REPEATS, sentence=repeats_sentence(found))
+        if until is None
+        else Reason(code=CODE, sentence=sentence_of(found, until)),
+        arguments={
+            REMOVAL: found.key,
+            UNDONE_AT: found.at.isoformat(),
+            **({} if until is None else {UNTIL: until.isoformat()}),
+        },
         owner=owners[0] if len(owners) == 1 else None,
         usd_per_hour=None if price is None else price.usd_per_hour,
     )

@@ -129,6 +129,9 @@ def left_alone(case: Case) -> Finding:
     is that its size is raised again after gpuwatch ended members, and that the new ones do not work. A machine is not
     ended for two weeks after that time either, also not by `terminate_after`.
 
+    What is started again once a day is stopped again each time: a day of idleness costs more than a boot. Its owner
+    gets a message at the third time in a row, and then each week.
+
     A quarter of an hour of work (`busy`), in all, makes a start a need: then nothing was undone, and the machine is
     stopped again once it is idle. Starts and growth by gpuwatch itself are no disagreement, nor is a stop that the
     cloud does not ascribe to gpuwatch.

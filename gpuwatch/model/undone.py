@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 # The arguments of the end of a group's member: its group, and how large that was to be before. Of any removal: what was
-# undone before it without any use in between, and for how long its target was left alone for that, and how often.
+# undone before it without any use in between, for how long its target was left alone for that, how often, and the row.
 GROUP, SIZE = "group", "group_size"
 REMOVED_AT, UNDONE_AT, TIMES, UNTIL = "undone_removed_at", "undone_at", "undone_times", "undone_until"
+ROW = "undone_row"
 # The argument of a record that a target is left alone: the removal that was undone last.
 REMOVAL = "removal"
 # How a stop ends that somebody undid before it was seen.
@@ -21,6 +22,7 @@ class Undone:
     `target` is a machine or a group, `key` the removal's. `times` is how often in a row the target was left alone for
     such removals; 0: one alone is no disagreement. `before` is when the removal before it was undone, without any use
     in between. `until` is when the target is left alone no longer, `quiet_at` when all of it is forgotten.
+    `row` is how many in a row were undone so, each within a day.
     `waits` is whether the newest removal still stands. `told` is whether it is on record that it is left alone.
     """
 
@@ -30,6 +32,7 @@ class Undone:
     removed_at: datetime
     at: datetime
     times: int = 0
+    row: int = 1
     before: datetime | None = None
     until: datetime | None = None
     quiet_at: datetime | None = None
@@ -41,6 +44,7 @@ class Undone:
     def arguments(self) -> Mapping[str, str]:
         """What the next removal keeps of it."""
         found = {REMOVED_AT: self.removed_at.isoformat(), UNDONE_AT: self.at.isoformat(), TIMES: str(self.times)}
+        found |= {ROW: str(self.row)}
         return found if self.until is None else {**found, UNTIL: self.until.isoformat()}
 
 

@@ -14,6 +14,7 @@ from gpuwatch.notify.message import Line, Message, WorkloadLine
 from gpuwatch.notify.wording import Item, Wording, short, usd, when
 from gpuwatch.policies.kubernetes.workload_words import deed_on_kind, how_it_returns
 from gpuwatch.policies.lasting import LAUNCHES, STARTS
+from gpuwatch.policies.undone import REPEATS
 
 _WILL = {Verb.STOP: "stop {}", Verb.TERMINATE: "terminate {}", None: "stop or terminate {}"}
 _DID = {Verb.STOP: "stopped", Verb.TERMINATE: "terminated", None: "stopped or terminated"}
@@ -114,6 +115,8 @@ def _codes(message: Message) -> set[str]:
 def _left_alone(message: Message, whom: str) -> str:
     """What is left alone, and why, where that is one thing."""
     codes, whose = _codes(message), "its" if len(message.lines) == 1 else "their"
+    if codes == {REPEATS}:
+        return f"gpuwatch: somebody undoes each stop of {whom}"
     if codes == {STARTS}:
         return f"gpuwatch does not start {whom} for a time: {whose} starts do not last"
     if codes == {LAUNCHES}:

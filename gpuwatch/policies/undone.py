@@ -6,7 +6,9 @@ Rules, all of them:
    has not started the one or grown the other since. A stop that its cloud ascribes to others is no stop of gpuwatch.
 2. That counts until there is use: the machine, or a member that came to the group since, was busy for a quarter of an
    hour in all. Then the start was a need. What a boot does for some minutes is no use.
-3. Two in a row, the second undone within a day after the first removal: the target is left alone for a day.
+3. Two in a row, the second undone within a day after the first removal: the target is left alone for a day. What is
+   undone once a day is removed again each time, for idle hours cost more than a boot. At the third in a row its owner
+   gets a message, and then at each seventh.
 4. Then it is tried once. Undone again, it is left alone for twice as long, two weeks at most. If it is not undone again
    for as long as it was left alone, all of it is forgotten.
 5. A machine that somebody starts again is wanted: it is not ended for two weeks more, however long it was left alone.
@@ -25,6 +27,7 @@ from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.model.undone import (
     GROUP,
     REMOVED_AT,
+    ROW,
     SIZE,
     STARTED_AGAIN,
     TIMES,
@@ -35,6 +38,8 @@ from gpuwatch.model.undone import (
 )
 
 CODE = "left_alone"  # of the step of a target that is left alone
+REPEATS = "stops_undone"  # of what is told of a target whose removals are undone again and again
+_TOLD_AT, _TOLD_AGAIN = 3, 7  # in a row, each within a day
 WITHIN, USE = timedelta(days=1), timedelta(minutes=15)
 LONGEST = timedelta(days=14)
 # Nothing older matters: whoever was left alone for two weeks is tried, and forgotten after two more.
@@ -124,7 +129,7 @@ def _undone_before(done: Done, target: str) -> Undone | None:
     """What was undone before it, without use in between; what cannot be read was not."""
     about: Mapping[str, str] = done.arguments
     try:
-        times, until = int(about.get(TIMES, "")), about.get(UNTIL)
+        times, row, until = int(about.get(TIMES, "")), int(about.get(ROW, "1")), about.get(UNTIL)
         return Undone(
             target=target,
             pool=done.pool,
@@ -132,6 +137,7 @@ def _undone_before(done: Done, target: str) -> Undone | None:
             removed_at=datetime.fromisoformat(about[REMOVED_AT]),
             at=datetime.fromisoformat(about[UNDONE_AT]),
             times=times,
+            row=row,
             until=None if until is None else datetime.fromisoformat(until),
             quiet_at=None if until is None else datetime.fromisoformat(until) + _rest(times),
         )
@@ -205,6 +211,7 @@ def judge_undone(removal: Removal, at: datetime | None, now: datetime, *, told: 
         waits = before is not None and before.until is not None and now <= _end(before.until)
         return replace(before, key=removal.key, waits=True, told=True) if before is not None and waits else None
     again = before is not None and quiet_at is not None and at <= quiet_at
+    row = before.row + 1 if before is not None else 1
     soon = before is not None and at - before.removed_at <= WITHIN
     times = before.times + 1 if before is not None and again else int(soon)
     until = at + _rest(times) if times else None
@@ -218,6 +225,7 @@ def judge_undone(removal: Removal, at: datetime | None, now: datetime, *, told: 
         removed_at=removal.at,
         at=at,
         times=times,
+        row=row,
         before=before.at if before is not None and times else None,
         until=until,
         quiet_at=quiet_at,
@@ -259,6 +267,21 @@ def sentence_of(found: Undone, until: datetime) -> str:
     return (
         f"Somebody started it {often} after gpuwatch had stopped it, {when}, and did not use it. gpuwatch leaves "
         f"it alone until {format_time(until)}."
+    )
+
+
+def is_told(found: Undone) -> bool:
+    """Whether people are to hear of it: it is left alone for it, or it goes on and on."""
+    return found.times > 0 or found.row % _TOLD_AGAIN == _TOLD_AT
+
+
+def repeats_sentence(found: Undone) -> str:
+    """Say what somebody does again and again, and what follows from it if it goes on."""
+    what = "made its group larger again" if found.group else "started it again"
+    ours, use = ("ended members", "the new members had no work") if found.group else ("stopped it", "did not use it")
+    return (
+        f"Somebody {what} {found.row} times in a row, each time within a day after gpuwatch had {ours}, the last time "
+        f"at {format_time(found.at)}, and {use}. gpuwatch goes on."
     )
 
 

@@ -291,3 +291,13 @@ def test_a_recorded_round_is_judged_again_as_it_was() -> None:
     assert [answer.rule for answer in review.refusals if "Somebody" in answer.sentence] == ["left_alone"]
     assert (row.why, row.next) == (reason_with_refusals(step, ()), None)
     assert Obstacle.LEFT_ALONE in held.obstacles
+
+
+def test_a_machine_that_is_started_once_a_day_for_nobody_is_stopped_each_time_and_told_on_the_third_day() -> None:
+    """Whoever pays saves a day of idleness each time; its owner hears it once a week."""
+    desk, cloud = a_desk()
+    cloud.shifts["i-1"] = ((8.0, 0.0),)
+    days = play(desk, 6)
+
+    assert max(days.stops[1:]) == min(days.stops[1:]) == 1
+    assert sum(days.told) == 1

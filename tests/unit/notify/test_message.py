@@ -359,6 +359,7 @@ def test_whose_stops_are_undone_is_told_what_ends_that() -> None:
         ((STARTS,), "gpuwatch does not start trainer for a time: its starts do not last", "a key that it may not use"),
         ((STARTS, STARTS), "gpuwatch does not start 2 nodes for a time: their starts do not last", "a key that"),
         ((LAUNCHES,), "gpuwatch: what is launched for pool default does not last", "an image that shuts itself down"),
+        (("stops_undone",), "gpuwatch: somebody undoes each stop of trainer", "Turn off what undoes the stops"),
         ((STARTS, "left_alone"), "gpuwatch leaves 2 nodes alone for a time", "Turn off what undoes the stops"),
     ],
 )
@@ -370,4 +371,4 @@ def test_what_does_not_last_is_no_quarrel(codes: tuple[str, ...], title: str, hi
 
     assert subject(message) == title
     assert hint in text
-    assert ("somebody undoes" in text) is False
+    assert ("somebody undoes its" in text) is False

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch.model.decision import LAUNCHED_AT, Done, Status, Verb
 from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.model.undone import GROUP, SIZE, STARTED_AGAIN, Removal, Undone
-from gpuwatch.policies.undone import LONGEST, is_over, judge_undone, note_action, sentence_of
+from gpuwatch.policies.undone import LONGEST, is_over, is_told, judge_undone, note_action, repeats_sentence, sentence_of
 from tests.support.builders.fleet import NOW
 
 DAY = timedelta(days=1)
@@ -141,3 +141,30 @@ def test_it_says_who_did_what_when() -> None:
         "2026-03-02 12:50 UTC, and did not use it. gpuwatch leaves it alone until 2026-03-03 12:50 UTC."
     )
     assert "again after gpuwatch had stopped it, the last time at 2026-03-02 12:50" in sentence_of(waits, found.until)
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_what_is_undone_once_a_day_is_told_on_the_third_day_and_each_week(*, group: bool) -> None:
+    """An instance scheduler starts at eight what gpuwatch stops half an hour later; nobody uses it for two weeks."""
+    removal, told = noted(an_end("m-1", 3) if group else a_done())["g" if group else "i-1"], list[int]()
+    for day in range(1, 15):
+        at = removal.at + timedelta(hours=23.5)
+        found = judge_undone(removal, at, at, told=False)
+        assert found is not None
+        assert found.until is None
+        assert f"{day} times in a row, each time within a day" in repeats_sentence(found)
+        told += [day] if is_told(found) else []
+        next_at, kept = at + timedelta(minutes=31), {LAUNCHED_AT: at.isoformat(), **found.arguments}
+        stop = an_end("m-2", 3, at=next_at, arguments={GROUP: "g", SIZE: "3", **kept}, key=f"k-{day}")
+        removal = noted(stop if group else a_done(at=next_at, arguments=kept))["g" if group else "i-1"]
+    assert told == [3, 10]
+
+
+def test_a_weekend_or_real_work_ends_the_row() -> None:
+    """What nobody undid within a day stands."""
+    removal = noted(a_done())["i-1"]
+    found, removal = undone_again(removal, NOW + timedelta(hours=23))
+    assert found.row == 1
+    later = removal.at + timedelta(hours=71)
+    assert judge_undone(removal, later, later, told=False) is None
+    assert is_over(removal, later)
