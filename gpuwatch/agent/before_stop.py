@@ -201,10 +201,10 @@ def _sentence(ran: Sequence[Ran], *, well: bool) -> str:
 
 def _words(ran: Ran, *, well: bool) -> str:
     whose = "The administrator's" if ran.whose == ADMINISTRATOR else f"{ran.whose}'s"
-    took = format_duration(ran.seconds)
-    if well:
-        return f"{whose} command before its stop ended well after {took}"
-    if ran.status is None:
-        return f"{whose} command before its stop failed: {ran.says.rstrip('.')}"
+    took = format_duration(round(ran.seconds, 1))
     said = f": {ran.says.rstrip('.')}" if ran.says else ""
+    if well:
+        return f"{whose} command before its stop ended well after {took}{said}"
+    if ran.status is None:
+        return f"{whose} command before its stop failed{said}"
     return f"{whose} command before its stop said not now, with status {ran.status} after {took}{said}"

@@ -34,7 +34,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import promise_of
-from gpuwatch.model.stops import NOT_PROVED, StopAnswer, why_not_ours, with_before
+from gpuwatch.model.stops import NOT_PROVED, StopAnswer, before_in, why_not_ours, with_before
 from gpuwatch.model.undone import GROUP, SIZE, STARTED_AGAIN
 from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 from gpuwatch.policies.idle_timeout.answers import ASKED, can_be_asked
@@ -147,7 +147,8 @@ def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
 def _outcome_of_gone(entry: OpenIntent, proof: str) -> tuple[Status, str]:
     """An answer that was lost, or never written down, may have been a yes: it counts against the limits."""
     ours = entry.intent.verb in REMOVALS and entry.reached
-    return Status.SETTLED if ours else Status.CANCELLED, proof
+    before = before_in("" if entry.last is None else entry.last.detail)
+    return Status.SETTLED if ours else Status.CANCELLED, with_before(proof, before)
 
 
 def _outcome_of_tags(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
@@ -172,7 +173,8 @@ def _outcome_of_stop(parts: ControllerContext, entry: OpenIntent, node: Node) ->
             shown += f", and still bills it: {node.still_billed}"
         # It counts against the limits either way. Whose stop it was is another question.
         doubt = why_not_ours(entry.answer, node.last_stop)
-        return Status.SETTLED, shown if doubt is None else f"{shown}; {NOT_PROVED}: {doubt}"
+        shown = shown if doubt is None else f"{shown}; {NOT_PROVED}: {doubt}"
+        return Status.SETTLED, with_before(shown, before_in("" if entry.last is None else entry.last.detail))
     return not_yet(parts, entry, "the cloud shows it running: not carried out")
 
 

@@ -13,7 +13,7 @@ from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.promise import Promise, promise_of
-from gpuwatch.model.stops import NOT_PROVED
+from gpuwatch.model.stops import NOT_PROVED, before_in
 
 _VERBS = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE, Verb.RELEASE, Verb.INTERRUPTION, Verb.LEFT_ALONE)
 _LATE = OUTCOMES.alias("late")
@@ -25,7 +25,7 @@ class Event:
     """An intent that was settled at `at`: something that messages are about.
 
     `promise` is that of a notice; None: it is no notice, or says nothing that can be read.
-    `arguments` are the intent's. `proved` is whether a stop is known to be gpuwatch's own.
+    `arguments` are the intent's. `proved` is whether a stop is known to be gpuwatch's own, `before` what ran before it.
     """
 
     key: str
@@ -40,6 +40,7 @@ class Event:
     promise: Promise | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
     proved: bool = True
+    before: str | None = None
 
 
 class SentMessages:
@@ -76,6 +77,7 @@ class SentMessages:
                 promise=promise_of(row.pool, arguments) if row.verb == Verb.NOTICE.value else None,
                 arguments=arguments,
                 proved=NOT_PROVED not in row.detail,
+                before=before_in(row.detail),
             )
             for row, arguments in ((row, read_arguments(row.arguments, row.key)) for row in rows)
             if row.verb != Verb.INTERRUPTION.value or read_reason(row.reason).code == Verb.INTERRUPTION.value

@@ -79,6 +79,11 @@ def with_before(words: str, sentence: str | None) -> str:
     return words if sentence is None else f"{words}{_BEFORE}{sentence.rstrip('.')}"
 
 
+def before_in(words: str) -> str | None:
+    """What ran on the machine before, as `with_before` wrote it; None: nothing did."""
+    return words.partition(_BEFORE)[2] or None
+
+
 def why_not_ours(answer: StopAnswer | None, shown: LastStop | None) -> str | None:
     """Why a stop is not known to be ours, as a clause; None: it is, by the cloud's own word.
 

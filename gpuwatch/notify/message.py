@@ -53,7 +53,7 @@ class Line(MessageLine):
 
     `verb` is the planned action, or the one that was carried out; None: it depends on the node's state when the time
     comes. `start` is the command that starts a stopped node again, `still_billed` why a node that was stopped still
-    costs what it did. `proved` is False of a stop that may have been somebody else's.
+    costs what it did. `proved` is False of a stop that may have been somebody else's. `before` is what ran before it.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Line(MessageLine):
     start: str | None
     still_billed: str | None = None
     proved: bool = True
+    before: str | None = None
 
     @property
     def asleep(self) -> bool:
@@ -217,6 +218,7 @@ def _line(event: Event, context: MessageContext) -> Line:
         snooze_url=None if told["due"] is None else context.link(event, told["due"]),
         still_billed=_still_billed(event, node),
         proved=event.proved or event.verb is not Verb.STOP,
+        before=_printable(event.before) if event.verb in REMOVALS else None,
         start=_start(event.node_id, node, context.start_command) if event.verb is Verb.STOP else None,
     )
 

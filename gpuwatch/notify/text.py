@@ -210,6 +210,8 @@ def _node_facts(line: Line, message: Message) -> Iterator[tuple[str, str]]:
         yield "Local disks", "what is on them will be lost"
     if line.approval:
         yield "Approval", f"by an operator: `gpuwatch approve {shlex.quote(line.node_id)}`, or on the page"
+    if message.kind == "done" and line.before is not None:
+        yield "Before it", line.before
     if message.kind == "done" and line.still_billed is not None:
         yield "Still billed", f"{line.still_billed}; the stop does not end its cost by the hour"
     elif message.kind == "done" and line.usd_per_hour is not None and line.proved:

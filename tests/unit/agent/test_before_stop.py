@@ -23,7 +23,7 @@ from tests.support.builders.fleet import NOW
 from tests.support.real.agents import eventually
 
 WANTED = BeforeStopSettings(command=("/usr/local/bin/save",), timeout=300.0)
-WELL = Ran(whose=ADMINISTRATOR, status=0, seconds=12.0)
+WELL = Ran(whose=ADMINISTRATOR, status=0, seconds=12.04, says="pushed 3 commits.")
 ASKED = StopRequest(verb="stop", node_id="i-1")
 
 
@@ -86,9 +86,11 @@ def test_it_runs_once_and_lets_the_machine_go_when_its_load_is_over() -> None:
     host.clock.advance(30.0)
     assert host.told == "running: The commands before its stop have been running for 30s, of 5m at most."
     host.end(WELL)
-    assert host.told.startswith("running: The administrator's command before its stop ended well after 12s. Its load")
+    assert host.told.startswith(
+        "running: The administrator's command before its stop ended well after 12s: pushed 3 commits. Its load"
+    )
     host.clock.advance(QUIET_SECONDS)
-    assert host.told == "done: The administrator's command before its stop ended well after 12s."
+    assert host.told == "done: The administrator's command before its stop ended well after 12s: pushed 3 commits."
     assert host.begin() is Preparing.DONE
     host.clock.advance(1800.0)
 

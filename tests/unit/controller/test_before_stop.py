@@ -65,6 +65,8 @@ def test_a_machine_goes_after_its_commands_and_the_ledger_says_what_they_did() -
 
     assert host.desk.fleet.stops() == ["i-1"]
     assert host.stops[-1][1].endswith(f"; before it: {WELL}")
+    (event,) = [each for each in host.desk.ledger.messages.events(NOW) if each.verb is Verb.STOP]
+    assert event.before == WELL
     assert host.desk.parts.memory.before_stops == {}
 
 
