@@ -242,7 +242,8 @@ def mass_idleness(case: Subject) -> Finding:
     count.
 
     The second sign is that nodes have a driver, a version of the agent or an image with which they are not seen at
-    work, while their pool worked with another one within the last week. A roll-out may take days, so these nodes turn
+    work, while their pool worked with another one within the last week. A pool that is younger is compared with the
+    fleet. A roll-out may take days, so these nodes turn
     idle one after another. What is new is proven once enough nodes of the same type were at work with it at one time:
     the share that is left by `limits.mass_idleness_ratio` of as many as the others were. By default this is half, and
     of a single node one. Until then the nodes that have it are frozen, however few they are. The freeze ends a day
@@ -285,8 +286,8 @@ def _refuse_unproven(found: Unproven) -> Finding:
     seen = "none was" if found.busy == 0 else f"at most {found.busy} at one time were"
     of_pool = f" --pool {shlex.quote(found.pools[0])}" if len(found.pools) == 1 else ""
     return refuse(
-        f"Of {nodes} with {found.words} {seen} seen at work since it came at {format_time(found.since)}; with the "
-        f"{found.of} {found.before} they worked.",
+        f"Of {nodes} with {found.words} {seen} seen at work since it came at {format_time(found.since)}; nodes with "
+        f"the {found.of} {found.before} were.",
         f"They are frozen until {format_time(found.until)}, or until {found.needed} of them are at work at one time. "
         f"If they are really idle, run `gpuwatch acknowledge{of_pool}`.",
     )

@@ -3,11 +3,11 @@
 A roll-out takes hours or days, so no two machines need to turn idle at the same time. But all of them have something
 new, and none of them is seen at work with it. What is new is proven once enough machines of the same type were at work
 with it at one time: the share `1 - mass_idleness_ratio` of those that would have been, as the others were. Until then
-it is suspected where the pool worked with another one within a week. That ends by itself: a day after the last machine
-got it or was started with it, so that the next working day has begun, and at the latest a week after the last one got
-it.
+it is suspected where the pool worked with another one within a week; a pool of less than a week is compared with the
+fleet. That ends by itself: a day after the last machine got it or was started with it, so that the next working day has
+begun, and at the latest a week after the last one got it.
 
-The record has one line for the machines of a pool, a type, and what they have in common: its size is that of the
+The record has one line for the machines of a pool and a type with one driver, agent or image: its size is that of the
 fleet's variety. Its times are moved by each step of the clock and each time without rounds, which prove nothing.
 """
 
@@ -21,7 +21,7 @@ from operator import attrgetter
 
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LedgerView
-from gpuwatch.model.fleet import Fleet, NodeState
+from gpuwatch.model.fleet import Fleet, Node, NodeState, NodeVerdict
 from gpuwatch.model.sensors import AGENT, DRIVER, IMAGE, SensorRecord, SensorUse, Unproven
 
 SUSPECTED = timedelta(days=1)  # after the last machine got it, or was started with it
@@ -31,22 +31,22 @@ _OWN_IMAGES = 3  # so many images, of more than half as many machines, and each 
 _ROUNDING = 1e-9
 _BUSY, _RUNNING = State.BUSY, NodeState.RUNNING
 
-Key = tuple[str, str, str | None, str | None, str | None]  # of a SensorUse
+Key = tuple[str, str, str, str]  # of a SensorUse
 Counts = Mapping[Key, Sequence[int]]  # members, those at work, those with a GPU at work
 Change = tuple[str, str, str]  # a type; driver, agent or image; which one
 
 
 def count_machines(fleet: Fleet) -> Counts:
-    """How many machines run with what in common, and how many of them work; of each round once, for it is O(nodes)."""
-    counts: dict[Key, list[int]] = {}
+    """How many machines run with what, and how many of them work; of each round once, for it is O(nodes)."""
+    alike: dict[tuple[str, str, str | None, str | None, str | None], list[int]] = {}
     for node in fleet.nodes:
         verdict = node.signal.verdict
         if verdict is None or node.state is not _RUNNING:
             continue
         key = (node.pool, node.kind, verdict.driver_version, verdict.agent_version, node.image)
-        found = counts.get(key)
+        found = alike.get(key)
         if found is None:
-            found = counts[key] = [0, 0, 0]
+            found = alike[key] = [0, 0, 0]
         found[0] += 1
         if verdict.activity.state is _BUSY:
             found[1] += 1
@@ -54,7 +54,12 @@ def count_machines(fleet: Fleet) -> Counts:
                 if gpu.activity.state is _BUSY:
                     found[2] += 1
                     break
-    return counts
+    counts = defaultdict[Key, list[int]](lambda: [0, 0, 0])
+    for (pool, kind, driver, agent, image), amounts in alike.items():
+        for of, value in ((DRIVER, driver), (AGENT, agent), (IMAGE, image)):
+            if value:
+                _add(counts[pool, kind, of, value], amounts)
+    return dict(counts)
 
 
 def moved_record(record: SensorRecord, by: timedelta) -> SensorRecord:
@@ -83,25 +88,27 @@ def with_round(record: SensorRecord | None, counts: Counts, ledger: LedgerView, 
     hour = now.replace(minute=0, second=0, microsecond=0)
     past = [use for use in known.values() if use.key not in counts and _is_remembered(use, now)]
     uses = [use for _, of_pool in groupby(sorted(past, key=_pool), key=_pool) for use in _most_telling(of_pool)]
-    for key, (members, busy, computing) in counts.items():
-        use = known.get(key) or _new_use(key, now, now if record is None else None)
+    for key, (members, at_work, with_gpu) in counts.items():
+        use = known.get(key) or _new_use(key, now, members, now if record is None else None)
+        # Who has just come may still be called busy for what it did before: that proves nothing of what is new.
+        came = 0 if record is None else members - use.members if key in known else members
+        busy, computing = at_work - max(0, came), with_gpu - max(0, came)
         if members > use.members:
             use = replace(use, members=members, grown_at=now)
-        at = hour if busy else use.busy_at
+        at = hour if busy > 0 else use.busy_at
         if busy > use.busy or computing > use.computing or at != use.busy_at:
             use = replace(use, busy=max(busy, use.busy), computing=max(computing, use.computing), busy_at=at)
         uses.append(use)
     if ledger.acknowledged or ledger.resumed:
         uses = [_with_orders(use, ledger) for use in uses]
-    return SensorRecord(at=now, uses=tuple(sorted(uses, key=_order)))
+    return SensorRecord(at=now, uses=tuple(sorted(uses, key=_key)))
 
 
 def find_unproven(record: SensorRecord, fleet: Fleet, counts: Counts, ratio: float) -> tuple[Unproven, ...]:
     """What machines have by now with which they are not seen at work, where their pools worked with another."""
     changes = defaultdict[Change, dict[str, str]](dict)  # what each pool had before
-    for pool, of_pool in groupby(record.uses, key=_pool):
-        for change, before in _changes(list(of_pool), counts, record.at):
-            changes[change].setdefault(pool, before)
+    for pool, change, before in _changes(record, counts):
+        changes[change].setdefault(pool, before)
     if not changes:
         return ()
     proofs = _Proofs.of_record(record)
@@ -111,26 +118,26 @@ def find_unproven(record: SensorRecord, fleet: Fleet, counts: Counts, ratio: flo
     starts = _newest_starts(fleet, suspected, record.at)
     with_it = defaultdict[Change, list[SensorUse]](list)
     for use in record.uses:
-        for change in _possible_changes(use) if use.key in counts else ():
-            if use.pool in suspected.get(change, ()) and _is_news(use, starts):
-                with_it[change].append(use)
-    found = dict[tuple[Key, ...], Unproven]()
+        if use.key in counts and use.pool in suspected.get(use.change, ()) and _is_news(use, starts):
+            with_it[use.change].append(use)
+    found = dict[object, Unproven]()
     for change, uses in with_it.items():
         until = max(_newest(use, starts) for use in uses) + SUSPECTED
         if until > record.at:
-            keys = tuple([use.key for use in uses])
             new = _unproven(change, uses, counts, proofs.at_work(change, ratio), until, suspected[change])
-            same = found.get(keys, new)  # driver and agent came together
-            found[keys] = new if same is new else replace(same, others=(*same.others, f"the {new.of} {new.value}"))
+            same = found.setdefault((new.kind, new.pools, new.nodes, new.since), new)
+            if same is not new:  # driver and agent came together
+                others = (*same.others, f"the {new.of} {new.value}")
+                found[new.kind, new.pools, new.nodes, new.since] = replace(same, others=others)
     return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
 class _Proofs:
-    """Sums over the record, by type: what worked at one time with what, and what of it worked within the week."""
+    """Sums over the pools of the record: members, those at work, those with a GPU at work, at one time."""
 
-    all: Mapping[Change, Sequence[int]]  # members, those at work, those with a GPU at work
-    lately: Mapping[Change, Sequence[int]]  # the same of uses with work within the week
+    all: Mapping[Change, Sequence[int]]
+    lately: Mapping[Change, Sequence[int]]  # of uses with work within the week
     kinds: Mapping[tuple[str, str], Sequence[int]]  # the sums of those by type and kind of change
 
     @classmethod
@@ -140,17 +147,17 @@ class _Proofs:
         lately = defaultdict[Change, list[int]](lambda: [0, 0, 0])
         kinds = defaultdict[tuple[str, str], list[int]](lambda: [0, 0, 0])
         for use in record.uses:
-            worked, amounts = _worked(use, record.at), (use.members, use.busy, use.computing)
-            for change in _possible_changes(use):
-                sums = [all_[change], *((lately[change], kinds[change[:2]]) if worked else ())]
-                for place, amount in enumerate(amounts):
-                    for each in sums:
-                        each[place] += amount
+            amounts, change = (use.members, use.busy, use.computing), use.change
+            _add(all_[change], amounts)
+            if _worked(use, record.at):
+                _add(lately[change], amounts)
+                _add(kinds[use.kind, use.of], amounts)
         return cls(all_, lately, kinds)
 
     def at_work(self, change: Change, ratio: float) -> tuple[int, int]:
         """How many were at work with it at one time, and how many prove it: as large a share as of the others."""
-        own, of_kind = self.all[change], self.kinds.get(change[:2], (0, 0, 0))
+        kind, of, _ = change
+        own, of_kind = self.all[change], self.kinds.get((kind, of), (0, 0, 0))
         lately = self.lately.get(change, (0, 0, 0))
         members, busy, computing = (each - less for each, less in zip(of_kind, lately, strict=True))
         # Where others were seen at work by their GPUs, somebody at a terminal proves nothing of these.
@@ -164,25 +171,30 @@ class _Proofs:
         return seen >= needed
 
 
-def _changes(pool: Sequence[SensorUse], counts: Counts, now: datetime) -> Iterator[tuple[Change, str]]:
-    """What machines of a pool have that others of it, which worked lately, had not; and what those had.
+def _changes(record: SensorRecord, counts: Counts) -> Iterator[tuple[str, Change, str]]:
+    """What machines of a pool have that others, which worked lately, had not; and what those had.
 
-    They are compared with those of their type, and where none of it worked, with all.
+    They are compared with those of their type in their pool. Where none of it worked, it is with the whole pool, and
+    in a pool that is too new to have worked with all of their type.
     """
-    worked = [use for use in pool if _worked(use, now)] if len(pool) > 1 else []
-    if not worked:
-        return
-    worked.sort(key=attrgetter("busy_at"), reverse=True)
+    of_fleet = _newest_by_kind([use for use in record.uses if _worked(use, record.at)])
+    for pool, of_pool in groupby(record.uses, key=_pool):
+        uses = list(of_pool)
+        worked = [use for use in uses if _worked(use, record.at)]
+        of_kind, of_all = _newest_by_kind(worked), _newest_two(worked)
+        is_new = record.at - min(use.since for use in uses) < REMEMBERED
+        for use in uses:
+            newest = of_kind.get(use.kind, of_all) if worked else of_fleet.get(use.kind, {}) if is_new else {}
+            before = [value for value in newest.get(use.of, ()) if value != use.value]
+            if before and use.key in counts:
+                yield pool, use.change, before[0]
+
+
+def _newest_by_kind(worked: Iterable[SensorUse]) -> Mapping[str, Mapping[str, Sequence[str]]]:
     by_kind = defaultdict[str, list[SensorUse]](list)
     for use in worked:
         by_kind[use.kind].append(use)
-    of_kind, of_all = {kind: _newest_two(uses) for kind, uses in by_kind.items()}, _newest_two(worked)
-    for use in pool:
-        newest = of_kind.get(use.kind, of_all)
-        for change in _possible_changes(use) if use.key in counts else ():
-            before = [value for value in newest[change[1]] if value != change[2]]
-            if before:
-                yield change, before[0]
+    return {kind: _newest_two(uses) for kind, uses in by_kind.items()}
 
 
 def _newest_two(worked: Sequence[SensorUse]) -> Mapping[str, Sequence[str]]:
@@ -190,12 +202,11 @@ def _newest_two(worked: Sequence[SensorUse]) -> Mapping[str, Sequence[str]]:
 
     Images of which each machine has its own are nothing that machines have in common.
     """
-    found = {of: dict[str, None]() for of in (DRIVER, AGENT, IMAGE)}
-    for use in worked:
-        for _, of, value in _possible_changes(use):
-            found[of][value] = None
+    found = defaultdict[str, dict[str, None]](dict)
+    for use in sorted(worked, key=attrgetter("busy_at"), reverse=True) if len(worked) > 1 else worked:
+        found[use.of][use.value] = None
     images = len(found[IMAGE])
-    if images >= _OWN_IMAGES and 2 * images > sum(use.members for use in worked):
+    if images >= _OWN_IMAGES and 2 * images > sum(use.members for use in worked if use.of == IMAGE):
         found[IMAGE].clear()
     return {of: list(values)[:2] for of, values in found.items()}
 
@@ -226,15 +237,21 @@ def _unproven(
 
 
 def _newest_starts(fleet: Fleet, suspected: Mapping[Change, object], now: datetime) -> Mapping[Key, datetime]:
-    """When the machines of each use were started last, of types about which something is suspected."""
+    """When the last machine was started with each thing that is suspected."""
     kinds, starts = {kind for kind, _, _ in suspected}, dict[Key, datetime]()
     for node in fleet.nodes:
         verdict, at = node.signal.verdict, node.launched_at
         if verdict is not None and at is not None and node.state is _RUNNING and node.kind in kinds:
-            key = (node.pool, node.kind, verdict.driver_version, verdict.agent_version, node.image)
-            at = min(at, now)
-            starts[key] = max(at, starts.get(key, at))
+            for of, value in _has(node, verdict):
+                if value and (node.kind, of, value) in suspected:
+                    key = (node.pool, node.kind, of, value)
+                    starts[key] = max(min(at, now), starts.get(key, at))
     return starts
+
+
+def _has(node: Node, verdict: NodeVerdict) -> tuple[tuple[str, str | None], ...]:
+    """What a machine has that may break what is read of it."""
+    return ((DRIVER, verdict.driver_version), (AGENT, verdict.agent_version), (IMAGE, node.image))
 
 
 def _is_news(use: SensorUse, starts: Mapping[Key, datetime]) -> bool:
@@ -248,25 +265,17 @@ def _newest(use: SensorUse, starts: Mapping[Key, datetime]) -> datetime:
     return max(use.grown_at, start)
 
 
-def _new_use(key: Key, now: datetime, known_at: datetime | None) -> SensorUse:
-    pool, kind, driver, agent, image = key
+def _new_use(key: Key, now: datetime, members: int, known_at: datetime | None) -> SensorUse:
+    pool, kind, of, value = key
     return SensorUse(
-        pool=pool,
-        kind=kind,
-        driver=driver,
-        agent=agent,
-        image=image,
-        since=now,
-        grown_at=now,
-        members=0,
-        known_at=known_at,
+        pool=pool, kind=kind, of=of, value=value, since=now, grown_at=now, members=members, known_at=known_at
     )
 
 
 def _with_orders(use: SensorUse, ledger: LedgerView) -> SensorUse:
     """With what people said of it; and a time in which nothing would have been stopped has warned nobody."""
-    known_at = max((at for at in (use.known_at, *_orders_on(use, ledger.acknowledged)) if at is not None), default=None)
-    grown_at = use.grown_at
+    known = [at for at in (use.known_at, *_orders_on(use, ledger.acknowledged)) if at is not None]
+    known_at, grown_at = max(known, default=None), use.grown_at
     if known_at is None or known_at < grown_at:
         grown_at = max([grown_at, *_orders_on(use, ledger.resumed)])
     if (known_at, grown_at) == (use.known_at, use.grown_at):
@@ -276,12 +285,6 @@ def _with_orders(use: SensorUse, ledger: LedgerView) -> SensorUse:
 
 def _orders_on(use: SensorUse, orders: Iterable[tuple[str | None, datetime]]) -> list[datetime]:
     return [at for pool, at in orders if pool in {None, use.pool} and at >= use.since]
-
-
-def _possible_changes(use: SensorUse) -> list[Change]:
-    """What its machines have in common, as far as it is known."""
-    found = ((DRIVER, use.driver), (AGENT, use.agent), (IMAGE, use.image))
-    return [(use.kind, of, value) for of, value in found if value]
 
 
 def _worked(use: SensorUse, now: datetime) -> bool:
@@ -299,8 +302,9 @@ def _most_telling(past: Iterable[SensorUse]) -> list[SensorUse]:
     return sorted(past, key=attrgetter("busy", "grown_at"), reverse=True)[:_MOST_PAST]
 
 
-def _order(use: SensorUse) -> tuple[str, ...]:
-    return tuple([each or "" for each in use.key])
+def _add(sums: list[int], amounts: Sequence[int]) -> None:
+    for place, amount in enumerate(amounts):
+        sums[place] += amount
 
 
-_pool = attrgetter("pool")
+_pool, _key = attrgetter("pool"), attrgetter("key")

@@ -3,7 +3,7 @@
 An Intent is in the ledger before the cloud is called, Outcomes after. What comes before it is in `model/proposal.py`.
 """
 
-from collections.abc import KeysView, Mapping
+from collections.abc import KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -378,14 +378,17 @@ class Observation:
     @cached_property
     def _unproven(self) -> Mapping[str, list[Unproven]]:
         found: dict[str, list[Unproven]] = {}
-        for each in self.unproven:
-            for pool in each.pools:
-                found.setdefault(pool, []).append(each)
+        for pool, each in ((pool, each) for each in self.unproven for pool in each.pools):
+            found.setdefault(pool, []).append(each)
         return found
+
+    def unproven_in(self, pool: str) -> Sequence[Unproven]:
+        """What machines of a pool have that may have broken what is read of them."""
+        return self._unproven.get(pool, ()) if self.unproven else ()
 
     def unproven_of(self, node: Node) -> Unproven | None:
         """What the node has that may have broken what is read of it; the one that is suspected the longest."""
-        found = [each for each in self._unproven.get(node.pool, ()) if each.is_about(node)] if self.unproven else []
+        found = [each for each in self.unproven_in(node.pool) if each.is_about(node)]
         return max(found, key=lambda each: each.until, default=None)
 
     def price(self, node: Node) -> Price | None:

@@ -1,4 +1,4 @@
-"""What reads the use of machines, and under which driver, agent and image they were last seen at work. PURE nouns."""
+"""What reads the use of machines, and with which driver, agent and image they were seen at work. PURE nouns."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ DRIVER, AGENT, IMAGE = "driver", "agent", "image"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorUse:
-    """What was seen of the machines of one pool and type that have one driver, version of the agent, and image.
+    """What was seen of the machines of one pool and type that have one driver, version of the agent, or image.
 
     `since` is when they were first seen, `grown_at` when they were last more than ever before. `members`, `busy` and
     `computing` are the most at one time: all, those at work, those with a GPU at work. `busy_at` is the hour in which
@@ -20,9 +20,8 @@ class SensorUse:
 
     pool: str
     kind: str
-    driver: str | None
-    agent: str | None
-    image: str | None
+    of: str  # DRIVER, AGENT or IMAGE
+    value: str
     since: datetime
     grown_at: datetime
     members: int
@@ -32,9 +31,14 @@ class SensorUse:
     known_at: datetime | None = None
 
     @property
-    def key(self) -> tuple[str, str, str | None, str | None, str | None]:
-        """Its pool, type, driver, version of the agent, image."""
-        return (self.pool, self.kind, self.driver, self.agent, self.image)
+    def key(self) -> tuple[str, str, str, str]:
+        """Its pool and type, and what it is of."""
+        return (self.pool, self.kind, self.of, self.value)
+
+    @property
+    def change(self) -> tuple[str, str, str]:
+        """The same in the fleet: its type, and what it is of."""
+        return (self.kind, self.of, self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +51,11 @@ class SensorRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unproven:
-    """A driver, version of the agent, or image under which machines of a type are not seen at work as others were.
+    """A driver, version of the agent, or image with which machines of a type are not seen at work as others were.
 
-    `pools` are those that worked with another, `before`. `nodes` have it, of which `busy` at most were at work at one
-    time; `needed` at one time prove it. `since` is when it was first seen there, `until` how long it is suspected.
+    `pools` are those that had another, `before`. `nodes` have it, of which `busy` at most were at work at one time;
+    `needed` at one time prove it. `since` is when it was first seen there, `until` how long it is suspected. `others`
+    came to the same machines with it, in words.
     """
 
     kind: str
@@ -63,7 +68,7 @@ class Unproven:
     needed: int
     since: datetime
     until: datetime
-    others: tuple[str, ...] = ()  # what came to the same pools with it, in words
+    others: tuple[str, ...] = ()
 
     def is_about(self, node: Node) -> bool:
         """Whether a machine of one of its pools has it."""

@@ -8,7 +8,8 @@ Rules, all of them:
    waiting (gpuwatch.policies.waiting), with the waits and graces of gpuwatch.policies.idle_timeout.node_wait.
    What the notice promised holds, whatever the settings say by then (gpuwatch.policies.notices).
 3. A notice is withdrawn as soon as its node is known not to be idle. While its use is unknown, the notice waits. It is
-   also withdrawn if somebody protects or snoozes the node; after that, a new notice comes first.
+   also withdrawn if somebody protects or snoozes the node, and while what reads its use is too new to be believed (the
+   guard's rule `mass_idleness`); after that, a new notice comes first.
 4. Occupied, parked and stalled nodes are somebody's. Where the pool removes them, each state has a time of its own, and
    the notice a longer grace. No budget and no age hastens them. A change of state counts from zero, and withdraws.
 5. If somebody has undone the stops of a node or a group twice, it is left alone for a time (gpuwatch.policies.undone).
@@ -109,6 +110,7 @@ def propose(observation: Observation, pool: str, rules: IdleRules, *, steps_of: 
             observation.fresh.get(pool),
             observation.answers.get(pool),
             tuple((each, undone.in_force(each, observation.now)) for each in observation.undone if each.pool == pool),
+            tuple(observation.unproven_in(pool)),
         ),
         ages=rules.max_age is not None,
         terminates=rules.terminate_after is not None,
@@ -199,6 +201,9 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
         return notices.promising(said, then, node, grace)
     if (kept := idle_words.why_kept(node, node.activity.held_seconds, rules)) is not None:
         return make_step(node, Verb.WITHDRAW, "kept", f"It has been {is_} for {held}, and {kept}.", _NEW_NOTICE)
+    if (new := observation.unproven_of(node)) is not None:
+        sentence = f"It has been {is_} for {held}, and too few machines are seen at work with {new.words}."
+        return make_step(node, Verb.WITHDRAW, "kept", sentence, _NEW_NOTICE)
     if phase is Phase.BROKEN and waiting.is_set_back(notice, now):
         return make_step(node, Verb.WITHDRAW, "not_continuous", _set_back(notice), _AGAIN)
     if phase is Phase.BROKEN:

@@ -116,6 +116,25 @@ def test_a_small_fleet_that_rests_since_its_driver_came_is_stopped_a_day_later(c
     assert site.stops == site.names
 
 
+def test_a_notice_is_withdrawn_when_the_sensor_becomes_suspect_and_given_again_a_day_later() -> None:
+    """Nobody is stopped a day after the time that was promised."""
+    site = Site()
+    site.put(2)
+    site.rounds(20)
+    for node_id in site.names:
+        site.idle_since[node_id] = site.desk.clock.monotonic()
+    site.rounds(30)
+    site.desk.round(60.0)
+    assert len(site.desk.ledger.view(site.desk.clock.now()).notices) == 2
+    site.driver |= dict.fromkeys(site.names, "575.2")
+    site.rounds(10)
+    assert site.desk.ledger.view(site.desk.clock.now()).notices == ()
+    site.rounds(24 * 60)
+    assert (len(site.desk.ledger.view(site.desk.clock.now()).notices), site.stops) == (2, [])
+    site.rounds(20)
+    assert site.stops == site.names
+
+
 def test_the_guard_says_what_is_new_what_was_before_and_what_proves_it() -> None:
     """Whoever reads the plan looks at the driver first."""
     site = Site()
@@ -132,8 +151,8 @@ def test_the_guard_says_what_is_new_what_was_before_and_what_proves_it() -> None
     }
 
     assert said == (
-        "Of 4 nodes with the driver 575.2 none was seen at work since it came at 2026-03-02 12:20 UTC; with the driver "
-        "570.1 they worked. They are frozen until 2026-03-03 12:20 UTC, or until 2 of them are at work at one time. "
+        "Of 4 nodes with the driver 575.2 none was seen at work since it came at 2026-03-02 12:20 UTC; nodes with the "
+        "driver 570.1 were. They are frozen until 2026-03-03 12:20 UTC, or until 2 of them are at work at one time. "
         "If they are really idle, run `gpuwatch acknowledge --pool p0`."
     )
 
