@@ -378,7 +378,7 @@ class Observation:
     @cached_property
     def _unproven(self) -> Mapping[str, list[Unproven]]:
         found: dict[str, list[Unproven]] = {}
-        for pool, each in ((pool, each) for each in self.unproven for pool in each.pools):
+        for pool, each in ((pool, one) for one in self.unproven for pool in one.pools):
             found.setdefault(pool, []).append(each)
         return found
 
