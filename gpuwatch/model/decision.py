@@ -22,7 +22,7 @@ from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Interruption as Inaction
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.proposal import Advice, Answer, Decision, Proposal, Reason, Review, Step, reason_with_refusals
-from gpuwatch.model.sensors import Unproven
+from gpuwatch.model.sensors import Unproven, unproven_by_pool
 from gpuwatch.model.stops import StopAnswer, why_not_ours
 from gpuwatch.model.undone import Undone
 from gpuwatch.model.verbs import ADDITIONS, REMOVAL_STEPS, REMOVALS, Verb
@@ -376,11 +376,8 @@ class Observation:
         return {}
 
     @cached_property
-    def _unproven(self) -> Mapping[str, list[Unproven]]:
-        found: dict[str, list[Unproven]] = {}
-        for pool, each in ((pool, one) for one in self.unproven for pool in one.pools):
-            found.setdefault(pool, []).append(each)
-        return found
+    def _unproven(self) -> Mapping[str, Sequence[Unproven]]:
+        return unproven_by_pool(self.unproven)
 
     def unproven_in(self, pool: str) -> Sequence[Unproven]:
         """What machines of a pool have that may have broken what is read of them."""

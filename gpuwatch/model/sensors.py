@@ -1,5 +1,6 @@
 """What reads the use of machines, and with which driver, agent and image they were seen at work. PURE nouns."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -82,3 +83,12 @@ class Unproven:
     def words(self) -> str:
         """Name all that is new."""
         return ", ".join([f"the {self.of} {self.value}", *self.others])
+
+
+def unproven_by_pool(found: Iterable[Unproven]) -> dict[str, list[Unproven]]:
+    """What is suspected in each pool."""
+    pools: dict[str, list[Unproven]] = {}
+    for each in found:
+        for pool in each.pools:
+            pools.setdefault(pool, []).append(each)
+    return pools
