@@ -3,7 +3,7 @@
 import logging
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
@@ -27,12 +27,14 @@ from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
 from gpuwatch.agent.parts import assemble_parts, host_name
 from gpuwatch.agent.posted import Answer, posted_app
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
+from gpuwatch.agent.processes.pool import Question
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.slurm_jobs.watch import CGROUPS, SlurmJobs
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.agent.wall import Terminals
 from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.runtime.certificates import Ends, by_handshake
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback, protection_lacking
@@ -90,7 +92,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     )
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)
     stops = _before_stops(settings, core, host, clock)
-    answers = routes(core, exporter, supervisor, clock, instance.status, parts.page)
+    answers = routes(core, exporter, supervisor, clock, instance.status, parts.page, host)
     try:
         server = HttpServer(
             settings.host,
@@ -101,7 +103,9 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
             timeout_seconds=settings.connection_timeout,
             door=door,
             app=posted_app(_posted_answers(settings, terminals, stops), tuple(answers), settings.notice_users),
-            queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock, stops.now), exporter, answers),
+            queries=queries(
+                Confirmations(core, host.watcher, supervisor.ask, clock, stops.now), exporter, core, host, clock
+            ),
         )
     except OSError as error:
         why = error.strerror or error
@@ -285,6 +289,7 @@ def routes(
     clock: Clock,
     instance: Callable[[], InstanceStatus | None] = lambda: None,
     page: Callable[[], object] | None = None,
+    host: HostSignals | None = None,
 ) -> dict[str, Route]:
     """The agent's routes by path; with `page`, the host's as well."""
 
@@ -292,7 +297,8 @@ def routes(
         return _response(exporter.page(accept))
 
     def serve_verdict(_: str) -> Response:
-        return Response(body=msgspec.json.encode(core.verdict(clock.monotonic())), content_type=_JSON)
+        verdict = core.verdict(clock.monotonic())
+        return _verdict(verdict if host is None else host.answer(verdict, None))
 
     def serve_health(_: str) -> Response:
         """The process: 200 as long as it does its work, also where there is no driver to read."""
@@ -316,12 +322,18 @@ def _bad(why: ValueError) -> Response:
     return Response(body=f"400 {why}\n".encode(), content_type=TEXT, status=HTTPStatus.BAD_REQUEST)
 
 
-def queries(confirmations: Confirmations, exporter: Exporter, usual: Mapping[str, Route]) -> dict[str, QueryRoute]:
+def _verdict(verdict: NodeVerdict) -> Response:
+    return Response(body=msgspec.json.encode(verdict), content_type=_JSON)
+
+
+def queries(
+    confirmations: Confirmations, exporter: Exporter, core: AgentCore, host: HostSignals, clock: Clock
+) -> dict[str, QueryRoute]:
     """The routes with a query.
 
-    /v1/verdict?confirm=NONCE looks at everything again first; /metrics?collect[]=GROUP has those groups of metrics.
+    /v1/verdict?confirm=NONCE looks at everything again first, ?fleet=SALT&census=ID says what the machine's pool runs;
+    /metrics?collect[]=GROUP has those groups of metrics.
     """
-    path = "/v1/verdict"
 
     def serve_metrics(query: str, accept: str) -> Response:
         try:
@@ -331,10 +343,11 @@ def queries(confirmations: Confirmations, exporter: Exporter, usual: Mapping[str
 
     def serve(query: str, _: str) -> Response:
         try:
-            nonce = nonce_in(query)
-            if nonce is None:
-                return usual[path]("")
-            return Response(body=msgspec.json.encode(confirmations.answer(nonce)), content_type=_JSON)
+            nonce, question = nonce_in(query), Question.in_query(query)
+            if question is not None:
+                host.pool.hear(question, clock.monotonic())
+            verdict = core.verdict(clock.monotonic()) if nonce is None else confirmations.answer(nonce)
+            return _verdict(host.answer(verdict, question))
         except ValueError as error:
             return _bad(error)
         except Busy:
@@ -342,7 +355,7 @@ def queries(confirmations: Confirmations, exporter: Exporter, usual: Mapping[str
             status, later = HTTPStatus.SERVICE_UNAVAILABLE, (("Retry-After", "1"),)
             return Response(body=body, content_type=TEXT, status=status, headers=later)
 
-    return {path: serve, "/metrics": serve_metrics}
+    return {"/v1/verdict": serve, "/metrics": serve_metrics}
 
 
 def health(core: AgentCore, clock: Clock) -> dict[str, object]:

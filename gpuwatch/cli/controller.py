@@ -21,6 +21,7 @@ from gpuwatch.controller.compared_weeks import ComparedWeeks
 from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.before_stop_client import begin_before_stop
+from gpuwatch.controller.observe.pool_census import CensusTaker
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.recall import recall
@@ -106,6 +107,7 @@ def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts
                 max_age_seconds=settings.limits.max_verdict_age,
                 confirm_timeout=settings.limits.max_confirmation_age,
                 answered=timings.agent_answers.observe,
+                taker=None if read_only else CensusTaker(settings.fleet),
             ),
             ledger=ledger,
             rules=settings.rulebook,

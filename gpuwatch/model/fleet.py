@@ -12,12 +12,12 @@ from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
+from gpuwatch.model.pool_programs import HostPrograms
 from gpuwatch.model.sight import Sight, Silence
 from gpuwatch.model.slurm import SlurmNode, SlurmView
 from gpuwatch.model.stops import LastStop
 
-# The pool of a node whose tags name none; it has rules even where the settings name no pool.
-DEFAULT_POOL = "default"
+DEFAULT_POOL = "default"  # of a node whose tags name none; it has rules even where the settings name no pool
 VERDICT_SCHEMA = 1
 
 
@@ -78,6 +78,7 @@ class NodeVerdict:
     pods: tuple[PodVerdict, ...] = ()  # those with GPUs of which the agent can tell it from the host's other work
     login_free_seconds: BoundedFloat | None = None  # since the last login, a week at most; None: not known
     before_stop: BeforeStop | None = None
+    programs: HostPrograms | None = None  # only to a question that names the fleet, or while it goes by a census
 
 
 class NodeState(StrEnum):
@@ -321,8 +322,7 @@ class Fleet:
 
     def find(self, node_id: str) -> Node | None:
         """The node of that id, and never of that name."""
-        place = self.place_of.get(node_id)
-        return None if place is None else self.nodes[place]
+        return None if (place := self.place_of.get(node_id)) is None else self.nodes[place]
 
     @cached_property
     def enrolled(self) -> frozenset[str]:

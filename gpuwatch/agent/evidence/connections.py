@@ -19,7 +19,7 @@ Use of a server may be too little for the limit. So a minute that stands out fro
 themselves is busy, too (`hum`). So is an SSH session through which somebody reaches another machine.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gpuwatch.agent.attribution.process import user_name
@@ -36,9 +36,10 @@ from gpuwatch.agent.evidence.datagrams import Datagrams
 from gpuwatch.agent.evidence.net_namespaces import Namespace, namespaces
 from gpuwatch.agent.evidence.rate import Hum, Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
-from gpuwatch.agent.evidence.sock_diag import Sock, Sockets, read_sockets
-from gpuwatch.agent.evidence.socket_owners import Holders, SocketOwners
+from gpuwatch.agent.evidence.sock_diag import Grown, Sock, Sockets, read_sockets
+from gpuwatch.agent.evidence.socket_owners import Holders, SocketOwners, ports_of
 from gpuwatch.agent.processes.kinds import PACKAGED, is_there_to_be_read, lets_people_in
+from gpuwatch.agent.processes.pool import COMMON
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.duration import format_duration
@@ -72,11 +73,13 @@ class Connections:
         quiet_ports: Callable[[float], Collection[int]] = lambda _: (),
         quiet_spaces: Callable[[float], Collection[str]] = lambda _: (),
         common_asks: Callable[[], Collection[str]] = tuple,
+        on_listeners: Callable[[Mapping[tuple[int, int], frozenset[int]]], None] = lambda _: None,
     ) -> None:
         """`quiet_ports` are the ports at which model servers counted no request of their own, at a monotonic time.
 
         `quiet_spaces` are the networks of their containers. `common_asks` are what the same machines ask of most
-        machines of the fleet, as `Ask.fact` has it.
+        machines of the fleet, as `Ask.fact` has it. `on_listeners` gets the ports on which other machines may ask each
+        process, by pid and start.
         """
         self._roots = roots
         self._rate = Rate(settings.busy_bytes_per_second, span_seconds=_SPAN_SECONDS)
@@ -96,6 +99,7 @@ class Connections:
         self._carried_moved = 0
         self._quiet_ports = quiet_ports
         self._quiet_spaces = quiet_spaces
+        self._on_listeners = on_listeners
         self._read: dict[str, int] = {}  # what monitoring moved there, by namespace
         self._looked: float | None = None
 
@@ -111,6 +115,7 @@ class Connections:
             raise
         open_ones = [each for each in found.listeners if not each.is_local]
         holders = self._owners.whose((*found.leaving, *open_ones), view, now.monotonic_seconds)
+        self._on_listeners(ports_of(open_ones, holders))
         asked = self._look_at_askers(found, holders, now)
         collecting = {_unit(holders[each.cookie]) for each in open_ones if each.cookie in holders} - {None}
         theirs = [
@@ -233,7 +238,7 @@ class Connections:
             note = f"serves {how_many(clients, 'client')}{when}, silent"
             return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
         for each in found.listeners:
-            if each.cookie in holders and _is_packaged(holders[each.cookie]):
+            if each.cookie in holders and any(one.rule == PACKAGED for one in holders[each.cookie].processes):
                 owner = _owner(each, holders[each.cookie].processes)
                 note = f"{owner.process or 'a server'} waits for other machines on port {each.local[1]}"
                 return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
@@ -298,26 +303,6 @@ class Connections:
         )
 
 
-class Grown:
-    """How much each connection has moved from look to look."""
-
-    def __init__(self) -> None:
-        """Before the first look."""
-        self._before: dict[int, int] | None = None
-
-    def bytes_since_last(self, connections: Iterable[Sock]) -> dict[int, int]:
-        """Bytes since the last look, by cookie; nothing at the first one. What began since then counts as a whole."""
-        now = {each.cookie: each.moved for each in connections if each.moved is not None}
-        before, self._before = self._before, now
-        if before is None:
-            return {}
-        return {cookie: max(0, moved - before.get(cookie, 0)) for cookie, moved in now.items()}
-
-    def forget(self) -> None:
-        """Forget all connections and begin again."""
-        self._before = None
-
-
 def _is_peoples(each: Sock, holders: Mapping[int, Holders], view: ProcessView | None) -> bool:
     """People's; or of a server that serves people elsewhere: a package's that no list names, or one of the kernel's."""
     held = holders[each.cookie]
@@ -332,7 +317,8 @@ def _of_ssh(held: Holders | None) -> bool:
 
 
 def _is_packaged(held: Holders) -> bool:
-    return any(process.rule == PACKAGED for process in held.processes)
+    """Whether a package brought it, or its pool has it: who asks for it decides."""
+    return any(process.rule == PACKAGED or process.rule.startswith(COMMON) for process in held.processes)
 
 
 def _is_machines_own(held: Holders | None) -> bool:

@@ -30,8 +30,10 @@ from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.evidence.work import Processes
 from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
 from gpuwatch.agent.processes.packages import PackageOwners
+from gpuwatch.agent.processes.pool import PoolMemory, Question
 from gpuwatch.agent.processes.process import ProcessView, owner_of
 from gpuwatch.model.activity import Evidence, LocalDisks, State, WorkOwner
+from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.gpu import GpuProcess, GpuReading
 from gpuwatch.runtime.clock import Clock
 
@@ -46,7 +48,8 @@ class Around:
 
     Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
     `workloads` and `services` are the administrator's patterns of processes; `gpu_pods` returns the names of the pods
-    with GPUs by their uids, None while they are not known; `packages` knows the owners of files.
+    with GPUs by their uids, None while they are not known; `packages` knows the owners of files. `pool` is what the
+    controller says of the machine's pool.
     """
 
     settings: EvidenceSettings
@@ -56,6 +59,7 @@ class Around:
     services: Sequence[str] = ()
     gpu_pods: Callable[[], Mapping[str, str | None] | None] = dict
     packages: PackageOwners | None = None
+    pool: PoolMemory = field(default_factory=PoolMemory)
     _made: dict[str, HostSignal] = field(default_factory=dict)
 
     def is_on(self, name: str) -> bool:
@@ -82,6 +86,7 @@ def _processes(here: Around) -> Processes:
         here.roots,
         workloads=here.workloads,
         services=here.services,
+        pool=here.pool,
         pods=lambda: tuple(here.gpu_pods() or ()),
         packages=here.packages,
         on_look=(lambda *_: None) if scheduled is None else scheduled.runs.note,
@@ -89,9 +94,10 @@ def _processes(here: Around) -> Processes:
 
 
 def _connections(here: Around) -> Connections:
-    asked = here.signal(ModelServers)
-    quiet = () if asked is None else (asked.quiet_ports, asked.quiet_spaces)
-    return Connections(here.settings.connections, here.roots, *quiet)
+    settings, asked, note = here.settings.connections, here.signal(ModelServers), here.pool.note_ports
+    if asked is None:
+        return Connections(settings, here.roots, on_listeners=note)
+    return Connections(settings, here.roots, asked.quiet_ports, asked.quiet_spaces, on_listeners=note)
 
 
 # By the name of its section of EvidenceSettings.
@@ -148,7 +154,9 @@ class HostSignals:
             workloads=workloads,
             services=services,
             gpu_pods=gpu_pods,
+            pool=PoolMemory((roots or Roots()).proc),
         )
+        self.pool = here.pool
         self._watched: dict[str, Watched] = {}
         for name in SIGNALS:
             self._watch(name, here.signal_named(name), after_gpus=name == GpuProcessCpu.name)
@@ -254,6 +262,12 @@ class HostSignals:
         now = (entry for each in looks for entry in self.watcher.current(each, now_monotonic))
         doubt = next((entry for entry in now if entry.says is State.UNKNOWN), None)
         return self._pods.with_processes(self._processes.of_pods, doubt)
+
+    def answer(self, verdict: NodeVerdict, question: Question | None) -> NodeVerdict:
+        """The verdict with what a controller's question about the pool asks for."""
+        view = self.processes()
+        used = None if view is None else view.census
+        return self.pool.answer(verdict, question, used, self._clock.monotonic())
 
     def rdma_ports(self) -> tuple[RdmaPort, ...]:
         """The RDMA ports at the last look; none while a look at them is late."""

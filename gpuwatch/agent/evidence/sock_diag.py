@@ -7,7 +7,7 @@ instead, which know no bytes.
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -80,6 +80,26 @@ class Sockets:
     def is_accepted(self, each: Sock) -> bool:
         """Whether the other end has asked for the connection."""
         return each.local[1] in self.listening
+
+
+class Grown:
+    """How much each connection has moved from look to look."""
+
+    def __init__(self) -> None:
+        """Before the first look."""
+        self._before: dict[int, int] | None = None
+
+    def bytes_since_last(self, connections: Iterable[Sock]) -> dict[int, int]:
+        """Bytes since the last look, by cookie; nothing at the first one. What began since then counts as a whole."""
+        now = {each.cookie: each.moved for each in connections if each.moved is not None}
+        before, self._before = self._before, now
+        if before is None:
+            return {}
+        return {cookie: max(0, moved - before.get(cookie, 0)) for cookie, moved in now.items()}
+
+    def forget(self) -> None:
+        """Forget all connections and begin again."""
+        self._before = None
 
 
 def read_sockets(roots: Roots) -> Sockets:

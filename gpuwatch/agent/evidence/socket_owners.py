@@ -139,6 +139,15 @@ class SocketOwners:
         return groups
 
 
+def ports_of(listeners: Iterable[Sock], holders: Mapping[int, Holders]) -> Mapping[tuple[int, int], frozenset[int]]:
+    """The ports of each process that may hold one of the listeners, by pid and start."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for each in listeners:
+        for process in holders[each.cookie].processes if each.cookie in holders else ():
+            found.setdefault((process.pid, process.started_ticks), set()).add(each.local[1])
+    return {key: frozenset(ports) for key, ports in found.items()}
+
+
 def _judge_holders(holders: list[Process]) -> Holders:
     """Of processes that hold a connection: people's, if it is one of them."""
     people = [each for each in holders if each.kind is Kind.PEOPLE]

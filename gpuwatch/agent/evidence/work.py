@@ -8,7 +8,8 @@ Rules, all of them:
    or more (`sleep 6h; python train.py`), until its time is over.
 3. What a login leaves alive (a shell, sshd, tmux) is no work, but its own CPU time and traffic above a higher limit
    are: a tunnel, a transfer. What viewers (top, watch, tail) use never counts. A container runtime that pulls or
-   builds an image works for somebody; so does a package's program that no list names: a database builds an index.
+   builds an image works for somebody; so does a package's program that no list names: a database builds an index; and
+   what is the machine's own only because its pool has it.
 4. Occupied: somebody's program is alive and does none of this. Idle: nobody's program is alive.
 5. The machine's own programs that install software are doubt for their first hour: a stop leaves half of it.
 6. A job of root's cron counts as doubt for its first ten minutes, and as people's work from then on.
@@ -25,8 +26,9 @@ from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
 from gpuwatch.agent.evidence.settings import WorkSettings
-from gpuwatch.agent.processes.kinds import CRON_JOB, PACKAGED, VIEWER, installs, pulls_images
+from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, installs
 from gpuwatch.agent.processes.packages import PackageOwners
+from gpuwatch.agent.processes.pool import PoolMemory, may_work_for_people, said_of
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.agent.processes.shells import HostsShells, ShellLooks
 from gpuwatch.agent.processes.table import ProcessTable, TableError
@@ -86,6 +88,7 @@ class Processes:
         *,
         workloads: Iterable[str] = (),
         services: Iterable[str] = (),
+        pool: PoolMemory | None = None,
         pods: Callable[[], Collection[str]] = tuple,
         packages: PackageOwners | None = None,
         on_look: Callable[[ProcessView, Collection[int], float], None] = lambda *_: None,
@@ -106,6 +109,7 @@ class Processes:
             roots.var / "log/pods",
             packages=packages,
             shells=shells or HostsShells(roots.proc, roots.dev),
+            pool=pool,
         )
         self.table.use(workloads, services)
         self._looks: deque[tuple[float, Mapping[_Key, _Used]]] = deque()
@@ -132,8 +136,7 @@ class Processes:
         runtime = {
             process.pid: process
             for process in view.processes.values()
-            if process.kind is Kind.SERVICE
-            and (process.rule == PACKAGED or pulls_images((process.name, process.executable or "")))
+            if process.kind is Kind.SERVICE and may_work_for_people(process)
         }
         before = self._remember(now, {**counted, **session, **runtime})
         begun = self._new_programs(people, view)
@@ -196,7 +199,9 @@ class Processes:
             note = f"{_name_process(installer)} changes the software of the machine"
             return make_finding(self, State.UNKNOWN, note, owner=owner_of(installer, user_name(installer.uid)))
         if not people:
-            return self._say(State.IDLE, "no program of a user, a container or a job is alive", None, 0, 1, "programs")
+            common = said_of(view.processes.values())
+            note = "no program of a user, a container or a job is alive" + (f"; {common}" if common else "")
+            return self._say(State.IDLE, note, None, 0, 1, "programs")
         newest = max(people, key=lambda each: (each.started_ticks, each.pid))
         note = several([_name_process(each) for each in sorted(people, key=lambda each: -each.started_ticks)], 3)
         return self._say(State.OCCUPIED, f"alive and at rest: {note}", newest, len(people), 1, "programs")

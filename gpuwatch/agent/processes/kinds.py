@@ -19,6 +19,7 @@ from gpuwatch.agent.processes.process import Kind
 # Users from 1000 on are people, but for nobody (systemd's and Debian's) and those of snaps (snapd, osutil/sys).
 _FIRST_PERSON, _NOBODY = 1000, frozenset({65534, 65535, *range(584788, 584793)})
 _DYNAMIC = range(61184, 65520)  # DynamicUser= (systemd.io/UIDS-GIDS); a directory of users may have such numbers, too
+_NUMBER = re.compile(r"[0-9]+")
 _WATCH_WAITS = re.compile(r"-[a-z]*[egq].*|--(?:chg|err|equ)exit.*")  # it ends at a change, an error, or when at rest
 PATTERN = "agent."  # how the rules of the administrator's patterns begin
 CRON_JOB = "cron job of root"
@@ -123,6 +124,26 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     if unit is not None and _matches(unit, known.LOGIN_UNITS):
         return _in_login_unit(facts, unit)
     return _of_system(facts, unit)
+
+
+def name_in_fleet(facts: Facts, path: str | None) -> str | None:
+    """The name of a service, the same on all machines that run it: its unit, and the file of its program or script.
+
+    None: other machines say nothing of it. It is a person's, a job's or a container's, is there for people's work, or
+    does not show its file. Numbers in it are left out: releases differ.
+    """
+    placement, unit = facts.placement, facts.placement.systemd_unit
+    if path is None or facts.kernel or facts.tty or _is_person(facts.uid) or placement.slurm_job is not None:
+        return None
+    if unit is None or not unit.endswith(".service") or not _is_in_own_unit(placement):
+        return None
+    if facts.slice in {"user.slice", "kubepods.slice"} or is_system_container(facts.slice):
+        return None
+    of_work = _matches(unit, (*known.WORK_UNITS, *known.JOB_UNITS)) or _one_of(facts.names, known.WORK_PROGRAMS)
+    if of_work or facts.origin in {UnitOrigin.TRANSIENT, UnitOrigin.UNKNOWN}:
+        return None
+    name, at, _ = unit.removesuffix(".service").partition("@")
+    return _NUMBER.sub("0", f"{name}{at} {path}")
 
 
 def _is_in_own_unit(placement: Placement) -> bool:

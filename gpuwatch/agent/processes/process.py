@@ -27,7 +27,8 @@ class Process:
     `name` is its short name (15 letters), `executable` the base name of its program's file (None: it may not be read).
     `tty` is 0 without a controlling terminal, `foreground` the process group that has that one. `forked` is whether it
     runs the program of its parent and began none itself. `cpu_seconds` is its own CPU time, `reaped_seconds` that of
-    its ended children. `rule` says by what it was attributed.
+    its ended children. `rule` says by what it was attributed. `shared` is what other machines call the
+    same service, if it is a service.
     """
 
     pid: int
@@ -48,6 +49,7 @@ class Process:
     rule: str = ""
     foreground: int = -1
     forked: bool = False
+    shared: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +57,15 @@ class ProcessView:
     """All processes at one moment of the monotonic clock.
 
     `doubt` says why some may be missing (hidepid, a PID namespace of the agent's own); then absence proves nothing.
-    `cores` are the CPU cores that processes used over the last minute, by pid; of those that used any.
+    `cores` are the CPU cores that processes used over the last minute, by pid; of those that used any. `census` is
+    the one of the machine's pool that was used.
     """
 
     monotonic_seconds: float
     processes: Mapping[int, Process]
     doubt: str | None = None
     cores: Mapping[int, float] = field(default_factory=dict)
+    census: str | None = None
 
     def cores_of(self, kinds: Collection[Kind], pids: Collection[int] = ()) -> float:
         """CPU cores that these used over the last minute: processes of these kinds, and of these ids."""

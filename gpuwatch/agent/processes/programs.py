@@ -6,6 +6,7 @@ says the same.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -23,6 +24,7 @@ _AGENTS_FOLDERS = (
     "/var/lib/rancher/",
 )  # of agents that bring themselves up to date
 _SHORT_NAME = 15
+_SPACE = re.compile(r"\s")
 _INTERPRETED_WITHIN = 4  # words: /usr/bin/python3 -u -E /usr/sbin/waagent
 _OPTION_WITH_VALUE = frozenset({"--init-file", "--rcfile", "-O", "+O", "-o", "+o"})
 _PROGRAM_OPTIONS = frozenset({"-jar", "-cp", "-classpath", "--class-path"})  # of java
@@ -30,7 +32,10 @@ _PROGRAM_OPTIONS = frozenset({"-jar", "-cp", "-classpath", "--class-path"})  # o
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A process's names and what its program is; see `kinds.Facts`. `executable` is the base name of its file."""
+    """A process's names and what its program is; see `kinds.Facts`. `executable` is the base name of its file.
+
+    `path` is its file, or the file that it interprets; None: neither is known for certain.
+    """
 
     name: str
     executable: str | None = None
@@ -42,6 +47,7 @@ class Program:
     of_agent: bool = False
     of_nobody: bool = False
     unproven: bool = False
+    path: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,9 +74,10 @@ def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: O
     of_agents_file = _is_agents(path) and (not unproven or any(map(_is_agents, starts)))
     own_work, by_hand, of_agent = own_file or unproven, unproven or _is_by_hand(path, owner), of_agents_file
     names, script, own_script = names_of(name, executable), None, None
+    certain = path
     if kinds.is_interpreter(names):
         believed = not unproven or kinds.is_interpreter((name,))
-        file = _script(folder)
+        file = certain = _script(folder)
         base = None if file is None else legible(file.rpartition("/")[2], 64)
         its_owner = _owner_of_script(file, owner_of)
         # A package's daemon is a script in a folder of packages; /usr/local is the administrator's.
@@ -84,7 +91,7 @@ def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: O
         of_nobody = of_nobody or its_owner is Owner.NOBODY
     elif kinds.is_shell(names) or kinds.is_tool(names):
         believed = not unproven or kinds.is_shell((name,)) or kinds.is_tool((name,))
-        interpreted = _interpreted_file(folder)
+        interpreted = certain = _interpreted_file(folder)
         its_owner = _owner_of_script(interpreted, owner_of)
         of_agent = (believed and _is_agents(interpreted)) or (of_agent and not _is_own(interpreted))
         own_work = own_work or _is_own(interpreted) or its_owner is Owner.NOBODY
@@ -101,6 +108,7 @@ def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: O
         of_agent=of_agent,
         of_nobody=of_nobody and not of_agent,
         unproven=unproven,
+        path=certain if certain and certain.startswith("/") and not (unproven or _SPACE.search(certain)) else None,
     )
 
 

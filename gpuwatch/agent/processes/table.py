@@ -17,6 +17,7 @@ from gpuwatch.agent.attribution.process import sees_host_pids, user_name
 from gpuwatch.agent.processes import kinds, parents, programs
 from gpuwatch.agent.processes.packages import OwnerOf, PackageOwners, owner_not_known
 from gpuwatch.agent.processes.patterns import Pattern
+from gpuwatch.agent.processes.pool import PoolMemory
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
 from gpuwatch.agent.processes.programs import read_beginning
 from gpuwatch.agent.processes.shells import HostsShells, ShellLooks, shells_at_work
@@ -54,12 +55,13 @@ class _Known:
     placement: Placement
     kind: Kind
     rule: str
+    shared: str | None
 
 
 class ProcessTable:
     """Keeps the newest look. One thread looks; any may read `view` and ask for `service_pids`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it looks with
         self,
         proc: Path,
         etc: Path,
@@ -69,11 +71,13 @@ class ProcessTable:
         *,
         packages: PackageOwners | None = None,
         shells: ShellLooks | None = None,
+        pool: PoolMemory | None = None,
     ) -> None:
         """Nothing is read yet. Without `packages` no file's owner is known."""
         self._packages = packages
         self._unsure: set[tuple[int, int]] = set()  # of what these run nothing was known yet
         self._turn = 0
+        self.pool = pool or PoolMemory(proc)
         self._pods = PodNamespaces(pod_logs)
         self._shells = shells or HostsShells(proc, Path("/dev"))
         self._proc = proc
@@ -118,12 +122,15 @@ class ProcessTable:
         found |= parents.of_roots_cron(found, uptime)
         found |= parents.of_agents(found)
         found |= shells_at_work(found, self._shells)
+        of_pool, census = self.pool.judge(found, monotonic_seconds, uptime)
+        found |= of_pool
         doubt = None if sees_host_pids(self._proc) else "the agent does not see all processes of the host"
         view = ProcessView(
             monotonic_seconds=monotonic_seconds,
             processes=found,
             doubt=doubt,
             cores=self._cores(monotonic_seconds, found),
+            census=census,
         )
         self.view = view
         return view
@@ -189,6 +196,7 @@ class ProcessTable:
         folder = f"{self._proc}/{pid}"
         uid, text = _uid(folder), read_beginning(f"{folder}/cgroup").decode("utf-8", "replace")
         placement, names = parse_cgroup(text), programs.names_of(name, programs.executable(folder))
+        self.pool.note_gpu(placement.systemd_unit)
         facts = kinds.Facts(names=names, uid=uid, user=user_name(uid), placement=placement, slice=_slice(text))
         chosen = kinds.by_patterns(facts, self._workloads, self._services)
         if chosen is not None:
@@ -268,6 +276,7 @@ class ProcessTable:
             rule=rule,
             foreground=foreground,
             forked=bool(flags & _FORKED_FLAG),
+            shared=who.shared,
         )
 
     def _identify(self, folder: str, name: str, age: float | None, *, kernel: bool, tty: bool) -> _Known | None:
@@ -305,7 +314,8 @@ class ProcessTable:
             origin=self._units.origin(placement.systemd_unit, owner_of),
         )
         kind, rule = kinds.classify(facts, self._workloads, self._services)
-        return _Known(age, name, executable, uid, placement, kind, rule)
+        shared = kinds.name_in_fleet(facts, program.path)
+        return _Known(age, name, executable, uid, placement, kind, rule, shared)
 
     def _owner_of(self, placement: Placement, slice_name: str) -> OwnerOf:
         """What finds the owner of a file; of what runs in a container no database of this host speaks."""

@@ -49,8 +49,13 @@ class PromqlSource:
         max_age_seconds: float,
         confirm_timeout: float = 5.0,
         answered: Callable[[float, tuple[str, ...]], object] = lambda _seconds, _question: None,
+        taker: object = None,
     ) -> "PromqlSource":
-        """The source that these settings describe; `answered` counts answers of agents that confirm."""
+        """The source that these settings describe; `answered` counts answers of agents that confirm.
+
+        `taker` of pools are of no use here: agents are asked before a stop alone, and Prometheus hands nothing over.
+        """
+        del taker
         return cls(
             settings=settings,
             clock=clock,

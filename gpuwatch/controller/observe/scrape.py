@@ -19,6 +19,7 @@ import msgspec
 from gpuwatch.controller.observe.credentials import Credentials, credentials_of, failure_of, refusal_of
 from gpuwatch.controller.observe.plain_http import body_of
 from gpuwatch.controller.observe.plain_http import session as plain_session
+from gpuwatch.controller.observe.pool_census import CensusTaker, judged_alone
 from gpuwatch.controller.observe.pool_metrics import evaluate_queries, of_verdicts
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.settings import ObserveSettings
@@ -56,6 +57,7 @@ class ScrapeSource:
 
     A confirmation is waited for up to `confirm_timeout`, and may rest on looks up to `max_look_seconds` old. `answered`
     gets the seconds that an answer took, or was waited for in vain, and the question: (VERDICT,), (CONFIRMATION,).
+    `taker` counts what agents run, and says it to them; None: this only looks on, next to the controller.
     """
 
     settings: ObserveSettings
@@ -64,6 +66,7 @@ class ScrapeSource:
     confirm_timeout: float = 5.0
     max_look_seconds: float = 3.0
     answered: Callable[[float, tuple[str, ...]], object] = lambda _seconds, _question: None
+    taker: CensusTaker | None = None
     _credentials: list[ReloadingFile[Credentials]] = field(default_factory=list, init=False, repr=False)
     # When each node's agent was asked last, and whose did not answer in time then.
     _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -77,7 +80,11 @@ class ScrapeSource:
         """
         seconds = max(self.max_age_seconds * _ASKING, self.settings.timeout)
         order = self._in_turn(nodes)
+        if self.taker is not None:
+            self.taker.begin_round(nodes, self.clock.monotonic())
         asked = dict(zip((node.id for node in order), self._ask(order, seconds=seconds), strict=True))
+        if self.taker is not None:
+            self.taker.end_round(self.clock.monotonic())
         signals = self._with_reason(nodes, [asked[node.id] for node in nodes], seconds)
         names = Counter(node.name for node in nodes)
         seen = tuple(
@@ -130,6 +137,8 @@ class ScrapeSource:
         signal = self._ask([node], nonce)[0]
         if signal.verdict is None:
             return signal
+        if self.taker is None and (foreign := judged_alone(signal.verdict)) is not None:
+            return NodeReport(failure=foreign)
         doubt = _why_unconfirmed(signal.verdict, nonce, self.clock.uptime() - asked, self.max_look_seconds)
         return signal if doubt is None else NodeReport(failure=doubt)
 
@@ -163,9 +172,12 @@ class ScrapeSource:
         connector = aiohttp.TCPConnector(limit=self.settings.concurrency, ssl=credentials.context)
         server_name = self.settings.tls_server_name
         patience = self.settings.timeout if nonce is None else min(self.settings.timeout, self.confirm_timeout)
-        path, question = "/v1/verdict", (VERDICT,)
-        if nonce is not None:
-            path, question = f"{path}?confirm={nonce}", (CONFIRMATION,)
+        question = (VERDICT,) if nonce is None else (CONFIRMATION,)
+
+        def path(node: Node) -> str:
+            parts = [] if nonce is None else [f"confirm={nonce}"]
+            parts += [] if self.taker is None else [self.taker.query(node)]
+            return f"/v1/verdict?{'&'.join(parts)}" if parts else "/v1/verdict"
 
         async def ask(node: Node) -> NodeReport:
             if node.state is not NodeState.RUNNING:
@@ -184,7 +196,7 @@ class ScrapeSource:
                     async with (
                         asyncio.timeout(patience),
                         session.get(
-                            f"{base}{path}",
+                            f"{base}{path(node)}",
                             headers=credentials.header(base),
                             allow_redirects=False,
                             server_hostname=server_name,
@@ -205,8 +217,13 @@ class ScrapeSource:
             return read_answer(body, node, self.clock.now(), self.max_age_seconds)
 
         headers = {"Cache-Control": "no-cache, no-store", "Accept": "application/json"}
+
+        async def take(node: Node) -> NodeReport:
+            report = await ask(node)
+            return report if self.taker is None else self.taker.take(node, report, confirms=nonce is not None)
+
         async with plain_session(connector, headers) as session:
-            return list(await asyncio.gather(*(_ask_apart(node, ask) for node in nodes)))
+            return list(await asyncio.gather(*(_ask_apart(node, take) for node in nodes)))
 
 
 async def _ask_apart(node: Node, ask: Callable[[Node], Awaitable[NodeReport]]) -> NodeReport:

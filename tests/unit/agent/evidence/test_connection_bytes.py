@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.agent.attribution.cgroup import Placement
-from gpuwatch.agent.evidence.connections import Connections, Grown
+from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.settings import ConnectionSettings
-from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
+from gpuwatch.agent.evidence.sock_diag import Grown, Sock, Sockets
 from gpuwatch.agent.evidence.socket_owners import SocketOwners
 from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind

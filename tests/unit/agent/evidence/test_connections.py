@@ -1,10 +1,12 @@
 """agent/evidence/connections.py on made hosts: without byte counts, and containers with networks of their own."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.agent.evidence.base import UnseenError
+from gpuwatch.agent.processes.pool import COMMON
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.activity import State
 from tests.support.fakes.connected_host import CONTAINER_NETWORK, ConnectedHost
@@ -46,6 +48,18 @@ def test_a_ray_head_with_workers_elsewhere_is_busy(host: ConnectedHost) -> None:
     assert (found.says, found.note) == (State.BUSY, "serves 2 clients; how much they move is not known")
     assert found.owner is not None
     assert (found.owner.process, found.owner.pid) == ("gcs_server", 42)
+
+
+def test_what_is_common_in_the_pool_is_in_use_by_its_clients_and_not_by_its_port(host: ConnectedHost) -> None:
+    """Every machine of the pool may be asked there; a web server of the company's that is asked has users."""
+    said = []
+    for open_ones in ((LISTENER,), (LISTENER, CLIENT)):
+        host.sockets(*open_ones)
+        host.runs(42, Kind.SERVICE, 500, 501, name="acmed")
+        host.running[42] = replace(host.running[42], rule=f"{COMMON}on 12 of 12 machines")
+        said.append(host.look(61).says)
+
+    assert said == [State.IDLE, State.BUSY]
 
 
 def test_a_program_that_is_connected_to_a_server_elsewhere_is_idle_by_itself(host: ConnectedHost) -> None:
