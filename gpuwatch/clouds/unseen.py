@@ -97,8 +97,8 @@ UNSEEN: tuple[Unseen, ...] = (
         cloud="azure",
         what="tags of members of Uniform scale sets",
         taken="The Tags API merges tags at a member's own scope. A public issue records a write of tags that was "
-        "answered 200 and changed nothing. If so, no notice on a member holds, so no member is removed, and "
-        "`gpuwatch:protect` works on the whole set alone.",
+        "answered 200 and changed nothing. gpuwatch looks whether the tags are there. If not, the notice has "
+        "failed and no member is removed, and `gpuwatch:protect` works on the whole set alone.",
         see="`az tag update --operation Merge --tags test=1 --resource-id MEMBER`, then `az tag list --resource-id "
         "MEMBER`.",
     ),

@@ -33,7 +33,7 @@ from gpuwatch.clouds.azure.settings import TemplateSettings
 from gpuwatch.clouds.groups import raise_again, refuse_if_chosen
 from gpuwatch.clouds.permissions import server_time
 from gpuwatch.clouds.permit import Permit, permit_in_force
-from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.tags import claims, tags_in_any_case
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, NodeState
 from gpuwatch.model.stops import StopAnswer
@@ -222,10 +222,16 @@ def protect(place: Subscription, machine: Machine, group_id: str, *, on: bool, f
 
 
 def tag(place: Subscription, machine: Machine, tags: Mapping[str, str]) -> None:
-    """Add to a machine's tags; the others stay. Source: Tags UpdateAtScope, which needs no right over the machine."""
+    """Add to a machine's tags; the others stay. Source: Tags UpdateAtScope, which needs no right over the machine.
+
+    Azure was seen to accept tags of a member of a Uniform scale set, and not to keep them: so these are looked at. A
+    notice must be on its machine, and people could not keep such a member by a tag, either.
+    """
     body = {"operation": "Merge", "properties": {"tags": dict(tags)}}
     path = f"{machine.path}/providers/Microsoft.Resources/tags/default"
     place.change("PATCH", path, permit_in_force(), version="tags", body=body)
+    if machine.uniform and not tags_in_any_case(tags).items() <= one(place, machine.path, urgent=True).tags.items():
+        raise CloudError(f"Azure took tags of {machine.name} and did not keep them", code="TagsNotKept")
 
 
 def refuse_group(group: ScaleSet, *, fleet: str, grows: bool = False) -> None:

@@ -92,7 +92,7 @@ class Clusters:
     def _ask(
         self, place: str, line: Line, ids: list[str], known: dict[str, tuple[float, str | None]]
     ) -> dict[str, str]:
-        """Source: DescribeExistedInstances, AlreadyInCluster."""
+        """Ask about these machines, and remember the answers. Source: DescribeExistedInstances, AlreadyInCluster."""
         try:
             found = {
                 node_id: f"TKE cluster {cluster}"

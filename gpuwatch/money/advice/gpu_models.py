@@ -141,7 +141,7 @@ CARDS = {
             known_by=_HMC,
         ),
         _card("K80", (3, 7), {"fp32": 4.11}, 240, known_by="by cputronic.com"),
-        _card("M60", (5, 2), {"fp32": 4.8}, 160, known_by=_MEMORY),
+        _card("M60", (5, 2), {"fp32": 4.8}, 160, known_by="by alldbin.com and fpsbench.com"),
         _card("P40", (6, 1), {"fp32": 11.76, "int8": 47}, 347, known_by="by compucon.co.nz and alldbin.com"),
         _card("T4G", (7, 5), {"fp32": 8.1, "fp16": 65, "int8": 130}, 320, known_by="those of the T4, its twin"),
     )

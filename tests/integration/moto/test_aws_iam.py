@@ -257,15 +257,6 @@ def test_volumes_are_decrypted_for_machines_alone() -> None:
     assert all(each.endswith(("/gpuwatch-controller", "${aws:username}")) for each in asks["Resource"])
 
 
-def test_list_prices_are_those_of_every_region() -> None:
-    """One region serves the list of all; spot prices are asked of each."""
-    document: Any = policy("prices", regions=["eu-west-1"])
-    listed, spot = document["Statement"]
-
-    assert "Condition" not in listed
-    assert spot["Condition"] == {"StringEquals": {"aws:RequestedRegion": ["eu-west-1"]}}
-
-
 def test_an_observer_changes_nothing() -> None:
     """The role that only looks has nothing but Describe."""
     assert all(any(fnmatchcase(action, pattern) for pattern in OBSERVING) for action in allowed("observe"))

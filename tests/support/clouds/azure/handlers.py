@@ -163,7 +163,8 @@ def tag(state: State, call: Call) -> Response:
     scope = call.parts["scope"].lower()
     if scope not in state.vms:
         return _not_found(call)
-    state.vms[scope].tags |= body["properties"]["tags"]
+    if not (state.drops_tags_of_members and "/virtualmachinescalesets/" in scope):
+        state.vms[scope].tags |= body["properties"]["tags"]
     return Response(
         body={"id": f"{scope}/providers/Microsoft.Resources/tags/default", "properties": body["properties"]}
     )

@@ -159,6 +159,7 @@ class State:
         self.allowed: list[str] = ["*"]  # actions of our roles
         self.hours: dict[str, dict[str, list[dict[str, Any]]]] = {}  # of metrics, by machine and name
         self.subscriptions: dict[str, str] = {}  # names by ids
+        self.drops_tags_of_members = False  # of Uniform scale sets: answered 200, and unchanged
         self.token_seconds = 3600
         self.applications: dict[str, dict[str, Any]] = {}  # of Microsoft Graph, by appId
         self.may_read_applications = True
