@@ -6,6 +6,7 @@ from datetime import datetime
 from gpuwatch.agent.activity.doubts import doubt_of_rest, unread
 from gpuwatch.agent.activity.holders import excuse_own_work, holders_after, lists_all_processes, people
 from gpuwatch.agent.activity.links import counters_of, rates_of
+from gpuwatch.agent.activity.loops import hold_loop
 from gpuwatch.agent.activity.memory import GpuMemory, Judgement, Memory, Sample, Track
 from gpuwatch.agent.activity.rest_power import busy_watts, learn_rest_power, sees_work
 from gpuwatch.agent.activity.settings import ActivityRules
@@ -49,8 +50,9 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
     host = _of_spinning(sample, read) if not unseen else sample.host
     judged = [judgement for _, judgement in read] + unseen
     judged += [host_judgement(entry) for entry in host if entry.says is not State.IDLE]
-    node = advance(memory.node, _listing(combine_judgements(judged, doubt), host), sample.at, gap, rules)
-    return Memory(at=sample.at, monotonic_seconds=sample.monotonic_seconds, node=node, by_uuid=gpus)
+    loop, judgement = hold_loop(memory.loop, _listing(combine_judgements(judged, doubt), host), gap)
+    node = advance(memory.node, judgement, sample.at, gap, rules)
+    return Memory(at=sample.at, monotonic_seconds=sample.monotonic_seconds, node=node, by_uuid=gpus, loop=loop)
 
 
 def elapsed_seconds(memory: Memory, sample: Sample) -> tuple[float, str | None]:

@@ -52,6 +52,20 @@ class Track:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """What comes back to a node at rest: the strongest state lately, for how long it was not seen, and its returns.
+
+    `gone` is whether nothing was there in the last sample, `away_seconds` for how long then.
+    """
+
+    strongest: Judgement | None = None
+    unseen_seconds: float = 0.0
+    away_seconds: float = 0.0
+    gone: bool = False
+    returns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuMemory:
     """What is remembered of one GPU between samples."""
 
@@ -73,6 +87,7 @@ class Memory:
     monotonic_seconds: float | None = None
     node: Track = field(default_factory=Track)
     by_uuid: Mapping[str, GpuMemory] = field(default_factory=dict)
+    loop: Loop = field(default_factory=Loop)
 
     @property
     def activity(self) -> Activity:
