@@ -80,7 +80,8 @@ class People:
                     silent[session] = self._silence.seconds(str(session.terminal), terminal.stat().st_atime, now)
         except OSError as error:
             doubts.append(f"{error.strerror}: {error.filename}")
-        logins = {each: silent[each] for each in sessions if each in silent and not _is_window(each, now.processes)}
+        windows = _windows(now.processes)
+        logins = {each: silent[each] for each in sessions if each in silent and each.terminal not in windows}
         self._silence.forget_all_but({session.terminal or "" for session in silent})
         least = min(silent.values(), default=None)
         at_work = [session.called for session in silent if silent[session] < self._silent_after]
@@ -224,12 +225,14 @@ class People:
             yield Session(user=legible(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
 
 
-def _is_window(session: Session, view: ProcessView | None) -> bool:
-    """Whether its terminal is that of tmux or screen: a person there sits at another one."""
+def _windows(view: ProcessView | None) -> frozenset[str | None]:
+    """The terminals of tmux and screen: a person there sits at another one."""
     processes = {} if view is None else view.processes
-    first = (each for each in processes.values() if each.pid == each.session and each.tty)
-    parents = [processes.get(each.parent) for each in first if terminal_name(each.tty) == session.terminal]
-    return any(parent is not None and _KEEPERS.fullmatch(parent.name) for parent in parents)
+    firsts = (each for each in processes.values() if each.tty and each.pid == each.session)
+    kept = ((each, processes.get(each.parent)) for each in firsts)
+    return frozenset(
+        terminal_name(each.tty) for each, above in kept if above is not None and _KEEPERS.fullmatch(above.name)
+    )
 
 
 def _with_terminals(sessions: Collection[Session], view: ProcessView | None) -> tuple[Session, ...]:

@@ -12,6 +12,7 @@
 import errno
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -104,11 +105,10 @@ def shells_at_work(found: Mapping[int, Process], looks: ShellLooks) -> dict[int,
         return {}
     looks.begin()
     jobs = {(each.tty, each.group) for each in found.values() if each.tty and each.state not in {"Z", "X"}}
-    sessions = {(each.tty, each.session) for each in shells}
-    terminals = [tty for tty, _ in sessions]
+    sessions = Counter(tty for tty, _ in {(each.tty, each.session) for each in shells})
     theirs = {}
     for shell in shells:
-        unclear = terminals.count(shell.tty) > 1
+        unclear = sessions[shell.tty] > 1
         rule = SUBSHELL if shell.forked else None if _rests(shell, jobs, looks, unclear=unclear) else WAITS
         if rule is not None:
             theirs[shell.pid] = replace(shell, kind=Kind.PEOPLE, rule=rule)
