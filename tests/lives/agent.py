@@ -171,7 +171,10 @@ def _commands(told: Mapping[str, Any], folder: Path) -> Path:
         told_here = about if isinstance(about, Mapping) else {"prints": about}
         (folder / f".{name}").write_text(str(told_here.get("prints", "")))
         script = folder / name
-        script.write_text(f'#!/bin/sh\nwhile read -r line; do echo "$line"; done < "{folder}/.{name}"\n')
+        (folder / f".{name}.pending").write_text(str(told_here.get("pending", "")))
+        choice = 'about=; case "$*" in *--states=PD*) about=.pending;; esac'
+        show = f'while read -r line; do echo "$line"; done < "{folder}/.{name}$about"'
+        script.write_text(f"#!/bin/sh\n{choice}\n{show}\n")
         script.chmod(0o755)
     return folder
 

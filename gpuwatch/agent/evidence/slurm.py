@@ -7,11 +7,13 @@ import socket
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, run, several
 from gpuwatch.agent.evidence.files import processes
 from gpuwatch.agent.evidence.settings import SlurmSettings
+from gpuwatch.agent.evidence.slurm_queue import FORMAT, NODE_FORMAT, PendingJob, SlurmNode, jobs_for, node_in_slurm
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.runtime.printable import legible
 
 _JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job
 _LONGEST_STATES = 200  # characters
+_LONGEST_REASON = 40
 
 # sinfo(1), NODE STATE CODES: one word, or several joined by "+" (as scontrol and StateComplete write them), and flags
 # behind. Draining and failing nodes still run jobs; a planned one is reserved for a job that is about to start.
@@ -23,6 +25,7 @@ _WORKS_FLAGS = frozenset("+-")  # a job completes; a job is planned
 # Only these, without any flag, mean that there is no job. All others are unknown: down, maint, reserved, powering up
 # or down, rebooting, not responding (`*`), and words to come.
 _RESTS = frozenset({"idle", "drained", "drain"})
+_TAKES_NONE = frozenset({"drained", "drain"})
 _SAYS_NOTHING = frozenset({"cloud", "dynamic_norm"})  # how the node was configured, in addition to its state
 
 
@@ -31,6 +34,8 @@ _DAEMONS = frozenset({"slurmd", "slurmstepd"})
 
 class Slurm:
     """Busy while a job starts, runs, is suspended or completes on this node, whether or not this user may see it.
+
+    Also while one is pending that could start here (`slurm_queue`).
 
     With PrivateData=jobs squeue lists only the agent's own jobs. If it lists none, the node's state decides.
     """
@@ -45,7 +50,6 @@ class Slurm:
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all jobs; none where neither slurmd nor squeue is installed, and no slurmd runs."""
-        del now
         squeue = shutil.which("squeue")
         if squeue is None:
             if shutil.which("slurmd") is None and not any(name in _DAEMONS for _, name in processes(self._roots.proc)):
@@ -61,7 +65,8 @@ class Slurm:
             raise UnseenError("squeue's output is not a list of jobs")
         if jobs:
             return (make_finding(self, State.BUSY, f"jobs {several(jobs)}", observed=len(jobs), limit=1, unit="jobs"),)
-        states = self._states()
+        lines = self._node_lines()
+        states = sorted({line.partition("|")[0] for line in lines})
         says = {state_says(state) for state in states}
         if State.BUSY in says:
             note = f"no job is shown, and {self._node} is {several(states)}"
@@ -69,18 +74,34 @@ class Slurm:
         if says != {State.IDLE}:
             shown = legible(several(states), _LONGEST_STATES)
             raise UnseenError(f"squeue lists no job, and {self._node} is {shown}, so there may be hidden jobs")
+        takes_jobs = any(not set(state.lower().split("+")) & _TAKES_NONE for state in states)
+        if takes_jobs and (pending := self._pending(squeue, node_in_slurm(self._node, lines), now)):
+            names = several([f"{each.job} ({legible(each.reason, _LONGEST_REASON)})" for each in pending])
+            note = f"no job on {self._node}; pending, and could start here: {names}"
+            return (make_finding(self, State.BUSY, note, observed=len(pending), limit=1, unit="jobs"),)
         return (make_finding(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
 
-    def _states(self) -> list[str]:
-        """The node's states in Slurm."""
+    def _pending(self, squeue: str, node: SlurmNode, now: Moment) -> list[PendingJob]:
+        """The jobs that wait for something, and could start on this node."""
+        partitions = () if node.partitions is None else (f"--partition={','.join(sorted(node.partitions))}",)
+        ended = run((squeue, "--noheader", "--states=PD", *partitions, f"--format={FORMAT}"), self._deadline_seconds)
+        if ended.status != 0:
+            raise UnseenError(f"squeue failed with status {ended.status} for pending jobs")
+        try:
+            return list(jobs_for(node, ended.output.decode("utf-8", "replace"), now.at.astimezone()))
+        except ValueError as error:
+            raise UnseenError(str(error)) from None
+
+    def _node_lines(self) -> list[str]:
+        """What sinfo says of the node, one line for each of its partitions."""
         sinfo = shutil.which("sinfo")
         if sinfo is None:
             raise UnseenError("squeue lists no job, and sinfo, which shows signs of hidden jobs, is not on the PATH")
-        ended = run((sinfo, "--noheader", f"--nodes={self._node}", "--format=%T"), self._deadline_seconds)
-        states = sorted(set(ended.output.decode("utf-8", "replace").split()))
-        if ended.status != 0 or not states:
+        ended = run((sinfo, "--noheader", f"--nodes={self._node}", f"--format={NODE_FORMAT}"), self._deadline_seconds)
+        lines = sorted(set(ended.output.decode("utf-8", "replace").split()))
+        if ended.status != 0 or not lines:
             raise UnseenError(f"sinfo gave no state of node {self._node}")
-        return states
+        return lines
 
 
 def state_says(state: str) -> State:

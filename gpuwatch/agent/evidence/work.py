@@ -13,7 +13,7 @@ Rules, all of them:
 4. Occupied: somebody's program is alive and does none of this. Idle: nobody's program is alive.
 5. The machine's own programs that install software are doubt for their first hour: a stop leaves half of it.
 6. A job of root's cron counts as doubt for its first ten minutes, and as people's work from then on.
-7. CPU time of processes that hold a GPU is judged by `gpu_process_cpu`.
+7. CPU time of processes that hold a GPU is judged by `gpu_process_cpu`, a pod without a container by `sandboxes`.
 """
 
 import os
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
+from gpuwatch.agent.evidence.sandboxes import Sandboxes
 from gpuwatch.agent.evidence.settings import WorkSettings
 from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, installs
 from gpuwatch.agent.processes.packages import PackageOwners
@@ -117,6 +118,7 @@ class Processes:
         self._first = True
         self._pods = pods
         self._on_look = on_look
+        self._sandboxes = Sandboxes()
         self.of_pods: Mapping[str | None, Evidence] = {}  # by uid; None: what is in no pod
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
@@ -146,7 +148,7 @@ class Processes:
             return (working,)
         if view.doubt is not None:
             raise UnseenError(view.doubt)
-        return (self._at_rest(people, view),)
+        return (self._sandboxes.judge(self, self._at_rest(people, view), view),)
 
     def _at_work(
         self,

@@ -27,6 +27,7 @@ VIEWER = "viewer"
 SHELL = "shell"
 PACKAGED = "unit of a package"
 AGENT = "agent of a cloud or a vendor"
+OF_CLUSTER = "pod of the cluster's own"
 
 
 class UnitOrigin(StrEnum):
@@ -112,7 +113,7 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
     if facts.of_agent and (not _is_person(facts.uid) or _is_in_own_unit(placement)):
         return Kind.SERVICE, AGENT
     if facts.of_cluster and not facts.tty and not _one_of(facts.names, known.WORK_PROGRAMS):
-        return Kind.SERVICE, "pod of the cluster's own"
+        return Kind.SERVICE, OF_CLUSTER
     if placement.container_id is not None or placement.pod_uid is not None or is_system_container(facts.slice):
         if _one_of(facts.names, known.GUEST_NAMES if placement.pod_uid else known.ANYBODYS_NAMES):
             return Kind.PEOPLE, "container"

@@ -213,6 +213,23 @@ def test_jobs_that_squeue_hides_are_seen_by_the_nodes_state(host: FolderHost, te
     assert [each.says for each in slurm(host)] == [says]
 
 
+def test_a_pending_job_that_could_start_here_keeps_the_node(host: FolderHost) -> None:
+    """Not on a drained one; a queue that cannot be read is unknown."""
+    line = "812_[5-9]|gpu|JobArrayTaskLimit|N/A|1|||||x"
+    script(host, f'case "$*" in *--states=PD*) echo "$1 $3" > {host.root}/asked; echo "{line}";; esac', "squeue")
+    script(host, "echo 'idle|gpu|x|gpu:a10g:4'", "sinfo")
+    (found,) = slurm(host)
+
+    assert found.says is State.BUSY
+    assert found.note == "no job on gpu-7; pending, and could start here: 812_[5-9] (JobArrayTaskLimit)"
+    assert (host.root / "asked").read_text() == "--noheader --partition=gpu\n"
+    script(host, "echo 'drained|gpu|x|gpu:a10g:4'", "sinfo")
+    assert [each.says for each in slurm(host)] == [State.IDLE]
+    script(host, "echo 'idle|gpu|x|gpu:a10g:4'", "sinfo")
+    script(host, 'case "$*" in *--states=PD*) exit 1;; esac', "squeue")
+    assert [each.says for each in slurm(host)] == [State.UNKNOWN]
+
+
 def test_squeue_is_asked_for_the_jobs_that_this_node_has(host: FolderHost) -> None:
     """What is about to start there, and what is suspended, included; pending ones, and others' nodes, are not."""
     script(host, f'echo "$@" > {host.root}/asked', "squeue")
