@@ -54,12 +54,16 @@ def count_machines(fleet: Fleet) -> Counts:
                 if gpu.activity.state is _BUSY:
                     found[2] += 1
                     break
-    counts = defaultdict[Key, list[int]](lambda: [0, 0, 0])
+    counts: dict[Key, list[int]] = {}
     for (pool, kind, driver, agent, image), amounts in alike.items():
         for of, value in ((DRIVER, driver), (AGENT, agent), (IMAGE, image)):
             if value:
-                _add(counts[pool, kind, of, value], amounts)
-    return dict(counts)
+                key = (pool, kind, of, value)
+                if key in counts:
+                    _add(counts[key], amounts)
+                else:
+                    counts[key] = amounts.copy()
+    return counts
 
 
 def moved_record(record: SensorRecord, by: timedelta) -> SensorRecord:
@@ -86,8 +90,10 @@ def with_round(record: SensorRecord | None, counts: Counts, ledger: LedgerView, 
     """The record after a round. Without one before, machines are taken as they are: nobody knows what was before."""
     known = {} if record is None else {use.key: use for use in record.uses}
     hour = now.replace(minute=0, second=0, microsecond=0)
-    past = [use for use in known.values() if use.key not in counts and _is_remembered(use, now)]
-    uses = [use for _, of_pool in groupby(sorted(past, key=_pool), key=_pool) for use in _most_telling(of_pool)]
+    if record is not None and _says_nothing_new(known, counts, ledger, hour):
+        return SensorRecord(at=now, uses=record.uses)
+    past = [known[key] for key in known.keys() - counts.keys() if _is_remembered(known[key], now)]
+    uses = [use for _, of_pool in groupby(sorted(past, key=_key), key=_pool) for use in _most_telling(of_pool)]
     for key, (members, at_work, with_gpu) in counts.items():
         use = known.get(key) or _new_use(key, now, members, now if record is None else None)
         # Who has just come may still be called busy for what it did before: that proves nothing of what is new.
@@ -102,6 +108,19 @@ def with_round(record: SensorRecord | None, counts: Counts, ledger: LedgerView, 
     if ledger.acknowledged or ledger.resumed:
         uses = [_with_orders(use, ledger) for use in uses]
     return SensorRecord(at=now, uses=tuple(sorted(uses, key=_key)))
+
+
+def _says_nothing_new(known: Mapping[Key, SensorUse], counts: Counts, ledger: LedgerView, hour: datetime) -> bool:
+    """Whether a round leaves all as it is, as most do."""
+    if ledger.acknowledged or ledger.resumed or len(known) != len(counts):
+        return False
+    for key, (members, at_work, with_gpu) in counts.items():
+        use = known.get(key)
+        if use is None or members > use.members or at_work > use.busy or with_gpu > use.computing:
+            return False
+        if at_work and use.busy_at != hour:
+            return False
+    return True
 
 
 def find_unproven(record: SensorRecord, fleet: Fleet, counts: Counts, ratio: float) -> tuple[Unproven, ...]:
@@ -177,17 +196,33 @@ def _changes(record: SensorRecord, counts: Counts) -> Iterator[tuple[str, Change
     They are compared with those of their type in their pool. Where none of it worked, it is with the whole pool, and
     in a pool that is too new to have worked with all of their type.
     """
-    of_fleet = _newest_by_kind([use for use in record.uses if _worked(use, record.at)])
-    for pool, of_pool in groupby(record.uses, key=_pool):
+    of_fleet: Mapping[str, Mapping[str, Sequence[str]]] | None = None
+    pools = _pools_to_compare(record)
+    for pool, of_pool in groupby([use for use in record.uses if use.pool in pools] if pools else (), key=_pool):
         uses = list(of_pool)
         worked = [use for use in uses if _worked(use, record.at)]
         of_kind, of_all = _newest_by_kind(worked), _newest_two(worked)
-        is_new = record.at - min(use.since for use in uses) < REMEMBERED
+        if not worked and record.at - min(use.since for use in uses) < REMEMBERED:
+            if of_fleet is None:
+                of_fleet = _newest_by_kind([use for use in record.uses if _worked(use, record.at)])
+            of_kind = of_fleet
         for use in uses:
-            newest = of_kind.get(use.kind, of_all) if worked else of_fleet.get(use.kind, {}) if is_new else {}
+            newest = of_kind.get(use.kind, of_all)
             before = [value for value in newest.get(use.of, ()) if value != use.value]
             if before and use.key in counts:
                 yield pool, use.change, before[0]
+
+
+def _pools_to_compare(record: SensorRecord) -> set[str]:
+    """Those in which anything differs, or nothing ever worked; of most pools neither is so."""
+    found, worked, before = set[str](), set[str](), None
+    for use in record.uses:
+        if use.busy_at is not None:
+            worked.add(use.pool)
+        if before is not None and before.pool == use.pool and (before.of == use.of or before.kind != use.kind):
+            found.add(use.pool)
+        before = use
+    return found | {use.pool for use in record.uses if use.busy_at is None} - worked
 
 
 def _newest_by_kind(worked: Iterable[SensorUse]) -> Mapping[str, Mapping[str, Sequence[str]]]:

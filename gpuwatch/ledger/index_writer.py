@@ -69,18 +69,25 @@ class Sensors:
     def __init__(self, store: Store) -> None:
         """Of an open store."""
         self._store = store
+        self._read: tuple[str, SensorRecord] | None = None  # reading it again takes longer than all else about it
 
     def read(self) -> SensorRecord | None:
         """What is known; None: nothing yet, or what is there cannot be read."""
         with self._store.reading() as db:
             kept = db.scalar(select(META.c.value).where(META.c.name == _SENSORS))
+        if kept is None:
+            return None
+        if self._read is not None and self._read[0] == kept:
+            return self._read[1]
         try:
-            return None if kept is None else msgspec.json.decode(kept, type=SensorRecord)
+            record = msgspec.json.decode(kept, type=SensorRecord)
         except msgspec.MsgspecError as error:
             log.warning(
                 "It cannot be read with what machines were seen at work; what they do now is the beginning: %s", error
             )
             return None
+        self._read = (kept, record)
+        return record
 
     def keep(self, record: SensorRecord) -> None:
         """Put it in the place of what was known."""
