@@ -57,12 +57,11 @@ def count_machines(fleet: Fleet) -> Counts:
     counts: dict[Key, list[int]] = {}
     for (pool, kind, driver, agent, image), amounts in alike.items():
         for of, value in ((DRIVER, driver), (AGENT, agent), (IMAGE, image)):
-            if value:
-                key = (pool, kind, of, value)
-                if key in counts:
-                    _add(counts[key], amounts)
-                else:
-                    counts[key] = amounts.copy()
+            one = (pool, kind, of, value or "")
+            if value and one in counts:
+                _add(counts[one], amounts)
+            elif value:
+                counts[one] = amounts.copy()
     return counts
 
 
