@@ -27,10 +27,12 @@ from gpuwatch.agent.evidence.registry import HostSignals
 from gpuwatch.agent.evidence.settings import EvidenceSettings
 from gpuwatch.agent.processes import packages
 from gpuwatch.agent.processes.package_owners import find_owners
+from gpuwatch.agent.processes.pool import Question
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.config import load
 from gpuwatch.model.gpu import GpuReading
+from gpuwatch.model.pool_programs import HostPrograms, PoolTally, census_id, key_of, salt_of
 from gpuwatch.runtime.clock import ManualClock
 from tests.lives.actors import UPTIME_SECONDS
 from tests.lives.folder import BEGIN_UNIX
@@ -45,6 +47,7 @@ NODE_ID = "i-0123456789abcdef0"
 QUIET_SECONDS = 60.0  # from cycle to cycle while nothing changes; a real agent has one each second
 ALERT_SECONDS = 10.0  # likewise near a change
 _BEFORE, _AFTER = 10.0, 70.0
+_BASE_PORTS = (22, 9100, 9400, 9460)  # of base.yaml
 
 
 class PlayedAgent:
@@ -93,12 +96,28 @@ class PlayedAgent:
         messages = self._host.gpus.cycle(moment, self._clock.monotonic(), self._clock.now())
         self._readings = tuple(each.reading for each in messages if isinstance(each, Reading))
         watcher = self._signals.watcher
+        self._hear_of_the_pool()
         with self._sight.applied():
             for watched in sorted(
                 watcher._watched, key=lambda each: each.signal.name != "processes"
             ):  # others rest on it
                 watcher.look_once(watched)
             self._core.ingest_messages(messages)
+
+    def _hear_of_the_pool(self) -> None:
+        """What a controller says that asks this agent and those of the life's other machines, if there are any."""
+        pool, told = getattr(self._signals, "pool", None), self._host.life.fleet
+        if pool is None or not told:
+            return
+        at, salt = self._clock.monotonic(), salt_of("default")
+        services = "".join(key_of(salt, each) for each in told.get("services", ()))
+        other = HostPrograms(lasting=services, ports=(*_BASE_PORTS, *told.get("ports", ())))
+        tally = PoolTally()
+        for _ in range(int(told["machines"]) - 1):
+            tally.add(other)
+        tally.add(pool.answer(self._core.verdict(at), Question(salt=salt, counts=True), None, at).programs)
+        if (census := tally.census()) is not None:
+            pool.hear(Question(salt=salt, census_id=census_id(census.text), census=census), at)
 
     def answer(self) -> bytes:
         """What it says at /v1/verdict now."""

@@ -64,6 +64,7 @@ class Life:
     web: tuple[Mapping[str, Any], ...]
     settings: Mapping[str, Any]
     forwards: Rate
+    fleet: Mapping[str, Any]
     packages: Mapping[str, Any]
     datagrams: tuple[str, ...]
 
@@ -83,7 +84,7 @@ def load(path: Path) -> Life:
 
 
 _KEYS = {"title", "truth", "who", "ends", "gpus", "instance_store", "agent", "users", "units", "files", "links", "base",
-    "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "datagrams", "settings", "tmux",
+    "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "fleet", "datagrams", "settings", "tmux",
     "packages"}  # fmt: skip
 
 
@@ -128,6 +129,7 @@ def _life(code: str, told: Mapping[str, Any]) -> Life:
         web=tuple(told.get("web", ())),
         settings=told.get("settings", {}),
         forwards=rate(told.get("forwards")),
+        fleet=told.get("fleet", {}),
         packages=told.get("packages", {}),
         datagrams=tuple(told.get("datagrams", ())),
     )
