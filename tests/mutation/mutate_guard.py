@@ -21,7 +21,7 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
-from gpuwatch.guard import case, growth, mass_idleness
+from gpuwatch.guard import case, growth, mass_idleness, sensors
 from gpuwatch.guard.case import Finding
 from gpuwatch.guard.rules import Question
 from gpuwatch.policies import (
@@ -49,7 +49,7 @@ QUESTIONS: tuple[tuple[str, str, Question[Any]], ...] = tuple(
 # Where the rules are, and what they and the policies stand on.
 MODULES: tuple[ModuleType, ...] = (
     *dict.fromkeys(sys.modules[asked.ask.__module__] for _, _, asked in QUESTIONS),
-    *(case, growth, mass_idleness, guard),
+    *(case, growth, mass_idleness, sensors, guard),
     *(
         elsewhere,
         idle,
@@ -77,6 +77,7 @@ TESTS = (
     "properties/test_promises_are_kept",
     "properties/test_group_protection",
     "unit/guard/test_mass_idleness",
+    "unit/guard/test_new_sensors",
     "unit/policies/test_scale_in_protection",
     "unit/policies/test_capacity",
     "unit/policies/test_capacity_late",
