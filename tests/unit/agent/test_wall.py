@@ -338,7 +338,9 @@ def test_who_cannot_be_looked_for_is_told(host: FolderHost, seat: Seat) -> None:
     assert "no multiple of a record" in result.doubts[0]
 
 
-@pytest.mark.parametrize(("silent_seconds", "says"), [(7200.0, State.IDLE), (60.0, State.BUSY)])
+@pytest.mark.parametrize(
+    ("silent_seconds", "says"), [(90_000.0, State.IDLE), (7200.0, State.OCCUPIED), (60.0, State.BUSY)]
+)
 def test_a_notice_is_nobodys_presence(host: FolderHost, seat: Seat, silent_seconds: float, says: State) -> None:
     """Who was silent is as silent after it, who was at work is at work: input alone moves what is looked at."""
     terminals, people = of(host, at(host, seat)), watched(host, seat)
