@@ -8,8 +8,8 @@ Rules, all of them:
    or more (`sleep 6h; python train.py`), until its time is over.
 3. What a login leaves alive (a shell, sshd, tmux) is no work, but its own CPU time and traffic above a higher limit
    are: a tunnel, a transfer. What viewers (top, watch, tail) use never counts. A container runtime that pulls or
-   builds an image works for somebody; so does a package's program that no list names: a database builds an index; and
-   what is the machine's own only because its pool has it.
+   builds an image works for somebody; so does a package's program that no list names (a database builds an index, above
+   what it usually uses: `own_past`), and what is the machine's own only because its pool has it.
 4. Occupied: somebody's program is alive and does none of this. Idle: nobody's program is alive.
 5. The machine's own programs that install software are doubt for their first hour: a stop leaves half of it.
 6. A job of root's cron counts as doubt for its first ten minutes, and as people's work from then on.
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
+from gpuwatch.agent.evidence.own_past import OwnPast
 from gpuwatch.agent.evidence.sandboxes import Sandboxes
 from gpuwatch.agent.evidence.settings import WorkSettings
 from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, installs
@@ -116,6 +117,7 @@ class Processes:
         self._looks: deque[tuple[float, Mapping[_Key, _Used]]] = deque()
         self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid
         self._first = True
+        self._past = OwnPast()
         self._pods = pods
         self._on_look = on_look
         self._sandboxes = Sandboxes()
@@ -143,9 +145,9 @@ class Processes:
         before = self._remember(now, {**counted, **session, **runtime})
         begun = self._new_programs(people, view)
         self.of_pods = self._by_pod(people, view, begun, before, now) if view.doubt is None else {}
-        working = self._at_work(counted, session, runtime, view, begun, before, now)
-        if working is not None:
-            return (working,)
+        unusual = self._past.find_unusual(self, view, self._uptime())
+        if (busy := self._at_work(counted, session, runtime, view, begun, before, now) or unusual) is not None:
+            return (busy,)
         if view.doubt is not None:
             raise UnseenError(view.doubt)
         return (self._sandboxes.judge(self, self._at_rest(people, view), view),)
@@ -252,19 +254,12 @@ class Processes:
             (runtime, (_RUNTIME_CORES, _RUNTIME_BYTES_PER_SECOND)),
         ):
             rates = self._rates(processes, before, now.monotonic_seconds, gpu)
+            largest, moved, note = rates.largest, rates.bytes_per_second, _note_on(rates.largest)
             if rates.cores > cores:
-                note = _note_on(rates.largest)
-                return self._say(State.BUSY, note, rates.largest, rates.cores, cores, "cores", f"{_PREFIX}.busy_cores")
-            if rates.bytes_per_second > most:
-                return self._say(
-                    State.BUSY,
-                    _note_on(rates.largest),
-                    rates.largest,
-                    rates.bytes_per_second,
-                    most,
-                    "bytes per second",
-                    f"{_PREFIX}.busy_bytes_per_second",
-                )
+                return self._say(State.BUSY, note, largest, rates.cores, cores, "cores", f"{_PREFIX}.busy_cores")
+            if moved > most:
+                setting = f"{_PREFIX}.busy_bytes_per_second"
+                return self._say(State.BUSY, note, largest, moved, most, "bytes per second", setting)
         return None
 
     def _rates(
