@@ -88,6 +88,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         foreign=_foreign(settings, users),
         blind=host.blind.codes,
         rdma_ports=host.rdma_ports,
+        strangers=host.strangers,
         groups=exported_groups(settings),
     )
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)

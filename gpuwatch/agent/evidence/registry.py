@@ -32,6 +32,7 @@ from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
 from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.agent.processes.pool import PoolMemory, Question
 from gpuwatch.agent.processes.process import ProcessView, owner_of
+from gpuwatch.agent.processes.strangers import cores_of_strangers
 from gpuwatch.model.activity import Evidence, LocalDisks, State, WorkOwner
 from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.gpu import GpuProcess, GpuReading
@@ -274,6 +275,12 @@ class HostSignals:
         rdma = self._rdma
         late = rdma is None or self.watcher.late(self._watched["rdma"], self._clock.monotonic())
         return () if rdma is None or late else rdma.ports
+
+    def strangers(self) -> Mapping[str, float]:
+        """CPU cores of programs that look as if a stranger runs them, by what is strange (strangers.py)."""
+        view = self.processes()
+        late = view is None or self.watcher.late(self._watched["processes"], self._clock.monotonic())
+        return {} if view is None or late else {mark.value: used for mark, used in cores_of_strangers(view).items()}
 
     def snoozes(self) -> tuple[Snooze, ...]:
         """The snoozes of `gpuwatch snooze` that held at the last look."""

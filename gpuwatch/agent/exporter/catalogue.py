@@ -82,6 +82,7 @@ _ROWS_OF: dict[GroupName, tuple[str, ...]] = {
         "gpuwatch_snooze_expiry_timestamp_seconds",
         "gpuwatch_node_local_disks_used",
         "gpuwatch_agent_blind_info",
+        "gpuwatch_host_stranger_cpu_cores",
         "gpuwatch_agent_login_failures_total",
         *(name for name, *_ in instance.FAMILIES if name != "gpuwatch_instance_info"),
         CERTIFICATE,
@@ -299,6 +300,11 @@ _NODE_ROWS: tuple[_Row, ...] = (
         (),
         "Share of the time of all processors that was used in the last minute; absent while that is unknown.",
         "/proc/stat",
+    ),
+    (
+        *("gpuwatch_host_stranger_cpu_cores", Kind.GAUGE, ("mark",)),
+        "CPU cores of programs outside of logins, by mark: from a folder open to all, or called like a kernel thread.",
+        "/proc, the last minute",
     ),
 )
 

@@ -111,6 +111,7 @@ class Exporter:
         foreign: Callable[[Snapshot, bytes], bytes] = lambda _, page: page,
         blind: Callable[[], Iterable[str]] = tuple,
         rdma_ports: Callable[[], Iterable[RdmaPort]] = tuple,
+        strangers: Callable[[], Mapping[str, float]] = dict,
         groups: Collection[GroupName] = GROUP_NAMES,
     ) -> None:
         """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
@@ -118,7 +119,7 @@ class Exporter:
         `snoozes` returns those of `gpuwatch snooze`, the longest first; `users` the owners of processes;
         `instance` the cloud's facts and notices; `certificates` their ends by setting; `logins` failed ones by result.
         `foreign` adds the metrics of other exporters to a page; `blind` are codes of what the agent cannot see;
-        `rdma_ports` are the host's, `groups` the groups of metrics on the page.
+        `rdma_ports` are the host's, `strangers` the CPU cores of strange programs, `groups` the groups on the page.
         """
         self._core = core
         self._clock = clock
@@ -132,6 +133,7 @@ class Exporter:
         self._foreign = foreign
         self._blind = blind
         self._rdma_ports = rdma_ports
+        self._strangers = strangers
         self.groups = frozenset(groups)
         self._families = {name: family for name, family in FAMILIES.items() if family.group in self.groups}
         self._series = frozenset(series for family in self._families.values() for series in family.series)
@@ -217,6 +219,7 @@ class Exporter:
         yield from _last_busy_rows(snapshot.verdict.last_busy)
         for what in self._blind():
             yield "gpuwatch_agent_blind_info", (what,), 1
+        yield from [("gpuwatch_host_stranger_cpu_cores", (mark,), used) for mark, used in self._strangers().items()]
         if snapshot.verdict.local_disks is not None:
             yield "gpuwatch_node_local_disks_used", (), int(snapshot.verdict.local_disks is LocalDisks.USED)
         if snapshot.verdict.cpu_utilization_ratio is not None:

@@ -27,8 +27,8 @@ class Process:
     `name` is its short name (15 letters), `executable` the base name of its program's file (None: it may not be read).
     `tty` is 0 without a controlling terminal, `foreground` the process group that has that one. `forked` is whether it
     runs the program of its parent and began none itself. `cpu_seconds` is its own CPU time, `reaped_seconds` that of
-    its ended children. `rule` says by what it was attributed. `shared` is what other machines call the
-    same service, if it is a service.
+    its ended children. `rule` says by what it was attributed. `shared` is what other machines call the same service,
+    if it is a service. `strange` is a mark of strangers.py.
     """
 
     pid: int
@@ -50,6 +50,7 @@ class Process:
     foreground: int = -1
     forked: bool = False
     shared: str | None = None
+    strange: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

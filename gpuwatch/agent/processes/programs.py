@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from gpuwatch.agent.closed_reader import look_into
-from gpuwatch.agent.processes import kinds
+from gpuwatch.agent.processes import kinds, strangers
 from gpuwatch.agent.processes.packages import Owner, OwnerOf, owner_not_known
 from gpuwatch.runtime.printable import legible
 
@@ -48,6 +48,7 @@ class Program:
     of_nobody: bool = False
     unproven: bool = False
     path: str | None = None
+    strange: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,6 +110,7 @@ def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: O
         of_nobody=of_nobody and not of_agent,
         unproven=unproven,
         path=certain if certain and certain.startswith("/") and not (unproven or _SPACE.search(certain)) else None,
+        strange=strangers.mark_of(path, name, *(_words(folder)[:1] if foreign or unproven else ())),
     )
 
 

@@ -56,6 +56,7 @@ class _Known:
     kind: Kind
     rule: str
     shared: str | None
+    strange: str | None = None
 
 
 class ProcessTable:
@@ -277,6 +278,7 @@ class ProcessTable:
             foreground=foreground,
             forked=bool(flags & _FORKED_FLAG),
             shared=who.shared,
+            strange=who.strange,
         )
 
     def _identify(self, folder: str, name: str, age: float | None, *, kernel: bool, tty: bool) -> _Known | None:
@@ -315,7 +317,7 @@ class ProcessTable:
         )
         kind, rule = kinds.classify(facts, self._workloads, self._services)
         shared = kinds.name_in_fleet(facts, program.path)
-        return _Known(age, name, executable, uid, placement, kind, rule, shared)
+        return _Known(age, name, executable, uid, placement, kind, rule, shared, program.strange)
 
     def _owner_of(self, placement: Placement, slice_name: str) -> OwnerOf:
         """What finds the owner of a file; of what runs in a container no database of this host speaks."""
