@@ -349,9 +349,8 @@ class AgentCore:
             if reading.utilization_ratio is None:
                 continue
             uuid = reading.info.uuid
-            elapsed = ended - sampled.get(uuid, ended)
             self._sampled_at[uuid] = ended
-            covered = elapsed if elapsed <= self._rules.max_gap else 0.0
+            covered = elapsed if (elapsed := ended - sampled.get(uuid, ended)) <= self._rules.max_gap else 0.0
             active[uuid] = active.get(uuid, 0.0) + reading.utilization_ratio * covered
         return active
 
@@ -397,4 +396,5 @@ class AgentCore:
             cloud_notices=self.cloud_notices(),
             pods=named_pods(published.pods.verdicts, None if doubt is None else activity),
             login_free_seconds=self._login_free(now_monotonic) if doubt is None else None,
+            without_lost=published.memory.without_lost if doubt is None else None,
         )

@@ -20,6 +20,7 @@ from gpuwatch.model.fleet import Node, NodeGroup, NodeState, NodeVerdict
 from gpuwatch.model.proposal import step_for
 from gpuwatch.model.readable import how_many
 from gpuwatch.policies.kubernetes.steps import PODS
+from gpuwatch.policies.lost_gpus import judge_node
 
 _FRESH_INTERVALS = 3  # of its own sampling
 
@@ -54,6 +55,7 @@ def objection_to(
         if signal.verdict is not None and (late := lateness(signal.verdict, parts)) is not None:
             return late
     node = replace(node, signal=signal, cloud_notice=None if seen is None else seen.cloud_notice)
+    node = judge_node(node, observation.fleet.roster(node.pool), parts.rules.pool(node.pool).health)
     fresh = _with_machine(parts, observation, node, group)
     return _decided_anew(parts, fresh, node.pool, review.step, tried) or _not_ready(parts, node, review.step.verb)
 

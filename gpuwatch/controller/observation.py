@@ -30,6 +30,7 @@ from gpuwatch.model.money import Price
 from gpuwatch.money.prices.price_book import of_fleet
 from gpuwatch.policies import PoolRules, replacement, scaling
 from gpuwatch.policies.idle_timeout import demand
+from gpuwatch.policies.lost_gpus import judge_fleet
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +134,10 @@ def _join_slurm(look: _Look) -> None:
     look.fleet = with_slurm(look.fleet, look.in_slurm)
 
 
+def _judge_lost_gpus(look: _Look) -> None:
+    look.fleet = judge_fleet(look.fleet, {pool: rules.health for pool, rules in look.rules.items()})
+
+
 def _measure_by_agents(look: _Look) -> None:
     queries = [query for query in _queries(look.rules) if query.expression is None]
     look.measures += look.parts.signals.measure(look.fleet, queries) if queries else ()
@@ -191,6 +196,7 @@ _ASKING: Sequence[Callable[[_Look], None]] = (
 _JOINING: Sequence[Callable[[_Look], None]] = (
     _join_cluster,
     _join_slurm,
+    _judge_lost_gpus,
     _measure_by_agents,  # of what the agents have just said
     _set_the_time,  # of the round: all that follows is judged by it
     _price,

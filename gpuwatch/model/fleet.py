@@ -76,6 +76,7 @@ class NodeVerdict:
     driver_version: BoundedText | None = None  # None: not known, or its GPUs say different ones
     cloud_notices: tuple[CloudNotice, ...] | None = None
     pods: tuple[PodVerdict, ...] = ()  # those with GPUs of which the agent can tell it from the host's other work
+    without_lost: Activity | None = None  # of all but the GPUs that the driver has lost; None: it has lost none
     login_free_seconds: BoundedFloat | None = None  # since the last login, a week at most; None: not known
     before_stop: BeforeStop | None = None
     programs: HostPrograms | None = None  # only to a question that names the fleet, or while it goes by a census

@@ -36,6 +36,7 @@ from gpuwatch.policies.idle_timeout import node_wait
 from gpuwatch.policies.idle_timeout.answers import question_words
 from gpuwatch.policies.idle_timeout.node_wait import choose_action, grace_seconds, wait_seconds
 from gpuwatch.policies.idle_words import make_step, word
+from gpuwatch.policies.lost_gpus import CONSENT, loss_words, what_is_left
 from gpuwatch.policies.waiting import Phase
 
 _NEW_NOTICE = "Once that is over and it still has no use, a new notice."
@@ -151,9 +152,8 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
         return make_step(node, undo, "not_running", f"It is {node.state.value}.", "It would have to run.")
     if activity.state is State.UNKNOWN:
         why = activity.doubt or "no reason was given"
-        return make_step(
-            node, Verb.HOLD, "unknown", f"Its use is unknown: {why}.", "A fresh, complete verdict of its agent."
-        )
+        change = CONSENT if what_is_left(node) is not None else "A fresh, complete verdict of its agent."
+        return make_step(node, Verb.HOLD, "unknown", f"Its use is unknown: {why}.", change)
     missing = lacking(activity, rules)
     if missing is not None and activity.state is not State.BUSY:
         return make_step(
@@ -196,7 +196,7 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
         why = node_wait.because(node, observation, rules, wait)
         longer = node.activity.state is State.IDLE and rules.owner_grace_period > rules.grace_period
         asks = question_words(node, observation) if longer else ""
-        sentence = f"It has been {is_} for {held}, longer than {format_duration(wait)}{why}.{asks}"
+        sentence = f"It has been {is_} for {held}, longer than {format_duration(wait)}{why}.{loss_words(node)}{asks}"
         said = make_step(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
         return notices.promising(said, then, node, grace)
     if (kept := idle_words.why_kept(node, node.activity.held_seconds, rules)) is not None:

@@ -12,11 +12,14 @@ from gpuwatch.agent.activity.rest_power import busy_watts, learn_rest_power, see
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.agent.activity.signals import Derived, evidence_of, looks_stalled
 from gpuwatch.model.activity import Activity, Evidence, State
-from gpuwatch.model.gpu import GpuReading
+from gpuwatch.model.gpu import DownCause, GpuReading
 from gpuwatch.model.gpu_identity import STAND_IN, gpu_name
 
 _CLOCK_TOLERANCE_SECONDS = 5.0
 _SPINNING = "gpu_process_cpu"
+_WITNESSES = frozenset({"people", "processes"})
+# A driver that calls a GPU lost for so long is not on its way to reset, reload or give it back.
+LOST_SECONDS = 600.0
 _ORDER = (State.BUSY, State.UNKNOWN, State.STALLED, State.PARKED, State.OCCUPIED, State.IDLE)
 
 
@@ -37,22 +40,40 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
         if uuid.startswith(STAND_IN) and uuid not in missing:
             continue  # the GPU that it stood for has said its name
         missing.setdefault(uuid, (known.index, doubt or "it is no longer listed by the driver"))
+    lost = {down.info.uuid for down in sample.downs if down.cause is DownCause.LOST}
     unseen: list[Judgement] = []
+    others: list[Judgement] = [judgement for _, judgement in read]
     for uuid, (index, why) in missing.items():
         if uuid in gpus:
             continue
         judgement = Judgement(state=State.UNKNOWN, doubt=f"{gpu_name(uuid, index)}: {why}")
-        gpus[uuid] = _fold_missing(
-            memory.by_uuid.get(uuid, GpuMemory(index=index)), index, judgement, sample, gap, rules
+        known = memory.by_uuid.get(uuid, GpuMemory(index=index))
+        gpus[uuid] = gpu = replace(
+            _fold_missing(known, index, judgement, sample, gap, rules),
+            lost_seconds=_lost_seconds(known, gap, rules) if uuid in lost else None,
         )
         unseen.append(judgement)
+        others += () if (gpu.lost_seconds or 0.0) >= LOST_SECONDS and _sees_people(sample) else (judgement,)
 
     host = _of_spinning(sample, read) if not unseen else sample.host
-    judged = [judgement for _, judgement in read] + unseen
-    judged += [host_judgement(entry) for entry in host if entry.says is not State.IDLE]
+    on_host = [host_judgement(entry) for entry in host if entry.says is not State.IDLE]
+    judged = [judgement for _, judgement in read] + unseen + on_host
     loop, judgement = hold_loop(memory.loop, _listing(combine_judgements(judged, doubt), host), gap)
     node = advance(memory.node, judgement, sample.at, gap, rules)
-    return Memory(at=sample.at, monotonic_seconds=sample.monotonic_seconds, node=node, by_uuid=gpus, loop=loop)
+    rest = _listing(combine_judgements((others if read else unseen) + on_host, doubt), host)
+    without = advance(memory.others, rest, sample.at, gap, rules)
+    at = sample.monotonic_seconds
+    return Memory(at=sample.at, monotonic_seconds=at, node=node, others=without, by_uuid=gpus, loop=loop)
+
+
+def _lost_seconds(known: GpuMemory, gap: float, rules: ActivityRules) -> float:
+    """For how long the driver has called a GPU lost, sample by sample: a gap begins it again."""
+    return 0.0 if known.lost_seconds is None or gap > rules.max_gap else known.lost_seconds + gap
+
+
+def _sees_people(sample: Sample) -> bool:
+    """Whether the host's people and processes were looked at: nothing else shows what held a GPU that is lost."""
+    return {entry.name for entry in sample.host} >= _WITNESSES
 
 
 def elapsed_seconds(memory: Memory, sample: Sample) -> tuple[float, str | None]:

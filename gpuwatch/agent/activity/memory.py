@@ -77,6 +77,7 @@ class GpuMemory:
     rest: RestPower = field(default_factory=RestPower)
     holders: Holders = field(default_factory=Holders)
     links: LinkCounters | None = None
+    lost_seconds: float | None = None  # for so long the driver has called it lost; None: it does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +87,15 @@ class Memory:
     at: datetime | None = None
     monotonic_seconds: float | None = None
     node: Track = field(default_factory=Track)
+    others: Track = field(default_factory=Track)  # the node without the GPUs that are lost
     by_uuid: Mapping[str, GpuMemory] = field(default_factory=dict)
     loop: Loop = field(default_factory=Loop)
+
+    @property
+    def without_lost(self) -> Activity | None:
+        """The activity of all but the GPUs that the driver has lost; None: it has lost none."""
+        lost = any(gpu.lost_seconds is not None for gpu in self.by_uuid.values())
+        return self.others.shown if lost else None
 
     @property
     def activity(self) -> Activity:
