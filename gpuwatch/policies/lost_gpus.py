@@ -2,12 +2,12 @@
 
 Rules, all of them:
 
-1. A GPU is lost by the driver's own word, for ten minutes without a break, beside one that is read. What only is not
+1. A GPU is lost by the driver's own word, for ten minutes without a break, next to one that is read. What only is not
    there any more, hangs, or errs is not lost: another machine, a reset or a new driver may have it.
 2. Its agent says what the machine would be without such GPUs. Any work on the others, or on the host, keeps it as ever;
    where the agent does not see people and processes, nothing is said.
-3. That counts only in a pool whose sick nodes may go (`health.action`: drain or replace), while no more of its running
-   nodes are failing than `health.max_failing_ratio` allows. Elsewhere the machine stays unknown.
+3. That counts only in a pool with consent for its sick nodes (`health.action`: drain or replace), while no more of its
+   running nodes are failing than `health.max_failing_ratio` allows. Elsewhere the machine stays unknown.
 4. Then it goes as any node does that is what the rest of it is: with the wait, the notice and the question of that.
 """
 
@@ -76,4 +76,4 @@ def loss_words(node: Node) -> str:
     if not lost:
         return ""
     numbers = ", ".join("?" if gpu.index is None else str(gpu.index) for gpu in lost)
-    return f" Its driver has lost GPU {numbers}: it is failing, and is to be replaced or started anew."
+    return f" Its driver has lost GPU {numbers}: it is failing, and needs other hardware."
