@@ -65,7 +65,8 @@ def account(plane: ControlPlane, team: str) -> Account:
 
 def start(site: Site, cluster: ControlPlane, account: Account, rules: Object) -> None:
     """A controller whose only pool has these rules."""
-    pool = {"warm_up": "0s", "idle": {"timeout": "2s", "grace_period": "2s", "instance_store": "discard"}, **rules}
+    idle = {"timeout": "2s", "grace_period": "2s", "owner_grace_period": "2s", "instance_store": "discard"}
+    pool = {"warm_up": "0s", "idle": idle, **rules}
     kubernetes = {"name": "research", "kubeconfig": str(cluster.kubeconfig(account.token))}
     site.controller(site.configure("enforce", more={"kubernetes": kubernetes, "pools": {"default": pool}}))
 

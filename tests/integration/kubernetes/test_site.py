@@ -43,7 +43,7 @@ def account(plane: ControlPlane) -> Account:
 
 def configure(site: Site, plane: ControlPlane, account: Account, mode: str = "enforce") -> Path:
     """The controller's settings: nodes of this cluster are gpuwatch's."""
-    idle = {"timeout": "2s", "grace_period": "2s", "instance_store": "discard"}
+    idle = {"timeout": "2s", "grace_period": "2s", "owner_grace_period": "2s", "instance_store": "discard"}
     pool = {"warm_up": "0s", "idle": idle, "kubernetes": {"node_owner": "gpuwatch", "drain_timeout": "10m"}}
     cluster = {"name": "research", "kubeconfig": str(plane.kubeconfig(account.token))}
     return site.configure(mode, more={"kubernetes": cluster, "pools": {"default": pool}})

@@ -78,7 +78,8 @@ class Site:
     def configure(self, mode: str, notice: str = "2s", more: Mapping[str, object] | None = None) -> Path:
         """The configuration file of the controller: waits of seconds instead of minutes, and more sections."""
         path = self.folder / "gpuwatch.yaml"
-        idle = {"timeout": "2s", "grace_period": notice, "instance_store": "discard"}  # moto's g4dn have local disks
+        idle = {"timeout": "2s", "grace_period": notice, "owner_grace_period": notice}
+        idle |= {"instance_store": "discard"}  # moto's g4dn have local disks
         pool = {"warm_up": "0s", "idle": idle}
         settings = {
             "mode": mode,

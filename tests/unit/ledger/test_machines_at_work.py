@@ -221,6 +221,7 @@ def test_a_body_of_an_older_gpuwatch_that_rests_on_another_reads_as_before() -> 
 
 
 FIGURES = {"tally", "last_busy", "looked_seconds", "cpu_utilization_ratio", "at", "age_seconds", "held_seconds"}
+FIGURES |= {"login_free_seconds"}
 APART = {"signal", "verdict", "activity", "gpus", "use", "evidence", "received_at", "kubernetes"}
 OTHERS = {"tags": {"team": "c"}, "health": GpuHealth(state=Health.DEGRADED, since=BEGUN)}
 
