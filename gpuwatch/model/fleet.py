@@ -390,11 +390,10 @@ class Fleet:
     def _roster(self, pool: str, nodes: list[Node]) -> PoolView:
         members = [node for node in nodes if node.enrolled and node.state is _RUNNING]
         states = [_UNKNOWN if (told := node.signal.verdict) is None else told.activity.state for node in members]
-        known = len(states) - states.count(_UNKNOWN)
         return PoolView(
             nodes=tuple(nodes),
             members=frozenset([node.id for node in members]),
-            known=known,
+            known=(known := len(states) - states.count(_UNKNOWN)),
             without_work=known - states.count(State.BUSY),
             groups=tuple(group for group in self.groups if group.pool == pool),
             sound=frozenset([node.id for node in members if node.sound]),
