@@ -31,7 +31,7 @@ _APART = frozenset({"kubernetes", "tags", "signal"})
 _FACTS = attrgetter(*(name for name in Node.__slots__ if name not in _APART))
 _SAID = attrgetter(
     *("schema", "node_id", "agent_version", "driver_version", "interval_seconds", "confirm", "blind"),
-    *("cloud_notices", "local_disks", "before_stop"),
+    *("cloud_notices", "local_disks", "before_stop", "programs"),
 )
 _ODD = (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)  # a mapping, or what no agent says
 _HEALTH = attrgetter("state", "since", "findings", "doubt")
