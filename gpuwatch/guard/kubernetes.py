@@ -13,12 +13,13 @@ def cluster_unknown(case: Case) -> Finding:
     """Refuses to remove, cordon or drain a machine if nobody knows its pods.
 
     Nobody is idle because an API server is silent (P1). The view of the cluster must have no trouble: no silence beyond
-    `kubernetes.max_silence`, no forbidden call. In a pool with `pools.<name>.kubernetes.node_owner` every running
-    machine must be a node of the configured cluster. So must every machine if its agent sees pods on its GPUs, in any
-    pool. While the cluster is not known, a machine that was started since
-    it was seen last counts as a node as well. Right before each removal, cordon and drain the API server is asked again
-    about the node: no answer, no node of that name, or another one under its name is a veto. A stopped machine has no
-    pods.
+    `kubernetes.max_silence`, no forbidden call. If it lacks three pods or more that agents see on GPUs, and most of all
+    that they see, it is not believed either: it may have been restored from an old or empty store. In a pool with
+    `pools.<name>.kubernetes.node_owner` every running machine must be a node of the configured cluster. So must every
+    machine if its agent sees pods on its GPUs, in any pool. While the cluster is not known, a machine that was started
+    since it was seen last counts as a node as well. Right before each removal, cordon and drain the API server is asked
+    again about the node: no answer, no node of that name, or another one under its name is a veto. A stopped machine
+    has no pods.
 
     Repair the way to the API server, or its permissions; `gpuwatch doctor controller` says what is wrong.
     """

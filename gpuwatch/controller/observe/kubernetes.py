@@ -3,21 +3,53 @@
 Without a cluster in the settings nothing of it is loaded, and nothing changes.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gpuwatch.kubernetes.join import join_machines
-from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import ClusterView
+
+_FEW = 3  # pods: one may have ended a moment ago, or be a static one that the API server calls otherwise
 
 
 def with_cluster(fleet: Fleet, view: ClusterView | None) -> Fleet:
     """The fleet with what its cluster shows; pods on nodes that have no GPU and are no machine of it are left out."""
     if view is None:
         return fleet
-    nodes, view = join_machines(fleet.nodes, view)
+    nodes, joined = join_machines(fleet.nodes, view)
+    if view.trouble is None and (doubt := _lacks_pods(nodes, view)) is not None:
+        nodes, joined = join_machines(fleet.nodes, replace(view, trouble=doubt))
     ours = {node.kubernetes.uid for node in nodes if node.kubernetes is not None}
     kept = tuple(
         each if each.uid in ours or each.gpus is not None or each.gpu_pods else replace(each, pods=(), labels={})
-        for each in view.nodes
+        for each in joined.nodes
     )
-    return replace(fleet, nodes=nodes, cluster=replace(view, nodes=kept))
+    return replace(fleet, nodes=nodes, cluster=replace(joined, nodes=kept))
+
+
+def _lacks_pods(nodes: Sequence[Node], view: ClusterView) -> str | None:
+    """Why the API server has lost pods, as one that was restored from an empty or old store has; None: it has not.
+
+    The agents of its machines see pods on their GPUs, and it lacks three of them or more, and most of all. Of a cluster
+    without any node object every machine of its pools may be one.
+    """
+    seen = {
+        pod.uid: node.name
+        for node in nodes
+        if node.verdict is not None and (node.kubernetes is not None or (not view.nodes and _may_be_its(node, view)))
+        for pod in node.verdict.pods
+    }
+    if len(seen) < _FEW:
+        return None
+    known = {pod.uid for node in view.nodes for pod in node.pods}
+    lost = [uid for uid in seen if uid not in known]
+    if len(lost) < _FEW or 2 * len(lost) <= len(seen):
+        return None
+    shown = f"shows {len(seen) - len(lost)} of {len(seen)} pods that agents see on GPUs"
+    return f"The API server of cluster {view.name} {shown}; it lacks one on {seen[lost[0]]}."
+
+
+def _may_be_its(node: Node, view: ClusterView) -> bool:
+    """Whether a machine may be a node of the cluster, by its pool."""
+    return not view.pools or node.pool in view.pools

@@ -107,7 +107,7 @@ def _shares(node: Node, known: KubernetesNode, marks: Mapping[str, Mark]) -> _Sh
 def _is_billable(pod: Pod) -> bool:
     """Whether its holder can be written down, and its GPUs and age be counted: one pod must not hide all others."""
     above = pod.workload
-    texts: Sequence[object] = (pod.namespace, above.kind, above.name, above.owner or "")
+    texts: Sequence[object] = (pod.namespace, above.kind, above.name, "" if above.owner is None else above.owner)
     gpus: object = pod.gpus
     made: object = pod.created_at
     return (

@@ -8,7 +8,8 @@ from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.round import observe, step
 from gpuwatch.ledger import snapshots
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.fleet import Fleet, Node, PodVerdict
+from gpuwatch.model.kubernetes import ClusterView, Pod
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
 
@@ -70,3 +71,38 @@ def test_the_ledger_keeps_each_node_object_once_and_gives_all_back() -> None:
     assert machine.kubernetes is not None
     assert [pod.name for pod in machine.kubernetes.pods] == ["train"]
     assert again.cluster.nodes[1] == machine.kubernetes
+
+
+PODS = [shown_pod(f"train-{number}", f"gpu-{number}", gpus=8.0) for number in range(4)]
+
+
+def with_pods(node: Node, *pods: Pod) -> Node:
+    """The machine; its agent sees these pods on its GPUs, and they work."""
+    assert node.verdict is not None
+    busy = tuple(PodVerdict(uid=pod.uid, name=str(pod), activity=node.verdict.activity) for pod in pods)
+    return replace(node, signal=replace(node.signal, verdict=replace(node.verdict, pods=busy)))
+
+
+def idle_after(view: ClusterView, seen: int) -> set[str]:
+    """The idle machines of five in the cluster and one outside; on the first ones of the five agents see pods."""
+    desk = Desk()
+    for number in range(5):
+        node = a_node(f"i-{number}", State.IDLE if number >= seen else State.BUSY, pool="k")
+        desk.fleet.put(with_pods(node, *PODS[number : number + 1]) if number < seen else node)
+    desk.fleet.put(a_node("i-out", pool="other"))
+    done = step(replace(desk.parts, cluster=Shown(replace(view, pools=("k",)))))
+    return {node.id for node in done.observation.fleet.nodes if node.activity.state is State.IDLE}
+
+
+@pytest.mark.parametrize("nodes", [0, 5])
+def test_an_api_server_that_has_lost_its_pods_lets_none_of_its_nodes_go(nodes: int) -> None:
+    """It was restored from an empty store: no node of it is idle. Machines of other pools are judged as before."""
+    view = shown_cluster(*(shown_node(f"gpu-{number}", f"i-{number}") for number in range(nodes)))
+    assert idle_after(view, seen=4) == {"i-out"}
+    assert idle_after(view, seen=2) == {"i-2", "i-3", "i-4", "i-out"}, "two may have ended a moment ago"
+
+
+def test_an_api_server_that_lacks_a_few_pods_is_believed() -> None:
+    """As one whose pods end: most of what the agents see is there."""
+    view = shown_cluster(*(shown_node(f"gpu-{n}", f"i-{n}", *PODS[n : n + 1] * (n != 1)) for n in range(5)))
+    assert idle_after(view, seen=4) == {"i-4", "i-out"}
