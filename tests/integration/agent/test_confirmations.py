@@ -155,7 +155,7 @@ def test_a_gpu_that_hangs_is_in_doubt(driver: StubDriver, site: Site) -> None:
 
 
 def test_many_questions_do_not_overload_it(driver: StubDriver, site: Site) -> None:
-    """Forty questions, twelve at a time, run squeue about once a second, and each gets its own nonce."""
+    """Forty questions, twelve at a time, run squeue (which is asked twice) about once a second; each gets its nonce."""
     with site.agent(driver) as agent:
         settled(agent)
         before = len(site.looks.read_text().splitlines())
@@ -167,7 +167,7 @@ def test_many_questions_do_not_overload_it(driver: StubDriver, site: Site) -> No
         looks = len(site.looks.read_text().splitlines()) - before
 
     assert [answer.confirm for answer in answers] == nonces
-    assert looks <= took + 2
+    assert looks <= 2 * (took + 2)
 
 
 @pytest.mark.parametrize("query", ["confirm=short", "confirm=", f"confirm={NONCE}&confirm={NONCE}"])
