@@ -324,7 +324,9 @@ def rests(host: LivedHost, life: Life) -> bool:
 def test_the_agent_says_the_truth_about_each_life(host: LivedHost) -> None:
     """State, signal and owner; and idle again when it is over. All mistakes are listed."""
     wrong = []
-    for life in LIVES:
+    for number, life in enumerate(LIVES):
+        if number % 3 == 0:
+            host.restart()  # what begins for the fourth time would count as there all the time
         played = play(host, life)
         if not played.right:
             wrong.append(str(played))
