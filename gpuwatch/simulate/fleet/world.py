@@ -21,6 +21,7 @@ from gpuwatch.controller.observe.pool_metrics import of_verdicts
 from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.stops import StopAnswer
+from gpuwatch.policies.idle_timeout.answers import WEEK_SECONDS
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.cloud_proxy import PassedOn
 from gpuwatch.simulate.fleet.workloads import Workload
@@ -132,6 +133,7 @@ class Host:
             rules=self._timing.rules,
             interval_seconds=self._timing.sampling,
             stale_after_seconds=self._timing.stale_after,
+            login_free=lambda _: WEEK_SECONDS,  # nobody is at a machine that is played
         )
 
     def _new_source(self) -> SimulatedSource:
