@@ -58,6 +58,9 @@ learned |
 | the same | the same, later {balanced.unattended_grace_period} | the same, later
 {eager.unattended_grace_period} |
 
+first notice of a machine lasts `owner_grace_period` at least ({balanced.owner_grace_period}; `eager`
+{eager.owner_grace_period}), also of an idle one, and comes
+
 | {cautious.owned}, if you set `stop` | {balanced.owned} | {eager.owned} |
 
 | {cautious.owner_grace_period}, if you set `stop` | {balanced.owner_grace_period} |

@@ -68,7 +68,7 @@ EMPTY = {
     "recommend.rightsize": {"advice"},
     "report": {"jobs"},
     "snooze": {"broken"},
-    "status": {"pods", "silent", "workloads"},
+    "status": {"pods", "regrets", "silent", "workloads"},
     "top": {"snoozes"},
     "unused": {"silent"},
 }
