@@ -74,6 +74,7 @@ class Patient:
             logins=lambda: {"wrong": 1},
             blind=lambda: ("homes", "process_io"),
             rdma_ports=lambda: (_PORT,),
+            strangers=lambda: {"kernel_name": 7.2, "writable_folder": 0.3},
         )
         self._cycles = 0
 
