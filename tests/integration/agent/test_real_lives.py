@@ -52,10 +52,10 @@ Environment=LD_LIBRARY_PATH=/srv/nvml:{LIBRARIES} NVML_STUB_STATE=/srv/driver/st
 """
 AN_HOUR_PASSES = ("root", "touch -a -d '1 hour ago' /dev/pts/[0-9]*")  # since anybody typed
 FIVE_HOURS_PASS = ("root", "touch -a -d '5 hours ago' /dev/pts/[0-9]*")
-TYPE = "sleep 0.3; tmux send-keys '{}' Enter; sleep 0.3"
+TYPE = "sleep 0.5; tmux send-keys '{}' Enter; sleep 1"
 READ_LOOP = "tail -F /tmp/drop.log | while read f; do true; done"
 LINGER = ("root", "loginctl enable-linger alice; until [ -e /run/user/1000/systemd/private ]; do sleep 0.02; done")
-SLEEPS = "python -c 'import time; time.sleep(1000)'"
+SLEEPS = "python -S -c 'import time; time.sleep(1000)'"  # it reads little as it begins
 SPINS = "sh -c 'while :; do :; done'"
 SERVER = "import socket, time; s = socket.create_server((str(), 29500)); s.accept()"
 CONTAINER, SESSION = "container 0123456789ab", "session-*.scope"
@@ -64,7 +64,7 @@ RUN_POD = f"/opt/bin/container-run {POD} cri-containerd-{ID}.scope sleep inf"
 RUN_MACHINE = "/opt/bin/container-run machine.slice machine-ubuntu.scope sleep inf"
 RUN = f"/opt/bin/container-run system.slice docker-{ID}.scope"
 EXEC = "setsid /opt/bin/container-exec"
-UNIT = '[Service]\\nExecStart=/opt/bin/python -c "import time; time.sleep(1000)"\\n'
+UNIT = '[Service]\\nExecStart=/opt/bin/python -S -c "import time; time.sleep(1000)"\\n'
 START_MODEL = "systemd-run --quiet --collect --unit=lived-vllm -p User=alice /opt/bin/python /opt/model.py"
 MODEL = ("root", f"{START_MODEL}; until curl -fs http://127.0.0.1:8000/metrics >/dev/null; do sleep 0.05; done")
 TENTH = (
@@ -167,7 +167,7 @@ LIVES = (
         **alice("sh"),
     ),
     occupied(
-        "rank 0 waits for its peers", ("alice@tty", f"tmux new -d 'python -c \"{SERVER}\"'"), AN_HOUR_PASSES,
+        "rank 0 waits for its peers", ("alice@tty", f"tmux new -d 'python -S -c \"{SERVER}\"'"), AN_HOUR_PASSES,
         **alice("python3.*"),
     ),
     occupied(

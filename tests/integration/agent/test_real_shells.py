@@ -58,7 +58,8 @@ def a_terminal(words: list[str]) -> Iterator[tuple[int, int, int]]:
         yield pid, ours, number
     finally:
         for each in of_session(pid):
-            os.kill(each, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ends with the one before it
+                os.kill(each, signal.SIGKILL)
         os.close(ours)
         os.waitpid(pid, 0)
 

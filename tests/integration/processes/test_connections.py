@@ -65,15 +65,27 @@ def asks() -> Any:  # noqa: ANN401  JSON
 
 
 def of_services() -> Any:  # noqa: ANN401  JSON
-    """A service moves much, and a person's program little."""
+    """A service moves much elsewhere, and a person's program little."""
     with TwoHosts() as hosts:
-        server, client = hosts.served(Kind.SERVICE)
+        server, client = hosts.asking(Kind.SERVICE)
         person, other = hosts.served()
         looking = Looking(hosts)
-        view = hosts.view(server, person)
+        view = hosts.view(client, person)
         looking.look(0, view)
         client.moves(server, MUCH)
         other.moves(person, 2_000)
+        looking.look(10, view)
+        return looking.said
+
+
+def of_a_server() -> Any:  # noqa: ANN401  JSON
+    """Another machine has much of a service here."""
+    with TwoHosts() as hosts:
+        server, client = hosts.served(Kind.SERVICE)
+        looking = Looking(hosts)
+        view = hosts.view(server)
+        looking.look(0, view)
+        client.moves(server, MUCH)
         looking.look(10, view)
         return looking.said
 
@@ -106,15 +118,15 @@ def in_a_container() -> Any:  # noqa: ANN401  JSON
 def without_rights() -> Any:  # noqa: ANN401  JSON
     """An agent that may not look into other users' processes: only services run, and then a person's program, too."""
     with TwoHosts() as hosts:
-        server, client = hosts.served(Kind.SERVICE)
+        server, client = hosts.asking(Kind.SERVICE)
         person = hosts.here()
         os.setuid(NOBODY)
         of_service, of_person = Looking(hosts), Looking(hosts)
-        of_service.look(0, hosts.view(server))
-        of_person.look(0, hosts.view(server, person))
+        of_service.look(0, hosts.view(client))
+        of_person.look(0, hosts.view(client, person))
         client.moves(server, MUCH)
-        of_service.look(10, hosts.view(server))
-        of_person.look(10, hosts.view(server, person))
+        of_service.look(10, hosts.view(client))
+        of_person.look(10, hosts.view(client, person))
         os._exit(_told([*of_service.said, *of_person.said]))  # it may not end the programs; its own end does
 
 
@@ -146,7 +158,10 @@ def unattributed() -> Any:  # noqa: ANN401  JSON
 
 SCENARIOS: dict[str, Callable[[], Any]] = {
     each.__name__: each
-    for each in (serves, asks, of_services, within, in_a_container, without_rights, of_the_agent, unattributed)
+    for each in (
+        *(serves, asks, of_services, of_a_server, within),
+        *(in_a_container, without_rights, of_the_agent, unattributed),
+    )
 }
 
 
@@ -183,8 +198,13 @@ def test_a_program_that_asks_elsewhere_is_busy_above_the_limit_alone(told: Calla
 
 
 def test_a_services_bytes_are_no_work(told: Callable[[str], Any]) -> None:
-    """However many; a person's program moved little meanwhile."""
+    """However many it asks for elsewhere; a person's program moved little meanwhile."""
     assert says(told("of_services")) == ["unknown", "idle"]
+
+
+def test_a_service_that_another_machine_has_much_of_is_in_use(told: Callable[[str], Any]) -> None:
+    """Who asks decides, and not who has made the server."""
+    assert says(told("of_a_server")) == ["unknown", "busy"]
 
 
 def test_programs_of_one_host_that_talk_with_each_other_leave_it_idle(told: Callable[[str], Any]) -> None:

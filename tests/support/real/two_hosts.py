@@ -128,6 +128,10 @@ class TwoHosts:
         """A server of that kind here, and a client there that it has accepted."""
         return self._joined(self.here(kind), self.there(), HERE)
 
+    def asking(self, kind: Kind = Kind.PEOPLE) -> tuple[Program, Program]:
+        """A server there, and a program of that kind here that it has accepted."""
+        return self._joined(self.there(), self.here(kind), THERE)
+
     def served_within(self, address: str) -> tuple[Program, Program]:
         """A server here, and a client here that came by that address."""
         return self._joined(self.here(), self.here(), address)
