@@ -297,8 +297,12 @@ def play(host: LivedHost, life: Life) -> Played:
             host.driver.gpu(0).processes({pid: 20 << 30})
         if life.fresh:
             host.restart()
-        while not played.right and len(played.answers) < PATIENCE:
-            played.answers.append(host.ask())
+        for _ in range(1 if life.truth is not IDLE else 2):
+            asked = len(played.answers)
+            while not played.right and len(played.answers) - asked < PATIENCE:
+                played.answers.append(host.ask())
+            if not played.right and life.truth is IDLE:
+                host.restart()  # to the agent of three lives before it, what comes and goes is there all the time
     finally:
         host.tidy()
         host.driver.gpu(0).processes({})
@@ -324,9 +328,7 @@ def rests(host: LivedHost, life: Life) -> bool:
 def test_the_agent_says_the_truth_about_each_life(host: LivedHost) -> None:
     """State, signal and owner; and idle again when it is over. All mistakes are listed."""
     wrong = []
-    for number, life in enumerate(LIVES):
-        if number % 3 == 0:
-            host.restart()  # what begins for the fourth time would count as there all the time
+    for life in LIVES:
         played = play(host, life)
         if not played.right:
             wrong.append(str(played))
