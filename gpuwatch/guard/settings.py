@@ -132,7 +132,7 @@ class Limits:
         Floor(600, or_none=True),
         Setting(
             "How long such a freeze lasts, from the first possible notice of it; `gpuwatch acknowledge` ends it. "
-            "0s: mass idleness is no reason to freeze, nor is a sensor that nobody has proven."
+            "0s: mass idleness is no reason to freeze, nor is a sensor without proof."
         ),
     ] = 3600.0
     max_additions_per_round: Annotated[

@@ -33,7 +33,7 @@ OF_CLUSTER = "pod of the cluster's own"
 class UnitOrigin(StrEnum):
     """Who made a unit, by where its file lies."""
 
-    SHIPPED = "shipped"  # a package of the distribution, or one that nobody can tell: /usr/lib/systemd/system
+    SHIPPED = "shipped"  # a package of the distribution, or one whose owner is not known: /usr/lib/systemd/system
     VENDOR = "another vendor's"  # a package of somebody else: a company's, NVIDIA's
     ADMINISTRATOR = "administrator"  # /etc/systemd/system
     TRANSIENT = "transient"  # systemd-run

@@ -2,7 +2,7 @@
 
 A package is the distribution's if its vendor is that of the package with /usr/lib/os-release, or Fedora's, which makes
 EPEL. Older systems (Berkeley DB) and SUSE (ndb) have databases that nothing here reads. What was written lately may
-still be in the log next to the file: then it is not known that nobody has a file.
+still be in the log next to the file: then the owner of a file without one is not known.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class RpmDatabase:
         path = next((found for each in FOLDERS if os.path.isfile(found := f"{self._root}{each}/rpmdb.sqlite")), None)  # noqa: PTH113  no pathlib
         if path is None:
             raise FileNotFoundError(2, os.strerror(2), self._root)
-        # As a file that nobody changes: a reader may not make the log's index in a folder of root's.
+        # As a file that does not change: a reader may not make the log's index in a folder of root's.
         try:
             self._database = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
             self._headers: dict[int, _Header] = {}
