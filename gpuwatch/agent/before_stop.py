@@ -5,8 +5,8 @@ Rules, all of them:
 1. Nothing runs unless the controller asks, and only while the node is neither busy nor in doubt.
 2. One run at a time. It is over when all its commands have ended, and `QUIET_SECONDS` later: from then on the load of
    the host is no longer theirs, and the controller's last question is about what else is done here.
-3. A run that ended well allows a stop for `_DONE_SECONDS`. After one that did not, the machine stays, and the
-   next one begins `_REST_SECONDS` later at the earliest, doubled each time up to an hour.
+3. A run that ended well allows a stop for `_DONE_SECONDS`, until somebody works here again. After one that did not, the
+   machine stays, and the next one begins `_REST_SECONDS` later at the earliest, doubled each time up to an hour.
 4. While a run is under way, and `QUIET_SECONDS` after it, the load of all processors, disks and network cards
    together keeps no machine: the commands save and send. All other evidence counts as ever.
 """
@@ -85,10 +85,10 @@ class BeforeStops:
         self,
         settings: BeforeStopSettings,
         clock: Clock,
-        node: Callable[[], tuple[str, State]],
+        node: Callable[[], tuple[str, State, float]],
         ask: Ask = ask_runner,
     ) -> None:
-        """Nothing runs. `node` returns the id by which the controller knows this host, and what it does."""
+        """Nothing runs. `node` returns this host's id for the controller, its state, and seconds since it was busy."""
         self._settings, self._clock, self._node, self._ask = settings, clock, node, ask
         self._lock = threading.Lock()
         self._began: float | None = None  # of the run that is under way
@@ -98,17 +98,18 @@ class BeforeStops:
         """How far this host is; None: nothing is to run here."""
         if not self._settings.wanted:
             return None
+        *_, rested = self._node()
         with self._lock:
-            return self._state(self._clock.monotonic())
+            return self._state(self._clock.monotonic(), rested)
 
     def begin(self, verb: Literal["stop", "terminate"]) -> BeforeStop | None:
         """Begin a run, if one is due; returns at once with how far this host is, None if nothing is to run here."""
         if not self._settings.wanted:
             return None
-        node_id, state = self._node()
+        node_id, state, rested = self._node()
         with self._lock:
             now = self._clock.monotonic()
-            found = self._state(now)
+            found = self._state(now, rested)
             if found.state is not Preparing.READY:
                 return found
             if state in {State.BUSY, State.UNKNOWN}:
@@ -119,7 +120,7 @@ class BeforeStops:
                 threading.Thread(target=self._run, args=(request,), name="before-stop", daemon=True).start()
             except RuntimeError as error:
                 self._end(now, well=False, sentence=f"The commands before a stop could not begin: {error}.")
-            return self._state(now)
+            return self._state(now, rested)
 
     def without_own_load(self, found: tuple[Evidence, ...], now: float) -> tuple[Evidence, ...]:
         """The evidence without the load of the whole host, while it may be that of the commands."""
@@ -134,8 +135,8 @@ class BeforeStops:
             for each in found
         )
 
-    def _state(self, now: float) -> BeforeStop:
-        """How far this host is. Needs the lock."""
+    def _state(self, now: float, rested: float) -> BeforeStop:
+        """How far this host is, after so many seconds without work. Needs the lock."""
         last = self._last
         if self._began is not None:
             most = format_duration(self._settings.timeout)
@@ -151,7 +152,7 @@ class BeforeStops:
             left = format_duration(QUIET_SECONDS - ago)
             sentence = f"{last.sentence} Its load is looked at again in {left}, when it is no longer theirs."
             return BeforeStop(state=Preparing.RUNNING, sentence=sentence)
-        if last.well and ago < _DONE_SECONDS:
+        if last.well and ago < _DONE_SECONDS and rested >= ago:
             return BeforeStop(state=Preparing.DONE, sentence=last.sentence)
         rest = backoff_seconds(last.failures, first=_REST_SECONDS, longest=_LONGEST_REST_SECONDS)
         if not last.well and ago < rest:

@@ -1,6 +1,7 @@
 """The running agent: its parts put together, and what it answers. `agent/launch.py` starts it."""
 
 import logging
+import math
 import re
 import socket
 from collections.abc import Callable
@@ -150,8 +151,11 @@ def _instance(settings: AgentSettings, core: AgentCore, clock: Clock) -> Instanc
 def _before_stops(settings: AgentSettings, core: AgentCore, host: HostSignals, clock: Clock) -> BeforeStops:
     """What runs on this host before a stop; its load is left out of the evidence."""
 
-    def node() -> tuple[str, State]:
-        return core.node_id, core.verdict(clock.monotonic()).activity.state
+    def node() -> tuple[str, State, float]:
+        verdict = core.verdict(clock.monotonic())
+        # Others reset the idle time, too, such as a program at rest: no work.
+        worked = [each.ago_seconds for each in verdict.last_busy if each.evidence.says is State.BUSY]
+        return core.node_id, verdict.activity.state, min(worked, default=math.inf)
 
     stops = BeforeStops(settings.before_stop, clock, node)
     host.without_own = stops.without_own_load

@@ -74,6 +74,7 @@ def _not_ready(parts: ControllerContext, node: Node, verb: Verb) -> str | None:
     They are begun here, once all others allow the stop. This answer of its agent is younger than their end.
     """
     before = None if node.verdict is None else node.verdict.before_stop
+    parts.memory.before_stops.pop(node.id, None)
     if before is None or verb not in {Verb.STOP, Verb.TERMINATE}:
         return None
     match before.state:

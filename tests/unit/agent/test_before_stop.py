@@ -1,5 +1,6 @@
 """What runs on a host before its stop: once, bounded in time, begun by the controller alone; and what it lets go."""
 
+import math
 import socket
 import threading
 from collections.abc import Iterator
@@ -32,16 +33,17 @@ class Host:
 
     def __init__(self, settings: BeforeStopSettings = WANTED, state: State = State.IDLE) -> None:
         self.clock = ManualClock(wall=NOW)
-        self.state = state
+        self.state, self.rested = state, math.inf
         self.asked: list[StopRequest] = []
         self.answers: list[Runs | Exception] = []
         self._may_end = threading.Semaphore(0)
-        self.stops = BeforeStops(settings, self.clock, lambda: ("i-1", self.state), self._ask)
+        self.stops = BeforeStops(settings, self.clock, lambda: ("i-1", self.state, self.rested), self._ask)
 
     def _ask(self, request: StopRequest, seconds: float) -> Runs:
         assert seconds == WANTED.timeout
         self.asked.append(request)
-        self._may_end.acquire(timeout=10.0)
+        if not self._may_end.acquire(timeout=10.0):
+            return Runs(ran=())  # the test is over
         found = self.answers.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -136,6 +138,19 @@ def test_what_does_not_end_well_keeps_the_machine_and_is_tried_ever_more_seldom(
     host.clock.advance(QUIET_SECONDS)
 
     assert host.told.startswith("done: ")
+
+
+def test_what_was_saved_before_somebody_worked_again_is_not_enough() -> None:
+    """The commands run again before the next stop, though the last run ended well ten minutes ago."""
+    host = Host()
+    host.begin()
+    host.end(WELL)
+    host.clock.advance(600.0)
+    assert host.told.startswith("done: ")
+    host.rested = 300.0
+    assert host.told == "ready: The commands before its stop are due to run again."
+
+    assert host.begin() is Preparing.RUNNING
 
 
 @pytest.mark.parametrize("state", [State.BUSY, State.UNKNOWN])
