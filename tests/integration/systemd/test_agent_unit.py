@@ -184,7 +184,7 @@ def test_it_sees_whose_programs_are_alive(host: Host) -> None:
     # The tests ask the agent by a Python program of root, without a unit: nobody knows whose that is.
     settings = SETTINGS.replace("processes: {enabled: false}", "processes: {interval: 200ms}")
     host.settings(settings.replace("agent:\n", "agent:\n  services: ['program:python3*']\n"))
-    host.run("systemctl", "restart", AGENT)
+    host.restart_unit(AGENT)
     host.becomes(State.IDLE)
     with running(host, "alice", "sleep", "1000"):
         host.becomes(State.OCCUPIED)
@@ -308,7 +308,7 @@ def test_it_sees_what_others_leave_in_tmp(host: Host) -> None:
         SETTINGS.replace("  evidence:", "  evidence:\n    command: {argv: [test, -e, /tmp/busy], interval: 200ms}")
     )
     host.run("touch", "/tmp/busy")  # noqa: S108  that is the point
-    host.run("systemctl", "restart", AGENT)
+    host.restart_unit(AGENT)
     host.becomes(State.BUSY, "command")
     host.run("rm", "/tmp/busy")  # noqa: S108  likewise
     host.becomes(State.IDLE)

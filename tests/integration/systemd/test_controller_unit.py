@@ -33,8 +33,7 @@ class Office(Booted):
         """A fresh controller with these settings; its pid."""
         self.settings(settings)
         self.install(f"{CONTROLLER}.service", ["controller"], service)
-        self.run("systemctl", "restart", CONTROLLER, check=False)
-        assert self.show(CONTROLLER, "ActiveState") == "active", self.journal(CONTROLLER)
+        self.restart_unit(CONTROLLER)
         return self.controller
 
     @property

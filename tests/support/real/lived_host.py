@@ -162,7 +162,7 @@ class LivedHost(Booted):
     def restart(self) -> None:
         """A fresh agent, which knows of nothing that was."""
         self.settings(self.settings_text)
-        self.run("systemctl", "restart", AGENT)
+        self.restart_unit(AGENT)
 
     def ask(self, *, confirm: bool = True) -> NodeVerdict | None:
         """What the agent says of the host; None while nobody answers. A confirmation looks at everything again."""
