@@ -15,6 +15,7 @@ from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_
 from gpuwatch.model.decision import DECISION_TAG, INTERRUPTIBLE_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.slips import edits, fold_text
+from gpuwatch.model.slurm import NODE_TAG
 
 _FOR_GOOD = "true"
 EXPIRED_REMEDY = "Remove the tag: policies in the cloud, such as those in iam/, refuse every change while it is there."
@@ -126,7 +127,7 @@ def _time(value: str) -> datetime:
 # Keys that are ours, and those that somebody probably meant to be.
 
 # What people set: each changes what may be done with a machine, so a slip in any of them is a doubt.
-READ = (PROTECT_TAG, SNOOZE_TAG, POOL_TAG, OWNER_TAG, FLEET_TAG, INTERRUPTIBLE_TAG)
+READ = (PROTECT_TAG, SNOOZE_TAG, POOL_TAG, OWNER_TAG, FLEET_TAG, INTERRUPTIBLE_TAG, NODE_TAG)
 KNOWN = frozenset({*READ, NOTIFIED_TAG, STOP_AT, DECISION_TAG})
 _IN_ANY_CASE = {key.lower(): key for key in KNOWN}
 

@@ -22,6 +22,7 @@ from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.settings import CLOUDS, CloudSettings, connect
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.slurm import NODE_TAG
 from gpuwatch.model.stops import why_not_ours
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
@@ -87,6 +88,16 @@ def test_tags_say_whose_a_machine_is(world: World) -> None:
     assert (node.enrolled, node.pool, node.owner, node.name) == (True, "train", "anna", "gpu-1")
     assert (other.enrolled, other.pool, other.owner) == (False, "default", None)
     assert other.name == foreign or world.words.always_named
+
+
+def test_the_tag_of_its_slurm_node_protects_nobody(world: World) -> None:
+    """It says which node of Slurm the machine is, with its case and its dots, and the machine may be stopped."""
+    node = seen(world, world.launch({**MINE, NODE_TAG: "GPU-7.hpc"}))
+
+    assert (node.protected, node.snoozed, node.tags[NODE_TAG]) == (None, None, "GPU-7.hpc")
+    world.cloud.stop(node.id, "key", permit=a_permit())
+    world.settle(node.id)
+    assert seen(world, node.id).state is NodeState.STOPPED
 
 
 def test_a_machine_is_placed_and_sized(world: World) -> None:
