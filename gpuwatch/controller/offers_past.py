@@ -16,7 +16,7 @@ from gpuwatch.model.measurement import OfferPast, OffersPast
 from gpuwatch.model.verbs import RECORDS
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.lasting import rest_of
-from gpuwatch.policies.lives import offers_past
+from gpuwatch.policies.lives import nodes_we_may_remove, offers_past
 from gpuwatch.policies.spot.offers import MEMORY_SECONDS
 
 _MEMORY = timedelta(seconds=MEMORY_SECONDS)
@@ -33,7 +33,8 @@ def with_past(parts: ControllerContext, seen: Observation, pools: Mapping[str, P
         return seen
     ended = _ended_actions(parts, seen.ledger, seen.now)
     told = [*ended, *interruptions.unrecorded_notices(parts.rules, seen.fleet, seen.ledger, seen.now)]
-    offers = {pool: offers_past(told, seen.fleet, pool, seen.now) for pool in pools if pools[pool].offers}
+    ours = nodes_we_may_remove(seen.ledger.open_intents)
+    offers = {pool: offers_past(told, seen.fleet, pool, seen.now, ours=ours) for pool in pools if pools[pool].offers}
     lives, members = launched_lives(parts, seen, ended), members_of_groups(parts, seen, ended)
     seen = replace(seen, offers=offers, lives=lives, members=members)
     if not seen.lives:

@@ -7,12 +7,14 @@ Rules, all of them:
 2. A life ends by our own removal, by its cloud's notice, or by itself: its cloud lists it no more, or as stopped,
    and we did not do that. What a silent cloud does not show has not ended. One that runs again has not, either. After
    a start a list that shows it stopped may be late: for three minutes the machine's launch time must be another one.
+   While a removal of ours may be under way nothing is known: its own outcome says how the machine ended. What goes
+   within ten minutes after such a removal was given up counts as removed, so it counts neither way.
 3. A machine that was launched on top of what is wanted (code `back_to_spot`) is a surplus until another machine of the
    pool is removed, which then goes in its place, or until it ends itself.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -20,7 +22,7 @@ from itertools import chain
 from gpuwatch.model.activity import State
 from gpuwatch.model.bounds import time_on_record
 from gpuwatch.model.cloud_notice import STATE
-from gpuwatch.model.decision import LAUNCHED_AT, REMOVALS, Done, OpenIntent, Status, Verb
+from gpuwatch.model.decision import LAUNCHED_AT, REMOVALS, SETTLE_TIMEOUT, Done, OpenIntent, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.life import STARTED, End, Life
 from gpuwatch.model.measurement import OffersPast
@@ -65,16 +67,16 @@ def lives(
 
     `ended` has what the ledger's last three days have of them, `seen` what was seen of lives, by their keys.
     """
-    known = sorted(ended, key=lambda done: (done.at, done.key))
+    known, opened = sorted(ended, key=lambda done: (done.at, done.key)), tuple(opened)
     ends = defaultdict[str, list[Done]](list)
     for done in known:
-        if done.verb in _ENDINGS or (done.verb in REMOVALS and done.status is Status.SETTLED):
+        if ends_a_life(done):
             ends[done.node_id].append(done)
-    going = [entry.intent for entry in opened if not entry.resumable]
+    going, ours = [entry.intent for entry in opened if not entry.resumable], nodes_we_may_remove(opened)
     begun = [_begin_life(done, seen) for done in known if _begins(done)]
     over = _ends_by_starts(begun)
     found = [
-        end_life(life, ends.get(life.node_id or "", ()), fleet, now, seen)
+        end_life(life, ends.get(life.node_id or "", ()), ours, fleet, now, seen)
         if life.key not in over
         else _end_by_start(life, ends.get(life.node_id or "", ()), over[life.key])
         for life in begun
@@ -88,6 +90,21 @@ def lives(
     left = [(done.at, done.pool, done.node_id) for done in removed.values()]
     left += [(each.at, each.pool, each.node_id) for each in going if each.verb in REMOVALS]
     return _with_surplus(found, left)
+
+
+def ends_a_life(done: Done) -> bool:
+    """Whether a finished action is about the end of a machine: it was removed, or may have been, or was seen to go."""
+    return done.verb in _ENDINGS or (done.verb in REMOVALS and (done.status is Status.SETTLED or _is_in_doubt(done)))
+
+
+def _is_in_doubt(done: Done) -> bool:
+    """Whether it was given up, and may have been carried out all the same."""
+    return done.status is Status.FAILED and done.reached
+
+
+def nodes_we_may_remove(opened: Iterable[OpenIntent]) -> frozenset[str]:
+    """The nodes with a removal of ours that is under way, or may be."""
+    return frozenset(entry.intent.node_id for entry in opened if entry.intent.verb in REMOVALS and entry.counts)
 
 
 def _begins(done: Done) -> bool:
@@ -134,23 +151,34 @@ def _end_by_start(life: Life, ends: Iterable[Done], until: datetime) -> Life:
     """The life of a machine that was started again then; without a record nobody saw how it ended."""
     if life.end is not None:
         return life
-    found = next((done for done in ends if life.at <= done.at <= until), None)
+    found = next((done for done in ends if life.at <= done.at <= until and not _is_in_doubt(done)), None)
     if found is None:
         return replace(life, end=End.STOPPED, ended_at=until, recorded=True)
     return as_recorded(life, found)
 
 
-def end_life(life: Life, ends: Iterable[Done], fleet: Fleet, now: datetime, seen: Mapping[str, Use]) -> Life:
-    """The life with its end, where it has one (rule 2)."""
+def end_life(  # noqa: PLR0913  what is known of it
+    life: Life,
+    ends: Iterable[Done],
+    ours: Collection[str],
+    fleet: Fleet,
+    now: datetime,
+    seen: Mapping[str, Use],
+) -> Life:
+    """The life with its end, where it has one (rule 2); `ours` are the nodes that a removal of ours may be ending."""
     node_id = life.node_id or ""
     node = fleet.find(node_id)
     if life.end is not None or (node is not None and node.state in THERE):
         return life
-    since_then = [done for done in ends if done.at >= life.at]
+    since = seen.get(life.key, _UNSEEN).gone_at or now
+    since_then = [
+        done for done in ends if done.at >= life.at and (not _is_in_doubt(done) or since <= done.at + SETTLE_TIMEOUT)
+    ]
     newest = max(since_then, key=lambda done: (done.verb in REMOVALS, done.at), default=None)
     if newest is not None:
         return as_recorded(life, newest)
-    since = seen.get(life.key, _UNSEEN).gone_at or now
+    if node_id in ours:
+        return life
     if node is None:
         certain = node_id in fleet.ended or (not fleet.silent and now - since >= LATE)
         return replace(life, end=End.ENDED, ended_at=since) if certain else life
@@ -209,11 +237,18 @@ def _with_surplus(found: list[Life], left: Iterable[tuple[datetime, str, str]]) 
     return tuple([replace(each, surplus=each.key in keys) for each in found])
 
 
-def offers_past(recent: Iterable[Done], fleet: Fleet, pool: str, now: datetime) -> OffersPast:
-    """What the ledger's last three days and the fleet say of a pool's offers."""
+def offers_past(
+    recent: Iterable[Done], fleet: Fleet, pool: str, now: datetime, *, ours: Collection[str] = ()
+) -> OffersPast:
+    """What the ledger's last three days and the fleet say of a pool's offers.
+
+    `ours` are the nodes that a removal of ours may be ending: none of them is a loss.
+    """
 
     def lives(node_id: str) -> bool | None:
         node = fleet.find(node_id)
+        if node_id in ours and (node is None or node.state not in THERE):
+            return None
         if node is None:
             return None if fleet.silent and node_id not in fleet.ended else False
         return True if node.state in THERE else False if node.state in _GONE else None

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gpuwatch.model.bounds import time_on_record
-from gpuwatch.model.decision import LAUNCHED_AT, REMOVALS, Done, OpenIntent, Status, Verb
+from gpuwatch.model.decision import LAUNCHED_AT, Done, OpenIntent, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup
 from gpuwatch.model.life import MEMBER_OF, End, Life
-from gpuwatch.policies.lives import THERE, Use, as_recorded, end_life
+from gpuwatch.policies.lives import THERE, Use, as_recorded, end_life, ends_a_life, nodes_we_may_remove
 
 _ENDINGS = frozenset({Verb.LOST, Verb.ENDED})
 _CLOCKS_APART = timedelta(minutes=1)  # a cloud's and ours
@@ -99,14 +99,14 @@ def lives_of_members(
         if done.verb in _ENDINGS and MEMBER_OF in done.arguments:
             life = _recorded_life(done)
             found[life.key] = life
-        elif done.verb in _ENDINGS or (done.verb in REMOVALS and done.status is Status.SETTLED):
+        elif ends_a_life(done):
             ends[done.node_id].append(done)
-    going = {entry.intent.node_id for entry in opened if entry.intent.verb in REMOVALS}
+    ours = nodes_we_may_remove(opened)
     for key, member in known.items():
         if key not in found:
             node_id, use = member.life.node_id or "", member.use or Use()
             life = replace(member.life, answered=use.answered, worked=use.worked if use.answered else None)
-            found[key] = life if node_id in going else end_life(life, ends.get(node_id, ()), fleet, now, {key: use})
+            found[key] = end_life(life, ends.get(node_id, ()), ours, fleet, now, {key: use})
     by_group = defaultdict[str, list[Life]](list)
     for life in found.values():
         by_group[life.asked[MEMBER_OF]].append(life)
