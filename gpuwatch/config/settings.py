@@ -119,7 +119,8 @@ class Settings:
             name: replace(rules, schedule=with_dates(rules.schedule, self.calendars))
             for name, rules in self.pools.items()
         }
-        return Rulebook(pools=pools, limits=self.limits, enforce=self.mode == "enforce")
+        rules = Rulebook(pools=pools, limits=self.limits, enforce=self.mode == "enforce")
+        return replace(rules, delivery_seconds=self.notify.delivery_seconds(rules.known))
 
     @property
     def cautions(self) -> tuple[str, ...]:

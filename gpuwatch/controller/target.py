@@ -92,9 +92,9 @@ def not_yet(parts: ControllerContext, entry: OpenIntent, detail: str) -> Found:
 
 
 def promise_arguments(
-    parts: ControllerContext, arguments: Mapping[str, str], now: datetime, *, approval: bool
+    parts: ControllerContext, arguments: Mapping[str, str], now: datetime, pool: str, *, approval: bool
 ) -> dict[str, str]:
-    """Return what a notice with these arguments promises, if it is given now."""
+    """Return what a notice in that pool with these arguments promises, if it is given now."""
     return arguments_of(
         arguments["action"],
         grace_seconds=float(arguments["grace_seconds"]),
@@ -102,4 +102,5 @@ def promise_arguments(
         at=now,
         approval=approval,
         heard=parts.rules.limits.require_notification,
+        delivery_seconds=parts.rules.delivery_seconds.get(pool),
     )

@@ -70,9 +70,8 @@ class MachineTarget(Target):
         """
         step = review.step
         if step.verb is Verb.NOTICE:
-            return promise_arguments(
-                self._parts, step.arguments, now, approval=self._parts.rules.pool(review.pool).approval
-            )
+            approval = self._parts.rules.pool(review.pool).approval
+            return promise_arguments(self._parts, step.arguments, now, review.pool, approval=approval)
         node = observation.fleet.find(step.node_id)
         if step.verb not in REMOVALS | {Verb.START} or node is None:
             return step.arguments

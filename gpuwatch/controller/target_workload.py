@@ -95,7 +95,8 @@ class WorkloadTarget(Target):
             return step.arguments
         pools = self._parts.memory.workloads[step.node_id].pools
         approval = any(self._parts.rules.pool(pool).approval for pool in pools)
-        return {**step.arguments, **promise_arguments(self._parts, step.arguments, now, approval=approval)}
+        promise = promise_arguments(self._parts, step.arguments, now, review.pool, approval=approval)
+        return {**step.arguments, **promise}
 
     def owner_and_price(self, _observation: Observation, step: Step) -> tuple[str | None, Decimal | None]:
         """Say who owns the workload and what an hour of its GPUs costs."""

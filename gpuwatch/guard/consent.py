@@ -2,11 +2,11 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gpuwatch.guard.case import Case, Finding, Subject, WorkloadCase, allow, refuse
 from gpuwatch.guard.settings import Limits, Rulebook
-from gpuwatch.model.duration import format_age, format_duration
+from gpuwatch.model.duration import format_age, format_duration, format_time
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules, notices
@@ -89,27 +89,38 @@ def approval(case: Subject) -> Finding:
 def not_notified(case: Subject) -> Finding:
     """Refuses a removal unless a notification reached somebody a whole grace period before.
 
-    This applies if `limits.require_notification` is set, or was set when the notice was given. A tag on a machine that
-    nobody looks at is not enough. The grace (`pools.<name>.idle.grace_period`, or `owner_grace_period` of an occupied,
-    parked or stalled node) counts from the first notification about this notice that a receiver in `notify.receivers`
-    accepted (docs/notifications.md): while the mail server is down, nothing is stopped. Accepted means that the mail
-    server, Slack or the web hook took it. Whether somebody read it cannot be known.
+    A tag on a machine that nobody looks at is not enough. The grace (`pools.<name>.idle.grace_period`, or
+    `owner_grace_period` of an occupied, parked or stalled node) counts from the first notification about this notice
+    that a receiver in `notify.receivers` accepted (docs/notifications.md). Accepted means that the mail server, Slack
+    or the web hook took it. Whether somebody read it cannot be known.
+
+    If `limits.require_notification` is set, or was set when the notice was given, nothing is stopped while the mail
+    server is down. Without it, and where the pool had a receiver of notices at that time, the grace begins
+    `notify.max_age` (12 hours at most) after the notice at the latest: a mail server that is down for a weekend keeps
+    no idle machine. Without a receiver the grace counts from the notice.
 
     `gpuwatch notify test` shows what is wrong.
     """
     notice = case.observation.ledger.notice(case.step.node_id)
     promise = None if notice is None else notice.promise
-    if not case.limits.require_notification and (promise is None or not promise.heard):
+    required = case.limits.require_notification or (promise is not None and promise.heard)
+    longest, told_at = None if promise is None else promise.delivery_seconds, None if notice is None else notice.told_at
+    begins = None if notice is None or longest is None else notice.at + timedelta(seconds=longest)
+    if not required and begins is None:
         return allow("No notification is required before its removal.")
-    told_at = None if notice is None else notice.told_at
-    if told_at is None:
-        return refuse("No message about its notice was delivered.", "`gpuwatch notify test` shows what is wrong.")
-    since, grace = (case.observation.now - told_at).total_seconds(), case.grace_seconds
-    grace = grace if promise is None else max(grace, promise.grace_seconds)
-    if since < grace:
-        sentence = f"The first message about it is {format_age(since, ' old')}."
-        return refuse(sentence, f"The grace period is {format_duration(grace)}.")
-    return allow(f"The first message about it is {format_duration(since)} old.")
+    grace = case.grace_seconds if promise is None else max(case.grace_seconds, promise.grace_seconds)
+    if told_at is not None:
+        since = (case.observation.now - told_at).total_seconds()
+        if since < grace:
+            sentence = f"The first message about it is {format_age(since, ' old')}."
+            return refuse(sentence, f"The grace period is {format_duration(grace)}.")
+        return allow(f"The first message about it is {format_duration(since)} old.")
+    remedy = "`gpuwatch notify test` shows what is wrong."
+    if required or begins is None:
+        return refuse("No message about its notice was delivered.", remedy)
+    sentence = f"No message about its notice was delivered: its grace period counts from {format_time(begins)}."
+    over = (case.observation.now - begins).total_seconds() >= grace
+    return allow(sentence) if over else refuse(sentence, remedy)
 
 
 def backtest(case: Case) -> Finding:

@@ -188,11 +188,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rulebook:
-    """Pools' rules, the fleet's limits, and whether anything is to be done; kept in the ledger with every round."""
+    """Pools' rules, the fleet's limits, and whether anything is to be done; kept in the ledger with every round.
+
+    `delivery_seconds` is how long the grace of a notice waits for the first message about it to arrive, by the pools
+    about whose notices somebody is to get messages.
+    """
 
     pools: Mapping[str, PoolRules] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     enforce: bool = False
+    delivery_seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def growing(self) -> frozenset[str]:

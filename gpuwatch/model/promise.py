@@ -24,7 +24,9 @@ class Promise:
 
     It gets `action`, under the rules of `pool`, not before `stop_at`, and not before `grace_seconds` have passed
     since the notice. `approval`: not before an operator approves it. `heard`: not before a message has reached
-    somebody, and the grace counts from then. `idle_seconds` is what its agent had counted by then; None: it is stopped.
+    somebody, and the grace counts from then. `delivery_seconds`: the grace counts from the first message that reached
+    somebody, and where none has after so long, from then (None: from the notice). `idle_seconds` is what its agent had
+    counted by then; None: it is stopped.
     """
 
     action: Action
@@ -34,6 +36,7 @@ class Promise:
     idle_seconds: float | None = None
     approval: bool = False
     heard: bool = False
+    delivery_seconds: float | None = None
 
     def due(self, given_at: datetime) -> datetime:
         """The promised time of a notice that was given at `given_at`: a late one leaves no less of the grace."""
@@ -41,7 +44,14 @@ class Promise:
 
 
 def arguments_of(
-    action: str, *, grace_seconds: float, idle_seconds: float | None, at: datetime, approval: bool, heard: bool
+    action: str,
+    *,
+    grace_seconds: float,
+    idle_seconds: float | None,
+    at: datetime,
+    approval: bool,
+    heard: bool,
+    delivery_seconds: float | None = None,
 ) -> dict[str, str]:
     """A promise that is made at `at`, as an intent keeps it."""
     arguments = {
@@ -51,6 +61,8 @@ def arguments_of(
         "approval": str(approval).lower(),
         "heard": str(heard).lower(),
     }
+    if delivery_seconds is not None:
+        arguments["delivery_seconds"] = repr(delivery_seconds)
     return arguments if idle_seconds is None else {**arguments, "idle_seconds": repr(idle_seconds)}
 
 
@@ -58,7 +70,9 @@ def promise_of(pool: str, arguments: Mapping[str, str]) -> Promise | None:
     """The promise that an intent keeps; None: it keeps none that can be read, as those of earlier versions."""
     try:
         idle, stop_at, grace = arguments.get("idle_seconds"), arguments["stop_at"], float(arguments["grace_seconds"])
-        if not isfinite(grace) or datetime.fromisoformat(stop_at).tzinfo is None:
+        waits = arguments.get("delivery_seconds")
+        waits_seconds = None if waits is None else float(waits)
+        if not isfinite(grace) or datetime.fromisoformat(stop_at).tzinfo is None or not isfinite(waits_seconds or 0.0):
             return None
         return Promise(
             action=_ACTIONS[arguments["action"]],
@@ -68,6 +82,7 @@ def promise_of(pool: str, arguments: Mapping[str, str]) -> Promise | None:
             idle_seconds=None if idle is None else float(idle),
             approval=arguments["approval"] != "false",
             heard=arguments["heard"] != "false",
+            delivery_seconds=waits_seconds,
         )
     except (KeyError, ValueError):
         return None

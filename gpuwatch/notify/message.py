@@ -140,11 +140,12 @@ def compose_message(events: Sequence[Event], context: MessageContext) -> Message
 
 
 def due_at(event: Event, context: MessageContext) -> datetime:
-    """The earliest time of a notice's action; where people must be reached first, the grace period starts then."""
+    """The earliest time of a notice's action; where people are to be reached first, the grace period starts then."""
     promise, notice = event.promise, context.notices.get(event.key)
     seconds = context.rules.pool(event.pool).idle.grace_period if promise is None else promise.grace_seconds
     due = event.at + timedelta(seconds=seconds) if promise is None else promise.due(event.at)
-    if not (context.rules.limits.require_notification or (promise is not None and promise.heard)):
+    waits = promise is not None and (promise.heard or promise.delivery_seconds is not None)
+    if not (waits or context.rules.limits.require_notification):
         return due
     reached_at = context.now if notice is None or notice.told_at is None else notice.told_at
     return max(due, reached_at + timedelta(seconds=seconds))

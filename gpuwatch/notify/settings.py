@@ -1,7 +1,7 @@
 """The settings of notifications and of the daily report: who gets which, by which transport, and with which links."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
@@ -27,6 +27,7 @@ _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _PLAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}")
 _ADDRESS = re.compile(r"([A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*)@([A-Za-z0-9.-]+)")
 _LONGEST = 254  # RFC 5321
+_LONGEST_DELIVERY = 43200.0  # a notice that waited for a day would be out of date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +109,17 @@ class NotifySettings:
     max_age: Annotated[
         Seconds,
         Gt(0),
-        Setting("Older messages are not sent any more; a notice in force is sent however old it is."),
+        Setting(
+            "Older messages are not sent any more; a notice in force is sent however old it is. If no message about a "
+            "notice was delivered, its grace period begins after this time, 12 hours at most."
+        ),
     ] = 3600.0
+
+    def delivery_seconds(self, pools: Iterable[str]) -> dict[str, float]:
+        """How long the grace of a notice waits for its first message, by those pools whose notices somebody gets."""
+        takers = [each for each in self.receivers.values() if "notice" in each.events]
+        longest = min(self.max_age, _LONGEST_DELIVERY)
+        return {pool: longest for pool in pools if any(not each.pools or pool in each.pools for each in takers)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,7 @@ def _end_by_start(life: Life, ends: Iterable[Done], until: datetime) -> Life:
     return as_recorded(life, found)
 
 
-def end_life(  # noqa: PLR0913  what is known of it
+def end_life(
     life: Life,
     ends: Iterable[Done],
     ours: Collection[str],

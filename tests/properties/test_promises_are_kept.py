@@ -269,6 +269,19 @@ def test_a_window_of_samples_and_a_stopped_node_wait_by_the_calendar_without_abs
     assert notices.left_seconds(replace(notice, interruptions=(absence, pause)), node, 600.0, NOW) == 120.0
 
 
+@pytest.mark.parametrize("seconds", ["soon", "inf", "nan"])
+def test_a_wait_for_a_delivery_that_cannot_be_read_promises_nothing(seconds: str) -> None:
+    """Nobody knows then when its grace began."""
+    whole = arguments_of(
+        "stop", grace_seconds=1.0, idle_seconds=None, at=NOW, approval=False, heard=False, delivery_seconds=60.0
+    )
+
+    promise = promise_of("default", whole)
+    assert promise is not None
+    assert promise.delivery_seconds == 60.0
+    assert promise_of("default", {**whole, "delivery_seconds": seconds}) is None
+
+
 @pytest.mark.parametrize("wrong", ["action", "stop_at", "grace_seconds", "approval", "heard"])
 def test_a_record_that_cannot_be_read_promises_nothing(wrong: str) -> None:
     """An older version's, or a damaged one: the notice does not stand."""

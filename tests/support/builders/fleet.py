@@ -337,6 +337,7 @@ class Desk:
     pools: Mapping[str, PoolRules] | None = None  # None: every pool that there is, each with the same rules
     limits: Limits = field(default_factory=lambda: Limits(max_stops_per_hour_ratio=1.0))
     enforce: bool = True
+    delivery_seconds: Mapping[str, float] = field(default_factory=dict)  # by the pools with a receiver of notices
     ledger: Ledger = field(default_factory=Ledger.in_memory)
     prices: dict[str, Price] = field(default_factory=dict)
     interval: float = 60.0
@@ -350,11 +351,12 @@ class Desk:
     @property
     def rulebook(self) -> Rulebook:
         """The rules of each pool."""
-        if self.pools is not None:
-            return Rulebook(pools=self.pools, limits=self.limits, enforce=self.enforce)
-        nodes, groups = (self.fleet.nodes_ or {}).values(), self.fleet.groups_.values()
-        pools = (DEFAULT_POOL, *sorted({node.pool for node in nodes} | {group.pool for group in groups}))
-        return Rulebook(pools=dict.fromkeys(pools, self.rules), limits=self.limits, enforce=self.enforce)
+        pools = self.pools
+        if pools is None:
+            nodes, groups = (self.fleet.nodes_ or {}).values(), self.fleet.groups_.values()
+            names = (DEFAULT_POOL, *sorted({node.pool for node in nodes} | {group.pool for group in groups}))
+            pools = dict.fromkeys(names, self.rules)
+        return Rulebook(pools=pools, limits=self.limits, enforce=self.enforce, delivery_seconds=self.delivery_seconds)
 
     @property
     def parts(self) -> LiveParts:

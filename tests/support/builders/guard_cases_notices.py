@@ -36,6 +36,12 @@ def notified(case: Case, seconds_ago: float | None) -> Case:
     )
 
 
+def awaited(case: Case, told_ago: float | None, *, age: float) -> Case:
+    """The case whose notice of that age waits for its first message, half an hour at most; it came so long ago."""
+    at = None if told_ago is None else NOW - timedelta(seconds=told_ago)
+    return with_ledger(case, notices=(replace(a_notice(age=age, delivery_seconds=1800.0), told_at=at),))
+
+
 def approved(case: Case, **changes: object) -> Case:
     """The case of a pool that wants approvals, with one."""
     given = replace(Approval(node_id="i-1", key=a_notice().key, at=NOW, who="ann", reason=""), **changes)  # type: ignore[arg-type]
@@ -89,6 +95,9 @@ SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("told just now", "not_notified", lambda c: notified(c, 599.0), "9m59s"),
     ("told tomorrow", "not_notified", lambda c: notified(c, -86400.0), "in the future"),
     ("told of no notice", "not_notified", lambda c: with_ledger(notified(c, 700.0), notices=()), "delivered"),
+    ("delivered late", "not_notified", lambda c: awaited(c, 599.0, age=1200.0), "9m59s"),
+    ("delivered very late", "not_notified", lambda c: awaited(c, 599.0, age=7200.0), "9m59s"),
+    ("not delivered yet", "not_notified", lambda c: awaited(c, None, age=2399.0), "counts from"),
     ("never approved", "approval", lambda c: with_ledger(approved(c), approvals=()), "gpuwatch approve i-1"),
     ("another notice approved", "approval", lambda c: approved(c, key="k-earlier"), "No operator"),
     ("key away", "may_not_start", lambda c: with_node(c, may_not_start="the key k is Disabled"), "Disabled"),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.operations import operator_name
@@ -197,6 +199,39 @@ def test_a_required_message_is_waited_for() -> None:
     assert waiting is NodeState.RUNNING
     assert states[:10] == [NodeState.RUNNING] * 10
     assert states[-1] is not NodeState.RUNNING
+
+
+@given(delivered=st.integers(1, 30) | st.none(), longest=st.integers(1, 25))
+@settings(max_examples=20)
+def test_the_grace_begins_with_the_first_message_or_once_it_is_waited_for_no_longer(
+    delivered: int | None, longest: int
+) -> None:
+    """A tag that nobody sees begins no grace, and a mail server that stays down keeps no idle machine for good."""
+    desk = Desk(rules=RULES, delivery_seconds={"default": 60.0 * longest})
+    desk.fleet.put(a_node("i-1", held=7200.0))
+    desk.fleet.put(a_node("i-2", State.BUSY))
+    desk.round()
+    (notice,) = desk.ledger.view(desk.clock.now()).notices
+    for minute in range(1, 50):
+        if minute == delivered:
+            desk.ledger.messages.keep(notice.key, "mail", desk.clock.now(), reached=True, detail="")
+        desk.round()
+        if desk.fleet.stops():
+            break
+    stopped = desk.clock.now() - timedelta(minutes=1) - notice.at
+
+    begun = longest if delivered is None or delivered > longest + 10 else delivered
+    assert timedelta(minutes=begun + 10) <= stopped <= timedelta(minutes=begun + 12)
+
+
+def test_a_pool_without_a_receiver_waits_for_no_message() -> None:
+    """Its notices are for the tag alone, as ever."""
+    desk = Desk(rules=RULES, delivery_seconds={"another": 3600.0})
+    desk.fleet.put(a_node("i-1", held=7200.0))
+    desk.fleet.put(a_node("i-2", State.BUSY))
+    for _ in range(13):
+        desk.round()
+    assert desk.fleet.stops() == ["i-1"]
 
 
 # The command.

@@ -30,6 +30,7 @@ from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.lasting import LAUNCHES, STARTS
 from tests.support.builders.fleet import NOW, a_verdict, an_activity, an_observation
 from tests.support.builders.notices import GRACE, SEEN, a_machine, about, an_event
+from tests.support.builders.promise import a_promise
 
 LINK = "https://gpuwatch.example.com/snooze/1.abc.def"
 ODD = "<!channel> <script>alert(1)</script>\r\nBcc: all@example.com https://evil.example `x` \u202e"
@@ -233,6 +234,15 @@ def test_where_people_must_be_told_the_time_runs_from_then() -> None:
     assert due_at(an_event(), first) == late + GRACE
     assert due_at(an_event(), second) == NOW + timedelta(minutes=1) + GRACE
     assert due_at(an_event(), about(now=late)) == NOW + GRACE
+
+
+def test_where_the_first_message_is_waited_for_the_time_runs_from_it() -> None:
+    """However late it comes; once it was there, a later one says the same time."""
+    late, waits = NOW + timedelta(hours=2), a_promise(0.0, NOW, {"delivery_seconds": 3600.0})
+    told = Notice(node_id="i-1", key="k1", at=NOW, told_at=NOW + timedelta(minutes=1), promise=waits)
+
+    assert due_at(an_event(promise=waits), about(now=late)) == late + GRACE
+    assert due_at(an_event(promise=waits), about(now=late, notices={"k1": told})) == NOW + timedelta(minutes=1) + GRACE
 
 
 def test_many_nodes_are_one_message_that_counts_the_rest() -> None:

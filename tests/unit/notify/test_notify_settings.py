@@ -96,6 +96,29 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize(
+    ("receivers", "awaited"),
+    [
+        ("{}", {}),
+        (f"{{ops: {{{MAIL}}}}}", {"default": 1800.0, "training": 1800.0}),
+        (f"{{ops: {{{MAIL}, events: [done]}}}}", {}),
+        (f"{{ops: {{{MAIL}, pools: [training]}}}}", {"training": 1800.0}),
+    ],
+)
+def test_a_notice_waits_for_a_message_where_somebody_gets_its_pools_notices(
+    tmp_path: Path, receivers: str, awaited: dict[str, float]
+) -> None:
+    """Where nobody does, no message will come."""
+    text = f"pools: {{default: {{}}, training: {{}}}}\nnotify:\n  max_age: 30m\n  receivers: {receivers}\n"
+    assert read(tmp_path / "gpuwatch.yml", text).rulebook.delivery_seconds == awaited
+
+
+def test_a_notice_waits_for_a_message_for_half_a_day_at_most(tmp_path: Path) -> None:
+    """One that waits for a day is out of date, and would be given anew for ever."""
+    text = f"notify:\n  max_age: 7d\n  receivers: {{ops: {{{MAIL}}}}}\n"
+    assert read(tmp_path / "gpuwatch.yml", text).rulebook.delivery_seconds == {"default": 43200.0}
+
+
 @pytest.mark.parametrize(("text", "wrong", "right"), WRONG.values(), ids=WRONG)
 def test_a_mistake_is_named_with_what_would_be_right(tmp_path: Path, text: str, wrong: str, right: str) -> None:
     """With the file, the line, and both halves of the sentence."""

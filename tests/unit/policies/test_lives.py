@@ -1,4 +1,4 @@
-"""How lives of launched and started machines end: our own removal is no end of theirs, while it is under way as well."""
+"""How lives of launched and started machines end: a removal of ours that may be under way is no end of theirs."""
 
 from dataclasses import replace
 from datetime import timedelta
