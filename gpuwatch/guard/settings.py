@@ -191,7 +191,7 @@ class Rulebook:
     """Pools' rules, the fleet's limits, and whether anything is to be done; kept in the ledger with every round.
 
     `delivery_seconds` is how long the grace of a notice waits for the first message about it to arrive, by the pools
-    about whose notices somebody is to get messages.
+    with a receiver of notices.
     """
 
     pools: Mapping[str, PoolRules] = field(default_factory=dict)

@@ -116,7 +116,7 @@ class NotifySettings:
     ] = 3600.0
 
     def delivery_seconds(self, pools: Iterable[str]) -> dict[str, float]:
-        """How long the grace of a notice waits for its first message, by those pools whose notices somebody gets."""
+        """How long the grace of a notice waits for its first message, by the pools with a receiver of notices."""
         takers = [each for each in self.receivers.values() if "notice" in each.events]
         longest = min(self.max_age, _LONGEST_DELIVERY)
         return {pool: longest for pool in pools if any(not each.pools or pool in each.pools for each in takers)}
