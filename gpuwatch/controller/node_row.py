@@ -288,7 +288,7 @@ def _next_action(
 ) -> NextAction | None:
     """What happens next. None: nothing, or its time is not known. `late`: it had no turn, so the next round is next."""
     rules, now = rulebook.pool(node.pool), observation.now
-    grace = timedelta(seconds=idle.grace_seconds(node, observation, rules.idle))
+    grace = timedelta(seconds=idle.grace_seconds(node, observation, rules.idle, rules.office))
     if step.verb is not Verb.HOLD:
         at = now + timedelta(seconds=observation.interval_seconds) if late else now
         refused = tuple(answer.rule for answer in refusals)

@@ -98,7 +98,8 @@ class Case:
         """The grace that the pool gives for the step now."""
         if self.step.reason.code == back.CODE and not self.asleep:
             return self.pool_rules.capacity.give_back_notice
-        return idle.grace_seconds(self.machine, self.observation, self.pool_rules.idle)
+        rules = self.pool_rules
+        return idle.grace_seconds(self.machine, self.observation, rules.idle, rules.office)
 
     def rules_of(self, pool: str) -> PoolRules:
         """The rules of its one pool."""

@@ -20,6 +20,7 @@ from gpuwatch.policies import batch, elsewhere, idle, scale_in_protection, scali
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
+from gpuwatch.policies.idle_timeout.working_time import Office, office_of
 from gpuwatch.policies.kubernetes.obstacles import is_joined
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.policies.launches import LaunchRules, Sources
@@ -180,6 +181,11 @@ class PoolRules:
         return self.max_nodes if self.unit == "nodes" else self.max_gpus
 
     @property
+    def office(self) -> Office:
+        """When its people are at work, as far as its schedule says."""
+        return office_of(self.schedule)
+
+    @property
     def surge(self) -> int:
         """`capacity.surge` in what the pool counts: of GPUs, so many machines of its largest offer."""
         largest = max((each.gpus or 1 for each in self.offers.values()), default=1)
@@ -220,7 +226,7 @@ def _idle(
     """
     effective = _idle_rules(observation, rules)
     proposal = elsewhere.hold_elsewhere(
-        idle.propose(observation, pool, effective, steps_of=steps_of), observation, rules.clouds
+        idle.propose(observation, pool, effective, office=rules.office, steps_of=steps_of), observation, rules.clouds
     )
     return keep_warm(observation, proposal, effective, rules.schedule, rules.sizes(observation.fleet))
 

@@ -34,7 +34,8 @@ from gpuwatch.policies import idle_words, notices, undone, waiting
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.idle_timeout import node_wait
 from gpuwatch.policies.idle_timeout.answers import question_words
-from gpuwatch.policies.idle_timeout.node_wait import choose_action, grace_seconds, wait_seconds
+from gpuwatch.policies.idle_timeout.node_wait import choose_action, grace_seconds, grace_words, wait_seconds
+from gpuwatch.policies.idle_timeout.working_time import ANYWHERE, Office, hour_of_days_off
 from gpuwatch.policies.idle_words import make_step, word
 from gpuwatch.policies.lost_gpus import CONSENT, loss_words, what_is_left
 from gpuwatch.policies.waiting import Phase
@@ -94,16 +95,25 @@ def steps_for(node_id: str) -> StepsOf:
     return steps_of
 
 
-def propose(observation: Observation, pool: str, rules: IdleRules, *, steps_of: StepsOf = each_step) -> Proposal:
-    """Propose a step for each node of the pool, and advice."""
+def propose(
+    observation: Observation,
+    pool: str,
+    rules: IdleRules,
+    *,
+    office: Office = ANYWHERE,
+    steps_of: StepsOf = each_step,
+) -> Proposal:
+    """Propose a step for each node of the pool, and advice; `office` is when its people are at work."""
     asked = Asked(
         pool=pool,
         decide=lambda node: (
-            _withdraw_outdated(node, observation) or _step(node, observation, rules),
+            _withdraw_outdated(node, observation) or _step(node, observation, rules, office),
             tuple(idle_words.advice(node, observation, rules)),
         ),
         about=(
             rules,
+            office,
+            hour_of_days_off(rules.owner_grace_period, observation.now, office),
             _starts(observation, pool, rules),
             observation.prices,
             node_wait.in_force(observation.budgets),
@@ -139,7 +149,7 @@ def _withdraw_outdated(node: Node, observation: Observation) -> Step | None:
     return None if why is None else make_step(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
 
 
-def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
+def _step(node: Node, observation: Observation, rules: IdleRules, office: Office) -> Step:
     """One node's step; the table of the rules above, top to bottom."""
     activity, notice = node.activity, observation.ledger.notice(node.id)
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
@@ -176,13 +186,14 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
         return make_step(
             node, undo, "no_price", f"It has been {is_} for {held}; break_even needs its price.", "A price."
         )
-    return _waiting(node, observation, rules, wait, then)
+    return _waiting(node, observation, rules, office, wait, then)
 
 
-def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float, then: Verb) -> Step:
+def _waiting(node: Node, observation: Observation, rules: IdleRules, office: Office, wait: float, then: Verb) -> Step:
     """Rules 1 to 3: what follows for a node that the pool takes after its wait and its notice."""
     held, is_ = format_duration(node.activity.held_seconds), word(node.activity)
-    notice, grace, now = observation.ledger.notice(node.id), grace_seconds(node, observation, rules), observation.now
+    notice, now = observation.ledger.notice(node.id), observation.now
+    grace = grace_seconds(node, observation, rules, office)
     count = waiting.count_of([node], node.activity.held_seconds, now)
     learned = node.activity.state is State.IDLE and rules.timeout == "learned"
     phase = waiting.phase(count, wait, notice, grace, now, may_grow=learned)
@@ -196,6 +207,7 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, wait: float
         why = node_wait.because(node, observation, rules, wait)
         longer = node.activity.state is State.IDLE and rules.owner_grace_period > rules.grace_period
         asks = question_words(node, observation) if longer else ""
+        asks += grace_words(node, observation, rules, office)
         sentence = f"It has been {is_} for {held}, longer than {format_duration(wait)}{why}.{loss_words(node)}{asks}"
         said = make_step(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
         return notices.promising(said, then, node, grace)

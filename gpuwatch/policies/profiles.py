@@ -4,7 +4,8 @@ Idle nodes are nobody's. An occupied, parked or stalled node is somebody's, who 
 
 1. cautious only reports such nodes.
 2. balanced stops them after 16 h, 4 h after a notice: 20 h in all. A machine left at 18:00 is untouched the next
-   morning, its owner has half a working day to answer, and it is found within a day.
+   morning, its owner has half a working day to answer (gpuwatch.policies.idle_timeout.working_time), and it is found
+   within a day, or on Monday.
 3. eager is for batch pools, where nobody comes back: 2 h, and 30 min of notice.
 
 Idle nodes of cautious wait for a fixed time. balanced and eager learn their wait once the pool has shown how it pauses;

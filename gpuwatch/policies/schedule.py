@@ -169,14 +169,14 @@ def _is_within(window: Window, local: datetime) -> bool:
     begin, end = _hours(window.hours)
     clock = local.time()
     if end is None or begin < end:
-        return begin <= clock and (end is None or clock < end) and _begins_on(window, local.date())
+        return begin <= clock and (end is None or clock < end) and begins_on(window, local.date())
     if clock >= begin:
-        return _begins_on(window, local.date())
-    return clock < end and _begins_on(window, local.date() - timedelta(days=1))
+        return begins_on(window, local.date())
+    return clock < end and begins_on(window, local.date() - timedelta(days=1))
 
 
-def _begins_on(window: Window, day: date) -> bool:
-    """Whether the window begins on that date."""
+def begins_on(window: Window, day: date) -> bool:
+    """Whether the window begins on that date, by days, dates and exceptions."""
     date_text = day.isoformat()
     return (
         _DAYS[day.weekday()] in {name for each in window.days for name in _weekdays(each)}

@@ -11,9 +11,11 @@ Rules, all of them:
    is there, an idle node has a shorter one, unless its wait is a fixed one until its pool is known.
 6. Where the notice is a question, an idle node has the longer grace as well, after half an hour at least. A stop that
    somebody took back makes the next wait longer, whatever hastens it (gpuwatch.policies.idle_timeout.answers).
+7. The longer grace waits for a working day (gpuwatch.policies.idle_timeout.working_time).
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from gpuwatch.model.activity import State
 from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
@@ -26,6 +28,7 @@ from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.answers import is_question, lengthened_wait, regrets_of
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
 from gpuwatch.policies.idle_timeout.gap_history import fresh_words
+from gpuwatch.policies.idle_timeout.working_time import ANYWHERE, Office, days_off_words, grace_at_work
 
 ATTENDED_WAIT_SECONDS = 1800.0  # a learned wait is no shorter where a session is open, or none was looked for
 OLD_NODE_WAIT_SECONDS = 300.0  # a node past `max_age` waits no longer than this once it is idle
@@ -85,14 +88,35 @@ def _choice(node: Node, observation: Observation, rules: IdleRules) -> tuple[str
     return rules.action, hastened_wait(observation.budgets, node, _unhastened_wait(node, observation, rules))
 
 
-def grace_seconds(node: Node, observation: Observation, rules: IdleRules) -> float:
-    """Return the grace of a notice for a node in this state."""
+def grace_seconds(node: Node, observation: Observation, rules: IdleRules, office: Office = ANYWHERE) -> float:
+    """Return the grace of a node in this state: of the notice that it has, or of one that is given now."""
     if node.state is NodeState.STOPPED:
         return rules.terminate_grace_period
+    asking = _asking_seconds(node, observation, rules)
+    if asking is None:
+        return _plain_grace_seconds(node, observation, rules)
+    return grace_at_work(asking, _given_at(node, observation), office)
+
+
+def grace_words(node: Node, observation: Observation, rules: IdleRules, office: Office) -> str:
+    """Say why the grace of a node lasts longer than is set, as a sentence of its own; of others say nothing."""
+    asking = _asking_seconds(node, observation, rules)
+    return "" if asking is None else days_off_words(asking, _given_at(node, observation), office)
+
+
+def _given_at(node: Node, observation: Observation) -> datetime:
+    """Return when the notice of a node was given, or would be."""
+    notice = observation.ledger.notice(node.id)
+    return observation.now if notice is None else notice.at
+
+
+def _asking_seconds(node: Node, observation: Observation, rules: IdleRules) -> float | None:
+    """Return the grace that is set where somebody is asked; None: nobody is."""
     if node.activity.state is not State.IDLE:
         return rules.owner_grace_period
-    plain = _plain_grace_seconds(node, observation, rules)
-    return max(plain, rules.owner_grace_period) if is_question(node, observation) else plain
+    if not is_question(node, observation):
+        return None
+    return max(_plain_grace_seconds(node, observation, rules), rules.owner_grace_period)
 
 
 def _plain_grace_seconds(node: Node, observation: Observation, rules: IdleRules) -> float:
