@@ -59,6 +59,24 @@ def kept_node(case: Case) -> Finding:
     return allow("No mark on its node object keeps it.") if kept is None else refuse(kept, "Remove that mark.")
 
 
+def vital_node(case: Case) -> Finding:
+    """Refuses to remove, cordon or drain a Kubernetes node that its cluster, or gpuwatch itself, cannot do without.
+
+    A control plane looks idle, and it is the cluster: its GPUs do nothing, and without it, or without most of its
+    etcd's members, nothing else is ever scheduled again. It shows in the node's labels and taints
+    (`node-role.kubernetes.io/control-plane`, `master`, `etcd` …), in its static pods (etcd, kube-apiserver,
+    kube-controller-manager, kube-scheduler), and in pods of a DaemonSet with the labels of these. A node with
+    gpuwatch's own controller stays as well: nobody would be left to undo its cordon. No consent changes that.
+
+    Put the control plane, and gpuwatch's controller, onto nodes without GPUs. A label that is left from an earlier role
+    is taken away with `kubectl label node NODE KEY-`.
+    """
+    needed = obstacles.vital(case.machine)
+    if needed is None:
+        return allow("It serves neither the control plane nor gpuwatch's own controller.")
+    return refuse(needed, "What the cluster cannot do without has to move first.")
+
+
 def foreign_cordon(case: Case) -> Finding:
     """Refuses to touch a Kubernetes node that somebody else has cordoned.
 

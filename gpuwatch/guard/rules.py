@@ -137,6 +137,7 @@ RULES: dict[str, Rule] = {
     "cluster_unknown": _machines(_LET_GO | SICK | _MARKS | _TAKEN, kubernetes.cluster_unknown, Obstacle.UNKNOWN_USE),
     "node_owner": _machines(_LET_GO | SICK | _TAKEN, kubernetes.node_owner, Obstacle.OTHER_SYSTEM),
     "kept_node": _machines(_LET_GO | SICK | _TAKEN, kubernetes.kept_node, Obstacle.PROTECTED),
+    "vital_node": _machines(_LET_GO | _MOVES, kubernetes.vital_node, Obstacle.OTHER_SYSTEM),
     "foreign_cordon": _machines(_LET_GO | SICK | _TAKEN, kubernetes.foreign_cordon, Obstacle.PROTECTED),
     # What is not ours differs: a node's cordon, or the machines and pools of a workload.
     "not_ours": Rule(

@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from gpuwatch.clouds.errors import CloudUnavailableError
+from gpuwatch.clouds.errors import CloudError, CloudUnavailableError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.sending import sending
+from gpuwatch.kubernetes.credentials import own_pod
 from gpuwatch.kubernetes.errors import UNAUTHORIZED, refusal, status_of
 from gpuwatch.kubernetes.kubeconfig import Login, from_kubeconfig, in_cluster
 from gpuwatch.kubernetes.objects import Page
@@ -69,6 +70,16 @@ class Api:
     def behind_seconds(self) -> float:
         """How far its clock was behind ours in its newest answer; negative: ahead."""
         return self._wire.value.behind_seconds
+
+    @property
+    def own_uids(self) -> tuple[str, ...]:
+        """The uid of the pod that this process runs in, as its token names it; none where it names none."""
+        try:
+            shown = self._wire.value.credentials.show()
+        except CloudError:
+            return ()  # what is asked with them fails, too, and says why
+        own = own_pod(shown.headers.get("Authorization", "").removeprefix("Bearer "))
+        return () if own is None else (own,)
 
     def get(self, path: str, kind: type[T], query: Mapping[str, str] | None = None, accept: str = PLAIN) -> T:
         """One object, as the API server has it now.

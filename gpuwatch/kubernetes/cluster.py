@@ -259,6 +259,7 @@ class ApiCluster:
             cluster=self.name,
             budgets=self._by_namespace(),
             behind=self._clocks(),
+            own_uids=self.api.own_uids,
         )
 
     def _by_namespace(self) -> Mapping[str, Sequence[BudgetFacts]]:

@@ -4,6 +4,7 @@ The protocol of such programs: https://kubernetes.io/docs/reference/access-authn
 """
 
 import base64
+import binascii
 import json
 import os
 import subprocess
@@ -21,6 +22,7 @@ _API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.i
 # Kubelets renew a mounted token long before its end; it is read again as often as client-go does.
 _FILE_SECONDS = 60.0
 _EARLY = timedelta(seconds=60)
+_TOKEN_PARTS = 3  # of a JSON Web Token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,3 +156,19 @@ def _parse_output(plugin: Plugin, output: bytes) -> tuple[Shown, datetime | None
 
 def _plugin_error(plugin: Plugin, why: str) -> AuthFailedError:
     return AuthFailedError(f"the credential plugin {plugin.command} of the kubeconfig: {why}", code="PluginFailed")
+
+
+def own_pod(token: str | None) -> str | None:
+    """The uid of the pod that a service account's token was made for; None: it was made for none.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims
+    """
+    parts = (token or "").split(".")
+    if len(parts) != _TOKEN_PARTS:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        uid = claims["kubernetes.io"]["pod"]["uid"]
+    except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return uid if isinstance(uid, str) else None

@@ -50,6 +50,7 @@ from gpuwatch.model.kubernetes import (
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
 MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet makes it, and no API can end it
+_SOURCE, _STATIC = "kubernetes.io/config.source", frozenset({"file", "http"})  # the same, as the kubelet marks it
 # On nodes: who made their machines, and makes others in the place of those that are missing.
 MACHINE_OWNERS: Mapping[str, NodeOwner] = {
     "cluster.x-k8s.io/machine": "Cluster API",
@@ -152,7 +153,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         created_at=time_of(meta.creation_timestamp),
         ends_at=time_of(meta.deletion_timestamp),
         owner=controller_of(meta),
-        mirror=MIRROR in (meta.annotations or ()),
+        mirror=MIRROR in (found := meta.annotations or {}) or found.get(_SOURCE) in _STATIC,
         local_data=next((intern(each.name) for each in spec.volumes or () if _on_disk(each)), None),
         unschedulable=_unschedulable(pod) if waits else None,
         placement=_placement(spec) if waits else None,

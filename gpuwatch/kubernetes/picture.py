@@ -19,6 +19,7 @@ from gpuwatch.kubernetes.facts import (
     time_of,
 )
 from gpuwatch.kubernetes.objects import OwnerReference
+from gpuwatch.kubernetes.vital import vital_clause, why_vital
 from gpuwatch.model.duration import LONGEST_SECONDS, duration_with_unit
 from gpuwatch.model.kubernetes import (
     CORDONED_AT,
@@ -81,6 +82,7 @@ class Picture:
     cluster: str
     budgets: Mapping[str, Sequence[BudgetFacts]] = field(default_factory=dict)  # by namespace
     behind: timedelta = timedelta(0)
+    own_uids: Collection[str] = ()  # of the controller's own pod
     _tops: dict[tuple[str, str], "_Top"] = field(default_factory=dict)
 
     def pod(self, pod: PodFacts) -> Pod:
@@ -93,6 +95,7 @@ class Picture:
         if owner and owner != workload.owner:
             workload = replace(workload, owner=owner)
         snoozed = _snoozed_until(own)
+        daemon = pod.mirror or (pod.owner is not None and pod.owner.kind in _DAEMONS)
         if snoozed is not None and (workload.snoozed_until is None or snoozed > workload.snoozed_until):
             workload = replace(workload, snoozed_until=snoozed)
         return Pod(
@@ -105,7 +108,7 @@ class Picture:
             gpus=pod.gpus,
             created_at=None if pod.created_at is None else pod.created_at + self.behind,
             ends_at=pod.ends_at,
-            daemon=pod.mirror or (pod.owner is not None and pod.owner.kind in _DAEMONS),
+            daemon=daemon,
             system=pod.namespace in self.system_namespaces,
             bare=top.bare,
             local_data=pod.local_data,
@@ -115,6 +118,7 @@ class Picture:
             unschedulable=pod.unschedulable,
             placement=pod.placement,
             refused_by=refusal(pod, self.budgets.get(pod.namespace, ())),
+            vital=vital_clause(pod, self.own_uids, daemon=daemon),
         )
 
     def _why_protected(self, pod: PodFacts) -> str | None:
@@ -180,6 +184,7 @@ class Picture:
         key = node.annotations.get(CORDONED_BY) or None
         cordoned_by = key if node.unschedulable else None
         tainted = any(each.key == UNHEALTHY and each.value == key for each in node.taints)
+        found = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
         return KubernetesNode(
             name=node.name,
             uid=node.uid,
@@ -193,8 +198,9 @@ class Picture:
             marked_by=node.annotations.get(MARKED_BY) or None,
             owner=node_owner(node),
             keep=kept_by(node, self.now),
+            vital=why_vital(node, found),
             gpus=node.gpus,
-            pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))),
+            pods=found,
             labels={
                 key: value
                 for key, value in node.labels.items()

@@ -166,6 +166,7 @@ class Pod:
     unschedulable: str | None = None  # the scheduler's own sentence about why it is pending
     placement: Placement | None = None
     refused_by: str | None = None  # which PodDisruptionBudget would refuse its eviction now, as a clause
+    vital: str | None = None  # why nobody may empty its node (the control plane, gpuwatch's own pod), as a clause
 
     def __str__(self) -> str:
         """Return its name, such as `team-a/train-0`."""
@@ -250,9 +251,9 @@ class KubernetesNode:
     `tainted_by` is its key where it bears our taint UNHEALTHY, also after somebody else made it schedulable.
     `marked_by` is the key of our own intent that wrote `keep` there. `owner` is the autoscaler that its labels and
     annotations name. `gpus` is what its device plugin offers (`allocatable`), None where nothing offers any. `keep` is
-    why its own marks keep it (`scale-down-disabled`, `do-not-disrupt`, PROTECT), as a clause. `system_uuid` is of its
-    firmware, `addresses` are its names, too. Of its `labels` are kept those that say what it is, and those that a
-    pending pod asks for.
+    why its own marks keep it (`scale-down-disabled`, `do-not-disrupt`, PROTECT), as a clause; `vital` why the cluster,
+    or gpuwatch itself, cannot do without it. `system_uuid` is of its firmware, `addresses` are its names, too. Of its
+    `labels` are kept those that say what it is, and those that a pending pod asks for.
     """
 
     name: str
@@ -267,6 +268,7 @@ class KubernetesNode:
     marked_by: str | None = None
     owner: NodeOwner | None = None
     keep: str | None = None
+    vital: str | None = None
     gpus: float | None = None
     pods: tuple[Pod, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)

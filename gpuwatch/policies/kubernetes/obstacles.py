@@ -81,6 +81,12 @@ def marks(node: Node) -> str | None:
     return None if known is None or known.keep is None else f"Its node object keeps it: {known.keep}."
 
 
+def vital(node: Node) -> str | None:
+    """Why nobody may empty the node, with or without consent: the cluster, or gpuwatch itself, depends on it."""
+    known = node.kubernetes
+    return None if known is None or known.vital is None else f"The cluster {known.cluster} needs it: {known.vital}."
+
+
 def ours(known: KubernetesNode, ledger: LedgerView) -> bool:
     """Whether it carries a cordon that this ledger has on record."""
     return known.cordoned_by is not None and known.cordoned_by not in ledger.foreign

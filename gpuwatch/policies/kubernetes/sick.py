@@ -126,6 +126,7 @@ def not_moved(node: Node, known: KubernetesNode, observation: Observation, pool:
         obstacles.unknown(node, observation.fleet, rules),
         obstacles.owner(node, rules),
         obstacles.marks(node),
+        obstacles.vital(node),
         too_many(node, observation, pool.health.max_failing_ratio),
         "Its cordon has no time." if known.cordoned_at is None else None,
     )

@@ -84,6 +84,8 @@ def obstacle(
         return "foreign_cordon", theirs, "That person, or that controller, uncordons it."
     if (kept := obstacles.marks(node)) is not None:
         return "kept_node", kept, "Without that mark."
+    if (needed := obstacles.vital(node)) is not None:
+        return "vital_node", needed, "Once it serves the cluster no more."
     if (lost := obstacles.unseen(node)) is not None:
         return "pods", lost, "Once their processes are gone."
     _, wait = idle.choose_action(node, observation, idle_rules)

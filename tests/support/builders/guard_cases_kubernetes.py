@@ -67,6 +67,13 @@ def _foreign(case: Case) -> Case:
     return with_ledger(case, foreign=("k",))
 
 
+def _vital(case: Case) -> Case:
+    """The case of a node with a member of etcd."""
+    known = case.machine.kubernetes
+    assert known is not None
+    return with_node(case, kubernetes=replace(known, vital="the pod kube-system/etcd-1 is part of the control plane"))
+
+
 def _silent(case: Case) -> Case:
     case = cordoning(case)
     view = ClusterView(name="prod", trouble="It is silent.", nodes=(_CORDONED,))
@@ -201,6 +208,13 @@ SPOILED_KUBERNETES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("Karpenter's pool", "node_owner", lambda c: with_owner(on_cluster(c), "karpenter"), "karpenter"),
     ("Karpenter's label", "node_owner", lambda c: on_cluster(c, replace(_CORDONED, owner="karpenter")), "marks"),
     ("kept by a mark", "kept_node", lambda c: on_cluster(c, replace(_CORDONED, keep="do-not-disrupt")), "do-not"),
+    (
+        "control plane",
+        "vital_node",
+        lambda c: on_cluster(c, replace(_CORDONED, vital="the pod kube-system/etcd-1 is part of the control plane")),
+        "etcd-1",
+    ),
+    ("control plane, evicting", "vital_node", lambda c: _vital(evicting(c)), "etcd-1"),
     (
         "a person's cordon",
         "foreign_cordon",
