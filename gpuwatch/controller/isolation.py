@@ -222,6 +222,7 @@ def _unjudged_pod(pod: Pod) -> Pod:
         workload=above,
         node=_text(pod.node) or None,
         gpus=1.0,
+        group=_text(pod.group) or None,  # whoever belongs to it stays
         protected=_CANNOT_BE_JUDGED,
     )
 

@@ -121,13 +121,15 @@ def pods_stay(case: Case) -> Finding:
     protected (`gpuwatch.io/protect`), none may lose a volume that goes with it without
     `gpuwatch.io/delete-local-data: "true"`, and none may be bare unless `pools.<name>.kubernetes.bare_pods` says
     `evict`. Bare is also a pod of a Job that fails by one more failure. Pods of DaemonSets stay; one with GPUs counts.
+    A workload goes whole: a pod stays while a sibling of it on another node has GPUs that are not proven idle as long,
+    as the workers of a Ray head, of an MPI launcher, of Spark's driver. Consent is none for that.
 
     Let the pods end, or annotate their workloads. The sentence names them.
     """
     _, wait = idle.choose_action(case.machine, case.observation, case.pool_rules.idle)
     stays = obstacles.unseen(case.machine)
     if stays is None:
-        stays = obstacles.pods(case.machine, case.pool_rules.kubernetes, wait, case.observation.now)
+        stays = obstacles.pods(case.machine, case.observation, case.pool_rules.kubernetes, wait)
     if stays is None:
         refused = None if case.machine.kubernetes is None else obstacles.refusing_budgets(case.machine.kubernetes)
         return allow("No pod on it has to stay." if refused is None else f"No pod on it has to stay. {refused}")

@@ -4,13 +4,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from urllib.parse import quote
 
-from gpuwatch.clouds.errors import AuthFailedError, NotFoundError
+import msgspec
+
+from gpuwatch.clouds.errors import AuthFailedError, CloudError, NotFoundError
 from gpuwatch.kubernetes import Access
 from gpuwatch.kubernetes.calls import IN_NAMESPACES, NAMESPACES, RIGHTS, Right, Use
-from gpuwatch.kubernetes.client import METADATA, Api
+from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
 from gpuwatch.kubernetes.facts import OwnerFacts, job_facts, owner_facts
 from gpuwatch.kubernetes.objects import AccessReview, ApiResources, Described, JobObject, OwnerReference, Version
-from gpuwatch.kubernetes.owners import JOB
+from gpuwatch.kubernetes.owners import JOB, POD
+from gpuwatch.kubernetes.unreadable import protected_owner, read_or_protect
+
+_DESCRIBED = msgspec.json.Decoder(Described)
 
 
 class AskedNow:
@@ -20,20 +25,24 @@ class AskedNow:
         """Nothing is asked yet."""
         self._api, self._path = api, path
         self._asked: dict[str, OwnerFacts | str | None] = {}
+        self._silent: dict[tuple[str, str], str] = {}  # why kinds have no answer
 
     def owner(self, reference: OwnerReference, namespace: str) -> OwnerFacts | str | None:
-        """An owner; None: it does not exist any more; a sentence: we may not read it.
+        """An owner; None: it does not exist any more; a sentence: we may not read it, or its kind is broken.
 
-        Raises:
-            CloudError: no answer.
-
+        A kind without an answer is not asked for again: one of them costs its own pods, and no other's time.
         """
         if reference.uid not in self._asked:
             self._asked[reference.uid] = self._owner(reference, namespace)
         return self._asked[reference.uid]
 
     def namespaces(self, names: Iterable[str]) -> Mapping[str, OwnerFacts]:
-        """Those of these names that exist; raises likewise."""
+        """Those of these names that exist.
+
+        Raises:
+            CloudError: no answer.
+
+        """
         found = {}
         for name in sorted(set(names)):
             try:
@@ -45,13 +54,18 @@ class AskedNow:
 
     def _owner(self, reference: OwnerReference, namespace: str) -> OwnerFacts | str | None:
         what = f"its owner {reference.kind} {reference.name}"
+        kind = (reference.api_version, reference.kind)
+        if kind in self._silent:
+            return f"{what} cannot be read: {self._silent[kind]}"
         try:
-            path = self._path((reference.api_version, reference.kind))
+            if kind == POD:
+                return self._pod(reference, namespace)
+            path = self._path(kind)
             if path is None:
                 return f"{what} cannot be read: {reference.api_version} has no {reference.kind} with a namespace"
             base, _, plural = path.rpartition("/")
             its = f"{base}/namespaces/{namespace}/{plural}/{quote(reference.name, safe='')}"
-            if (reference.api_version, reference.kind) == JOB:
+            if kind == JOB:
                 found = job_facts(self._api.get(its, JobObject))
             else:
                 found = owner_facts(self._api.get(its, Described, accept=METADATA))
@@ -59,8 +73,25 @@ class AskedNow:
             return None
         except AuthFailedError as error:
             return f"{what} cannot be read: {error}"
+        except CloudError as error:
+            self._silent[kind] = str(error)
+            return f"{what} cannot be read: {error}"
         # Another object may have its name by now.
         return found if found.uid == reference.uid else None
+
+    def _pod(self, reference: OwnerReference, namespace: str) -> OwnerFacts | None:
+        """A pod that owns another; pods are listed, for the role gets none by its name."""
+        path, query = f"{NAMESPACES}/{namespace}/pods", {"fieldSelector": f"metadata.name={reference.name}"}
+        for page in self._api.pages(path, query, METADATA_LIST):
+            for item in page.items or ():
+                found = read_or_protect(bytes(item), _described, protected_owner)
+                if found is not None and found.uid == reference.uid:
+                    return found
+        return None
+
+
+def _described(item: bytes) -> OwnerFacts:
+    return owner_facts(_DESCRIBED.decode(item))
 
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -24,7 +24,8 @@ from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, MARKED_BY, UNHEA
 
 _GOOD = range(200, 300)
 _MANAGER = {"fieldManager": "gpuwatch"}  # who is named in the object's managedFields
-_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+# Refusals of one pod, in the API server's words: several budgets, a webhook that says no, and one that does not answer.
+_NOT_NOW = ("more than one PodDisruptionBudget", "admission webhook", "failed calling webhook")
 
 
 def cordon(api: Api, name: str, key: str, *, permit: Permit, now: datetime, taint: bool) -> None:
@@ -144,7 +145,7 @@ def evict(api: Api, pod: Pod, permit: Permit) -> tuple[str | None, bool]:
     status = status_of(code, answer)
     if code == NOT_FOUND or (code == CONFLICT and "uid" in status.message.lower()):
         return None, True
-    if code in {TOO_MANY, CONFLICT} or _SEVERAL_BUDGETS in status.message:
+    if code in {TOO_MANY, CONFLICT} or any(each in status.message for each in _NOT_NOW):
         return _refusal_text(status), False
     raise refusal(f"eviction of {pod}", status)
 

@@ -8,8 +8,9 @@ import logging
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
@@ -36,6 +37,7 @@ from gpuwatch.kubernetes.unreadable import (
     refusing_budget,
 )
 from gpuwatch.kubernetes.watch import Watch
+from gpuwatch.kubernetes.wholes import Chain, together
 from gpuwatch.kubernetes.workloads import ApiWorkloads
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Pod
@@ -62,7 +64,7 @@ class ApiCluster:
         self.api = api
         self._clock = clock
         silence = settings.max_silence
-        self.owners = Owners(api, clock, silence)
+        self.owners = Owners(api, clock, silence, self._owner_pod)
         self._nodes: Watch[NodeFacts] = Watch(
             api, clock, NODES, self._read_node, accept=_PLAIN, silence_seconds=silence
         )
@@ -92,6 +94,7 @@ class ApiCluster:
             accept=_PLAIN,
             silence_seconds=silence,
         )
+        self._bound: Mapping[str, Pod] = {}  # those of the newest view that belong with others, by uid
         self._behind = timedelta(0)  # the API server's clock behind ours
         self._starting = threading.Lock()
         self._started = False
@@ -148,7 +151,7 @@ class ApiCluster:
         facts = list(self._pods_on(name))
         now = AskedNow(self.api, self.owners.path)
         picture = self._picture(now.owner, now.namespaces({pod.namespace for pod in facts}))
-        return picture.node(found, (draw_or_protect(picture.pod, pod) for pod in facts), ())
+        return picture.node(found, self._as_bound(draw_or_protect(picture.pod, pod) for pod in facts), ())
 
     def cordon(self, name: str, key: str, *, permit: Permit, taint: bool = False) -> None:
         """Let no new pod onto a node and write CORDONED_BY on it; errors as in `Cluster`."""
@@ -204,8 +207,11 @@ class ApiCluster:
         namespaces = {each.name: each for each in self._namespaces.kept.all()}
         picture = self._picture(self.owners.owner_of, namespaces)
         on: defaultdict[str | None, list[Pod]] = defaultdict(list)
-        for pod in self._pods.kept.all():
-            on[pod.node].append(draw_or_protect(picture.pod, pod))
+        facts = self._pods.kept.all()
+        drawn = together((draw_or_protect(picture.pod, pod), _chain(picture, pod), pod.labels) for pod in facts)
+        self._bound = {pod.uid: pod for pod in drawn if pod.group is not None or pod.release is not None}
+        for pod in drawn:
+            on[pod.node].append(pod)
         waiting = tuple(sorted(pending(on[None]), key=lambda pod: (pod.namespace, pod.name)))
         asked = asked_labels(waiting)
         nodes = (picture.node(node, on[node.name], asked) for node in self._nodes.kept.all())
@@ -278,7 +284,13 @@ class ApiCluster:
         facts = list(self._pods_of(f"{NAMESPACES}/{namespace}/pods", {}, namespace))
         now = AskedNow(self.api, self.owners.path)
         picture = self._picture(now.owner, now.namespaces({namespace}))
-        return tuple(draw_or_protect(picture.pod, pod) for pod in facts)
+        return tuple(self._as_bound(draw_or_protect(picture.pod, pod) for pod in facts))
+
+    def _as_bound(self, pods: Iterable[Pod]) -> Iterator[Pod]:
+        """The pods, with those of the newest view that they belong with."""
+        for pod in pods:
+            seen = self._bound.get(pod.uid)
+            yield pod if seen is None else replace(pod, group=seen.group, release=seen.release)
 
     def _pods_of(self, path: str, query: Mapping[str, str], whose: str) -> Iterator[PodFacts]:
         """Yield the pods of one list."""
@@ -291,6 +303,13 @@ class ApiCluster:
                 if found is not None:
                     yield found
 
+    def _owner_pod(self, uid: str) -> OwnerFacts | None:
+        """A pod that owns another, such as Spark's driver."""
+        pod = self._pods.kept.get(uid)
+        if pod is None:
+            return None
+        return OwnerFacts(pod.namespace, pod.name, pod.uid, pod.version, pod.owner, pod.annotations)
+
     def _read_node(self, item: bytes) -> NodeFacts | None:
         resources = self.settings.gpu_resources
         return read_or_protect(item, lambda item: node_facts(_NODE.decode(item), resources), protected_node)
@@ -298,6 +317,14 @@ class ApiCluster:
     def _read_pod(self, item: bytes) -> PodFacts | None:
         resources = self.settings.gpu_resources
         return read_or_protect(item, lambda item: pod_facts(_POD.decode(item), resources), protected_pod)
+
+
+def _chain(picture: Picture, pod: PodFacts) -> Chain:
+    """What owns a pod; nothing where that makes no sense, and the pod is left alone for it."""
+    try:
+        return picture.chain(pod)
+    except UNREADABLE:
+        return ()
 
 
 def _read_namespace(item: bytes) -> OwnerFacts | None:

@@ -3,13 +3,14 @@
 Of Jobs it is more, for one that has no failure left makes no other pod for an evicted one.
 
 A kind that may not be read leaves its objects unknown, and that is said on their pods; it is no trouble of the whole.
-So does a kind that is there no more, or may be read no more: people name the owner of a pod at will, and take kinds
-of their own away.
+So does a kind that is there no more, or may be read no more, and one whose definition or conversion webhook is broken:
+people name the owner of a pod at will, and take kinds of their own away. Pods that own others are known already.
 """
 
+import logging
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -23,6 +24,7 @@ from gpuwatch.kubernetes.watch import Watch
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import Clock
 
+_LOG = logging.getLogger(__name__)
 _DESCRIBED = msgspec.json.Decoder(Described)
 _JOB = msgspec.json.Decoder(JobObject)
 _LEFT_ALONE = frozenset({"DaemonSet", "Node"})  # a drain leaves their pods, so that nothing is asked of them
@@ -32,17 +34,28 @@ _MOST_KINDS = 32
 _OF_US = frozenset({"Unauthorized", str(UNAUTHORIZED)})  # our token, and not this kind
 _LONGEST_SHOWN = 60
 _AGAIN_SECONDS = 300.0  # until a kind that was refused is looked up again
+_SOON_SECONDS = 30.0  # until one is looked up again of which the API server did not answer
+_QUICK_SECONDS = 1.0  # an answer that takes longer holds up each round that asks
+_NAMED = 8  # kinds in a line
 
 Kind = tuple[str, str]  # API version and kind
 JOB: Kind = ("batch/v1", "Job")
+POD: Kind = ("v1", "Pod")
+PodOf = Callable[[str], OwnerFacts | None]  # a pod that has not ended, by its uid
+
+
+def _no_pod(_: str) -> None:
+    """None is known."""
 
 
 class Owners:
     """The owners of the pods that were seen."""
 
-    def __init__(self, api: Api, clock: Clock, silence_seconds: float) -> None:
+    def __init__(self, api: Api, clock: Clock, silence_seconds: float, pod_of: PodOf = _no_pod) -> None:
         """Nothing is followed yet."""
         self._api, self._clock, self._silence = api, clock, silence_seconds
+        self._pod_of = pod_of
+        self._told: frozenset[Kind] = frozenset()
         self._lock = threading.Lock()
         self._watches: dict[Kind, Watch[OwnerFacts]] = {}
         self._refused: dict[Kind, tuple[str, float]] = {}
@@ -59,23 +72,27 @@ class Owners:
         self._let_go()
         wanted = {(each.api_version, each.kind) for each in references if each is not None}
         until = self._clock.monotonic() + wait_seconds
-        while True:
-            begun = [watch for kind in sorted(wanted) if (watch := self._begin(kind)) is not None]
-            for watch in begun:
+        asked: set[Kind] = set()
+        while new := wanted - asked:
+            asked |= new
+            for watch in [watch for kind in sorted(new) if (watch := self._begin(kind)) is not None]:
                 watch.wait(max(0.0, until - self._clock.monotonic()))
-            if not begun:
-                return
+            with self._lock:
+                followed = [self._watches[kind] for kind in new if kind in self._watches]
             wanted = {
                 (facts.owner.api_version, facts.owner.kind)
-                for watch in begun
+                for watch in followed
                 for facts in watch.kept.all()
                 if facts.owner is not None
             }
+        self._tell()
 
     def owner_of(self, reference: OwnerReference, namespace: str) -> OwnerFacts | str | None:
         """An owner; None: it does not exist any more; a sentence: nobody can tell."""
         del namespace  # its uid says it all
         kind = (reference.api_version, reference.kind)
+        if kind == POD:
+            return self._pod_of(reference.uid)
         what = f"its owner {reference.kind} {reference.name}"
         with self._lock:
             watch = self._watches.get(kind)
@@ -94,6 +111,22 @@ class Owners:
         """Follow nothing any more."""
         for watch in self.watches:
             watch.close()
+
+    def _tell(self) -> None:
+        """Say in one line which kinds cannot be read, once for each set of them."""
+        with self._lock:
+            unread = {kind for kind, watch in self._watches.items() if not watch.listed and watch.failure is not None}
+            unread |= self._refused.keys()
+        if unread - self._told:
+            names = [f"{name} of {version}"[:_LONGEST_SHOWN] for version, name in sorted(unread)]
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            _LOG.warning(
+                "Owners of pods that cannot be read keep their pods: %s%s. Name these kinds in the chart's value "
+                "controller.kubernetes.workloads, or give the controller's role get, list and watch of them",
+                ", ".join(names[:_NAMED]),
+                more,
+            )
+        self._told = frozenset(unread)
 
     def _let_go(self) -> None:
         """Follow no kind any more that the API server has refused for longer than its silence may last."""
@@ -116,7 +149,7 @@ class Owners:
         """Follow a kind; None: it is followed already, or cannot be."""
         now = self._clock.monotonic()
         with self._lock:
-            if kind in self._watches or kind[1] in _LEFT_ALONE:
+            if kind in self._watches or kind[1] in _LEFT_ALONE or kind == POD:
                 return None
             if kind in self._refused and now < self._refused[kind][1]:
                 return None
@@ -126,8 +159,11 @@ class Owners:
             refusal = f"more than {_MOST_KINDS} kinds own pods" if full else f"{kind[0]} has no {kind[1]}"
         except (AuthFailedError, NotFoundError) as error:
             path, refusal = None, str(error)
-        except CloudError:
-            return None  # asked again in the next round
+        except CloudError as error:
+            took = self._clock.monotonic() - now
+            with self._lock:
+                self._refused[kind] = (str(error), now + (_SOON_SECONDS if took < _QUICK_SECONDS else _AGAIN_SECONDS))
+            return None
         with self._lock:
             if path is None:
                 self._refused[kind] = (refusal, now + _AGAIN_SECONDS)
@@ -140,6 +176,7 @@ class Owners:
                 _job if kind == JOB else _owner,
                 accept=(PLAIN, PLAIN) if kind == JOB else (METADATA_LIST, METADATA),
                 silence_seconds=self._silence,
+                quiet=True,
             )
         watch.start()
         return watch

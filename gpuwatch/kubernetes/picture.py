@@ -20,6 +20,7 @@ from gpuwatch.kubernetes.facts import (
 )
 from gpuwatch.kubernetes.objects import OwnerReference
 from gpuwatch.kubernetes.vital import vital_clause, why_vital
+from gpuwatch.kubernetes.wholes import Chain
 from gpuwatch.model.duration import LONGEST_SECONDS, duration_with_unit
 from gpuwatch.model.kubernetes import (
     CORDONED_AT,
@@ -130,9 +131,14 @@ class Picture:
             return f"its annotation {SAFE_TO_EVICT} is false"
         return own
 
+    def chain(self, pod: PodFacts) -> Chain:
+        """What owns a pod, from the nearest to the topmost, as far as it could be read."""
+        return self._top(pod).chain
+
     def _top(self, pod: PodFacts) -> "_Top":
         """What owns a pod; the same for all pods of one owner."""
-        key = (pod.namespace, pod.uid if pod.owner is None else pod.owner.uid)
+        # A pod may own others, such as Spark's driver, and is not what stands above it.
+        key = (pod.namespace, f"itself/{pod.uid}" if pod.owner is None else pod.owner.uid)
         found = self._tops.get(key)
         if found is None:
             found = self._tops[key] = self._climb(pod)
@@ -141,6 +147,7 @@ class Picture:
     def _climb(self, pod: PodFacts) -> "_Top":
         """From a pod up to the topmost owner that is known."""
         chain: list[OwnerFacts] = []
+        named: list[tuple[str, str]] = []
         kind, name, uid = "Pod", pod.name, pod.uid
         doubt: str | None = None
         reference, bare = pod.owner, pod.owner is None
@@ -149,6 +156,7 @@ class Picture:
             if found is None and reference.kind not in _DAEMONS and not chain:
                 bare = True  # what made it is gone: nothing would make it again
             kind, name, uid = _kind(reference), reference.name, reference.uid
+            named.append((kind, uid))
             if not isinstance(found, OwnerFacts):
                 doubt = found
                 break
@@ -177,7 +185,7 @@ class Picture:
             snoozed_until=_snoozed_until(above),
             idle_timeout=_longest(above),
         )
-        return _Top(workload=workload, levels=tuple(above), bare=bare)
+        return _Top(workload=workload, levels=tuple(above), bare=bare, chain=tuple(named))
 
     def node(self, node: NodeFacts, pods: Iterable[Pod], asked_labels: Collection[str]) -> KubernetesNode:
         """One node with its pods."""
@@ -219,6 +227,7 @@ class _Top:
     workload: Workload
     levels: tuple[Mapping[str, str], ...]
     bare: bool
+    chain: Chain
 
 
 def protection(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:

@@ -107,16 +107,12 @@ class CapacityType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What a signal source learnt of one node: a verdict, or why it is missing. A missing node is data.
-
-    `received_at` is when the verdict came, by our clock: how old it was is judged then, and how long ago that is apart.
-    `windowed` is whether `held_seconds` is what a window of samples proves, and no count that goes on growing.
-    """
+    """What a signal source learnt of one node: a verdict, or why it is missing. A missing node is data."""
 
     verdict: NodeVerdict | None = None
     failure: str | None = None
-    received_at: datetime | None = None
-    windowed: bool = False
+    received_at: datetime | None = None  # by our clock: how old the verdict was then is judged apart
+    windowed: bool = False  # whether `held_seconds` is what a window of samples proves, and no count that goes on
 
 
 _RUNNING, _UNKNOWN, _STALLED, _FAILING = NodeState.RUNNING, State.UNKNOWN, State.STALLED, Health.FAILING  # for speed
@@ -251,13 +247,12 @@ class GroupRefusal:
 class NodeGroup:
     """A group of like machines that its cloud keeps at a size (EC2: an Auto Scaling group). Sizes are in machines.
 
-    `enrolled` is the administrator's consent by the group's own tag: without it the group and its members are its
-    owner's alone. `serves_cluster` is that consent for a group that a Kubernetes cluster marks as its own. `suspended`
-    are the group's processes that do not run, in the cloud's words. `cloud` as for a node. `node_ids` are its members,
-    with those that come up or go. `refused`: what its cloud says of why it has fewer than it wants; None: nothing, or
-    it has them. `short_since`: since when it was seen with fewer, as the controller counts; None: it has them.
-    `gives_back_places`: its cloud takes back places without a machine by their names, so that no member can go instead.
-    `seen_now` is False where its cloud gives no answer: it is as it was seen last.
+    `enrolled` is the administrator's consent by the group's own tag, else the group and its members are its owner's.
+    `serves_cluster` is that consent for a group that a Kubernetes cluster marks as its own. `suspended` are its
+    processes that do not run, in the cloud's words. `cloud` as for a node. `node_ids` are its members, with those that
+    come up or go. `refused`: why its cloud says that it has too few. `short_since`: since when the controller sees it
+    with too few. `gives_back_places`: its cloud takes back places without a machine by their names, so that no member
+    can go instead. `seen_now` is False where its cloud gives no answer: it is as it was seen last.
     """
 
     id: str
@@ -378,6 +373,11 @@ class Fleet:
     def pools(self) -> list[str]:
         """The names of all pools, in order: those that have a node or a group, and those that may get one."""
         return sorted(self.rosters.keys() | set(self.named))
+
+    @cached_property
+    def machine_of(self) -> Mapping[str, Node]:
+        """The machine of each node object that has one, by the name of the node object."""
+        return {node.kubernetes.name: node for node in self.nodes if node.kubernetes is not None}
 
     @cached_property
     def rosters(self) -> dict[str, PoolView]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Literal
 
 from gpuwatch.model.orders import Snooze
@@ -167,6 +168,8 @@ class Pod:
     placement: Placement | None = None
     refused_by: str | None = None  # which PodDisruptionBudget would refuse its eviction now, as a clause
     vital: str | None = None  # why nobody may empty its node (the control plane, gpuwatch's own pod), as a clause
+    group: str | None = None  # the same for all pods of one whole: a Ray cluster, an MPI job; None: it stands alone
+    release: str | None = None  # the same for all pods of one release (app.kubernetes.io/instance)
 
     def __str__(self) -> str:
         """Return its name, such as `team-a/train-0`."""
@@ -299,7 +302,7 @@ class KubernetesNode:
         return tuple(pod for pod in self.pods if pod.drained)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: what belongs together is found once, at the first question
 class ClusterView:
     """All that the API server showed of one cluster, as of `silent_seconds` ago.
 
@@ -316,6 +319,16 @@ class ClusterView:
     pending: tuple[Pod, ...] = ()
     notes: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+
+    @cached_property
+    def together(self) -> Mapping[str, tuple[Pod, ...]]:
+        """The pods of each whole and of each release (`Pod.group`, `Pod.release`), bound to a node or not."""
+        found: dict[str, list[Pod]] = {}
+        for pod in (*(pod for node in self.nodes for pod in node.pods), *self.pending):
+            for key in (pod.group, pod.release):
+                if key is not None:
+                    found.setdefault(key, []).append(pod)
+        return {key: tuple(pods) for key, pods in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,22 @@ _FEW = 3  # pods: one may have ended a moment ago, or be a static one that the A
 
 
 def with_cluster(fleet: Fleet, view: ClusterView | None) -> Fleet:
-    """The fleet with what its cluster shows; pods on nodes that have no GPU and are no machine of it are left out."""
+    """The fleet with what its cluster shows.
+
+    Of nodes that have no GPU and are no machine of it those pods are kept that belong with one of the others.
+    """
     if view is None:
         return fleet
     nodes, joined = join_machines(fleet.nodes, view)
     if view.trouble is None and (doubt := _lacks_pods(nodes, view)) is not None:
         nodes, joined = join_machines(fleet.nodes, replace(view, trouble=doubt))
     ours = {node.kubernetes.uid for node in nodes if node.kubernetes is not None}
+    far = {each.uid for each in joined.nodes if not (each.uid in ours or each.gpus is not None or each.gpu_pods)}
+    groups = {pod.group for each in joined.nodes if each.uid not in far for pod in each.pods} - {None}
     kept = tuple(
-        each if each.uid in ours or each.gpus is not None or each.gpu_pods else replace(each, pods=(), labels={})
+        replace(each, pods=tuple(pod for pod in each.pods if pod.group in groups), labels={})
+        if each.uid in far
+        else each
         for each in joined.nodes
     )
     return replace(fleet, nodes=nodes, cluster=replace(joined, nodes=kept))

@@ -13,6 +13,8 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase, of_a_cluster
+from gpuwatch.policies.kubernetes import siblings
+from gpuwatch.policies.kubernetes.pod_use import holds_gpus, pods_by_agent
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
 
 # A machine needs so long to become a node: what was started later may be one that nobody has seen yet.
@@ -36,7 +38,7 @@ def unknown(node: Node, fleet: Fleet, rules: KubernetesRules) -> str | None:
     cluster, is_node = fleet.cluster, node.kubernetes is not None
     if node.state is NodeState.STOPPED:
         return None
-    if not is_node and (named := _by_agent(node)):
+    if not is_node and (named := pods_by_agent(node)):
         listed = "no cluster is in the settings" if cluster is None else f"the cluster {cluster.name} has no such node"
         return f"Its agent sees pods on its GPUs ({_some(list(named.values()))}), and {listed}."
     if cluster is None:
@@ -109,26 +111,6 @@ def foreign_cordon(node: Node, ledger: LedgerView) -> str | None:
     return "Somebody else has cordoned it." if known.unschedulable else None
 
 
-def _by_agent(node: Node) -> dict[str, str]:
-    """The pods that its agent sees with GPUs of it, requested or not: their names by uid, or by name without one."""
-    verdict = node.verdict
-    if verdict is None:
-        return {}
-    found = {each.uid: each.name or f"of uid {each.uid}" for each in verdict.pods}
-    return found | {name: name for gpu in verdict.gpus for name in gpu.pods if name not in found.values()}
-
-
-def holds_gpus(pod: Pod, node: Node) -> bool:
-    """Whether a pod has GPUs: it requests some, or the node's agent sees it on them (privileged, or by a hostPath).
-
-    Of pods that stay to the end, such as those that watch the GPUs, requests alone count.
-    """
-    if pod.gpus > 0:
-        return not (pod.system and pod.daemon)
-    named = () if pod.daemon else _by_agent(node)
-    return pod.uid in named or str(pod) in named
-
-
 def unseen(node: Node) -> str | None:
     """Which pods its agent sees on GPUs that are in use, or full, and the API server shows no more, as a sentence.
 
@@ -140,24 +122,27 @@ def unseen(node: Node) -> str | None:
     if {node.activity.state, *(gpu.activity.state for gpu in verdict.gpus)} == {State.IDLE}:
         return None
     there = {pod.uid for pod in known.pods} | {str(pod) for pod in known.pods}
-    named = [name for key, name in _by_agent(node).items() if key not in there]
+    named = [name for key, name in pods_by_agent(node).items() if key not in there]
     return f"Its agent sees pods on its GPUs that the API server does not show: {_some(named)}." if named else None
 
 
 def pods(
-    node: Node, rules: KubernetesRules, wait_seconds: float | None, now: datetime, *, busy_too: bool = False
+    node: Node, seen: Observation, rules: KubernetesRules, wait_seconds: float | None, *, busy_too: bool = False
 ) -> str | None:
     """Why its pods must not be moved, or lost: GPU pods without proof or consent, and what a drain would destroy.
 
     `wait_seconds` is how long the pool's nodes are to be idle; None: not known, or they are not to be at all. A stopped
-    machine runs no pod. With `busy_too` nobody needs to prove them idle; then their consent is INTERRUPTIBLE alone.
+    machine runs no pod. `seen` has their siblings on other machines. With `busy_too` nobody needs to prove them idle; then their consent is INTERRUPTIBLE alone.
     """
     known = node.kubernetes
     if known is None or node.state is NodeState.STOPPED:
         return None
     found: dict[str, list[str]] = {}
     for pod in known.pods:
-        for why in _against(pod, node, rules, wait_seconds, now, busy_too=busy_too):
+        for why in (
+            *_against(pod, node, rules, wait_seconds, seen.now, busy_too=busy_too),
+            *_judged_whole(pod, seen, wait_seconds, busy_too=busy_too),
+        ):
             found.setdefault(why, []).append(str(pod))
     for why, names in found.items():
         more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
@@ -193,6 +178,14 @@ def _against(
         yield "would lose local data|would lose local data"
     if pod.drained and pod.bare and rules.bare_pods == "keep":
         yield "is made again by nothing|are made again by nothing"
+
+
+def _judged_whole(pod: Pod, seen: Observation, wait_seconds: float | None, *, busy_too: bool) -> Iterator[str]:
+    """What its siblings on other nodes do that keeps it; of a sick node its own people's word is enough."""
+    if not pod.drained or pod.ends_at is not None or (busy_too and pod.interruptible):
+        return
+    if (why := siblings.why_stays(pod, seen.fleet, wait_seconds, seen.now)) is not None:
+        yield f"belongs to a workload that goes whole, and {why}|belong to a workload that goes whole, and {why}"
 
 
 def _unproven(pod: Pod, node: Node, wait_seconds: float | None, now: datetime) -> str | None:

@@ -50,6 +50,26 @@ class PodUse:
         return self.state in WITHOUT_USE and self.held_seconds >= TOLD_AFTER_SECONDS
 
 
+def pods_by_agent(node: Node) -> dict[str, str]:
+    """The pods that its agent sees with GPUs of it, requested or not: their names by uid, or by name without one."""
+    verdict = node.verdict
+    if verdict is None:
+        return {}
+    found = {each.uid: each.name or f"of uid {each.uid}" for each in verdict.pods}
+    return found | {name: name for gpu in verdict.gpus for name in gpu.pods if name not in found.values()}
+
+
+def holds_gpus(pod: Pod, node: Node) -> bool:
+    """Whether a pod has GPUs: it requests some, or the node's agent sees it on them (privileged, or by a hostPath).
+
+    Of pods that stay to the end, such as those that watch the GPUs, requests alone count.
+    """
+    if pod.gpus > 0:
+        return not (pod.system and pod.daemon)
+    named = () if pod.daemon else pods_by_agent(node)
+    return pod.uid in named or str(pod) in named
+
+
 def uses(observation: Observation) -> Iterator[PodUse]:
     """Each pod that holds GPUs on a machine of the fleet, in the order of nodes."""
     for node in observation.fleet.nodes:

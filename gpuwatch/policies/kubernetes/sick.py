@@ -26,6 +26,7 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes import obstacles
+from gpuwatch.policies.kubernetes.pod_use import holds_gpus
 from gpuwatch.policies.kubernetes.steps import (
     ANNOUNCES,
     FREED,
@@ -163,21 +164,21 @@ def evacuable(
     free, kept = [], []
     for pod in (pod for pod in known.to_drain if pod.ends_at is None):
         alone = replace(node, kubernetes=replace(known, pods=(pod,)))
-        why = obstacles.pods(alone, pool.kubernetes, wait, observation.now, busy_too=busy_too)
+        why = obstacles.pods(alone, observation, pool.kubernetes, wait, busy_too=busy_too)
         if why is None:
             free.append(pod)
         else:
             kept.append((pod, why))
-    if any(obstacles.holds_gpus(pod, node) for pod, _ in kept):
-        free = [pod for pod in free if obstacles.holds_gpus(pod, node)]
+    if any(holds_gpus(pod, node) for pod, _ in kept):
+        free = [pod for pod in free if holds_gpus(pod, node)]
     whole = (
         None
         if not kept
         else obstacles.pods(
             replace(node, kubernetes=replace(known, pods=tuple(pod for pod, _ in kept))),
+            observation,
             pool.kubernetes,
             wait,
-            observation.now,
             busy_too=busy_too,
         )
     )

@@ -89,7 +89,7 @@ def obstacle(
     if (lost := obstacles.unseen(node)) is not None:
         return "pods", lost, "Once their processes are gone."
     _, wait = idle.choose_action(node, observation, idle_rules)
-    if (stays := obstacles.pods(node, rules, wait, observation.now)) is not None:
+    if (stays := obstacles.pods(node, observation, rules, wait)) is not None:
         return "pods", stays, "Once they are gone, or their people consent (docs/kubernetes.md)."
     return None
 

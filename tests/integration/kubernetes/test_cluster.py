@@ -165,6 +165,33 @@ def test_an_owner_of_a_kind_that_nobody_has_heard_of_counts(plane: ControlPlane,
     assert pod.protected == f"the annotation {PROTECT} of its owner alice protects it"
 
 
+def test_the_parts_of_a_work_belong_together_whatever_owns_them(plane: ControlPlane, connect: Connect) -> None:
+    """A Ray head with its worker on another node, and Spark's driver, a pod that owns its executor; now as in the view."""
+    team = plane.namespace()
+    plane.custom(custom_kind("ray.io", "RayCluster", "rayclusters"))
+    (ray,) = plane.admin.create(custom_object("ray.io", "RayCluster", team, "big"))
+    head, worker, driver = plane.admin.create(
+        *(node_object("cpu-1", gpus=0), node_object("gpu-1")),
+        pod_object(team, "big-head", node="cpu-1", owner=ray),
+        pod_object(team, "big-worker", node="gpu-1", gpus=4, owner=ray),
+        pod_object(team, "spark-driver", node="cpu-1"),
+    )[2:]
+    plane.admin.create(pod_object(team, "spark-exec-1", node="gpu-1", gpus=1, owner=driver))
+    assert head["metadata"]["uid"] != worker["metadata"]["uid"]
+
+    cluster = connect(plane.kubeconfig(plane.service_account(team, role()).token))
+
+    shown = {pod.name: pod.group for node in cluster.view().nodes for pod in node.pods}
+    assert shown["big-head"] == shown["big-worker"] is not None
+    assert shown["spark-driver"] == shown["spark-exec-1"] is not None
+    assert shown["big-head"] != shown["spark-driver"]
+    asked = [cluster.node("cpu-1"), cluster.node("gpu-1")]
+    now = {pod.name: pod for node in asked if node is not None for pod in node.pods}
+    assert {name: pod.group for name, pod in now.items()} == shown
+    assert str(now["spark-exec-1"].workload) == f"Pod {team}/spark-driver"
+    assert {pod.protected for pod in now.values()} == {None}
+
+
 def test_changes_are_seen_as_they_happen(plane: ControlPlane, connect: Connect) -> None:
     """A pod that comes, a node that is cordoned, an annotation, a pod that ends: each without a new list."""
     team = plane.namespace()
