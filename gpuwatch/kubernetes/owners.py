@@ -176,8 +176,8 @@ class Owners:
                 _job if kind == JOB else _owner,
                 accept=(PLAIN, PLAIN) if kind == JOB else (METADATA_LIST, METADATA),
                 silence_seconds=self._silence,
-                quiet=True,
             )
+        watch.level = logging.INFO  # `_tell` has one line for all kinds
         watch.start()
         return watch
 

@@ -45,13 +45,9 @@ class Watch(Generic[F]):
         accept: tuple[str, str],
         silence_seconds: float,
         selector: Mapping[str, str] | None = None,
-        quiet: bool = False,
     ) -> None:
-        """Nothing is asked yet. `accept` are the media types of a list and of a watch.
-
-        `quiet`: who asked for it tells people of its failures.
-        """
-        self._level = logging.INFO if quiet else logging.WARNING
+        """Nothing is asked yet. `accept` are the media types of a list and of a watch."""
+        self.level = logging.WARNING  # of a failure in the log
         self.path = path
         self.kept: Kept[F] = Kept()
         self.failure: CloudError | None = None  # the last one since it was heard
@@ -124,7 +120,7 @@ class Watch(Generic[F]):
         """Nothing was heard; said once in the log."""
         if not self._ended.is_set():
             if self.failure is None or str(self.failure) != str(failure):
-                _LOG.log(self._level, "The API server shows nothing of %s: %s", self.path, failure)
+                _LOG.log(self.level, "The API server shows nothing of %s: %s", self.path, failure)
             self.failure = failure
 
     def _well(self) -> None:

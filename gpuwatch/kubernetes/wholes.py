@@ -1,4 +1,4 @@
-"""PURE: which pods belong together, so that one of them is judged with all others: the head of a Ray cluster, and its workers.
+"""PURE: which pods belong together and are judged together: the head of a Ray cluster and its workers.
 
 Rules, all of them:
 

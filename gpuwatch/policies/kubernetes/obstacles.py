@@ -132,7 +132,8 @@ def pods(
     """Why its pods must not be moved, or lost: GPU pods without proof or consent, and what a drain would destroy.
 
     `wait_seconds` is how long the pool's nodes are to be idle; None: not known, or they are not to be at all. A stopped
-    machine runs no pod. `seen` has their siblings on other machines. With `busy_too` nobody needs to prove them idle; then their consent is INTERRUPTIBLE alone.
+    machine runs no pod. `seen` has their siblings on other machines. With `busy_too` nobody needs to prove them idle;
+    then their consent is INTERRUPTIBLE alone.
     """
     known = node.kubernetes
     if known is None or node.state is NodeState.STOPPED:

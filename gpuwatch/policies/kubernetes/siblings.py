@@ -1,4 +1,4 @@
-"""PURE: what the other pods do with which a pod belongs together. A workload is judged whole before one of its pods goes.
+"""PURE: what the siblings of a pod do. A workload is judged whole before one of its pods is asked to go.
 
 Rules, all of them:
 

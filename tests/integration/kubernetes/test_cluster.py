@@ -166,7 +166,7 @@ def test_an_owner_of_a_kind_that_nobody_has_heard_of_counts(plane: ControlPlane,
 
 
 def test_the_parts_of_a_work_belong_together_whatever_owns_them(plane: ControlPlane, connect: Connect) -> None:
-    """A Ray head with its worker on another node, and Spark's driver, a pod that owns its executor; now as in the view."""
+    """A Ray head with its worker on another node, and Spark's driver, a pod that owns its executor."""
     team = plane.namespace()
     plane.custom(custom_kind("ray.io", "RayCluster", "rayclusters"))
     (ray,) = plane.admin.create(custom_object("ray.io", "RayCluster", team, "big"))
