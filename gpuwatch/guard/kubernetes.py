@@ -121,8 +121,8 @@ def pods_stay(case: Case) -> Finding:
     protected (`gpuwatch.io/protect`), none may lose a volume that goes with it without
     `gpuwatch.io/delete-local-data: "true"`, and none may be bare unless `pools.<name>.kubernetes.bare_pods` says
     `evict`. Bare is also a pod of a Job that fails by one more failure. Pods of DaemonSets stay; one with GPUs counts.
-    A workload goes whole: a pod stays while a sibling of it on another node has GPUs that are not proven idle as long,
-    as the workers of a Ray head, of an MPI launcher, of Spark's driver. Consent is none for that.
+    A workload goes whole: if it has GPUs, each of its pods stays while a sibling on another node is not proven idle as
+    long. Siblings are the workers of a Ray head, of an MPI launcher, of Spark's driver. A consent does not change that.
 
     Let the pods end, or annotate their workloads. The sentence names them.
     """
