@@ -84,13 +84,13 @@ class AskedNow:
         path, query = f"{NAMESPACES}/{namespace}/pods", {"fieldSelector": f"metadata.name={reference.name}"}
         for page in self._api.pages(path, query, METADATA_LIST):
             for item in page.items or ():
-                found = read_or_protect(bytes(item), _described, protected_owner)
+                found = read_or_protect(bytes(item), _owner_facts, protected_owner)
                 if found is not None and found.uid == reference.uid:
                     return found
         return None
 
 
-def _described(item: bytes) -> OwnerFacts:
+def _owner_facts(item: bytes) -> OwnerFacts:
     return owner_facts(_DESCRIBED.decode(item))
 
 

@@ -3,8 +3,8 @@
 Of Jobs it is more, for one that has no failure left makes no other pod for an evicted one.
 
 A kind that may not be read leaves its objects unknown, and that is said on their pods; it is no trouble of the whole.
-So does a kind that is there no more, or may be read no more, and one whose definition or conversion webhook is broken:
-people name the owner of a pod at will, and take kinds of their own away. Pods that own others are known already.
+So does a kind that is there no more, or may be read no more, or that has a broken definition or conversion
+webhook: people name the owner of a pod at will, and take kinds of their own away. Pods that own others are known already.
 """
 
 import logging
@@ -45,7 +45,7 @@ PodOf = Callable[[str], OwnerFacts | None]  # a pod that has not ended, by its u
 
 
 def _no_pod(_: str) -> None:
-    """None is known."""
+    """No pod is known to own another."""
 
 
 class Owners:

@@ -2,15 +2,15 @@
 
 Rules, all of them:
 
-1. Pods belong together whose lowest common owner makes them for one work: a Job, a StatefulSet, an MPIJob, a
+1. Pods belong together if their lowest common owner makes them for the same work: a Job, a StatefulSet, an MPIJob, a
    RayCluster, a kind that gpuwatch does not know. A pod may be such an owner, as Spark's driver is of its executors.
 2. Pods of one Deployment, and runs of one CronJob, do not: one goes on without the others (`APART`). So it is with the
    groups of a LeaderWorkerSet.
 3. Labels by which operators name the work of a pod (`_LABELS`) bind as well, also where no owner can be read, and
    inside a namespace alone.
 4. What is bound to the same pod is bound to each other.
-5. `app.kubernetes.io/instance` names what was installed together, which is often more than one work. It is told apart
-   (`release`), and binds only where a pod of it has GPUs and another has none.
+5. `app.kubernetes.io/instance` names what was installed together, which is often more than that. It is kept apart
+   (`release`), and binds only where one pod of it has GPUs and another has no GPU.
 """
 
 from collections import defaultdict

@@ -2,10 +2,11 @@
 
 Rules, all of them:
 
-1. Where a pod of a whole (`Pod.group`) has GPUs, each of its pods stays while another one elsewhere is not idle for as
-   long as the pool wants: the head of a Ray cluster has no GPU, and its end is the end of all its workers.
-2. What is not known is no idleness: a sibling that waits for a node, one on a machine that gpuwatch does not watch, and
-   one whose agent is in doubt. A sibling without GPUs is idle where its agent says so of it, or of its whole machine.
+1. Where a pod of a whole (`Pod.group`) has GPUs, each of its pods stays while a sibling elsewhere is not idle for as
+   long as the pool wants. The head of a Ray cluster has no GPU, and its end is the end of all its workers.
+2. What is not known is no idleness: a sibling that waits for a node, runs on a machine that gpuwatch does not watch, or
+   is in doubt by its agent's word. A sibling without GPUs is idle where its agent says so of
+   it, or of its whole machine.
 3. Of what was only installed together (`Pod.release`) pods without GPUs stay while a pod with GPUs works.
 4. Consent changes nothing of this: it is for a workload that is idle. Where the people of a pod let it be interrupted
    at work, and its node is sick, nobody asks for its siblings.
