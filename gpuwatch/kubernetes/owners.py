@@ -4,7 +4,8 @@ Of Jobs it is more, for one that has no failure left makes no other pod for an e
 
 A kind that may not be read leaves its objects unknown, and that is said on their pods; it is no trouble of the whole.
 So does a kind that is there no more, or may be read no more, or that has a broken definition or conversion
-webhook: people name the owner of a pod at will, and take kinds of their own away. Pods that own others are known already.
+webhook: people name the owner of a pod at will, and take kinds of their own away.
+Pods that own others are known already.
 """
 
 import logging
