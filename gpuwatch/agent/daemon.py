@@ -40,7 +40,7 @@ from gpuwatch.runtime.certificates import Ends, by_handshake
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback, protection_lacking
 from gpuwatch.runtime.http.auth import files_of, make_auth
-from gpuwatch.runtime.http.request import TEXT, Response
+from gpuwatch.runtime.http.request import TEXT, Response, probe_routes
 from gpuwatch.runtime.http.server import HttpServer, QueryRoute, Route
 from gpuwatch.runtime.log_format import LogFormat, log_to_stderr
 from gpuwatch.runtime.systemd import SignalWaiter, Watchdog, notify, notify_reloading
@@ -314,6 +314,10 @@ def routes(
         return Response(body=body, content_type=_JSON, status=status)
 
     found: dict[str, Route] = {"/metrics": serve_metrics, "/healthz": serve_health, "/v1/verdict": serve_verdict}
+    found |= probe_routes(  # ready: the probe has read the GPUs, or has said why it cannot
+        lambda: supervisor.alive,
+        lambda: supervisor.alive and health(core, clock)["probe"] != {"state": "starting"},
+    )
     if page is not None:
         found["/v1/host"] = lambda _: Response(body=msgspec.json.encode(page()), content_type=_JSON)
     return found

@@ -24,6 +24,7 @@ from tests.support.helm_chart import (
     KUBERNETES,
     RENDERED,
     SCHEMA,
+    SITES,
     SOURCE,
     VALUES,
     annotations,
@@ -38,7 +39,7 @@ from tests.support.helm_chart import (
 from tests.support.paths import ROOT
 
 
-@pytest.mark.parametrize("name", RENDERED)
+@pytest.mark.parametrize("name", RENDERED + SITES)
 def test_the_renderings_are_of_this_chart(name: str) -> None:
     """Where Helm is installed it says the same again, and lints; elsewhere the chart's checksum is the renderings'."""
     if HELM is None:
@@ -92,7 +93,7 @@ def test_the_defaults_run_agents_and_nothing_else() -> None:
     """No controller, no objects of operators that a cluster may lack, and no rights in the cluster."""
     kinds = sorted(each["kind"] for each in manifests("defaults") if "helm.sh/hook" not in annotations(each))
 
-    assert kinds == ["ConfigMap", "DaemonSet", "Service", "ServiceAccount"]
+    assert kinds == ["ConfigMap", "DaemonSet", "NetworkPolicy", "Service", "ServiceAccount"]
 
 
 def test_several_controllers_are_spread_and_kept_from_going_at_once() -> None:
@@ -107,16 +108,35 @@ def test_several_controllers_are_spread_and_kept_from_going_at_once() -> None:
         assert chosen["matchLabels"].items() <= pod["metadata"]["labels"].items()
 
 
-def test_the_network_policy_is_of_the_controllers_page() -> None:
-    """Its own port, for those who are named; agents are on the nodes' network, where none would hold."""
-    policy = one("kubernetes", "NetworkPolicy", "controller")
-    pod = one("kubernetes", "Deployment", "controller")["spec"]["template"]
+@pytest.mark.parametrize("part", ["agent", "controller"])
+def test_only_prometheus_and_the_release_itself_reach_a_port(part: str) -> None:
+    """By default: Prometheus in any namespace, the controller, and `helm test`; to the port of the pages alone."""
+    policy = one("kustomize", "NetworkPolicy", part)
+    pod = one("kustomize", "DaemonSet" if part == "agent" else "Deployment", part)["spec"]["template"]
     (rule,) = policy["spec"]["ingress"]
     (port,) = rule["ports"]
+    own, prometheus = rule["from"]
 
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
     assert port["port"] in {each["name"] for each in pod["spec"]["containers"][0]["ports"]}
-    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    assert set(own) == {"podSelector"}
+    assert own["podSelector"]["matchLabels"] == {
+        "app.kubernetes.io/name": "gpuwatch",
+        "app.kubernetes.io/instance": "gpuwatch",
+    }
+    assert prometheus == {
+        "namespaceSelector": {},
+        "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
+    }
+
+
+def test_a_network_policy_is_as_narrow_as_is_said() -> None:
+    """Peers of people's own in place of Prometheus, and rules for what goes out."""
+    policy = one("kubernetes", "NetworkPolicy", "controller")
+    (rule,) = policy["spec"]["ingress"]
+
+    assert rule["from"][1:] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
 
 
@@ -173,7 +193,16 @@ def test_the_agent_is_that_of_the_page() -> None:
 
     for key in ("runtimeClassName", "hostPID", "hostNetwork", "nodeSelector", "tolerations", "securityContext"):
         assert made[key] == told[key], key
-    for key in ("args", "env", "ports", "securityContext", "resources", "livenessProbe", "volumeMounts"):
+    for key in (
+        "args",
+        "env",
+        "ports",
+        "securityContext",
+        "resources",
+        "livenessProbe",
+        "readinessProbe",
+        "volumeMounts",
+    ):
         assert made["containers"][0][key] == told["containers"][0][key], key
 
 
@@ -250,15 +279,16 @@ def test_the_default_values_are_what_the_schema_allows() -> None:
     """Every value is in the schema, and the schema has no other."""
 
     def paths(values: Mapping[str, Any], schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+        schema = SCHEMA["definitions"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
         known = schema.get("properties", {})
-        if schema.get("additionalProperties") is False:
+        if schema.get("additionalProperties") is False and "tcpSocket" not in known:
             yield from (f"{prefix}{each}" for each in set(known) ^ set(values))
             for key in set(known) & set(values):
                 if isinstance(values[key], Mapping):
                     yield from paths(values[key], known[key], f"{prefix}{key}.")
 
     jsonschema.Draft7Validator(SCHEMA).validate(VALUES)
-    assert list(paths(VALUES, SCHEMA)) == ["global"]  # Helm adds it to the values of each chart
+    assert list(paths(VALUES, SCHEMA)) == []
 
 
 @pytest.mark.parametrize(

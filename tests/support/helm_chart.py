@@ -18,6 +18,8 @@ EXPECTED = GOLDEN / "helm"
 VALUES: Mapping[str, Any] = yaml.safe_load((SOURCE / "values.yaml").read_text(encoding="utf-8"))
 SCHEMA: Mapping[str, Any] = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
 RENDERED = ("defaults", "everything", "kubernetes", "kustomize")
+# Values as people of such places have them, with most of what can be set.
+SITES = ("airgapped", "eks", "gitops", "k3s", "kube-prometheus", "openshift")
 HELM = str(built("helm")) if built("helm").exists() else shutil.which("helm")
 KUBERNETES = ("--kube-version", "1.31.0", "--namespace", "gpuwatch")
 

@@ -10,6 +10,7 @@ from gpuwatch.controller.web import openapi
 from tools import kustomize, recording_rules
 from tools.docs import (
     blocked,
+    chart,
     cloud_evidence,
     clouds,
     commands,
@@ -34,6 +35,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/health.md": health.render_health_md,
     "docs/doctor.md": doctor.render_doctor_md,
     "docs/blocked.md": blocked.render,
+    f"{chart.FOLDER}/README.md": chart.render,
     "docs/clouds/README.md": cloud_evidence.render,
     "docs/guard.md": guard.render_guard_md,
     "docs/policies/README.md": policies.render_policies_md,

@@ -146,6 +146,7 @@ Each agent (9460) answers GET with JSON as well; [TLS and users](tls-and-auth.md
 | `/v1/verdict` | What the node does, with the evidence: what a controller decides by. |
 | `/v1/host` | The host for people, what `gpuwatch top --json` prints: below. |
 | `/healthz` | The agent itself, 503 if it does not work. |
+| `/livez`, `/readyz` | Whether it lives and is ready: 200 or 503 and no more, for everybody; of the controller, too. |
 
 `/v1/host` has `schema` (1; a field that goes, or changes its meaning, raises it), `hostname`, `why` (a sentence),
 `verdict` (as `/v1/verdict`), `driver_version`, `cuda_version`, `trouble` (cause, detail, remedy, if the GPUs as a whole

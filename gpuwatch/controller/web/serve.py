@@ -28,7 +28,7 @@ from gpuwatch.runtime.certificates import Ends
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.address import host_and_port
 from gpuwatch.runtime.http.auth import files_of, make_auth
-from gpuwatch.runtime.http.request import TEXT, Response
+from gpuwatch.runtime.http.request import TEXT, Response, probe_routes
 from gpuwatch.runtime.http.server import HttpServer, Route
 from gpuwatch.runtime.x509 import by_x509
 
@@ -186,6 +186,8 @@ def make_server(settings: ControllerSettings, observers: Observers, clock: Clock
     routes: dict[str, Route] = {
         "/metrics": observers.metrics.page if settings.metrics else _switched_off("metrics"),
         "/v1/http_sd": observers.discovery.page if settings.http_sd else _switched_off("http_sd"),
+        # Ready once a round is over, or has waited for another controller that leads.
+        **probe_routes(lambda: True, lambda: observers.metrics.rounds > 0),
     }
     auth = make_auth(settings, clock, "controller")
     observers.metrics.watch_logins(auth.failures)

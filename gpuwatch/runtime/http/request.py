@@ -23,6 +23,7 @@ _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb" [^\x00-\x20\x7f]+ HTTP/\d\.\d)?\
 _FIELD_LINE = re.compile(rb"(" + _TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _ONCE = ("Content-Length", "Transfer-Encoding", "Host", "Authorization")
 TEXT = "text/plain; charset=utf-8"
+PROBES = ("/livez", "/readyz")  # what kubelets ask, which have no password: everybody may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,3 +150,14 @@ class Response:
     status: HTTPStatus = HTTPStatus.OK
     packed: Callable[[], bytes] | None = None
     headers: tuple[tuple[str, str], ...] = ()
+
+
+def probe_routes(live: Callable[[], bool], ready: Callable[[], bool]) -> dict[str, Callable[[str], Response]]:
+    """Return the answers to kubelets, whether it lives and is ready: a yes or a no, and nothing else."""
+
+    def answer(holds: Callable[[], bool]) -> Response:
+        well = holds()
+        status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
+        return Response(body=b"200 yes\n" if well else b"503 no\n", content_type=TEXT, status=status)
+
+    return dict(zip(PROBES, (lambda _: answer(live), lambda _: answer(ready)), strict=True))

@@ -25,6 +25,7 @@ from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.access import client_of, is_known, is_loopback
 from gpuwatch.runtime.http.connections import FULL, ConnectionLimiter, cut
 from gpuwatch.runtime.http.request import (
+    PROBES,
     TEXT,
     LimitedReader,
     Request,
@@ -68,7 +69,7 @@ class ServerAuth:
 
     def gate_to(self, path: str) -> Gate | None:
         """Who is asked on the way to a path."""
-        return None if self.open is not None and path.startswith(self.open) else self.gate
+        return None if path in PROBES or (self.open is not None and path.startswith(self.open)) else self.gate
 
 
 class HttpServer(ThreadingMixIn, TCPServer):

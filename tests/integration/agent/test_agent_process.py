@@ -20,6 +20,7 @@ from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.request import PROBES
 from tests.support.fakes.nvml import StubDriver
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually, is_running
@@ -56,6 +57,7 @@ def test_an_agent_serves_metrics_health_and_a_verdict(driver: StubDriver) -> Non
         assert verdict.age_seconds < 2
         assert (health["supervisor"], health["probe"], health["gpus_up"]) == ("running", {"state": "up"}, 2)
         assert 'gpuwatch_node_info{node_id="node-1"} 1.0' in agent.get("/metrics")
+        assert [agent.get(path) for path in PROBES] == ["200 yes\n"] * 2
 
 
 def test_the_running_agent_carries_no_validator(driver: StubDriver) -> None:
@@ -126,13 +128,16 @@ def test_a_driver_that_cannot_be_opened(driver: StubDriver) -> None:
     """/healthz is fine and names the cause; the verdict is unknown; all is served once it can be."""
     driver.init_takes(None)
     with RunningAgent(driver.environment, deadline=0.5, start_deadline=2.0, restart_min=0.05) as agent:
+        answers = {(agent.get("/livez"), agent.get("/readyz"))}
         eventually(lambda: agent.health()["probe"].get("cause") == "init_hang", agent.health)
+        answers.add((agent.get("/livez"), agent.get("/readyz")))
         health, state = agent.health(), agent.verdict().activity.state
         driver.init_takes(0)
         eventually(lambda: up(agent) == {"0": "1.0"}, lambda: agent.log)
 
     assert (health["supervisor"], health["probe"]["state"], state) == ("running", "down", State.UNKNOWN)
     assert "dmesg" in health["probe"]["remedy"]
+    assert ("200 yes\n", "200 yes\n") in answers <= {("200 yes\n", "200 yes\n"), ("200 yes\n", "503 no\n")}
 
 
 def test_without_its_supervisor_an_agent_is_not_healthy() -> None:
@@ -146,6 +151,7 @@ def test_without_its_supervisor_an_agent_is_not_healthy() -> None:
     assert answer.status == HTTPStatus.SERVICE_UNAVAILABLE
     assert b'"supervisor":"dead"' in answer.body
     assert b"gpuwatch_probe_up 0.0" in pages["/metrics"]("").body
+    assert [pages[path]("").status for path in PROBES] == [HTTPStatus.SERVICE_UNAVAILABLE] * 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.helm_chart import RENDERED, SITES
 from tests.support.paths import GOLDEN
 from tests.support.real.kubernetes import ControlPlane
 from tests.support.real.kubernetes_api import ApiError, Object
 from tools.kustomize import NAMES, files
 
 pytestmark = pytest.mark.component("kube-apiserver")
-RENDERED = ("defaults", "everything", "kubernetes", "kustomize")
 
 
 def objects(name: str) -> list[Object]:
@@ -38,10 +38,10 @@ def confined(plane: ControlPlane, level: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("name", RENDERED)
+@pytest.mark.parametrize("name", RENDERED + SITES)
 def test_the_api_server_takes_every_object(plane: ControlPlane, name: str) -> None:
     """Without an unknown or a wrong field, as `helm install --dry-run=server` asks it."""
-    for place in ("gpuwatch", "team-a", "team-b"):
+    for place in ("gpuwatch", "team-a", "team-b", "platform-gpu"):
         if plane.admin.find("Namespace", place) is None:
             plane.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
     known = [each for each in objects(name) if not each["apiVersion"].startswith("monitoring.coreos.com/")]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.helm_chart import RENDERED, SITES
 from tests.support.kubernetes_programs import built
 from tests.support.paths import GOLDEN
 from tests.support.real.kubernetes import ControlPlane
@@ -23,7 +24,6 @@ pytestmark = [
     pytest.mark.component("kube-apiserver"),
     pytest.mark.skipif(not KUBECONFORM.exists(), reason="`kubernetes_programs.py kubeconform` builds it with Go"),
 ]
-RENDERED = ("defaults", "everything", "kubernetes", "kustomize")
 # Of the wire both are texts or numbers, which OpenAPI's second version cannot say.
 EITHER = ("io.k8s.apimachinery.pkg.util.intstr.IntOrString", "io.k8s.apimachinery.pkg.api.resource.Quantity")
 Schema = dict[str, Any]
@@ -96,7 +96,7 @@ def kubeconform(schemas: Path, text: str) -> tuple[int, dict[str, int], str]:
     return done.returncode, json.loads(done.stdout)["summary"], done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", RENDERED)
+@pytest.mark.parametrize("name", RENDERED + SITES)
 def test_the_chart_is_clean(schemas: Path, name: str) -> None:
     """Each object of each rendering, and none for want of a schema."""
     status, summary, said = kubeconform(schemas, (GOLDEN / "helm" / f"{name}.yaml").read_text(encoding="utf-8"))

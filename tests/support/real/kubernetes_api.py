@@ -24,6 +24,7 @@ _PLACES = {
     "DaemonSet": ("/apis/apps/v1", "daemonsets"),
     "Deployment": ("/apis/apps/v1", "deployments"),
     "Event": ("/api/v1", "events"),
+    "Ingress": ("/apis/networking.k8s.io/v1", "ingresses"),
     "Job": ("/apis/batch/v1", "jobs"),
     "Namespace": ("/api/v1", "namespaces"),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),

@@ -5,6 +5,7 @@ import urllib.request
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from http import HTTPStatus
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -20,6 +21,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.request import PROBES
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.components import require
 from tests.support.paths import ROOT
@@ -200,6 +202,26 @@ def test_every_series_names_its_fleet() -> None:
 
     assert {dict(labels).get("fleet") for _, labels in samples(result)} == {"ml"}
     assert {family.labels[0] for family in metrics.families() if family.name.startswith("gpuwatch_")} == {"fleet"}
+
+
+def test_a_controller_is_ready_once_a_round_is_over() -> None:
+    """Also one that waits for another that leads: it has asked the ledger."""
+    result = ControllerMetrics("observe", "test", SystemClock())
+    server = make_server(
+        ControllerSettings(port=0),
+        Observers(discovery=Discovery(signals=ObserveSettings()), metrics=result),
+        SystemClock(),
+    )
+    assert server is not None
+    try:
+        before = [server.routes[path]("").status for path in PROBES]
+        result.round(None, 0.1, leading=False)
+        after = [server.routes[path]("").status for path in PROBES]
+    finally:
+        server.server_close()
+
+    assert before == [HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE]
+    assert after == [HTTPStatus.OK] * 2
 
 
 @pytest.mark.component("promtool")
