@@ -14,6 +14,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.gpu_identity import gpu_name
 from gpuwatch.model.health import Health
 from gpuwatch.model.money import day_with_age, format_usd
+from gpuwatch.policies.slurm_sick import NODE
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import align_rows
 
@@ -37,6 +38,8 @@ _ON_CLUSTER = {
     Verb.SLURM_DRAIN: "drained in Slurm for its health",
     Verb.SLURM_RESUME: "resumed in Slurm",
 }
+# The same steps, where the node is one of Slurm.
+_IN_SLURM = {Verb.CORDON: "drained in Slurm before its end", Verb.UNCORDON: "resumed in Slurm"}
 
 
 def explain_text(page: NodePage, *, verbose: bool = False) -> str:
@@ -114,7 +117,8 @@ def _outlook(page: NodePage) -> str:
     if after.verb is Verb.WITHDRAW:
         return f"Its notice {'would be' if blocked else 'is'} withdrawn {when}{rules}."
     if after.verb in _ON_CLUSTER:
-        return f"It {'would be' if blocked else 'is'} {_ON_CLUSTER[after.verb]} {when}{rules}."
+        done = (_IN_SLURM if NODE in page.step.arguments else _ON_CLUSTER).get(after.verb, _ON_CLUSTER[after.verb])
+        return f"It {'would be' if blocked else 'is'} {done} {when}{rules}."
     return f"Next: {after.verb.value} {when}{rules}."
 
 

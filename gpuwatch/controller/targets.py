@@ -16,6 +16,7 @@ from gpuwatch.controller.target_workload import WorkloadTarget
 from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Step
 from gpuwatch.model.kubernetes import is_workload
 from gpuwatch.model.verbs import TargetKind, Verb
+from gpuwatch.policies.slurm_sick import NODE as SLURM_NODE
 
 
 class RecordTarget(Target):
@@ -46,13 +47,14 @@ class Targets:
             TargetKind.GROUP: GroupTarget(parts),
             TargetKind.CLUSTER_NODE: ClusterNodeTarget(parts, machine),
             TargetKind.WORKLOAD: WorkloadTarget(parts),
-            TargetKind.SLURM_NODE: SlurmNodeTarget(parts),
+            TargetKind.SLURM_NODE: SlurmNodeTarget(parts, machine),
             TargetKind.RECORD: RecordTarget(parts),
         }
 
     def target_of(self, subject: Step | Intent) -> Target:
-        """Return the target that a step or an intent is about."""
-        return self._of_kind[target_kind(subject.verb, subject.node_id)]
+        """Return the target that a step or an intent is about; a cordon may be one of a Slurm node."""
+        kind = TargetKind.SLURM_NODE if SLURM_NODE in subject.arguments else target_kind(subject.verb, subject.node_id)
+        return self._of_kind[kind]
 
 
 def target_kind(verb: Verb, node_id: str) -> TargetKind:

@@ -5,6 +5,7 @@ from gpuwatch.model.readable import how_many
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes import obstacles
 from gpuwatch.policies.kubernetes.evacuation import obstacle
+from gpuwatch.policies.slurm_sick import UNDOES, ours
 
 _NO_NODE = "It is a node of no Kubernetes cluster."
 
@@ -137,15 +138,18 @@ def pods_stay(case: Case) -> Finding:
 
 
 def not_drained(case: Case) -> Finding:
-    """Refuses to remove a Kubernetes node before gpuwatch has cordoned it and its pods are gone.
+    """Refuses to remove a node of Kubernetes or Slurm before gpuwatch has closed it to new work and its pods are gone.
 
     Ending the machine would kill what the eviction API may refuse: a PodDisruptionBudget protects a service only from
     evictions. So a cordon comes first, then evictions as often as it takes, and the removal once nothing is left to
-    move. Pods of DaemonSets stay to the end.
+    move. Pods of DaemonSets stay to the end. A node of Slurm is drained first, so that no job is sent to a machine that
+    is off: Slurm sees only minutes later (`SlurmdTimeout`) that it is.
 
-    Wait. After `pools.<name>.kubernetes.drain_timeout` the node is uncordoned and kept.
+    Wait. After `pools.<name>.kubernetes.drain_timeout`, in Slurm after 15 minutes, the node is given back and kept.
     """
-    known = case.machine.kubernetes
+    known, in_slurm = case.machine.kubernetes, case.machine.slurm
+    if in_slurm is not None and in_slurm.doubt is None and not case.asleep and not ours(in_slurm, case.observation):
+        return refuse("It is not drained in Slurm by gpuwatch.", "The drain comes first.")
     if known is None or case.asleep:
         return allow(_NO_NODE if known is None else "It does not run.")
     if not known.unschedulable or not obstacles.ours(known, case.observation.ledger):
@@ -157,14 +161,19 @@ def not_drained(case: Case) -> Finding:
 
 
 def not_ours(case: Case) -> Finding:
-    """Refuses to undo a cordon that gpuwatch did not make.
+    """Refuses to undo a cordon, or a drain in Slurm, that gpuwatch did not make.
 
-    `gpuwatch.io/cordoned-by` must name a decision of this ledger (P20). To undo an own cordon takes nothing else: it
-    gives back what was there before, also in a paused pool and of a machine that is no longer enrolled.
+    `gpuwatch.io/cordoned-by`, or the reason that Slurm shows, must name a decision of this ledger (P20). To undo an own
+    cordon takes nothing else: it gives back what was there before, also in a paused pool and of a machine that is no
+    longer enrolled.
 
     The person who cordoned the node uncordons it.
     """
-    known = case.machine.kubernetes
+    known, in_slurm = case.machine.kubernetes, case.machine.slurm
+    if UNDOES in case.step.arguments and in_slurm is not None:
+        if ours(in_slurm, case.observation) and in_slurm.drained_by == case.step.arguments[UNDOES]:
+            return allow("Its drain in Slurm is gpuwatch's own.")
+        return refuse("Its drain in Slurm is not gpuwatch's own.", "The person who drained it resumes it.")
     if known is None:
         return refuse(_NO_NODE, "There is nothing to undo.")
     ledger = case.observation.ledger

@@ -94,8 +94,8 @@ def slurm_resume(case: Case) -> Finding:
     """Refuses to resume a node in Slurm, unless gpuwatch drained it and all its GPUs are known to be well.
 
     The reason that Slurm shows must bear the key of a decision of this ledger (P20). The agent must tell the health of
-    as many GPUs as the machine type has, and none may be failing: what is not known is not well. A node that Slurm
-    shows as down or failed, or that somebody reboots, stays as it is.
+    as many GPUs as the machine type has, and none may be failing: what is not known is not well. A node that does not
+    answer, that has failed, or that somebody reboots, stays as it is.
 
     Repair the GPU, or resume the node yourself: `scontrol update NodeName=NODE State=RESUME`.
     """
@@ -106,8 +106,8 @@ def slurm_resume(case: Case) -> Finding:
         return refuse(known.doubt, "`scontrol show node` must list it, and nobody else under its name.")
     if not policy.ours(known, case.observation) or case.step.arguments.get(policy.UNDOES) != known.drained_by:
         return refuse("Its drain is not gpuwatch's own.", "The person who drained it resumes it.")
-    if not known.sound:
-        return refuse(f"Slurm shows it {known.state}.", "It must be drained, and nothing else.")
+    if not known.resumable or not known.answers:
+        return refuse(f"Slurm shows it {known.state}.", "It must be drained, and its slurmd must answer.")
     unwell = policy.not_well(node)
     if unwell is not None:
         return refuse(unwell, "Its agent must tell that each GPU is well.")

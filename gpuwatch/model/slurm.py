@@ -9,9 +9,12 @@ NODE_TAG = "gpuwatch:slurm-node"
 
 _OURS = re.compile(r"gpuwatch: .* (?P<key>gpuwatch-[0-9A-Za-z]+-[0-9]+-[0-9a-f]{8})")
 _LONGEST_CAUSE = 120  # characters
+# The cause of a drain that comes before the end of a machine, as `sinfo -R` shows it.
+LEAVES = "idle, and about to be stopped"
 # In these, and in no others, Slurm gives a node jobs, or would if it were not drained.
 _WORKS = frozenset({"IDLE", "ALLOCATED", "MIXED"})
 # Flags beside them: somebody, or Slurm, has taken the node out, or it is on its way up or down.
+_SILENT = "NOT_RESPONDING"
 _TAKEN_OUT = ("DRAIN", "FAIL", "MAINT", "REBOOT", "POWER", "INVALID")
 # Flags beside IDLE that say nothing of jobs: how the node was configured, and its drain.
 _SAYS_NOTHING = frozenset({"DRAIN", "CLOUD", "DYNAMIC_NORM"})
@@ -46,6 +49,7 @@ class SlurmNode:
     doubt: str | None = None
     gpus: int | None = None  # whole ones that Slurm can give to jobs
     jobs: tuple[SlurmJob, ...] = ()  # those that hold GPUs on it, where Slurm is asked for jobs
+    slurmd_since: datetime | None = None  # when the slurmd that has answered last was started, by its own clock
 
     @property
     def drained(self) -> bool:
@@ -57,6 +61,24 @@ class SlurmNode:
         """Whether nothing but a drain keeps jobs from it."""
         flags = [flag for flag in self.states[1:] if flag != "DRAIN"]
         return self.states[:1] != () and self.states[0] in _WORKS and not any(map(_takes_out, flags))
+
+    @property
+    def leaves(self) -> bool:
+        """Whether our drain of it comes before the end of its machine; the other drains are for its health."""
+        return self.drained_by is not None and (self.reason or "").startswith(f"gpuwatch: {LEAVES} ")
+
+    @property
+    def answers(self) -> bool:
+        """Whether its slurmd answers: what Slurm has set down for its silence stays down after that (DOWN)."""
+        return self.states[:1] != () and _SILENT not in self.states
+
+    @property
+    def resumable(self) -> bool:
+        """Whether State=RESUME ends a drain of ours there, and what its machine's stop has left: DOWN."""
+        down = self.states[:1] == ("DOWN",) and not any(
+            map(_takes_out, (each for each in self.states if each != "DRAIN"))
+        )
+        return self.sound or down
 
     @property
     def takes_jobs(self) -> bool:

@@ -74,9 +74,9 @@ class Verb(StrEnum):
     # The group may not choose this member for its own scale-in.
     PROTECT = "protect", TargetKind.MACHINE, Action.SHIELD
     UNPROTECT = "unprotect", TargetKind.MACHINE, Action.EXPOSE
-    # Kubernetes gives the node no new pods.
+    # Kubernetes gives the node no new pods, or Slurm no new jobs: its machine is about to end.
     CORDON = "cordon", TargetKind.CLUSTER_NODE, Action.PREPARE
-    # Of a cordon of our own: the node is kept.
+    # Of a cordon of our own: the node is kept, or its machine was started again.
     UNCORDON = "uncordon", TargetKind.CLUSTER_NODE, Action.UNDO
     # Its pods are asked to go, each by an eviction.
     DRAIN = "drain", TargetKind.CLUSTER_NODE, Action.PREPARE

@@ -21,6 +21,7 @@ from gpuwatch.policies import (
     next_offer,
     notices,
     replacement,
+    slurm_removal,
     slurm_sick,
     stuck_actions,
     uncounted,
@@ -121,7 +122,13 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     return Decision(
         pool=pool,
         steps=replacement.note_sick_ends(
-            slurm_sick.all_stepped(kubernetes.node_steps(steps, observation, rules), observation, rules.health),
+            slurm_sick.all_stepped(
+                slurm_removal.removal_steps(
+                    kubernetes.node_steps(steps, observation, rules), observation, rules.health
+                ),
+                observation,
+                rules.health,
+            ),
             observation,
             rules.health,
         ),

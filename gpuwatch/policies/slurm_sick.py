@@ -40,12 +40,14 @@ def slurm_step(step: Step, observation: Observation, rules: HealthRules) -> Step
     known = None if node is None else node.slurm
     if node is None or known is None or node.state is not NodeState.RUNNING:
         return step
+    if known.leaves:
+        return step  # its drain comes before the end of its machine (slurm_removal.py)
     why = sick(node)
     if known.doubt is None and ours(known, observation):
         unwell = not_well(node)
         if unwell is not None:
             return _with_sentence(step, f"{unwell} It is drained in Slurm by gpuwatch.")
-        if not known.sound:
+        if not known.resumable or not known.answers:
             return _with_sentence(step, f"Slurm shows it {known.state}, so its drain stays.")
         return _resume_step(step, known)
     if why is None or not rules.cordons:

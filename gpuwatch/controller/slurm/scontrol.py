@@ -8,7 +8,9 @@ import os
 import re
 import subprocess
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import PurePath
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, NotFoundError
@@ -30,6 +32,7 @@ _FIELDS = {
 _ADDRESS = re.compile(r"^ +NodeAddr=(\S+)(?: NodeHostName=(\S+))?", re.MULTILINE)
 _REASON = re.compile(r"^ +Reason=(.*?)(?: \[[^\s@\[\]]+@[^\s\[\]]+\])?$", re.MULTILINE)
 _GRES = re.compile(r"^ +Gres=(\S+)", re.MULTILINE)
+_SLURMD = re.compile(r"^ +BootTime=\S+ SlurmdStartTime=(\d{4}-\S+)", re.MULTILINE)
 _STATES = re.compile(r"[A-Z_]+(?:\+[A-Z_]+)*")
 # slurm.conf, as `scontrol show config` prints it; what is not set is (null).
 _POWER = ("SuspendProgram", "ResumeProgram")
@@ -67,7 +70,15 @@ def _parse_nodes(text: str) -> Iterator[SlurmNode]:
             states=tuple(found["state"][0].split("+")),
             reason=reasons[0].strip() if reasons else None,
             gpus=squeue.gpus_of(gres[0])[0] if len(gres) == 1 else None,
+            slurmd_since=_time(_SLURMD.findall(block)),
         )
+
+
+def _time(found: list[str]) -> datetime | None:
+    """A time as Slurm prints it in UTC; None: it says none, or more than one."""
+    with suppress(ValueError):
+        return datetime.fromisoformat(found[0]).replace(tzinfo=UTC) if len(found) == 1 else None
+    return None
 
 
 def _blocks(text: str) -> list[str]:
@@ -135,7 +146,7 @@ class Scontrol:
     def resume(self, name: str, undoes: str, *, permit: Permit) -> None:
         """After a look at the drain that Slurm shows now."""
         known = self._show_node(name)
-        if known.drained_by != undoes or not known.sound:
+        if known.drained_by != undoes or not known.resumable:
             raise NotFoundError(f"Slurm shows {name} {known.state}, and not under that drain")
         permit.check()
         self._scontrol("update", f"NodeName={_one(name)}", "State=RESUME")
@@ -162,7 +173,9 @@ class Scontrol:
         """
         argv, what = (program, *arguments), f"{PurePath(program).name} {arguments[0]}"
         variables = {name: value for name, value in os.environ.items() if not name.startswith(_THEIRS)}
-        variables |= {"LC_ALL": "C"} | ({} if self.settings.conf is None else {"SLURM_CONF": self.settings.conf})
+        variables |= {"LC_ALL": "C", "TZ": "UTC"} | (
+            {} if self.settings.conf is None else {"SLURM_CONF": self.settings.conf}
+        )
         try:
             ended = subprocess.run(  # noqa: S603  the administrator's own program, and a list of arguments
                 argv,

@@ -1,5 +1,6 @@
-"""Nodes of Slurm: the last look at one, its drain, and what became of that."""
+"""Nodes of Slurm: the last look at one, its drain for its health or before its end, and what became of that."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 from gpuwatch.clouds import CloudError, NotFoundError
@@ -8,12 +9,14 @@ from gpuwatch.controller.answers import note_silence
 from gpuwatch.controller.circuits import SLURM, Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.target import Found, Target, not_served
-from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Step, Verb
+from gpuwatch.model.decision import Intent, Observation, OpenIntent, Review, Status, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.slurm import SlurmNode
+from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 from gpuwatch.policies.slurm_sick import CAUSE, NODE, UNDOES
 
 _NO_SLURM = "no Slurm cluster is in the settings"
+_DRAINS = frozenset({Verb.SLURM_DRAIN, Verb.CORDON})
 
 
 class SlurmNodeTarget(Target):
@@ -21,9 +24,19 @@ class SlurmNodeTarget(Target):
 
     most_denied = 1
 
-    def servers(self, _observation: Observation, _step: Step) -> tuple[Server, ...]:
-        """Return the controller of the Slurm cluster."""
-        return (SLURM,)
+    def __init__(self, parts: ControllerContext, machine: Target) -> None:
+        """Nothing is asked yet; `machine` is asked a last time before Slurm gives its node no more jobs."""
+        super().__init__(parts)
+        self._machine = machine
+
+    def servers(self, observation: Observation, step: Step) -> tuple[Server, ...]:
+        """Return the controller of the Slurm cluster; before a removal the machine's cloud is asked, too."""
+        asked = self._machine.servers(observation, step) if step.verb in ASKED_A_LAST_TIME else ()
+        return (SLURM, *(each for each in asked if each != SLURM))
+
+    def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
+        """Ask about the machine as before its removal."""
+        return self._machine.objection(observation, review, tried)
 
     def ask(self, intent: Intent, _observation: Observation, permit: Permit) -> tuple[Status, str]:
         """Drain the node, or end our drain."""
@@ -31,7 +44,7 @@ class SlurmNodeTarget(Target):
         if slurm is None:
             raise NotFoundError(_NO_SLURM)
         try:
-            if intent.verb is Verb.SLURM_DRAIN:
+            if intent.verb in _DRAINS:
                 slurm.drain(name, intent.arguments[CAUSE], intent.key, permit=permit)
             else:
                 slurm.resume(name, intent.arguments[UNDOES], permit=permit)
@@ -39,6 +52,9 @@ class SlurmNodeTarget(Target):
             # An earlier attempt may have been carried out: what Slurm shows then says so.
             ended = _outcome_shown(self._parts, intent)
             return ended or (Status.CANCELLED, f"there is nothing to do: {error}")
+        # Its answers are of now: what it does not show a round later, a person has undone.
+        with suppress(CloudError):
+            return _outcome_shown(self._parts, intent) or (Status.ACCEPTED, "Slurm accepted it")
         return Status.ACCEPTED, "Slurm accepted it"
 
     def outcome_of(self, entry: OpenIntent) -> Found:
@@ -76,7 +92,7 @@ def _outcome_shown(parts: ControllerContext, intent: Intent) -> Found:
         return Status.CANCELLED, f"Slurm has no node {name} any more"
     if known.doubt is not None:
         return None
-    if intent.verb is Verb.SLURM_DRAIN:
+    if intent.verb in _DRAINS:
         return (Status.SETTLED, f"Slurm shows {name} {known.state}") if known.drained_by == intent.key else None
     stands = known.drained_by == intent.arguments[UNDOES]
     return None if stands else (Status.SETTLED, f"Slurm shows {name} {known.state}, without that drain")

@@ -21,7 +21,7 @@ from tests.support.real.slurm import RealSlurm, slurm_running
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
-    """One for all tests of this file; each leaves its nodes as they were."""
+    """One for all tests of this file. A node without a slurmd does not answer after its resume: each has its own."""
     with slurm_running(tmp_path_factory.mktemp("slurm")) as made:
         yield made
 
@@ -90,28 +90,30 @@ def test_a_restart_after_the_drain_knows_it_as_its_own(slurm: RealSlurm) -> None
             raise Cut
 
     desk = a_desk(slurm)
+    desk.turn(1, Health.HEALTHY)
+    desk.turn(3, Health.FAILING)
     desk.slurm = Dies()  # type: ignore[assignment]
     with pytest.raises(Cut):
         step(desk.parts)
-    assert "DRAIN" in slurm.state("gpu-1")
+    assert "DRAIN" in slurm.state("gpu-3")
     desk.slurm = slurm.cluster  # type: ignore[assignment]
-    desk.turn(1, Health.HEALTHY)
+    desk.turn(3, Health.HEALTHY)
     for _ in range(3):
         desk.round()
-    assert desk.done() == [(Verb.SLURM_DRAIN, "settled"), (Verb.SLURM_RESUME, "settled")]
-    assert "DRAIN" not in slurm.state("gpu-1")
+    assert desk.done(3) == [(Verb.SLURM_DRAIN, "settled"), (Verb.SLURM_RESUME, "settled")]
+    assert "DRAIN" not in slurm.state("gpu-3")
 
 
 def test_any_cause_arrives_as_it_was_sent(slurm: RealSlurm) -> None:
     """Characters that scontrol or a shell would take for something else."""
     cause = "GPU 0: $(id) `x` ; State=DOWN, 100 % & more = less | \\ 'quoted' \"twice\" [a@b] é\nNodeName=gpu-2"
-    slurm.cluster.drain("gpu-1", cause, KEY, permit=a_permit())
-    known = slurm.cluster.node("gpu-1")
+    slurm.cluster.drain("gpu-4", cause, KEY, permit=a_permit())
+    known = slurm.cluster.node("gpu-4")
     assert known is not None
     assert (known.drained_by, known.doubt) == (KEY, None)
     assert slurm.state("gpu-2").startswith("IDLE")
     assert "DRAIN" not in slurm.state("gpu-2")
-    slurm.cluster.resume("gpu-1", KEY, permit=a_permit())
+    slurm.cluster.resume("gpu-4", KEY, permit=a_permit())
     assert slurm.cluster.node("gpu-9") is None
 
 

@@ -9,9 +9,10 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.health import Health
 from gpuwatch.model.orders import Pause
-from gpuwatch.model.slurm import SlurmNode, SlurmView, reason_of
+from gpuwatch.model.slurm import LEAVES, SlurmNode, SlurmView, reason_of
+from gpuwatch.model.verbs import THEN
 from gpuwatch.policies.health_settings import HealthRules
-from gpuwatch.policies.slurm_sick import NODE, UNDOES
+from gpuwatch.policies.slurm_sick import CAUSE, NODE, UNDOES
 from tests.support.builders.fleet import NOW
 from tests.support.builders.guard_cases import a_launch, a_start, asleep, with_ledger, with_node
 from tests.support.builders.past_steps import a_done
@@ -62,6 +63,20 @@ def removing(case: Case, *, power: str | None = None, doubt: str | None = None, 
         case = with_node(case, slurm=replace(GPU_1, **{"states": ("IDLE",), **known}))  # type: ignore[arg-type]
     view = SlurmView(pools=("default",), power=power, doubt=doubt)
     return replace(case, observation=replace(case.observation, fleet=replace(case.observation.fleet, slurm=view)))
+
+
+def leaving(case: Case, **known: object) -> Case:
+    """The case of the drain that comes before that stop."""
+    case = removing(case, **known)  # type: ignore[arg-type]
+    arguments = {NODE: "gpu-1", CAUSE: LEAVES, THEN: case.step.verb.value}
+    return replace(case, step=replace(case.step, verb=Verb.CORDON, arguments=arguments))
+
+
+def giving_back(case: Case, undoes: str = KEY, **known: object) -> Case:
+    """The case of the end of that drain."""
+    drained: dict[str, Any] = {"states": ("IDLE", "DRAIN"), "reason": reason_of(LEAVES, KEY), **known}
+    case = with_node(case, slurm=replace(GPU_1, **drained))
+    return replace(case, step=replace(case.step, verb=Verb.UNCORDON, arguments={NODE: "gpu-1", UNDOES: undoes}))
 
 
 def _elsewhere(case: Case) -> Case:
@@ -118,7 +133,23 @@ SPOILED_SLURM: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("a person's drain", "slurm_resume", lambda c: resuming(c, reason="fan"), "not gpuwatch's own"),
     ("a drain with more to say", "slurm_resume", lambda c: resuming(c, reason=f"{_OURS.reason}, ann"), "own"),
     ("another ledger's drain", "slurm_resume", lambda c: with_ledger(resuming(c), foreign=(KEY,)), "own"),
-    ("down, too", "slurm_resume", lambda c: resuming(c, states=("DOWN", "DRAIN")), "DOWN+DRAIN"),
+    (
+        "down and silent, too",
+        "slurm_resume",
+        lambda c: resuming(c, states=("DOWN", "DRAIN", "NOT_RESPONDING")),
+        "DOWN+DRAIN+NOT_RESPONDING",
+    ),
+    ("not drained", "not_drained", removing, "not drained in Slurm"),
+    (
+        "drained by a person, to be ended",
+        "not_drained",
+        lambda c: removing(c, **{**_OURS_IDLE, "reason": "fan"}),
+        "Slurm",
+    ),
+    ("another drain to undo", "not_ours", lambda c: giving_back(c, reason="fan"), "not gpuwatch's own"),
+    ("a drain of another ledger", "not_ours", lambda c: with_ledger(giving_back(c), foreign=(KEY,)), "own"),
+    ("a later drain to undo", "not_ours", lambda c: giving_back(c, undoes="gpuwatch-0a1b2c-8-89abcdef"), "own"),
+    ("a job came before the drain", "slurm_node", lambda c: leaving(c, states=("MIXED",)), "MIXED"),
     ("still sick", "slurm_resume", lambda c: resuming(c, Health.FAILING), "failing"),
     ("health not known", "slurm_resume", lambda c: resuming(c, None), "Nobody knows"),
     ("health in doubt", "slurm_resume", lambda c: resuming(c, Health.UNKNOWN), "Nobody knows"),
@@ -133,12 +164,16 @@ FAIR_SLURM: list[tuple[str, Callable[[Case], Case]]] = [
     ("drain a sick node", draining),
     ("drain a sick node beside sound ones", lambda c: _among(draining(c), _OTHER, replace(_OTHER, name="gpu-3"))),
     ("drain a node that does not answer Slurm", lambda c: draining(c, states=("IDLE", "NOT_RESPONDING"))),
-    ("stop a node that Slurm shows idle", removing),
-    ("stop a node of the cloud in Slurm", lambda c: removing(c, states=("IDLE", "CLOUD"))),
+    ("drain a node that is about to be stopped", leaving),
+    ("drain a node of the cloud that is about to be stopped", lambda c: leaving(c, states=("IDLE", "CLOUD"))),
+    ("give back a node that is not stopped after all", giving_back),
+    ("give back a node in a paused pool", lambda c: _paused(giving_back(c))),
+    ("give back a node that is no longer enrolled", lambda c: with_node(giving_back(c), enrolled=False)),
     ("stop a node that gpuwatch has drained", lambda c: removing(c, **_OURS_IDLE)),
     ("stop a machine of a pool that is not Slurm's", _elsewhere),
     ("end a stopped machine that Slurm shows down", lambda c: removing(asleep(c), states=("DOWN",))),
     ("resume a node that is well", resuming),
+    ("resume a node that its stop has left down", lambda c: resuming(c, states=("DOWN", "DRAIN"))),
     ("resume a degraded node", lambda c: resuming(c, Health.DEGRADED)),
     ("resume while jobs run", lambda c: resuming(c, states=("MIXED", "DRAIN"))),
 ]

@@ -54,11 +54,21 @@ class SlurmDesk(Desk):
         self.rest(0.0)
 
     def rest(self, seconds: float) -> None:
-        """Time passes; each agent goes on saying of its GPUs what it said."""
+        """Time passes; each agent goes on saying of its GPUs what it said, for so much longer."""
         self.clock.advance(seconds)
         for node in list(self.fleet.nodes_.values()):
             if node.state is NodeState.RUNNING and node.verdict is not None:
-                verdict = replace(node.verdict, at=self.clock.now() - timedelta(seconds=1))
+                shown = node.verdict
+                longer = [
+                    replace(each, held_seconds=each.held_seconds + seconds)
+                    for each in (shown.activity, *(gpu.activity for gpu in shown.gpus))
+                ]
+                verdict = replace(
+                    shown,
+                    at=self.clock.now() - timedelta(seconds=1),
+                    activity=longer[0],
+                    gpus=tuple(replace(gpu, activity=each) for gpu, each in zip(shown.gpus, longer[1:], strict=True)),
+                )
                 self.fleet.put(replace(node, signal=NodeReport(verdict=verdict)))
 
     def done(self, number: int = 1) -> list[tuple[Verb, str]]:

@@ -63,7 +63,7 @@ class FakeSlurm:
         """Only under that drain; the reason goes with it."""
         self._raise(self.fault, "resume")
         known = self.known.get(name)
-        if known is None or known.drained_by != undoes:
+        if known is None or known.drained_by != undoes or not known.resumable:
             raise NotFoundError("Slurm has no such node, or not under that drain")
         permit.check()
         self.calls.append(("resume", name, undoes))
@@ -71,9 +71,10 @@ class FakeSlurm:
         self._raise(self.lose, "resume")
 
     def undrain(self, name: str) -> None:
-        """`scontrol update NodeName=... State=RESUME`, by somebody."""
+        """`scontrol update NodeName=... State=RESUME`, by somebody; it ends DOWN as well."""
         known = self.known[name]
-        self.known[name] = replace(known, states=tuple(each for each in known.states if each != "DRAIN"), reason=None)
+        states = tuple("IDLE" if each == "DOWN" else each for each in known.states if each != "DRAIN")
+        self.known[name] = replace(known, states=states, reason=None)
 
     def _raise(self, hook: Callable[[str], CloudError | None], call: str) -> None:
         if (error := hook(call)) is not None:

@@ -27,8 +27,8 @@ PluginDir={plugins}
 StateSaveLocation={folder}/state
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdSpoolDir={folder}/spool
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdSpoolDir={folder}/spool-%n
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmdLogFile={folder}/slurmd.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -91,6 +91,19 @@ class RealSlurm:
         return found[0].removeprefix("State=") if found else ""
 
 
+def second_node() -> str:
+    """The line of slurm.conf of the node gpu-6, whose slurmd `slurmd_running` starts."""
+    place = f"NodeAddr=127.0.0.1 NodeHostName={socket.gethostname()} Port={free_port()}"
+    return f"NodeName=gpu-6 {place} CPUs=2 State=UNKNOWN"
+
+
+@contextmanager
+def slurmd_running(made: RealSlurm, name: str) -> Iterator[None]:
+    """The slurmd of a node; its machine is off where the block ends."""
+    with _running(made, "slurmd", "-N", name, "-d", str(made.folder / "stepd")):
+        yield
+
+
 @contextmanager
 def slurm_running(folder: Path, more: str = "") -> Iterator[RealSlurm]:
     """Started in that folder, ended with the block; `more` are lines of slurm.conf.
@@ -117,7 +130,7 @@ def slurm_running(folder: Path, more: str = "") -> Iterator[RealSlurm]:
     with ExitStack() as daemons:
         daemons.enter_context(_running(made, "slurmctld", "-c"))
         eventually(lambda: "NodeName=gpu-1" in made.run("show", "node"), (folder / "slurmctld.output").read_text)
-        daemons.enter_context(_running(made, "slurmd", "-N", "gpu-5", "-d", str(folder / "stepd")))
+        daemons.enter_context(slurmd_running(made, "gpu-5"))
         for number in range(1, 5):
             made.run("update", f"NodeName=gpu-{number}", "State=IDLE")
         eventually(lambda: made.state("gpu-5") == "IDLE", (folder / "slurmd.output").read_text)

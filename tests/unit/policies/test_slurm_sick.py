@@ -70,7 +70,8 @@ def test_nothing_is_drained_or_resumed_without_its_grounds(
     elif step.verb is Verb.SLURM_RESUME:
         assert known is not None
         assert (known.doubt, known.drained_by, state, gpus) == (None, KEY, NodeState.RUNNING, 1)
-        assert known.sound
+        assert known.resumable
+        assert known.answers
         assert health in {Health.HEALTHY, Health.DEGRADED}
         assert step.arguments[UNDOES] == KEY
     else:
@@ -90,7 +91,11 @@ def test_a_sick_node_is_drained_with_its_cause() -> None:
     [
         (DRAINED, Health.FAILING, "drained in Slurm by gpuwatch"),
         (DRAINED, Health.UNKNOWN, "Nobody knows whether its GPU 0 is well. It is drained in Slurm by gpuwatch."),
-        (replace(DRAINED, states=("DOWN", "DRAIN")), Health.HEALTHY, "Slurm shows it DOWN+DRAIN, so its drain stays."),
+        (
+            replace(DRAINED, states=("DOWN", "DRAIN", "NOT_RESPONDING")),
+            Health.HEALTHY,
+            "Slurm shows it DOWN+DRAIN+NOT_RESPONDING, so its drain stays.",
+        ),
         (replace(DRAINED, reason=THEIRS), Health.FAILING, "with the reason 'fan', so it is left alone."),
         (SlurmNode(doubt="Slurm gives no answer."), Health.FAILING, "Slurm gives no answer."),
     ],

@@ -40,11 +40,15 @@ def stopped(desk: SlurmDesk) -> bool:
 
 
 def test_a_machine_that_slurm_shows_idle_goes_as_any_other() -> None:
-    """After notice and grace."""
+    """After notice and grace, and the drain: no job can be sent to the machine from then on."""
     desk = an_idle_desk()
+    seen = []
+    desk.fleet.watch_stop = lambda _node, _key: seen.append(desk.slurm.known["gpu-1"])
     rounds(desk)
     assert stopped(desk)
-    assert [verb for verb, _ in desk.done()] == [Verb.NOTICE, Verb.STOP]
+    assert [verb for verb, _ in desk.done()] == [Verb.NOTICE, Verb.CORDON, Verb.STOP]
+    assert [(known.state, known.leaves) for known in seen] == [("IDLE+DRAIN", True)]
+    assert (seen[0].reason or "").startswith("gpuwatch: idle, and about to be stopped gpuwatch-")
 
 
 def test_nothing_is_stopped_where_slurm_powers_its_nodes() -> None:
@@ -93,7 +97,8 @@ def test_slurm_is_asked_again_right_before_a_stop(meanwhile: str) -> None:
     desk.slurm.fault = asked
     rounds(desk)
     assert not stopped(desk)
-    assert (Verb.STOP, "cancelled") in desk.done()
+    assert (Verb.CORDON, "cancelled") in desk.done()
+    assert desk.slurm.calls == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""A node of a real Slurm from idle to stopped to started: no job is sent to a machine that is off, none stays DOWN."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gpuwatch.model.activity import State
+from gpuwatch.model.decision import Verb
+from gpuwatch.model.fleet import NodeState
+from tests.support.builders.fleet import RULES
+from tests.support.builders.slurm import SlurmDesk, a_slurm_desk, a_slurm_machine
+from tests.support.real.agents import eventually
+from tests.support.real.slurm import RealSlurm, second_node, slurm_running, slurmd_running
+
+# What Slurm does by itself with a node that was silent: nothing (its default), and as fast as it can.
+STRICT = "ReturnToService=0\nSlurmdTimeout=2"
+
+
+def a_desk(slurm: RealSlurm) -> SlurmDesk:
+    """The machine i-6 is the node gpu-6, idle for long; all others work."""
+    desk = a_slurm_desk(0, rules=RULES)
+    for number in (5, 6):
+        desk.fleet.put(a_slurm_machine(number))
+    desk.fleet.show("i-6", State.IDLE, 7200.0)
+    desk.slurm = slurm.cluster  # type: ignore[assignment]
+    return desk
+
+
+def rounds_until(desk: SlurmDesk, reached: Callable[[], bool]) -> None:
+    """Rounds of a minute, as many as it takes."""
+    for _ in range(30):
+        if reached():
+            return
+        desk.round()
+    raise AssertionError(f"{desk.done(6)}")
+
+
+def test_a_node_is_drained_stopped_started_and_resumed(tmp_path: Path) -> None:
+    """With ReturnToService=0 and jobs without time limits; what is submitted meanwhile runs after the start."""
+    with slurm_running(tmp_path, f"{STRICT}\n{second_node()}") as slurm:
+        desk = a_desk(slurm)
+        with slurmd_running(slurm, "gpu-6"):
+            eventually(lambda: slurm.state("gpu-6") == "IDLE", (tmp_path / "slurmd.output").read_text)
+            running = slurm.submit()
+            seen: list[str] = []
+            desk.fleet.watch_stop = lambda _node, _key: seen.append(slurm.state("gpu-6"))
+            rounds_until(desk, lambda: bool(seen))
+        assert seen == ["IDLE+DRAIN"], "the drain comes first"
+        job = slurm.command("sbatch", "--nodelist=gpu-6", stdin="#!/bin/sh\nexec sleep 60\n").split()[-1]
+        eventually(lambda: "NOT_RESPONDING" in slurm.state("gpu-6") and "DOWN" in slurm.state("gpu-6"), lambda: job)
+        assert "JobState=PENDING" in slurm.run("show", "job", job), "it was not sent to a machine that is off"
+        desk.round()
+
+        node = desk.fleet.nodes_["i-6"]
+        desk.fleet.put(replace(node, state=NodeState.RUNNING, launched_at=desk.clock.now()))
+        desk.fleet.show("i-6", State.UNKNOWN)
+        for _ in range(2):
+            desk.round()
+            assert "DRAIN" in slurm.state("gpu-6"), "nobody runs jobs there yet"
+        with slurmd_running(slurm, "gpu-6"):
+            eventually(lambda: slurm.state("gpu-6") == "DOWN+DRAIN", lambda: slurm.state("gpu-6"))
+            rounds_until(desk, lambda: "DRAIN" not in slurm.state("gpu-6"))
+            eventually(lambda: "JobState=RUNNING" in slurm.run("show", "job", job), lambda: slurm.run("show", "job"))
+            assert "JobState=RUNNING" in slurm.run("show", "job", running)
+        assert [verb for verb, _ in desk.done(6)] == [Verb.NOTICE, Verb.CORDON, Verb.STOP, Verb.UNCORDON]
