@@ -151,7 +151,9 @@ class ApiCluster:
         facts = list(self._pods_on(name))
         now = AskedNow(self.api, self.owners.path)
         picture = self._picture(now.owner, now.namespaces({pod.namespace for pod in facts}))
-        return picture.node(found, self._as_bound(draw_or_protect(picture.pod, pod) for pod in facts), ())
+        return picture.node(
+            found, self._as_bound(draw_or_protect(picture.pod, pod) for pod in facts), (), self._nominated_pods()[name]
+        )
 
     def cordon(self, name: str, key: str, *, permit: Permit, taint: bool = False) -> None:
         """Let no new pod onto a node and write CORDONED_BY on it; errors as in `Cluster`."""
@@ -214,7 +216,8 @@ class ApiCluster:
             on[pod.node].append(pod)
         waiting = tuple(sorted(pending(on[None]), key=lambda pod: (pod.namespace, pod.name)))
         asked = asked_labels(waiting)
-        nodes = (picture.node(node, on[node.name], asked) for node in self._nodes.kept.all())
+        nominated = self._nominated_pods()
+        nodes = (picture.node(node, on[node.name], asked, nominated[node.name]) for node in self._nodes.kept.all())
         return ClusterView(
             name=self.name,
             silent_seconds=max(watch.silent_seconds for watch in self._required_watches()),
@@ -285,6 +288,14 @@ class ApiCluster:
         now = AskedNow(self.api, self.owners.path)
         picture = self._picture(now.owner, now.namespaces({namespace}))
         return tuple(self._as_bound(draw_or_protect(picture.pod, pod) for pod in facts))
+
+    def _nominated_pods(self) -> defaultdict[str, list[str]]:
+        """The pods for which the scheduler makes room, by their node."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for pod in self._pods.kept.all():
+            if pod.nominated is not None and pod.ends_at is None:
+                found[pod.nominated].append(f"{pod.namespace}/{pod.name}")
+        return found
 
     def _as_bound(self, pods: Iterable[Pod]) -> Iterator[Pod]:
         """The pods, with those of the newest view that they belong with."""

@@ -99,6 +99,7 @@ class PodFacts:
     annotations: Mapping[str, str]
     labels: Mapping[str, str] = field(default_factory=dict)
     ready: bool = True
+    nominated: str | None = None  # the node that the scheduler makes room on for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         annotations=keeping_annotations(meta),
         labels={intern(key): intern(value) for key, value in meta.labels.items()} if meta.labels else _NOTHING,
         ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
+        nominated=(status.nominated_node_name if status is not None and node is None else None) or None,
     )
 
 

@@ -207,10 +207,11 @@ class PodSpec(Struct, rename="camel"):
     tolerations: list[Toleration] | None = None
 
 
-class PodStatus(Struct):
+class PodStatus(Struct, rename="camel"):
     """The status of a pod."""
 
     phase: str = ""
+    nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
 
 

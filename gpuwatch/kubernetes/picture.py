@@ -187,8 +187,10 @@ class Picture:
         )
         return _Top(workload=workload, levels=tuple(above), bare=bare, chain=tuple(named))
 
-    def node(self, node: NodeFacts, pods: Iterable[Pod], asked_labels: Collection[str]) -> KubernetesNode:
-        """One node with its pods."""
+    def node(
+        self, node: NodeFacts, pods: Iterable[Pod], asked_labels: Collection[str], nominated: Iterable[str] = ()
+    ) -> KubernetesNode:
+        """One node with its pods, and the names of those that the scheduler makes room for on it."""
         key = node.annotations.get(CORDONED_BY) or None
         cordoned_by = key if node.unschedulable else None
         tainted = any(each.key == UNHEALTHY and each.value == key for each in node.taints)
@@ -217,6 +219,7 @@ class Picture:
             taints=node.taints,
             system_uuid=node.system_uuid,
             addresses=node.addresses,
+            nominated=tuple(sorted(nominated)),
         )
 
 

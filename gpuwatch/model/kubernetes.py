@@ -278,6 +278,7 @@ class KubernetesNode:
     taints: tuple[Taint, ...] = ()
     system_uuid: str = ""
     addresses: tuple[str, ...] = ()
+    nominated: tuple[str, ...] = ()  # pods that the scheduler makes room for on it (`status.nominatedNodeName`)
 
     @property
     def gpu_pods(self) -> tuple[Pod, ...]:

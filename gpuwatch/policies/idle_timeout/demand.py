@@ -23,14 +23,14 @@ from gpuwatch.policies.kubernetes import pending_pods
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.sizes import NODES, Sizes
 
-_PREFIX, _HINT = "idle.demand.", "idle.hints."
+DEMAND, _HINT = "idle.demand.", "idle.hints."
 
 
 def queries(pool: str, rules: IdleRules) -> tuple[MetricQuery, ...]:
     """What has to be measured for a pool besides what it scales by."""
     return tuple(
         MetricQuery(pool=pool, name=prefix + name, expression=expression)
-        for prefix, asked in ((_PREFIX, rules.demand), (_HINT, rules.hints))
+        for prefix, asked in ((DEMAND, rules.demand), (_HINT, rules.hints))
         for name, expression in sorted(asked.items())
     )
 
@@ -39,7 +39,7 @@ def demand_of(
     observation: Observation, pool: str, rules: IdleRules, scaling: ScalingRules, sizes: Sizes = NODES
 ) -> bool | None:
     """Whether work waits for the pool in this round; None: not known, or the pool has no such number."""
-    limits = [(_PREFIX + name, 0.0) for name in rules.demand]
+    limits = [(DEMAND + name, 0.0) for name in rules.demand]
     totals = [
         (name, each.target) for name, each in scaling.metrics.items() if each.per_node and each.target is not None
     ]
@@ -54,7 +54,7 @@ def demand_of(
 
 def hints_of(observation: Observation, pool: str, rules: IdleRules) -> dict[str, float]:
     """The pool's numbers of work that waits, its hints, and the scheduler's own; what is not known is left out."""
-    names = {_PREFIX + name: name for name in rules.demand} | {_HINT + name: name for name in rules.hints}
+    names = {DEMAND + name: name for name in rules.demand} | {_HINT + name: name for name in rules.hints}
     found = {name: observation.measure(pool, key) for key, name in names.items()}
     hints = {
         f"{HINT}{name}": facts.count(each.value)

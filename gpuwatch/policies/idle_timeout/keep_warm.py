@@ -6,6 +6,8 @@ Rules, all of them:
    nodes as it will ask for, of idle ones those idle the shortest: they would be started again at once.
 2. Work that began to wait for the pool less than a restart's cost ago keeps its idle nodes, for up to four restarts of
    idleness. What waits for longer does not fit them. A learned wait has its own way with it, out of what it saved.
+   Where pods of Kubernetes are all that waits, each keeps the node that it can use, and pods of one workload what is
+   gathered for it, for a day (`policies.kubernetes.gathering`).
 3. What is kept gets no notice either; a notice that it has stays.
 """
 
@@ -20,8 +22,10 @@ from gpuwatch.model.proposal import Steps, changing
 from gpuwatch.policies import machines, schedule
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import LONGEST
+from gpuwatch.policies.idle_timeout.demand import DEMAND
 from gpuwatch.policies.idle_timeout.node_wait import learns, restart_of
 from gpuwatch.policies.idle_words import count_steps
+from gpuwatch.policies.kubernetes import gathering, pending_pods
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.sizes import NODES, Sizes
 
@@ -58,6 +62,9 @@ def _keep_for_queue(
     observation: Observation, pool: str, rules: IdleRules, ending: list[tuple[Step, Node]]
 ) -> Iterator[Step]:
     """Yield holds of nodes that waiting work needs (rule 2)."""
+    if pending_pods.waiting(observation.fleet, pool) and not _others_wait(observation, pool, rules):
+        yield from _keep_for_pods(observation, pool, rules, ending)
+        return
     queued = observation.queued.get(pool)
     if queued is None:
         return
@@ -68,6 +75,32 @@ def _keep_for_queue(
             continue
         if queued < restart.seconds and node.activity.held_seconds < LONGEST * restart.seconds:
             yield _hold_step(step, "queued", sentence, "No work that waits, or work that waits for longer.")
+
+
+def _keep_for_pods(
+    observation: Observation, pool: str, rules: IdleRules, ending: list[tuple[Step, Node]]
+) -> Iterator[Step]:
+    """Yield holds of the nodes that pods need, which wait for GPUs."""
+    idle = [(step, node) for step, node in ending if node.activity.state is State.IDLE]
+    needed = gathering.needed_nodes(observation, pool, [node for _, node in idle])
+    for step, node in idle:
+        need = needed.get(node.id)
+        if need is None:
+            continue
+        if need.gathered:
+            yield _hold_step(step, "gathered", need.sentence, "Their start, or their end.")
+            continue
+        restart = restart_of(observation, pool, rules, observation.price(node))
+        if restart is None or learns(node, observation, rules):
+            continue
+        if need.waited_seconds < restart.seconds and node.activity.held_seconds < LONGEST * restart.seconds:
+            yield _hold_step(step, "queued", need.sentence, "No pod that waits, or one that waits for longer.")
+
+
+def _others_wait(observation: Observation, pool: str, rules: IdleRules) -> bool:
+    """Whether work waits that is no pod: by a number of the pool's own, all of its nodes may be needed."""
+    found = (observation.measure(pool, f"{DEMAND}{name}") for name in rules.demand)
+    return any(each is not None and each.doubt is None and (each.value or 0.0) > 0 for each in found)
 
 
 def _keep_for_schedule(

@@ -138,6 +138,8 @@ def pods(
     known = node.kubernetes
     if known is None or node.state is NodeState.STOPPED:
         return None
+    if known.nominated:
+        return f"The scheduler makes room on it for {_some(list(known.nominated))}."
     found: dict[str, list[str]] = {}
     for pod in known.pods:
         for why in (
