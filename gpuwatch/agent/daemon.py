@@ -73,7 +73,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     closed_reader.allow(settings.evidence.jupyter.runtime_dirs)
     node_id = settings.node_id or discover_node_id()
     health = _health(settings, clock)
-    parts = assemble_parts(settings, clock, node_id=node_id, health=health)
+    parts = assemble_parts(settings, clock, node_id=node_id, health=health, keeps_days=True)
     core, host, users, supervisor = parts.core, parts.host, parts.users, parts.supervisor
     instance = _instance(settings, core, clock)
     exporter = Exporter(

@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuwatch.agent.attribution.attribution import Attribution
@@ -30,13 +31,26 @@ class Parts:
     page: Callable[[], "HostPage"]
 
 
+def days_file(settings: AgentSettings) -> Path | None:
+    """The file of what programs do day by day: in the unit's state directory, else in the folder of the GPUs' health.
+
+    None: this agent keeps nothing, or reports of another host.
+    """
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if not settings.reads_this_host or (not state and settings.health_file == "none"):
+        return None
+    return (Path(state) if state else Path(settings.health_file).parent) / "days.json"
+
+
 def host_name() -> str:
     """The host's name for people; in a pod, that of its node."""
     return os.environ.get("NODE_NAME") or socket.gethostname()
 
 
-def assemble_parts(settings: AgentSettings, clock: Clock, *, node_id: str, health: HealthWatch) -> Parts:
-    """The parts for these settings."""
+def assemble_parts(
+    settings: AgentSettings, clock: Clock, *, node_id: str, health: HealthWatch, keeps_days: bool = False
+) -> Parts:
+    """The parts for these settings; `keeps_days` is whether what programs do day by day is kept in a file."""
     real = settings.reads_this_host  # other sources report processes of another host
     host = HostSignals(
         settings.evidence,
@@ -46,6 +60,8 @@ def assemble_parts(settings: AgentSettings, clock: Clock, *, node_id: str, healt
         services=settings.services,
         gpu_pods=lambda: users.gpu_pods(),  # noqa: PLW0108  made below
     )
+    if keeps_days and (file := days_file(settings)) is not None:
+        host.keep_days(file)
     core = AgentCore(
         node_id=node_id,
         clock=clock,

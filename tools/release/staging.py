@@ -46,7 +46,7 @@ def stage(source: Source, tree: Tree, folder: Path) -> tuple[Package, Package]:
         "Prometheus. The service gpuwatch-agent is installed and not started.",
         unit="gpuwatch-agent",
         compiled="app",
-        state=("/var/cache/gpuwatch-agent", "/run/gpuwatch"),
+        state=("/var/cache/gpuwatch-agent", "/var/lib/gpuwatch-agent", "/run/gpuwatch"),
         root=folder / "gpuwatch",
     )
     controller = Package(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
+from gpuwatch.agent.activity.days import HUM
 from gpuwatch.agent.activity.doubts import doubt_of_rest, unread
 from gpuwatch.agent.activity.holders import excuse_own_work, holders_after, lists_all_processes, people
 from gpuwatch.agent.activity.links import counters_of, rates_of
@@ -187,7 +188,7 @@ def _of_spinning(sample: Sample, read: list[tuple[GpuReading, Judgement]]) -> tu
 def host_judgement(entry: Evidence) -> Judgement:
     """A signal of the host that does not say idle."""
     doubt = f"{entry.name}: {entry.note or 'it could not be seen'}" if entry.says is State.UNKNOWN else None
-    return Judgement(state=entry.says, evidence=(entry,), doubt=doubt)
+    return Judgement(state=entry.says, evidence=(entry,), doubt=doubt, passes=doubt is not None and entry.name == HUM)
 
 
 def combine_judgements(judged: list[Judgement], doubt: str | None) -> Judgement:
@@ -198,7 +199,8 @@ def combine_judgements(judged: list[Judgement], doubt: str | None) -> Judgement:
         having = [judgement for judgement in judged if judgement.state is state]
         if having:
             evidence = tuple(entry for judgement in having for entry in judgement.evidence if entry.says is state)
-            return Judgement(state=state, evidence=evidence, doubt=having[0].doubt)
+            passes = all(judgement.passes for judgement in having)
+            return Judgement(state=state, evidence=evidence, doubt=having[0].doubt, passes=passes)
     raise AssertionError(judged)
 
 
@@ -221,7 +223,7 @@ def advance(track: Track, judgement: Judgement, at: datetime, gap: float, rules:
     if state is State.UNKNOWN:
         shown = track.shown
         since = shown.since if shown.state is State.UNKNOWN and shown.since is not None else at
-        lasting = doubt_seconds if gap > rules.max_gap else doubt_seconds + gap
+        lasting = doubt_seconds if gap > rules.max_gap or judgement.passes else doubt_seconds + gap
         shown = Activity(state=state, since=since, held_seconds=0.0, evidence=evidence, doubt=judgement.doubt)
         return replace(track, doubt_seconds=lasting, shown=shown)
     if state is not track.state or doubt_seconds > rules.forget_after:

@@ -33,11 +33,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The state that one sample shows by itself."""
+    """The state that one sample shows by itself. `passes` is whether its doubt starts no clock, however long it is."""
 
     state: State
     evidence: tuple[Evidence, ...] = ()
     doubt: str | None = None
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,6 +151,8 @@ def fields(text: str) -> dict[str, str]:
     return {key: value for key, found, value in pairs if found}
 
 
+_SLEEP = re.compile(rb"(\d{1,9}(?:\.\d*)?)([smhd]?)", re.ASCII)
+_UNIT_SECONDS = {b"": 1.0, b"s": 1.0, b"m": 60.0, b"h": 3600.0, b"d": 86400.0}
 _MOVED = re.compile(rb"^[rw]char: (\d+)$", re.MULTILINE)
 _LARGEST_IO_BYTES = 4096
 
@@ -208,6 +210,21 @@ def moved_bytes(process: Path) -> int | None:
         return None
     found = _MOVED.findall(data)
     return sum(map(int, found)) if found else None
+
+
+def sleep_seconds(process: Path) -> float:
+    """How long a `sleep` was asked to last; its arguments go nowhere else. 0.0: for ever, or not to be seen."""
+    try:
+        words = read_small(process / "cmdline").data.rstrip(b"\0").split(b"\0")[1:]
+    except (*ENDED, PermissionError, UnseenError):
+        return 0.0
+    total = 0.0
+    for word in words:
+        found = _SLEEP.fullmatch(word)
+        if found is None:
+            return 0.0  # infinity, too: it waits for nothing
+        total += float(found[1]) * _UNIT_SECONDS[found[2]]
+    return total
 
 
 def hides_processes(proc: Path) -> bool:

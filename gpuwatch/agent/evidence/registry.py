@@ -207,10 +207,17 @@ class HostSignals:
         self.watcher.start()
         self.blind.start()
 
+    def keep_days(self, path: Path) -> None:
+        """Remember over a restart what programs do day by day, in that file; to be called before `start`."""
+        if self._processes is not None:
+            self._processes.habits.keep_in(path)
+
     def stop(self) -> None:
         """Stop looking for host evidence."""
         self.watcher.stop()
         self.blind.stop()
+        if self._processes is not None:
+            self._processes.habits.save()
 
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
         """What every signal says at that moment; never waits."""

@@ -14,21 +14,23 @@ Rules, all of them:
 5. The machine's own programs that install software are doubt for their first hour: a stop leaves half of it.
 6. A job of root's cron counts as doubt for its first ten minutes, and as people's work from then on.
 7. CPU time of processes that hold a GPU is judged by `gpu_process_cpu`, a pod without a container by `sandboxes`.
+8. What days have shown to recur without a GPU is the machine's own (`habits`). A heavy run of it is doubt named `hum`.
 """
 
 import os
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
-from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
+from gpuwatch.agent.evidence.files import moved_bytes, read_small, sleep_seconds
+from gpuwatch.agent.evidence.habits import HEAVY_HUM, Habits, Used, words_of
 from gpuwatch.agent.evidence.own_past import OwnPast
 from gpuwatch.agent.evidence.sandboxes import Sandboxes
 from gpuwatch.agent.evidence.settings import WorkSettings
-from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, installs
+from gpuwatch.agent.processes.kinds import CRON_JOB, HUM, VIEWER, installs
 from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.agent.processes.pool import PoolMemory, may_work_for_people, said_of
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
@@ -50,19 +52,9 @@ _RUNTIME_CORES = 0.8
 _RUNTIME_BYTES_PER_SECOND = 5e6
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _UPTIME = re.compile(r"\d+\.\d+", re.ASCII)
-_SLEEP = re.compile(rb"(\d{1,9}(?:\.\d*)?)([smhd]?)", re.ASCII)
-_UNIT_SECONDS = {b"": 1.0, b"s": 1.0, b"m": 60.0, b"h": 3600.0, b"d": 86400.0}
 _PREFIX = "agent.evidence.processes"
 
 _Key = tuple[int, int]  # pid and start
-
-
-@dataclass(frozen=True, slots=True)
-class _Used:
-    """What a process had used at a look: CPU seconds with those of its ended children, bytes read and written."""
-
-    cpu_seconds: float
-    moved_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +66,7 @@ class _Rates:
     largest: Process | None = None
 
 
-_Before = tuple[float, Mapping[_Key, _Used]] | None  # the look to compare with
+_Before = tuple[float, Mapping[_Key, Used]] | None  # the look to compare with
 
 
 class Processes:
@@ -114,24 +106,24 @@ class Processes:
             pool=pool,
         )
         self.table.use(workloads, services)
-        self._looks: deque[tuple[float, Mapping[_Key, _Used]]] = deque()
+        self._looks: deque[tuple[float, Mapping[_Key, Used]]] = deque()
         self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid
-        self._first = True
-        self._past = OwnPast()
-        self._pods = pods
-        self._on_look = on_look
+        self._first, self._past = True, OwnPast()
+        self.habits = Habits(roots)
+        self._before: _Before = None
+        self._pods, self._on_look = pods, on_look
         self._sandboxes = Sandboxes()
         self.of_pods: Mapping[str | None, Evidence] = {}  # by uid; None: what is in no pod
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all processes."""
         try:
-            view = self.table.read_processes(now.monotonic_seconds)
+            view = self.table.read_processes(now.monotonic_seconds, lambda seen: self._judge_habits(seen, now))
         except TableError as error:
             raise UnseenError(str(error)) from None
         self._on_look(view, now.gpu_pids or (), now.monotonic_seconds)
         people = list(view.people())
-        counted = {process.pid: process for process in people}
+        counted = {process.pid: process for process in people if process.pid not in self.habits.steady}
         session = {
             process.pid: process
             for process in view.processes.values()
@@ -142,7 +134,8 @@ class Processes:
             for process in view.processes.values()
             if process.kind is Kind.SERVICE and may_work_for_people(process)
         }
-        before = self._remember(now, {**counted, **session, **runtime})
+        hum = {pid: runtime.pop(pid) for pid in tuple(runtime) if runtime[pid].rule.startswith(HUM)}
+        before = self._before
         begun = self._new_programs(people, view)
         self.of_pods = self._by_pod(people, view, begun, before, now) if view.doubt is None else {}
         unusual = self._past.find_unusual(self, view, self._uptime())
@@ -150,7 +143,31 @@ class Processes:
             return (busy,)
         if view.doubt is not None:
             raise UnseenError(view.doubt)
-        return (self._sandboxes.judge(self, self._at_rest(people, view), view),)
+        rest = self._sandboxes.judge(self, self._at_rest(people, view), view)
+        return (rest, *self._heavy_hum(hum, before, now))
+
+    def _judge_habits(self, view: ProcessView, now: Moment) -> ProcessView:
+        """The look with what days have shown of its processes."""
+        looked = {
+            process.pid: process
+            for process in view.processes.values()
+            if process.kind is Kind.PEOPLE
+            or (process.kind is Kind.SESSION and process.rule != VIEWER)
+            or process.rule == CRON_JOB
+            or (process.kind is Kind.SERVICE and may_work_for_people(process))
+        }
+        self._before = self._remember(now, looked)
+        hum = self.habits.judge(view, now, self._looks[-1][1], self._uptime())
+        return replace(view, processes={**view.processes, **hum}) if hum else view
+
+    def _heavy_hum(self, hum: Mapping[int, Process], before: _Before, now: Moment) -> tuple[Evidence, ...]:
+        """Doubt while a run of hum uses much: it is not cut off, and stops no clock."""
+        if before is None or not hum:
+            return ()
+        rates = self._rates(hum, before, now.monotonic_seconds, now.gpu_pids or frozenset())
+        if rates.cores <= _RUNTIME_CORES and rates.bytes_per_second <= _RUNTIME_BYTES_PER_SECOND:
+            return ()
+        return (make_finding(HEAVY_HUM, State.UNKNOWN, f"a job that recurs is at work: {words_of(hum.values())}"),)
 
     def _at_work(
         self,
@@ -203,12 +220,13 @@ class Processes:
             note = f"{_name_process(installer)} changes the software of the machine"
             return make_finding(self, State.UNKNOWN, note, owner=owner_of(installer, user_name(installer.uid)))
         if not people:
-            common = said_of(view.processes.values())
-            note = "no program of a user, a container or a job is alive" + (f"; {common}" if common else "")
+            usual = (said_of(view.processes.values()), words_of(view.processes.values()))
+            note = "; ".join(("no program of a user, a container or a job is alive", *filter(None, usual)))
             return self._say(State.IDLE, note, None, 0, 1, "programs")
         newest = max(people, key=lambda each: (each.started_ticks, each.pid))
         note = several([_name_process(each) for each in sorted(people, key=lambda each: -each.started_ticks)], 3)
-        return self._say(State.OCCUPIED, f"alive and at rest: {note}", newest, len(people), 1, "programs")
+        steady = next((f"; {each.name} {words}" for each in people if (words := self.habits.steady.get(each.pid))), "")
+        return self._say(State.OCCUPIED, f"alive and at rest: {note}{steady}", newest, len(people), 1, "programs")
 
     def _installer(self, view: ProcessView) -> Process | None:
         """A program of the machine's own that installs software; one that has hung for an hour is left."""
@@ -226,7 +244,7 @@ class Processes:
         used = {}
         for process in counted.values():
             seconds = process.cpu_seconds + process.reaped_seconds
-            used[process.pid, process.started_ticks] = _Used(seconds, moved_bytes(self._roots.proc / str(process.pid)))
+            used[process.pid, process.started_ticks] = Used(seconds, moved_bytes(self._roots.proc / str(process.pid)))
         if looks and at <= looks[-1][0]:
             looks.clear()
         looks.append((at, used))
@@ -265,7 +283,7 @@ class Processes:
     def _rates(
         self,
         processes: Mapping[int, Process],
-        before: tuple[float, Mapping[_Key, _Used]],
+        before: tuple[float, Mapping[_Key, Used]],
         at: float,
         gpu_pids: frozenset[int],
     ) -> _Rates:
@@ -277,7 +295,7 @@ class Processes:
         shares: dict[int, float] = {}
         for process in processes.values():
             key = (process.pid, process.started_ticks)
-            used, old = newest[key], known.get(key, _Used(0.0, 0))
+            used, old = newest[key], known.get(key, Used(0.0, 0))
             if key not in known and not self._began_since(process, span):
                 old = used  # seen for the first time, and older than the look before
             seconds = 0.0 if process.pid in gpu_pids else max(0.0, used.cpu_seconds - old.cpu_seconds)
@@ -325,25 +343,11 @@ class Processes:
         for process in people:
             if process.name != "sleep" or uptime is None:
                 continue
-            asked = self._sleep_seconds(process)
+            asked = sleep_seconds(self._roots.proc / str(process.pid))
             left = process.started_ticks / _TICKS_PER_SECOND + asked - uptime
             if _LONG_SLEEP_SECONDS <= asked <= _LONGEST_SLEEP_SECONDS and left > 0 and self._is_first(process, view):
                 return process, left
         return None
-
-    def _sleep_seconds(self, process: Process) -> float:
-        """How long a `sleep` was asked to last; its arguments go nowhere else."""
-        try:
-            words = read_small(self._roots.proc / str(process.pid) / "cmdline").data.rstrip(b"\0").split(b"\0")[1:]
-        except (*ENDED, PermissionError, UnseenError):
-            return 0.0
-        total = 0.0
-        for word in words:
-            found = _SLEEP.fullmatch(word)
-            if found is None:
-                return 0.0  # infinity, too: it waits for nothing
-            total += float(found[1]) * _UNIT_SECONDS[found[2]]
-        return total
 
     def _uptime(self) -> float | None:
         try:

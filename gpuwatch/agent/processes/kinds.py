@@ -26,6 +26,7 @@ CRON_JOB = "cron job of root"
 VIEWER = "viewer"
 SHELL = "shell"
 PACKAGED = "unit of a package"
+HUM = "hum: "  # how the rules begin of what a week has shown to recur without a GPU
 AGENT = "agent of a cloud or a vendor"
 OF_CLUSTER = "pod of the cluster's own"
 

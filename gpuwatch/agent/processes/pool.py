@@ -257,7 +257,7 @@ def said_of(processes: Collection[Process]) -> str | None:
 
 def may_work_for_people(process: Process) -> bool:
     """Whether a program of the machine's own is work when it works much: no list names it, or it pulls images."""
-    named = process.rule != kinds.PACKAGED and not process.rule.startswith(COMMON)
+    named = process.rule != kinds.PACKAGED and not process.rule.startswith((COMMON, kinds.HUM))
     return not named or kinds.pulls_images((process.name, process.executable or ""))
 
 

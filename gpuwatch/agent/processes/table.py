@@ -8,7 +8,7 @@ group, a server gives up root, and a look between fork and exec sees the parent'
 import os
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,11 +92,12 @@ class ProcessTable:
 
     def use(self, workloads: Iterable[str], services: Iterable[str]) -> None:
         """Take the administrator's patterns, which come before all other rules."""
-        self._workloads = tuple(map(Pattern.from_text, workloads))
-        self._services = tuple(map(Pattern.from_text, services))
+        self._workloads, self._services = (tuple(map(Pattern.from_text, each)) for each in (workloads, services))
 
-    def read_processes(self, monotonic_seconds: float) -> ProcessView:
-        """Read all processes.
+    def read_processes(
+        self, monotonic_seconds: float, judge: Callable[[ProcessView], ProcessView] = lambda view: view
+    ) -> ProcessView:
+        """Read all processes; `judge` has the last word about them before others see them.
 
         Raises:
             OSError: they cannot be listed.
@@ -133,7 +134,7 @@ class ProcessTable:
             cores=self._cores(monotonic_seconds, found),
             census=census,
         )
-        self.view = view
+        self.view = view = judge(view)
         return view
 
     def _forget_unsure(self) -> None:

@@ -1,0 +1,306 @@
+"""What programs on this host do day by day, noted at each look at the processes; `activity.days` has the rules.
+
+Rules of what is noted, all of them:
+
+1. The machine's own jobs come and go: what root or a service's user runs below cron or in a unit, with all that it
+   began. People's logins, containers, pods, Slurm's jobs and servers of models are left out.
+2. Of everybody's other programs only those that stay are noted, once they are an hour old.
+3. A look without a list of what holds the GPUs notes nothing, and finds no hum. Nor is a program hum of which it cannot
+   be seen what it reads and writes.
+4. A run of hum is the machine's own while it is light, and doubt that stops no clock while it is not: a backup is not
+   cut off, and the machine is at rest again afterwards. A program at rest that stays is somebody's, and no work.
+"""
+
+import logging
+import os
+from binascii import crc32
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from re import compile as expression
+
+import msgspec
+
+from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, HUM, KEPT_DAYS, MOST_PROGRAMS, Run, Week
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
+from gpuwatch.agent.evidence.files import ENDED, read_small
+from gpuwatch.agent.processes import kinds
+from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
+
+_LOG = logging.getLogger(__name__)
+
+_SAVE_SECONDS = 600.0
+_SPAN_SECONDS = 10.0  # over which what a program uses is measured
+_STAYS_SECONDS = 3600.0
+_MOST_CANDIDATES = 1024  # a machine with more programs of people is not at rest
+_LARGEST_FILE = 1 << 20
+_FIRST_PERSON, _NOBODY = 1000, 65534
+_NUMBERS = expression(rb"[0-9]+")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_WORK_RULES = frozenset({"model server or tool", "batch job", "batch system", "Slurm job", "container"})
+_MOST_PARENTS = 32
+_MOST_CORES, _MOST_BYTES_PER_SECOND = 4096.0, 1e12  # that a sound file may say
+
+_Key = tuple[int, int]  # pid and start
+
+
+class _HeavyHum:
+    """The origin of doubt that stops no clock."""
+
+    name = HUM
+    source = "/proc: what days have shown to recur"
+
+
+HEAVY_HUM = _HeavyHum()
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a process had used at a look: CPU seconds with those of its ended children, bytes read and written."""
+
+    cpu_seconds: float
+    moved_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What a program and all that it began had used at a moment, and what they used per second until then."""
+
+    at: float
+    cpu_seconds: float
+    moved_bytes: int
+    cores: float
+    bytes_per_second: float
+
+
+class Habits:
+    """Judges each look; one thread calls it."""
+
+    def __init__(self, roots: Roots) -> None:
+        """Nothing is remembered yet."""
+        self._proc = roots.proc
+        self.week = EMPTY
+        self._keys: dict[tuple[int, int, str], str | None] = {}
+        self._measured: dict[_Key, _Measured] = {}
+        self._looked_at: float | None = None
+        self._file: HabitsFile | None = None
+        self._saved_at = 0.0
+        self.steady: Mapping[int, str] = {}  # pids of people's programs at rest, and why
+
+    def keep_in(self, path: Path) -> None:
+        """Go on with what an earlier agent kept in a file, and keep it there."""
+        self._file = HabitsFile(path)
+        self.week = self._file.load()
+
+    def save(self) -> None:
+        """Write what is remembered now."""
+        if self._file is not None:
+            self._file.save(self.week)
+
+    def judge(
+        self, view: ProcessView, now: Moment, used: Mapping[_Key, Used], uptime: float | None
+    ) -> dict[int, Process]:
+        """The processes that are hum at this look, as the machine's own; `steady` are those at rest that stay."""
+        self.steady = {}
+        if now.gpu_pids is None or view.doubt is not None or uptime is None:
+            self._looked_at = None
+            return {}
+        trees = _trees(view.processes)
+        staying = self._staying(view, trees, uptime)
+        groups = {**trees, **{process.pid: [process] for process in staying}}
+        if len(groups) > _MOST_CANDIDATES:
+            groups = trees
+        runs = {
+            pid: run
+            for pid, group in groups.items()
+            if (run := self._run(view.processes[pid], group, now, used, uptime))
+        }
+        keys = {pid: key for pid in runs if (key := self._key(view.processes[pid], view.processes)) is not None}
+        self._note(view, now, {keys[pid]: runs[pid] for pid in keys})
+        at, hum, steady = now.at.timestamp(), dict[int, Process](), dict[int, str]()
+        for pid, key in keys.items():
+            if pid in trees and (words := self.week.hum_of(key, runs[pid], at)) is not None:
+                rule = f"{kinds.HUM}{words}"
+                hum |= {each.pid: replace(each, kind=Kind.SERVICE, rule=rule) for each in trees[pid]}
+            elif (words := self.week.steady_words(key, runs[pid], at)) is not None:
+                steady |= {each.pid: words for each in groups[pid]}
+        self.steady = steady
+        self._forget(view)
+        return hum
+
+    def _note(self, view: ProcessView, now: Moment, runs: Mapping[str, Run]) -> None:
+        """Remember what was seen, and write it now and then."""
+        last, at = self._looked_at, now.monotonic_seconds
+        self._looked_at = at
+        on_gpu = {
+            key
+            for pid in now.gpu_pids or ()
+            for process in _line_of(pid, view.processes)
+            if (key := self._key(process, view.processes)) is not None
+        }
+        self.week = self.week.after_look(now.at.timestamp(), 0.0 if last is None else max(0.0, at - last), runs, on_gpu)
+        if self._file is not None and at - self._saved_at >= _SAVE_SECONDS:
+            self._saved_at = at
+            self._file.save(self.week)
+
+    def _staying(self, view: ProcessView, trees: Mapping[int, list[Process]], uptime: float) -> list[Process]:
+        """Rule 2: people's programs that are an hour old and in no job of the machine's own."""
+        within = {each.pid for group in trees.values() for each in group}
+        latest = (uptime - _STAYS_SECONDS) * _TICKS_PER_SECOND
+        return [each for each in view.people() if each.pid not in within and each.started_ticks < latest]
+
+    def _run(
+        self, root: Process, group: Collection[Process], now: Moment, used: Mapping[_Key, Used], uptime: float
+    ) -> Run | None:
+        """What a program does now; None: it cannot be seen."""
+        gpu = now.gpu_pids or ()
+        found = [used.get((each.pid, each.started_ticks)) for each in group]
+        if any(each is None or each.moved_bytes is None for each in found) or any(each.pid in gpu for each in group):
+            return None
+        cpu = sum(each.cpu_seconds for each in found if each is not None)
+        moved = sum(each.moved_bytes or 0 for each in found if each is not None)
+        key, at = (root.pid, root.started_ticks), now.monotonic_seconds
+        age = max(0.0, uptime - root.started_ticks / _TICKS_PER_SECOND)
+        before = self._measured.get(key)
+        if before is None:
+            span = max(age, 1.0)
+            after = _Measured(at, cpu, moved, cpu / span, moved / span)
+        elif at - before.at >= _SPAN_SECONDS:
+            span = at - before.at
+            cores, rate = (cpu - before.cpu_seconds) / span, (moved - before.moved_bytes) / span
+            after = _Measured(at, cpu, moved, max(0.0, cores), max(0.0, rate))
+        else:
+            after = before
+        self._measured[key] = after
+        begun = int(before is None and self._looked_at is not None and age <= at - self._looked_at + 1.0)
+        return Run(seconds=age, cores=after.cores, bytes_per_second=after.bytes_per_second, begun=begun)
+
+    def _key(self, process: Process, processes: Mapping[int, Process]) -> str | None:
+        """What a program is; None: its arguments cannot be read."""
+        known = (process.pid, process.started_ticks, process.name)
+        if known not in self._keys:
+            self._keys[known] = None if process.state == "D" else self._read_key(process, processes)
+        return self._keys[known]
+
+    def _read_key(self, process: Process, processes: Mapping[int, Process]) -> str | None:
+        try:
+            words = read_small(self._proc / str(process.pid) / "cmdline").data
+        except (*ENDED, PermissionError, UnseenError):
+            return None
+        placement = process.placement
+        place = placement.container_id or placement.systemd_unit or "-"
+        place = "cron" if from_cron(process, processes) else place
+        return f"{process.uid} {place[:64]} {process.name[:15]} {crc32(_NUMBERS.sub(b'0', words)):08x}"
+
+    def _forget(self, view: ProcessView) -> None:
+        """Drop what is known of ended processes."""
+        alive = {(each.pid, each.started_ticks) for each in view.processes.values()}
+        self._measured = {key: each for key, each in self._measured.items() if key in alive}
+        self._keys = {known: key for known, key in self._keys.items() if known[:2] in alive and key is not None}
+
+
+class HabitsFile:
+    """The file between two agents; in place of a damaged one a new one begins."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._logged = False
+
+    def load(self) -> Week:
+        """What an earlier agent kept; nothing without it."""
+        try:
+            with self._path.open("rb") as file:
+                week = msgspec.json.decode(file.read(_LARGEST_FILE), type=Week)
+        except FileNotFoundError:
+            return EMPTY
+        except (OSError, msgspec.MsgspecError, RecursionError) as error:
+            _LOG.warning("what programs did in the last days is forgotten: %s cannot be read: %s", self._path, error)
+            return EMPTY
+        if not _is_sound(week):
+            _LOG.warning("what programs did in the last days is forgotten: %s holds what cannot be", self._path)
+            return EMPTY
+        return week
+
+    def save(self, week: Week) -> None:
+        """Replace the file; a failure is logged once."""
+        fresh = self._path.with_suffix(".new")
+        try:
+            fresh.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(msgspec.json.encode(week))
+            fresh.replace(self._path)
+        except OSError as error:
+            if not self._logged:
+                _LOG.warning(
+                    "what programs do day by day will not outlive this agent: %s cannot be written (%s)",
+                    self._path,
+                    error.strerror,
+                )
+            self._logged = True
+
+
+def words_of(processes: Collection[Process]) -> str | None:
+    """Which of them are hum, and why; None: none is."""
+    theirs = sorted((each for each in processes if each.rule.startswith(kinds.HUM)), key=lambda each: each.pid)
+    if not theirs:
+        return None
+    first = theirs[-1]  # of a line of cron's its program, not its shell
+    more = f" (with {len(theirs) - 1} more)" if len(theirs) > 1 else ""
+    return f"{first.name}{more} of {first.placement.systemd_unit or 'no unit'} {first.rule.removeprefix(kinds.HUM)}"
+
+
+def _is_sound(week: Week) -> bool:
+    """Whether all of it may be: a damaged figure must not make work look like hum."""
+    most = 2 * DAY_SECONDS
+    return (
+        len(week.habits) <= MOST_PROGRAMS
+        and all(0.0 <= seconds <= most for seconds in week.watched.values())
+        and all(
+            len(habit.days) <= KEPT_DAYS + 1
+            and all(
+                each.runs >= 0
+                and each.seconds >= 0
+                and 0.0 <= each.cores <= _MOST_CORES
+                and 0.0 <= each.bytes_per_second <= _MOST_BYTES_PER_SECOND
+                for each in habit.days
+            )
+            for habit in week.habits.values()
+        )
+    )
+
+
+def _trees(processes: Mapping[int, Process]) -> dict[int, list[Process]]:
+    """The machine's own jobs with all that they began, by the pid of the first."""
+    own = {pid: process for pid, process in processes.items() if _is_own_job(process, processes)}
+    trees: dict[int, list[Process]] = {}
+    for pid, process in own.items():
+        root, seen = process, {pid}
+        while root.parent in own and root.parent not in seen:
+            root = own[root.parent]
+            seen.add(root.pid)
+        trees.setdefault(root.pid, []).append(process)
+    return trees
+
+
+def _is_own_job(process: Process, processes: Mapping[int, Process]) -> bool:
+    """Rule 1."""
+    placement = process.placement
+    if process.kind is not Kind.PEOPLE and process.rule != kinds.CRON_JOB:
+        return False
+    if _FIRST_PERSON <= process.uid != _NOBODY or process.tty or process.state in {"Z", "X", "D"}:
+        return False
+    if placement.container_id is not None or placement.pod_uid is not None or placement.slurm_job is not None:
+        return False
+    if process.rule in _WORK_RULES or process.rule.startswith(kinds.PATTERN):
+        return False
+    return from_cron(process, processes) or (placement.systemd_unit is not None and not placement.own_names)
+
+
+def _line_of(pid: int, processes: Mapping[int, Process]) -> list[Process]:
+    """A process and those that began it, but for what is the machine's own or the kernel's."""
+    found: list[Process] = []
+    process = processes.get(pid)
+    while process is not None and len(found) < _MOST_PARENTS:
+        if process.kind is Kind.PEOPLE or process.rule == kinds.CRON_JOB:
+            found.append(process)
+        process = processes.get(process.parent) if process.parent > 1 else None
+    return found
