@@ -1,5 +1,6 @@
 """The values of the Helm chart: each is told and taken, and six sites as people have them get what they ask for."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,19 @@ import pytest
 import yaml
 
 from gpuwatch.config import load
-from tests.support.helm_chart import EXPECTED, HELM, SCHEMA, SITES, SOURCE, made_with, manifests, one
+from tests.support.helm_chart import (
+    EXPECTED,
+    HELM,
+    KUBERNETES,
+    SCHEMA,
+    SITES,
+    SOURCE,
+    VALUES,
+    helm,
+    made_with,
+    manifests,
+    one,
+)
 from tools.docs import chart
 
 # What charts of exporters, autoscalers and Prometheus let people set, and where this one has it.
@@ -247,6 +260,88 @@ def test_labels_that_select_pods_and_an_agent_on_one_address(tmp_path: Path) -> 
     assert made[0]["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert labels["a"] == "b"
     assert made[0]["spec"]["template"]["spec"]["containers"][0]["livenessProbe"]["httpGet"]["host"] == "10.0.0.7"
+
+
+@pytest.mark.skipif(HELM is None, reason="Helm is in no Debian package")
+def test_values_of_the_release_before_still_render(tmp_path: Path) -> None:
+    """`helm upgrade --reuse-values` knows none of the new ones: they are what a new install has."""
+    old = {
+        "commonLabels": {},
+        "imagePullSecrets": [],
+        "agent": {
+            "enabled": True,
+            "image": {"repository": "mine", "tag": "", "pullPolicy": "Always"},
+            "insecure": True,
+            "port": 9460,
+            "nodeSelector": {"mine": "yes"},
+            "tolerations": [],
+            "settings": {},
+        },
+        "controller": {"enabled": True, "insecure": True, "settings": {"mode": "observe"}},
+    }
+    folder = tmp_path / "chart"
+    shutil.copytree(SOURCE, folder)
+    (folder / "values.yaml").write_text(yaml.safe_dump(old), encoding="utf-8")
+    (folder / "values.schema.json").unlink()
+    made = [each for each in yaml.safe_load_all(helm("template", "gpuwatch", folder, *KUBERNETES)) if each]
+    (agent,) = (each["spec"]["template"]["spec"] for each in made if each["kind"] == "DaemonSet")
+
+    assert agent["nodeSelector"] == {"mine": "yes"}
+    assert "tolerations" not in agent
+    assert agent["securityContext"] == VALUES["agent"]["podSecurityContext"]
+    assert agent["containers"][0]["image"] == "mine:0.0.0"
+    assert agent["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert {each["kind"] for each in made} >= {"NetworkPolicy", "Deployment", "PersistentVolumeClaim"}
+
+
+@pytest.mark.skipif(HELM is None, reason="Helm is in no Debian package")
+def test_null_and_an_empty_list_are_answers(tmp_path: Path) -> None:
+    """No default comes back for what people take away."""
+    taken: dict[str, Any] = {
+        "insecure": True,
+        "nodeSelector": None,
+        "tolerations": [],
+        "livenessProbe": None,
+        "securityContext": None,
+    }
+    done = made_with({"agent": taken}, tmp_path)
+    (agent,) = (each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == "DaemonSet")
+    pod = agent["spec"]["template"]["spec"]
+
+    assert not {"nodeSelector", "tolerations"} & set(pod)
+    assert not {"livenessProbe", "securityContext"} & set(pod["containers"][0])
+
+
+@pytest.mark.skipif(HELM is None, reason="Helm is in no Debian package")
+def test_two_renderings_are_the_same_and_two_releases_share_nothing(tmp_path: Path) -> None:
+    """As Argo CD compares them; also where two names begin alike for fifty characters."""
+    everything = {"agent": {"insecure": True}, "controller": {"enabled": True, "insecure": True}}
+    everything["controller"]["kubernetes"] = {"enabled": True, "act": True}  # type: ignore[assignment]
+    names = []
+    for ending in ("a", "b"):
+        values = {**everything, "fullnameOverride": f"gpuwatch-{'x' * 53}{ending}"}
+        first, second = (made_with(values, tmp_path).stdout for _ in range(2))
+        assert first == second
+        names.append(
+            {(each["kind"], each["metadata"]["name"]) for each in yaml.safe_load_all(first) if each is not None}
+        )
+
+    assert names[0]
+    assert not names[0] & names[1]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_the_pod_of_helm_test_is_as_the_others(site: str) -> None:
+    """A policy that asks for digests, limits, labels or a user lets it in like them."""
+    (test,) = (each for each in manifests(site) if each["kind"] == "Pod")
+    kinds = {each["kind"] for each in manifests(site)}
+    like = one(site, *(("Deployment", "controller") if "Deployment" in kinds else ("DaemonSet", "agent")))
+    pod, container = like["spec"]["template"]["spec"], like["spec"]["template"]["spec"]["containers"][0]
+
+    for key in ("imagePullSecrets", "securityContext", "tolerations", "nodeSelector"):
+        assert test["spec"].get(key) == pod.get(key), key
+    for key in ("image", "imagePullPolicy", "securityContext", "resources"):
+        assert test["spec"]["containers"][0].get(key) == container.get(key), key
 
 
 def test_each_site_says_what_it_is() -> None:

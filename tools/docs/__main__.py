@@ -36,6 +36,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/doctor.md": doctor.render_doctor_md,
     "docs/blocked.md": blocked.render,
     f"{chart.FOLDER}/README.md": chart.render,
+    f"{chart.FOLDER}/files/defaults.json": chart.render_defaults,
     "docs/clouds/README.md": cloud_evidence.render,
     "docs/guard.md": guard.render_guard_md,
     "docs/policies/README.md": policies.render_policies_md,

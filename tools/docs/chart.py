@@ -1,4 +1,4 @@
-"""README.md of the Helm chart: its values with their comments, as values.yaml has them."""
+"""README.md of the Helm chart: its values with their comments, as values.yaml has them; and their defaults alone."""
 
 import json
 import re
@@ -99,6 +99,12 @@ def render() -> str:
         if shown or each.comment:
             text.append(f"| `{'.'.join(each.path)}` | {shown} | {each.comment} |\n".replace("|  |", "| |"))
     return "".join(text)
+
+
+def render_defaults() -> str:
+    """Every default for the templates: no template can read values.yaml."""
+    known = yaml.safe_load((_CHART / "values.yaml").read_text(encoding="utf-8"))
+    return json.dumps(known, indent=1) + "\n"
 
 
 def _section(name: str, comment: str) -> str:

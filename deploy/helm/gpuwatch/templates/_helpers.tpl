@@ -1,3 +1,22 @@
+{{/* Values that this chart has and the last release's had not: `helm upgrade --reuse-values` leaves new ones out. A value
+     that people have set to null stays out. Every template begins with it. */}}
+{{- define "gpuwatch.whole" -}}
+{{- if not (hasKey .Values "extraObjects") -}}
+{{- include "gpuwatch.fill" (list .Values (.Files.Get "files/defaults.json" | fromJson)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gpuwatch.fill" -}}
+{{- $values := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- if not (hasKey $values $key) -}}
+{{- $_ := set $values $key $default -}}
+{{- else if and (kindIs "map" $default) (kindIs "map" (get $values $key)) (not (has $key (list "settings" "nodeSelector" "resources"))) -}}
+{{- include "gpuwatch.fill" (list (get $values $key) $default) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The chart's name in labels. */}}
 {{- define "gpuwatch.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
@@ -6,8 +25,10 @@
 {{/* The prefix of all names: the release's name, which holds the chart's name or gets it. */}}
 {{- define "gpuwatch.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- if gt (len .Values.fullnameOverride) 50 -}}
+{{- printf "%s-%s" (.Values.fullnameOverride | trunc 43 | trimSuffix "-") (sha256sum .Values.fullnameOverride | trunc 6) -}}
+{{- else if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
 {{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- else -}}
@@ -101,7 +122,7 @@ imagePullSecrets:
 {{- $root := index . 0 -}}
 {{- $part := index . 1 -}}
 {{- $values := get $root.Values $part -}}
-{{- $probe := get $values (index . 2) -}}
+{{- $probe := default dict (get $values (index . 2)) -}}
 {{- if $probe.enabled }}
 {{ index . 2 }}:
   {{- if not (or $probe.exec $probe.httpGet $probe.tcpSocket $probe.grpc) }}
