@@ -52,6 +52,15 @@ class Missing:
     asked: float = -math.inf
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withheld:
+    """A machine that is wanted and not started: since when, when that was seen last, and why, as a clause."""
+
+    since: datetime
+    last: datetime
+    why: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Ended:
     """Ended intents of the last three days that say something of pools' offers, by key, as they were known at `at`.
@@ -119,6 +128,7 @@ class Memory:
     ledger_is_slow: bool = False  # as of the last removal; it is told once
     circuits: Circuits = field(default_factory=Circuits)
     uses: dict[str, Use] = field(default_factory=dict)  # of lives, by their keys
+    withheld: dict[str, Withheld] = field(default_factory=dict)  # machines that are wanted and not started, by ids
     members: dict[str, Member] = field(default_factory=dict)  # that groups have made, by the keys of their lives
     workloads: dict[str, WorkloadUse] = field(default_factory=dict)  # those of the newest round, by their ids
     # The parts that could not be judged in the last round, and why, by what was done with them.

@@ -4,7 +4,7 @@ The ledger keeps how a machine ended that neither gpuwatch nor a notice of its c
 nothing. What was seen of a machine that is there a new process does not know: then nobody knows whether it had work.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
@@ -13,12 +13,13 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.interruptions import Record, write_record
 from gpuwatch.model.activity import State
 from gpuwatch.model.bounds import bounded_text
-from gpuwatch.model.decision import Done, Intent, Observation, Reason, Verb
+from gpuwatch.model.decision import Done, Intent, Observation, Reason, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.life import MEMBER_OF, End, Life
 from gpuwatch.policies.lasting import LAUNCHES, STARTS, resting_sources
 from gpuwatch.policies.lives import ENDED_AT, HOW, THERE, WHY, WORKED, Use, lives
 from gpuwatch.policies.members import NEWEST, lives_of_members, note_members, raised_groups
+from gpuwatch.policies.starts import WITHHELD
 
 _WATCHED = timedelta(minutes=10)  # whoever first looks later does not know what was before
 SOURCE = "source"  # what rests, in a record of that
@@ -81,8 +82,9 @@ def record_rests(parts: ControllerContext, observation: Observation, round_id: i
     """
     known = [done for done in parts.memory.ended.by_key.values() if done.verb is Verb.LEFT_ALONE]
     told = {(done.arguments.get(SOURCE), done.at) for done in known}
-    made = list[Intent]()
-    for source, what, rest in resting_sources(observation):
+    made, rests = list[Intent](), tuple(resting_sources(observation))
+    withheld = told_of_starts(parts, {WITHHELD}) if rests else frozenset()
+    for source, what, rest in rests:
         last, name = rest.failed[-1], bounded_text(" ".join(sorted(f"{key}={value}" for key, value in source)))
         begun = (
             rest.failed[0].at if len(rest.failed) < NEWEST // 2 else None
@@ -90,11 +92,23 @@ def record_rests(parts: ControllerContext, observation: Observation, round_id: i
         if any(each == name and (begun is None or at >= begun) for each, at in told):
             continue
         target = last.asked.get(MEMBER_OF) or last.node_id or last.key
+        if last.started and target in withheld:
+            continue  # its owner knows
         node = observation.fleet.find(target) if last.started else None
         reason = Reason(code=STARTS if last.started else LAUNCHES, sentence=f"{what} for a time. {rest.sentence}.")
         record = Record(verb=Verb.LEFT_ALONE, node_id=target, pool=last.pool, reason=reason, arguments={SOURCE: name})
         made.append(write_record(parts, replace(record, owner=None if node is None else node.owner), round_id))
     return tuple(made)
+
+
+def told_of_starts(parts: ControllerContext, codes: Collection[str]) -> frozenset[str]:
+    """The machines about which people got a message of one of these codes, and that were not started since."""
+    newest = dict[str, Verb]()
+    for done in sorted(parts.memory.ended.by_key.values(), key=lambda each: each.at):
+        said = done.verb is Verb.LEFT_ALONE and done.code in codes
+        if said or (done.verb is Verb.START and done.status is Status.SETTLED):
+            newest[done.node_id] = done.verb
+    return frozenset(node_id for node_id, verb in newest.items() if verb is Verb.LEFT_ALONE)
 
 
 def _record_end(parts: ControllerContext, life: Life, round_id: int) -> Intent:

@@ -23,6 +23,7 @@ from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious
 from gpuwatch.controller.target_workload import remember_workloads, steps_for_workloads
 from gpuwatch.controller.undone import record_disagreements
+from gpuwatch.controller.withheld_starts import record_withheld_starts
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import snapshots
 from gpuwatch.model.decision import Decision, Intent, Observation, Proposal, Review, Step, Verb
@@ -59,6 +60,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
         records = interruptions.record(parts, observation, round_id)
         records += record_ends(parts, observation, round_id) + record_rests(parts, observation, round_id)
         records += record_disagreements(parts, observation, round_id)
+        records += record_withheld_starts(parts, observation, judged.decisions, judged.reviews, round_id)
         done = execute(parts, observation, judged.reviews, round_id, judged.decisions)
     return Round(
         observation=judged.observation,

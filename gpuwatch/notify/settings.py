@@ -59,7 +59,7 @@ class Receiver(NotificationTransports):
         Setting(
             "notice: a stop is planned. withdrawn: the notice no longer holds. done: it was stopped or terminated. "
             "interruption: its cloud is about to take it. left_alone: somebody has undone its stops twice, or what "
-            "is started or launched does not last. []: budgets alone."
+            "is started or launched does not last, or what is wanted is not started. []: budgets alone."
         ),
     ] = EVENTS
 

@@ -14,11 +14,14 @@ from gpuwatch.notify.message import Line, Message, WorkloadLine
 from gpuwatch.notify.wording import Item, Wording, short, usd, when
 from gpuwatch.policies.kubernetes.workload_words import deed_on_kind, how_it_returns
 from gpuwatch.policies.lasting import LAUNCHES, STARTS
+from gpuwatch.policies.starts import WITHHELD
 from gpuwatch.policies.undone import REPEATS
 
 _WILL = {Verb.STOP: "stop {}", Verb.TERMINATE: "terminate {}", None: "stop or terminate {}"}
 _DID = {Verb.STOP: "stopped", Verb.TERMINATE: "terminated", None: "stopped or terminated"}
 _HOURS_A_DAY = 24
+# The codes of what is left alone without a quarrel about its stops.
+_NO_QUARREL = frozenset({STARTS, LAUNCHES, WITHHELD})
 _LATER = timedelta(hours=4)
 
 
@@ -119,18 +122,21 @@ def _left_alone(message: Message, whom: str) -> str:
         return f"gpuwatch: somebody undoes each stop of {whom}"
     if codes == {STARTS}:
         return f"gpuwatch does not start {whom} for a time: {whose} starts do not last"
+    if codes == {WITHHELD}:
+        return f"gpuwatch cannot start {whom} now"
     if codes == {LAUNCHES}:
         pools = ", ".join(sorted({line.pool for line in message.lines}))
         return f"gpuwatch: what is launched for pool {pools} does not last"
-    if codes.isdisjoint({STARTS, LAUNCHES}):
+    if codes.isdisjoint(_NO_QUARREL):
         return f"gpuwatch leaves {whom} alone: somebody undoes {whose} stops"
     return f"gpuwatch leaves {whom} alone for a time"
 
 
 def _of_left_alone(message: Message) -> tuple[str, tuple[str, ...]]:
     codes = _codes(message)
-    quarrel = () if codes <= {STARTS, LAUNCHES} else _OF_LEFT_ALONE
-    return "What now", (*quarrel, *(_OF_RESTS if codes & {STARTS, LAUNCHES} else ()))
+    quarrel = () if codes <= _NO_QUARREL else _OF_LEFT_ALONE
+    rests = _OF_RESTS if codes & {STARTS, LAUNCHES} else ()
+    return "What now", (*quarrel, *rests, *(_OF_WITHHELD if WITHHELD in codes else ()))
 
 
 def _is_ours(message: Message) -> bool:
@@ -157,7 +163,7 @@ def _opening(message: Message) -> str:
     if message.kind == "interruption":
         return f"The cloud is about to take {whom}. gpuwatch does not decide that and cannot prevent it."
     if message.kind == "left_alone":
-        costs = " Each hour costs money." if _codes(message).isdisjoint({STARTS, LAUNCHES}) else ""
+        costs = " Each hour costs money." if _codes(message).isdisjoint(_NO_QUARREL) else ""
         return f"{_left_alone(message, whom)}.{costs}"
     waits = sum(line.approval for line in lines)
     opening = f"gpuwatch will {_will(message, whom)} {_first_due(message, when)}, unless something below prevents it."
@@ -273,6 +279,10 @@ _OF_LEFT_ALONE = (
 _OF_RESTS = (
     "See in the cloud why: a key that it may not use, no stock, an image that shuts itself down, a bad health check.",
     "Correct that. It is tried again, more seldom each time; `gpuwatch resume` with its pool tries at once.",
+)
+_OF_WITHHELD = (
+    "The reason is above: an account without an answer, a missing right, a quota, no stock, a limit of gpuwatch's own.",
+    "It is tried in each round while its pool needs it. You may start it in the cloud at any time.",
 )
 _HINTS: Mapping[str, Callable[[Message], tuple[str, tuple[str, ...]]]] = {
     "notice": _of_notice,

@@ -12,6 +12,7 @@ from gpuwatch.policies.launches import CHANGE, failed_actions
 
 Startable = Literal["own", "any"]
 
+WITHHELD = "start_withheld"  # the code of what an owner is told of a machine that is wanted and not started
 _CLOCKS_APART = timedelta(minutes=1)  # a cloud's and ours
 
 
@@ -29,22 +30,34 @@ def starts(observation: Observation, pool: str, start: Startable, reason: Reason
     return [Step(node_id=node.id, verb=Verb.START, reason=reason, change=CHANGE) for node in startable]
 
 
+def unseen_startable(observation: Observation, pool: str, start: Startable) -> list[Node]:
+    """Nodes that were stopped when their cloud showed them last, and that might be started if it showed them now."""
+    nodes = observation.fleet.roster(pool).nodes
+    unseen = [node for node in nodes if node.state is NodeState.UNKNOWN and node.last_shown is NodeState.STOPPED]
+    return [node for node in unseen if _may_be_started(observation, node, start)]
+
+
 def has_stopped(observation: Observation, pool: str, start: Startable) -> bool:
     """Whether a stopped node of the pool may be started."""
     return bool(starts(observation, pool, start, Reason(code="", sentence="")))
 
 
 def _startable(observation: Observation, node: Node, start: Startable, given_up: set[str]) -> bool:
-    """Whether a node may be started for its pool."""
-    if not node.enrolled or node.state is not NodeState.STOPPED:
+    """Whether a node is stopped, and may be started for its pool now."""
+    if node.state is not NodeState.STOPPED or node.id in given_up:
         return False
+    return _may_be_started(observation, node, start)
+
+
+def _may_be_started(observation: Observation, node: Node, start: Startable) -> bool:
+    """Whether a stopped node may be started for its pool."""
     entry = observation.ledger.open_for(node.id)
     return (
-        node.protected is None
+        node.enrolled
+        and node.protected is None
         and node.managed_by is None
         and node.group is None
         and node.capacity_type is not CapacityType.CAPACITY_BLOCK
-        and node.id not in given_up
         and not_to_start(observation, node, start) is None
         and (entry is None or (entry.intent.verb is Verb.START and entry.resumable))
     )

@@ -28,6 +28,7 @@ from gpuwatch.notify.transports.web import slack_message
 from gpuwatch.policies import PoolRules, idle
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.lasting import LAUNCHES, STARTS
+from gpuwatch.policies.starts import WITHHELD
 from tests.support.builders.fleet import NOW, a_verdict, an_activity, an_observation
 from tests.support.builders.notices import GRACE, SEEN, a_machine, about, an_event
 from tests.support.builders.promise import a_promise
@@ -374,6 +375,8 @@ def test_whose_stops_are_undone_is_told_what_ends_that() -> None:
         ((STARTS, STARTS), "gpuwatch does not start 2 nodes for a time: their starts do not last", "a key that"),
         ((LAUNCHES,), "gpuwatch: what is launched for pool default does not last", "an image that shuts itself down"),
         (("stops_undone",), "gpuwatch: somebody undoes each stop of trainer", "Turn off what undoes the stops"),
+        ((WITHHELD,), "gpuwatch cannot start trainer now", "an account without an answer"),
+        ((WITHHELD, STARTS), "gpuwatch leaves 2 nodes alone for a time", "a key that it may not use"),
         ((STARTS, "left_alone"), "gpuwatch leaves 2 nodes alone for a time", "Turn off what undoes the stops"),
     ],
 )
