@@ -5,7 +5,7 @@ Rules, all of them:
 1. A start is withheld if it was decided and the guard refuses it, or its cloud did not carry it out, or no turn came to
    it. So it is if its cloud does not show the machine now, and showed it stopped before, while its pool has too few
    without it. Such a machine counts towards its pool's size: it may have been started.
-2. After ten minutes the newest reason is written down. After a quarter of an hour without a wish the count begins again.
+2. After ten minutes the newest reason is written down. A quarter of an hour without a wish ends the wait.
 3. It is said once, and again after three days, or once the machine has run since. An owner who got the message that its
    starts do not last (launched.py) gets no second one.
 """
