@@ -8,6 +8,7 @@ from typing import Literal
 
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 DISRUPTION_BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+VOLUMES, CLAIMS = "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 # By which annotation of a node each other autoscaler leaves it alone.
@@ -57,6 +58,15 @@ RIGHTS: tuple[Right, ...] = (
         resource="poddisruptionbudgets",
         verbs=("list", "watch"),
         why="followed: which of them would refuse an eviction",
+    ),
+    *(
+        Right(
+            group="",
+            resource=resource,
+            verbs=("list", "watch"),
+            why="followed: which nodes have data on their disks; without it none is emptied",
+        )
+        for resource in ("persistentvolumes", "persistentvolumeclaims")
     ),
     Right(group="", resource="nodes", verbs=("patch",), why="cordoned, tainted, marked, and given back", use="nodes"),
     Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", use="nodes"),

@@ -107,8 +107,8 @@ def drain(api: Api, node: KubernetesNode, uids: frozenset[str], *, permit: Permi
         if pod.ends_at is not None:
             evicted.append(str(pod))
             continue
-        if pod.local_data is not None and not pod.loses_local_data:
-            refused[str(pod)] = f"its volume {pod.local_data} would be lost"
+        if (lost := pod.loses) is not None:
+            refused[str(pod)] = f"its volume {lost} would be lost"
             continue
         try:
             why, went = evict(api, pod, permit)

@@ -23,7 +23,12 @@ from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, POD
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
 from gpuwatch.kubernetes.disruptions import BudgetFacts, budget_facts
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts, owner_facts, pod_facts
-from gpuwatch.kubernetes.objects import BudgetObject, Described, NodeObject, PodObject
+from gpuwatch.kubernetes.objects import (
+    BudgetObject,
+    Described,
+    NodeObject,
+    PodObject,
+)
 from gpuwatch.kubernetes.owners import Owners
 from gpuwatch.kubernetes.picture import OwnersOf, Picture, asked_labels, pending
 from gpuwatch.kubernetes.settings import KubernetesSettings
@@ -36,6 +41,7 @@ from gpuwatch.kubernetes.unreadable import (
     read_or_protect,
     refusing_budget,
 )
+from gpuwatch.kubernetes.volume_watch import VolumeWatch
 from gpuwatch.kubernetes.watch import Watch
 from gpuwatch.kubernetes.wholes import Chain, together
 from gpuwatch.kubernetes.workloads import ApiWorkloads
@@ -95,6 +101,7 @@ class ApiCluster:
             silence_seconds=silence,
         )
         self._bound: Mapping[str, Pod] = {}  # those of the newest view that belong with others, by uid
+        self._volumes = VolumeWatch(api, clock, silence)
         self._behind = timedelta(0)  # the API server's clock behind ours
         self._starting = threading.Lock()
         self._started = False
@@ -181,7 +188,7 @@ class ApiCluster:
 
     def close(self) -> None:
         """Follow nothing any more."""
-        for watch in (self._nodes, self._pods, self._namespaces, self._budgets):
+        for watch in (self._nodes, self._pods, self._namespaces, self._budgets, *self._volumes.both):
             watch.close()
         self.owners.close()
 
@@ -196,11 +203,12 @@ class ApiCluster:
                 for watch in watches:
                     watch.start()
                 self._budgets.start()
+                self._volumes.start()
         if not first:
             self.owners.follow((pod.owner for pod in self._pods.kept.all()), 0.0)
             return
         until = self._clock.monotonic() + _FIRST_LISTS_SECONDS
-        for each in (*watches, self._budgets):
+        for each in (*watches, self._budgets, *self._volumes.both):
             each.wait(max(0.0, until - self._clock.monotonic()))
         self.owners.follow((pod.owner for pod in self._pods.kept.all()), max(0.0, until - self._clock.monotonic()))
 
@@ -269,6 +277,7 @@ class ApiCluster:
             budgets=self._by_namespace(),
             behind=self._clocks(),
             own_uids=self.api.own_uids,
+            disks=self._volumes.disks(self._nodes.kept.all()),
         )
 
     def _by_namespace(self) -> Mapping[str, Sequence[BudgetFacts]]:

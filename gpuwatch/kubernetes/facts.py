@@ -24,8 +24,8 @@ from gpuwatch.kubernetes.objects import (
     OwnerReference,
     PodObject,
     PodSpec,
-    Volume,
 )
+from gpuwatch.kubernetes.volumes import SAFE_LOCAL_VOLUMES, claims_of, data_of_daemon, local_data
 from gpuwatch.model.bounds import MOST_AMOUNT, bounded_name, bounded_text, bounded_time
 from gpuwatch.model.kubernetes import (
     ANNOTATIONS,
@@ -51,6 +51,7 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
 MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet makes it, and no API can end it
 _SOURCE, _STATIC = "kubernetes.io/config.source", frozenset({"file", "http"})  # the same, as the kubelet marks it
+DAEMON_SET = "DaemonSet"
 # On nodes: who made their machines, and makes others in the place of those that are missing.
 MACHINE_OWNERS: Mapping[str, NodeOwner] = {
     "cluster.x-k8s.io/machine": "Cluster API",
@@ -100,6 +101,8 @@ class PodFacts:
     labels: Mapping[str, str] = field(default_factory=dict)
     ready: bool = True
     nominated: str | None = None  # the node that the scheduler makes room on for it
+    claims: tuple[tuple[str, str], ...] = ()  # names of volumes, and of their claims
+    daemon_data: str | None = None  # what of its host it may write data to, should it be a DaemonSet's
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
     node = intern(spec.node_name) if spec.node_name else None
     gpus = _requested_gpus(spec, gpu_resources)
     waits = node is None and gpus > 0
+    owner, safe = controller_of(meta), (meta.annotations or {}).get(SAFE_LOCAL_VOLUMES)
     return PodFacts(
         namespace=intern(meta.namespace),
         name=meta.name,
@@ -153,28 +157,18 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         gpus=gpus,
         created_at=time_of(meta.creation_timestamp),
         ends_at=time_of(meta.deletion_timestamp),
-        owner=controller_of(meta),
+        owner=owner,
         mirror=MIRROR in (found := meta.annotations or {}) or found.get(_SOURCE) in _STATIC,
-        local_data=next((intern(each.name) for each in spec.volumes or () if _on_disk(each)), None),
+        local_data=local_data(spec, safe),
         unschedulable=_unschedulable(pod) if waits else None,
         placement=_placement(spec) if waits else None,
         annotations=keeping_annotations(meta),
         labels={intern(key): intern(value) for key, value in meta.labels.items()} if meta.labels else _NOTHING,
         ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
         nominated=(status.nominated_node_name if status is not None and node is None else None) or None,
+        claims=claims_of(spec),
+        daemon_data=data_of_daemon(spec, safe) if owner is not None and owner.kind == DAEMON_SET else None,
     )
-
-
-def _on_disk(volume: Volume) -> bool:
-    """Whether it is a volume of a disk that goes with its pod: emptyDir, or a claim that is made for the pod alone.
-
-    An emptyDir of memory (/dev/shm) is a process's memory under another name. cluster-autoscaler judges the same
-    (simulator/drainability/rules/localstorage).
-    """
-    if volume.ephemeral is not None:
-        return True
-    medium = None if volume.empty_dir is None else str(volume.empty_dir.get("medium") or "")
-    return medium is not None and medium != "Memory" and not medium.startswith("HugePages")
 
 
 def node_facts(node: NodeObject, gpu_resources: Sequence[str]) -> NodeFacts:

@@ -5,6 +5,7 @@ Fields: https://kubernetes.io/docs/reference/kubernetes-api/. A field may be mis
 
 from msgspec import Raw, Struct, field
 
+from gpuwatch.kubernetes.volume_sources import Mount, Volume
 from gpuwatch.model.bounds import BoundedInt
 
 Texts = dict[str, str]
@@ -136,14 +137,7 @@ class Container(Struct, rename="camel"):
 
     resources: Resources | None = None
     restart_policy: str | None = None
-
-
-class Volume(Struct, rename="camel"):
-    """A volume of a pod."""
-
-    name: str = ""
-    empty_dir: dict[str, object] | None = None
-    ephemeral: dict[str, object] | None = None
+    volume_mounts: list[Mount] | None = None
 
 
 class Toleration(Struct):
@@ -200,6 +194,7 @@ class PodSpec(Struct, rename="camel"):
     node_name: str = ""
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    ephemeral_containers: list[Container] | None = None
     volumes: list[Volume] | None = None
     resource_claims: list[Claim] | None = None
     node_selector: Texts | None = None

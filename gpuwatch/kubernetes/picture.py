@@ -4,11 +4,13 @@ What people write nearest to a pod comes first: on the pod, on what owns it from
 protection counts wherever it stands. An owner that cannot be read may carry one, so that its pods are protected.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
+from gpuwatch.kubernetes.claims import Disks
 from gpuwatch.kubernetes.disruptions import BudgetFacts, refusal
 from gpuwatch.kubernetes.facts import (
     MACHINE_OWNERS,
@@ -84,6 +86,8 @@ class Picture:
     budgets: Mapping[str, Sequence[BudgetFacts]] = field(default_factory=dict)  # by namespace
     behind: timedelta = timedelta(0)
     own_uids: Collection[str] = ()  # of the controller's own pod
+    disks: Disks = field(default_factory=Disks)
+    _asked: defaultdict[str | None, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
     _tops: dict[tuple[str, str], "_Top"] = field(default_factory=dict)
 
     def pod(self, pod: PodFacts) -> Pod:
@@ -112,7 +116,8 @@ class Picture:
             daemon=daemon,
             system=pod.namespace in self.system_namespaces,
             bare=top.bare,
-            local_data=pod.local_data,
+            local_data=self._local_data(pod, daemon=daemon),
+            claim_data=None if daemon else self._claim_data(pod),
             interruptible=_nearest(levels, INTERRUPTIBLE) == "true",
             loses_local_data=_nearest(levels, LOSES_LOCAL_DATA) == "true",
             protected=self._why_protected(pod) or workload.protected,
@@ -121,6 +126,17 @@ class Picture:
             refused_by=refusal(pod, self.budgets.get(pod.namespace, ())),
             vital=vital_clause(pod, self.own_uids, daemon=daemon),
         )
+
+    def _local_data(self, pod: PodFacts, *, daemon: bool) -> str | None:
+        """Which of its volumes would be lost with it. Of what serves each node it is the paths that it writes to."""
+        if not daemon:
+            return pod.local_data
+        return None if pod.mirror or pod.namespace in self.system_namespaces else pod.daemon_data
+
+    def _claim_data(self, pod: PodFacts) -> str | None:
+        """Which of its claims are on its machine's disk; its node is not asked about these again."""
+        self._asked[pod.node].update((pod.namespace, claim) for _, claim in pod.claims)
+        return self.disks.local_data(pod)
 
     def _why_protected(self, pod: PodFacts) -> str | None:
         """By its own annotations; those above are the workload's."""
@@ -209,6 +225,7 @@ class Picture:
             owner=node_owner(node),
             keep=kept_by(node, self.now),
             vital=why_vital(node, found),
+            disk_data=self.disks.data_on(node, self._asked[node.name] if node.ready else (), self.namespaces),
             gpus=node.gpus,
             pods=found,
             labels={

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gpuwatch.kubernetes.claims import ClaimFacts, VolumeFacts
 from gpuwatch.kubernetes.disruptions import BudgetFacts
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, version_number
 from gpuwatch.kubernetes.objects import LabelSelector
@@ -192,6 +193,39 @@ def refusing_budget(item: bytes, why: str) -> BudgetFacts:
         healthy=0,
         needed=0,
         unhealthy_may_go=False,
+    )
+
+
+def doubtful_volume(item: bytes, why: str) -> VolumeFacts:
+    """Make a volume of a machine's disk."""
+    del why
+    who = _LEAST.decode(item).metadata
+    return VolumeFacts(
+        name=who.name,
+        uid=who.uid,
+        version=version_number(who.resource_version),
+        phase="Unknown",
+        kept=True,
+        claim=None,
+        of_host=True,
+        driver="",
+        alternatives=(),
+    )
+
+
+def doubtful_claim(item: bytes, why: str) -> ClaimFacts:
+    """Make a claim that is not known to be bound."""
+    del why
+    who = _LEAST.decode(item).metadata
+    return ClaimFacts(
+        namespace=who.namespace,
+        name=who.name,
+        uid=who.uid,
+        version=version_number(who.resource_version),
+        phase="Unknown",
+        volume="",
+        one_node=True,
+        annotations={},
     )
 
 

@@ -108,6 +108,26 @@ class Requirement:
     operator: str
     values: tuple[str, ...] = ()
 
+    def meets(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels meet it.
+
+        https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#operators
+        """
+        value = labels.get(self.key)
+        if self.operator == "In":
+            return value in self.values
+        if self.operator == "NotIn":
+            return value not in self.values
+        if self.operator in {"Exists", "DoesNotExist"}:
+            return (value is not None) == (self.operator == "Exists")
+        if value is None or len(self.values) != 1:
+            return False
+        try:
+            number, limit = int(value), int(self.values[0])
+        except ValueError:
+            return False
+        return number > limit if self.operator == "Gt" else self.operator == "Lt" and number < limit
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taint:
@@ -162,6 +182,7 @@ class Pod:
     bare: bool = False
     local_data: str | None = None
     interruptible: bool = False  # INTERRUPTIBLE, there or above
+    claim_data: str | None = None  # its claims that are on a disk of its machine, or may be: a drain would lose them
     loses_local_data: bool = False  # LOSES_LOCAL_DATA, there or above
     protected: str | None = None
     unschedulable: str | None = None  # the scheduler's own sentence about why it is pending
@@ -179,6 +200,12 @@ class Pod:
     def drained(self) -> bool:
         """Whether a drain has to move it."""
         return not self.daemon and self.phase not in {PodPhase.SUCCEEDED, PodPhase.FAILED}
+
+    @property
+    def loses(self) -> str | None:
+        """What would be lost with its machine, and nobody gives up: names of volumes, each with why."""
+        found = [each for each in (self.local_data, self.claim_data) if each is not None]
+        return None if self.loses_local_data else ", ".join(found) or None
 
     @property
     def consents(self) -> bool:
@@ -254,9 +281,10 @@ class KubernetesNode:
     `tainted_by` is its key where it bears our taint UNHEALTHY, also after somebody else made it schedulable.
     `marked_by` is the key of our own intent that wrote `keep` there. `owner` is the autoscaler that its labels and
     annotations name. `gpus` is what its device plugin offers (`allocatable`), None where nothing offers any. `keep` is
-    why its own marks keep it (`scale-down-disabled`, `do-not-disrupt`, PROTECT), as a clause; `vital` why the cluster,
-    or gpuwatch itself, cannot do without it. `system_uuid` is of its firmware, `addresses` are its names, too. Of its
-    `labels` are kept those that say what it is, and those that a pending pod asks for.
+    why its own marks keep it (`scale-down-disabled`, `do-not-disrupt`, PROTECT), as a clause; `vital` why the
+    cluster, or gpuwatch itself, cannot do without it; `disk_data` why its disks may hold volumes that no pod of it is
+    asked about. `system_uuid` is of its firmware, `addresses` are its names, too. Of its `labels` are kept those that
+    say what it is, and those that a pending pod asks for.
     """
 
     name: str
@@ -272,6 +300,7 @@ class KubernetesNode:
     owner: NodeOwner | None = None
     keep: str | None = None
     vital: str | None = None
+    disk_data: str | None = None
     gpus: float | None = None
     pods: tuple[Pod, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)

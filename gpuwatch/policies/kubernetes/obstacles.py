@@ -111,6 +111,12 @@ def foreign_cordon(node: Node, ledger: LedgerView) -> str | None:
     return "Somebody else has cordoned it." if known.unschedulable else None
 
 
+def disk_data(node: Node) -> str | None:
+    """Why its disks hold data that no pod of it is asked about, as a sentence; also of a machine that is stopped."""
+    known = node.kubernetes
+    return None if known is None or known.disk_data is None else f"It may hold data: {known.disk_data}."
+
+
 def unseen(node: Node) -> str | None:
     """Which pods its agent sees on GPUs that are in use, or full, and the API server shows no more, as a sentence.
 
@@ -158,7 +164,11 @@ def _against(
     pod: Pod, node: Node, rules: KubernetesRules, wait_seconds: float | None, now: datetime, *, busy_too: bool
 ) -> Iterator[str]:
     """What stands against moving one pod; words for one and, after the bar, for several."""
-    if pod.ends_at is not None or pod.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED} or (pod.daemon and pod.gpus <= 0):
+    if pod.ends_at is not None or pod.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
+        return
+    if (lost := pod.loses) is not None:
+        yield f"would lose local data: {lost}|would lose local data: {lost}"
+    if pod.daemon and pod.gpus <= 0:
         return
     if pod.protected is not None:
         yield f"is protected ({pod.protected})|are protected ({pod.protected})"
@@ -177,8 +187,6 @@ def _against(
             yield "is snoozed by its people|are snoozed by their people"
         if not busy_too and (doubt := _unproven(pod, node, wait_seconds, now)) is not None:
             yield doubt
-    if pod.drained and pod.local_data is not None and not pod.loses_local_data:
-        yield "would lose local data|would lose local data"
     if pod.drained and pod.bare and rules.bare_pods == "keep":
         yield "is made again by nothing|are made again by nothing"
 

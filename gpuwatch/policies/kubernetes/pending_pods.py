@@ -10,10 +10,10 @@ Rules, all of them:
 4. A pool without a node object has no labels to go by: nothing is known to wait for it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Requirement, Taint, Toleration
+from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Taint, Toleration
 
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _BY_ITSELF = (
@@ -30,7 +30,7 @@ def fits(pod: Pod, node: KubernetesNode) -> bool:
     if any(node.labels.get(key) != value for key, value in placement.selector.items()):
         return False
     if placement.alternatives and not any(
-        all(_meets(each, node.labels) for each in terms) for terms in placement.alternatives if terms
+        all(each.meets(node.labels) for each in terms) for terms in placement.alternatives if terms
     ):
         return False
     return all(_borne(taint, placement.tolerations) for taint in node.taints)
@@ -72,28 +72,6 @@ def _kind(node: KubernetesNode | None) -> object:
     host = {key for key in node.labels if key == "kubernetes.io/hostname"}
     labels = frozenset((key, value) for key, value in node.labels.items() if key not in host)
     return labels, node.taints, node.gpus
-
-
-def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Return whether labels meet a requirement.
-
-    https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#operators
-    """
-    value = labels.get(requirement.key)
-    operator = requirement.operator
-    if operator == "In":
-        return value in requirement.values
-    if operator == "NotIn":
-        return value not in requirement.values
-    if operator in {"Exists", "DoesNotExist"}:
-        return (value is not None) == (operator == "Exists")
-    if value is None or len(requirement.values) != 1:
-        return False
-    try:
-        number, limit = int(value), int(requirement.values[0])
-    except ValueError:
-        return False
-    return number > limit if operator == "Gt" else operator == "Lt" and number < limit
 
 
 def _borne(taint: Taint, tolerations: Iterable[Toleration]) -> bool:

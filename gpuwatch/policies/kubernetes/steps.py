@@ -86,6 +86,8 @@ def obstacle(
         return "kept_node", kept, "Without that mark."
     if (needed := obstacles.vital(node)) is not None:
         return "vital_node", needed, "Once it serves the cluster no more."
+    if (data := obstacles.disk_data(node)) is not None:
+        return "disk_data", data, "Once its claim is gone, or says gpuwatch.io/delete-local-data (docs/kubernetes.md)."
     if (lost := obstacles.unseen(node)) is not None:
         return "pods", lost, "Once their processes are gone."
     _, wait = idle.choose_action(node, observation, idle_rules)
