@@ -4,7 +4,8 @@
 ARG BASE=python:3.12-slim-bookworm@sha256:782412e85d0f0984994c290652577d4018aff08145c85b262bb63dc0c7522254
 FROM ${BASE} AS source
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
-RUN python3 -m venv /opt/gpuwatch
+# The mark tells gpuwatch that parts are not added by pip here.
+RUN python3 -m venv /opt/gpuwatch && touch /opt/gpuwatch/of-an-image
 WORKDIR /source
 COPY requirements requirements
 

@@ -64,11 +64,8 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     clock = SystemClock()
     try:
         door = make_auth(settings, clock, "agent")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ImportError) as error:
         _LOG.error("%s", error)
-        return _UNUSABLE
-    except ImportError as error:
-        _LOG.error("agent.users_file and agent.basic_auth_users need bcrypt (%s): pip install 'gpuwatch[auth]'", error)
         return _UNUSABLE
     closed_reader.allow(settings.evidence.jupyter.runtime_dirs)
     node_id = settings.node_id or discover_node_id()

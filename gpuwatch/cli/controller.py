@@ -207,10 +207,8 @@ def _make_server(settings: Settings, seen: Observers, parts: ControllerContext) 
         return make_server(settings.controller, seen, parts.clock)
     except OSError as error:
         why = error.strerror or str(error)
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         why = str(error)
-    except ImportError as error:
-        why = f"controller.users_file needs bcrypt ({error}): pip install 'gpuwatch[auth]'"
     log.error("Nothing is served at port %d (controller.port): %s", settings.controller.port, why)
     return None
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpuwatch.cli.base import above_zero, commands, is_given, print_text, progress, zero_or_more
+from gpuwatch.runtime.installed import install_command
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.table import align_rows
 
@@ -65,7 +66,7 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
             print_text(error, err=True)
             sys.exit(2)
     except ImportError as error:
-        print_text(f"The demo needs a part that is not installed ({error}): pip install 'gpuwatch[demo]'", err=True)
+        print_text(f"The demo needs a part that is not installed ({error}): {install_command('demo')}", err=True)
         sys.exit(2)
     if as_json:
         print_text(json_text("demo", figures))

@@ -9,7 +9,7 @@ from pathlib import Path
 from gpuwatch.cli.base import commands, json_option, print_text
 from gpuwatch.runtime.json_document import json_text
 
-# A requirement of an extra, such as `boto3>=1.35; extra == "aws"`, or of another extra: `gpuwatch[controller]; …`.
+# A requirement of an extra, such as `boto3>=1.35; extra == "aws"`, or of another: `gpuwatch-fleet[controller]; …`.
 _REQUIREMENT = re.compile(r"""([\w.-]+)(?:\[(\w+)\])?.*extra == ['"](\w+)['"]""")
 _GIT_SECONDS = 2.0
 
@@ -42,10 +42,11 @@ def installed_versions() -> VersionDocument:
     """This build and its parts; no module is loaded for it."""
     from importlib import metadata  # a fifth of the start-up
 
+    from gpuwatch.runtime.installed import DISTRIBUTION
     from gpuwatch.runtime.program import build
 
     number, revision, python = build()
-    known = extras(metadata.requires("gpuwatch") or ()) if _is_there("gpuwatch") else {}
+    known = extras(metadata.requires(DISTRIBUTION) or ()) if _is_there(DISTRIBUTION) else {}
     found = [name for name in sorted(known) if all(map(_is_there, known[name]))]
     return VersionDocument(version=number, commit=revision or _checked_out(), python=python, extras=found)
 

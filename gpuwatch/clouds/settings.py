@@ -17,6 +17,7 @@ from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.model.slips import nearest
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.installed import MissingExtraError, install_command
 from gpuwatch.runtime.secrets import NoStores, Stores
 
 _Text = Annotated[str, MinLen(1)]
@@ -102,8 +103,8 @@ def connect(cloud: CloudSettings, *, fleet: str, clock: Clock) -> Cloud:
     try:
         return cloud.own.connect(fleet=fleet, clock=clock, regions=cloud.regions, endpoint_url=cloud.endpoint_url)
     except ImportError as error:
-        hint = f"the cloud {cloud.provider!r} needs its extra: pip install 'gpuwatch[{cloud.provider}]' ({error})"
-        raise ImportError(hint, name=error.name) from error
+        hint = f"the cloud {cloud.provider!r} needs its extra: {install_command(cloud.provider)} ({error})"
+        raise MissingExtraError(hint, name=error.name) from error
 
 
 def contradictions(cloud: CloudSettings) -> Iterator[Contradiction]:
@@ -132,7 +133,7 @@ def unknown_regions(cloud: CloudSettings, launches: Iterable[tuple[tuple[str, ..
         elif near is not None:
             right = near
         else:
-            right = f"a region that it has; if it is new, a newer SDK: pip install -U 'gpuwatch[{cloud.provider}]'"
+            right = f"a region that it has; if it is new, a newer SDK: {install_command(cloud.provider, upgrade=True)}"
         yield Contradiction(keys=(path,), wrong=f"{region!r} is no region of {cloud.provider}", right=right)
 
 

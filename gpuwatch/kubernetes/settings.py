@@ -14,6 +14,7 @@ from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.model.duration import Seconds, format_duration
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.installed import MissingExtraError, install_command
 
 _Text = Annotated[str, MinLen(1)]
 # Where the chart, the GPU operator and Kubernetes itself put what serves the cluster.
@@ -77,8 +78,8 @@ class KubernetesSettings:
         try:
             made: ConnectedCluster = resolve_name("gpuwatch.kubernetes.cluster:ApiCluster").from_settings(self, clock)
         except ImportError as error:
-            hint = f"the section kubernetes needs its extra: pip install 'gpuwatch[kubernetes]' ({error})"
-            raise ImportError(hint, name=error.name) from error
+            hint = f"the section kubernetes needs its extra: {install_command('kubernetes')} ({error})"
+            raise MissingExtraError(hint, name=error.name) from error
         return made
 
 

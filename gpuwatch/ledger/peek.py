@@ -14,6 +14,7 @@ from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.ledger.sqlite import SqliteStore
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import HEAD, SCHEMA_VERSION
+from gpuwatch.runtime.installed import install_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,4 +72,4 @@ def plain(settings: LedgerSettings) -> str | None:
     try:
         return weaker(conninfo(settings), os.environ)
     except ImportError as error:
-        raise LedgerError(f"the driver is missing ({error}); pip install 'gpuwatch[postgres]'") from error
+        raise LedgerError(f"the driver is missing ({error}); {install_command('postgres')}") from error

@@ -20,6 +20,7 @@ from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.settings import LedgerSettings, is_postgresql
 from gpuwatch.ledger.store import Store, cause, this_process
 from gpuwatch.ledger.tables import HEAD
+from gpuwatch.runtime.installed import install_command
 from gpuwatch.runtime.secrets import read_secret_text
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class PostgresqlStore(Store):
         try:
             import psycopg  # noqa: PLC0415  an extra: only who uses PostgreSQL needs it
         except ImportError as error:
-            raise LedgerError(f"the driver is missing ({error}); pip install 'gpuwatch[postgres]'") from error
+            raise LedgerError(f"the driver is missing ({error}); {install_command('postgres')}") from error
 
         about = guarded_parameters(conninfo(settings), os.environ, psycopg.pq.version())
         self._secret = about.get("password")

@@ -34,7 +34,9 @@ def validities_of(path: Path) -> list[Validity]:
     try:
         from cryptography import x509  # noqa: PLC0415  only where there is a certificate
     except ImportError as error:
-        why = "certificates cannot be read without the package cryptography: pip install 'gpuwatch[controller]'"
+        from gpuwatch.runtime.installed import install_command  # noqa: PLC0415  for an error alone
+
+        why = f"certificates cannot be read without the package cryptography: {install_command('controller')}"
         raise ValueError(why) from error
     try:
         found = x509.load_pem_x509_certificates(path.read_bytes())

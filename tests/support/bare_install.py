@@ -17,6 +17,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+from gpuwatch.runtime.installed import DISTRIBUTION
 from tests.support.paths import ROOT
 
 
@@ -44,7 +45,7 @@ def needed(name: str, seen: set[str], extras: frozenset[str] = frozenset()) -> I
 
 def modules(extras: Iterable[str] = ()) -> set[str]:
     """The top-level modules of the base requirements and those of these extras."""
-    there = {each.replace("_", "-") for each in needed("gpuwatch", set(), frozenset(extras))}
+    there = {each.replace("_", "-") for each in needed(DISTRIBUTION, set(), frozenset(extras))}
     return {
         module
         for module, brought_by in packages_distributions().items()

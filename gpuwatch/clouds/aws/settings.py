@@ -9,6 +9,7 @@ from annotated_types import MinLen
 
 from gpuwatch.clouds.provider import ALL, SettingsOfAccounts
 from gpuwatch.model.setting import STRICT, Setting
+from gpuwatch.runtime.installed import install_command
 from gpuwatch.runtime.secrets import unread
 
 _Text = Annotated[str, MinLen(1)]
@@ -81,7 +82,7 @@ class AwsSecrets:
         try:
             from gpuwatch.clouds.aws.secrets import fetch  # noqa: PLC0415  loads boto3
         except ImportError as error:
-            raise unread(f"{store}:{name}", f"a part is missing ({error}); pip install 'gpuwatch[aws]'") from None
+            raise unread(f"{store}:{name}", f"a part is missing ({error}); {install_command('aws')}") from None
         return fetch(store, name, profile=self.profile, region=self.region, endpoint_url=self.endpoint_url)
 
 

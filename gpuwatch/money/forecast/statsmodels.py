@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuwatch.money.forecast.methods import LONGEST, Method, Past
+from gpuwatch.runtime.installed import install_command
 
 _LEAST_VALUES = 10
 _ORDER = (1, 1, 1)
@@ -27,7 +28,7 @@ def models() -> Mapping[str, Method]:
 
     """
     if importlib.util.find_spec("statsmodels") is None:
-        raise MissingError("ARIMA and ETS need statsmodels: pip install 'gpuwatch[forecast]'")
+        raise MissingError(f"ARIMA and ETS need statsmodels: {install_command('forecast')}")
     return {"ARIMA(1,1,1)": _on_plain(_arima), "ETS": _on_plain(_ets)}
 
 

@@ -13,13 +13,14 @@ from typing import Annotated, Any, ClassVar
 from gpuwatch.model.setting import Setting
 from gpuwatch.notify.transports.base import LOOPBACK, Delivery, DeliveryError, Transport, secret
 from gpuwatch.notify.transports.harmless import harmless_text
+from gpuwatch.runtime.installed import install_command
 
 _LOGGERS = ("apprise", "urllib3", "requests")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppriseSettings(Transport):
-    """Any of the services that apprise knows, as text; needs the extra `gpuwatch[notify]`."""
+    """Any of the services that apprise knows, as text; needs the extra `notify`."""
 
     target: ClassVar[str] = "urls_file"
 
@@ -40,7 +41,7 @@ class AppriseSettings(Transport):
         try:
             import apprise  # noqa: PLC0415  25 MB that only these messages need
         except ImportError as error:
-            raise DeliveryError(f"apprise is not installed ({error}): pip install 'gpuwatch[notify]'") from None
+            raise DeliveryError(f"apprise is not installed ({error}): {install_command('notify')}") from None
         lines = [(number, line.strip()) for number, line in enumerate(secret(self.urls_file).splitlines(), 1)]
         urls = [(number, line) for number, line in lines if line and not line.startswith("#")]
         if not urls:

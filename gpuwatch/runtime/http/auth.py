@@ -62,12 +62,20 @@ def make_auth(settings: ServerSettings, clock: Clock, section: str) -> ServerAut
     Raises:
         OSError: a file cannot be read.
         ValueError: a file is not what it should be.
-        ImportError: passwords need bcrypt, and it is not installed.
+        ImportError: passwords need bcrypt, and it is not installed; the words say how to install it.
 
     """
     gate, contexts = None, None
     if settings.basic_auth_users or settings.users_file is not None:
-        gate = Authenticator(users_of(settings, section), clock)
+        try:
+            gate = Authenticator(users_of(settings, section), clock)
+        except ImportError as error:
+            from gpuwatch.runtime.installed import MissingExtraError, install_command  # noqa: PLC0415  for this alone
+
+            why = (
+                f"{section}.users_file and {section}.basic_auth_users need bcrypt ({error}): {install_command('auth')}"
+            )
+            raise MissingExtraError(why) from error
     if settings.tls_certificate is not None and settings.tls_key is not None:
         files = files_of(settings, section)
         contexts = ReloadingFile(files.paths, lambda: server_context(files))

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.controller.web.settings import ControllerSettings
+from gpuwatch.runtime.installed import install_command
 from gpuwatch.simulate.demo import run_headless
 from gpuwatch.simulate.fleet.options import Options
 from tests.support.components import require
@@ -230,7 +231,7 @@ def test_without_the_extra_the_demo_says_what_to_install() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     assert done.returncode == 2
-    assert done.stderr.endswith("pip install 'gpuwatch[demo]'\n")
+    assert done.stderr.endswith(f"{install_command('demo')}\n")
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -17,6 +17,7 @@ from gpuwatch.notify.transports.apprise import AppriseSettings
 from gpuwatch.notify.transports.base import Delivery, DeliveryError
 from gpuwatch.notify.transports.mail import MailSettings
 from gpuwatch.notify.transports.web import SlackSettings, WebhookSettings
+from gpuwatch.runtime.installed import install_command
 from tests.support.builders.fleet import NOW
 from tests.support.builders.notices import a_machine, about, an_event
 from tests.support.fakes.http_sink import Answer, serving
@@ -202,7 +203,7 @@ def test_without_apprise_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "apprise", None)
     error = error_of(Receiver(apprise=AppriseSettings(urls_file=secret(tmp_path, "json://a"))))
 
-    assert "pip install 'gpuwatch[notify]'" in error
+    assert install_command("notify") in error
 
 
 def error_of(receiver: Receiver) -> str:

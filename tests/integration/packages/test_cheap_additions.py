@@ -336,7 +336,7 @@ class NimbusCloud:
         "    aws: AwsSettings",
         "    nimbus: NimbusSettings = field(default_factory=NimbusSettings)\n",
     )
-    tree.insert("pyproject.toml", "aws = [", 'nimbus = ["gpuwatch[controller]", "nimbus-sdk"]\n')
+    tree.insert("pyproject.toml", "aws = [", 'nimbus = ["gpuwatch-fleet[controller]", "nimbus-sdk"]\n')
 
 
 def the_cloud_is_reached(tree: RepositoryCopy) -> None:
@@ -367,7 +367,8 @@ except ConfigError as error:
     print(error)
 """
     missing = tree.run("-c", connected)
-    assert missing.startswith("keeper of prices\nthe cloud 'nimbus' needs its extra: pip install 'gpuwatch[nimbus]'")
+    assert missing.startswith("keeper of prices\nthe cloud 'nimbus' needs its extra: pip install '")
+    assert missing.splitlines()[1].partition(" (")[0].endswith("[nimbus]'")
     assert "'nroth' is no region of nimbus\n    expected: north" in missing
     assert "no project is set" in missing
     assert "credential:NAME, keeper:NAME, or a file" in missing

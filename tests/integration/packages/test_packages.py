@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.main import commands
+from gpuwatch.runtime.installed import DISTRIBUTION
 from tests.support.bare_install import needed
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually
@@ -36,8 +37,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """A folder with the wheel and what it needs without any extra, and nothing else."""
     folder = tmp_path_factory.mktemp("installed")
-    for name in needed("gpuwatch", set()):
-        if name == "gpuwatch":
+    for name in needed(DISTRIBUTION, set()):
+        if name == DISTRIBUTION:
             continue
         for file in distribution(name).files or ():
             if ".." not in file.parts and "__pycache__" not in file.parts:
@@ -178,11 +179,11 @@ def test_one_file_is_what_a_host_needs(
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (("status",), 2, "pip install 'gpuwatch[aws]'"),
-        (("explain", "x"), 2, "pip install 'gpuwatch[aws]'"),
-        (("backtest", "--trace", "load.csv"), 2, "pip install 'gpuwatch[aws]'"),
-        (("controller",), 2, "pip install 'gpuwatch[aws]'"),
-        (("demo",), 2, "pip install 'gpuwatch[demo]'"),
+        (("status",), 2, "pip install 'gpuwatch-fleet[aws]'"),
+        (("explain", "x"), 2, "pip install 'gpuwatch-fleet[aws]'"),
+        (("backtest", "--trace", "load.csv"), 2, "pip install 'gpuwatch-fleet[aws]'"),
+        (("controller",), 2, "pip install 'gpuwatch-fleet[aws]'"),
+        (("demo",), 2, "pip install 'gpuwatch-fleet[demo]'"),
         (("config", "check"), 0, "the ledger cannot be read here"),
         (("prices", "--gpu", "H100"), 0, "p5.48xlarge"),
     ],

@@ -70,8 +70,8 @@ def test_an_extra_is_what_its_packages_are() -> None:
             "click>=8.1",
             "aiohttp>=3.13.3; extra == 'controller'",
             'boto3>=1.35; extra == "aws"',
-            'gpuwatch[controller]; extra == "aws"',
-            'gpuwatch[controller]; extra == "demo"',
+            'gpuwatch-fleet[controller]; extra == "aws"',
+            'gpuwatch-fleet[controller]; extra == "demo"',
         ]
     )
 

@@ -11,6 +11,7 @@ from gpuwatch.cli.main import commands
 from gpuwatch.money.forecast import statsmodels
 from gpuwatch.money.forecast.methods import Past
 from gpuwatch.money.forecast.series import DAY_SECONDS, Rhythm
+from gpuwatch.runtime.installed import install_command
 
 INSTALLED = importlib.util.find_spec("statsmodels") is not None
 VALUES = [10 + 3 * math.sin(day) + (day * 7919 % 13) / 5 for day in range(60)]
@@ -24,7 +25,7 @@ def test_without_statsmodels_the_command_says_how_to_get_it(tmp_path: Path, monk
     done = CliRunner().invoke(commands, ["forecast", "--csv", str(path), "--models"])
 
     assert done.exit_code == 2
-    assert done.stderr == "ARIMA and ETS need statsmodels: pip install 'gpuwatch[forecast]'\n"
+    assert done.stderr == f"ARIMA and ETS need statsmodels: {install_command('forecast')}\n"
 
 
 @pytest.mark.parametrize("fitted", [lambda *_: [1.0], lambda *_: [math.nan] * 3, lambda *_: 1 / 0])
