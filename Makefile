@@ -115,7 +115,8 @@ $(VENV)/tools/ready: $(VENV)/python requirements/tools.lock
 	@$(VENV)/tools/bin/python -m pip install --quiet --require-hashes --requirement requirements/tools.lock
 	@touch $@
 
-LOCK := $(VENV)/tools/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header
+# Wheels alone: `make release` and the hosts build nothing of others.
+LOCK := $(VENV)/tools/bin/uv pip compile --only-binary :all: --quiet --upgrade --universal --generate-hashes --no-header
 lock: $(VENV)/tools/ready
 	$(LOCK) pyproject.toml --extra auth --output-file requirements/agent.lock
 	$(LOCK) pyproject.toml --extra auth --extra alibaba --extra aws --extra azure --extra gcp --extra kubernetes --extra tencent --extra postgres \

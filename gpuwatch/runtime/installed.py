@@ -41,7 +41,7 @@ def install_command(extra: str, *, upgrade: bool = False) -> str:
     by_name = _pip(f"{DISTRIBUTION}[{extra}]", upgrade=upgrade)
     match kind_of(folder, Path(sys.prefix), origin, one_file="_bootstrap" in sys.modules):  # shiv's own module
         case Kind.CLONE | Kind.WHEEL:
-            return _pip(_wanted(folder, origin, extra), upgrade=upgrade)
+            return _pip(_requirement(folder, origin, extra), upgrade=upgrade)
         case _ if extra in _OWN_ENVIRONMENT:
             return f"{by_name}, in a Python environment of its own"
         case Kind.PACKAGE:
@@ -55,7 +55,7 @@ def install_command(extra: str, *, upgrade: bool = False) -> str:
 def kind_of(folder: Path, prefix: Path, origin: Mapping[str, Any], *, one_file: bool) -> Kind:
     """What a copy in `folder` came from, run by the Python in `prefix`.
 
-    `origin` is pip's note of where it installed gpuwatch from (`direct_url.json`), empty where there is none.
+    `origin` is what pip noted when it installed gpuwatch (`direct_url.json`), empty where it noted nothing.
     """
     if folder == _PACKAGED:
         return Kind.PACKAGE
@@ -79,7 +79,7 @@ def _is_checkout(folder: Path) -> bool:
     return (folder / "pyproject.toml").is_file() and (folder / "gpuwatch/__init__.py").is_file()
 
 
-def _wanted(folder: Path, origin: Mapping[str, Any], extra: str) -> str:
+def _requirement(folder: Path, origin: Mapping[str, Any], extra: str) -> str:
     """What pip is asked for: a checkout's folder, the place that a wheel came from, or the name in the index."""
     checkout = _checkout(folder, origin)
     if checkout is not None:

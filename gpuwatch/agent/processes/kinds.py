@@ -260,7 +260,7 @@ def is_interpreter(names: tuple[str, ...]) -> bool:
 
 def protects(names: tuple[str, ...]) -> bool:
     """Whether a program of this name may be people's work, and is never the machine's own for its name."""
-    work = (*known.INTERPRETERS, *known.TOOLS, *known.WORK_PROGRAMS)
+    work = (*known.INTERPRETERS, *known.SHELLS, *known.TOOLS, *known.WORK_PROGRAMS)
     return _one_of(names, work) and not _one_of(names, (*known.SERVICE_PROGRAMS, *known.SESSION_PROGRAMS))
 
 

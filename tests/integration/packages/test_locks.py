@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from gpuwatch.clouds.settings import CLOUDS
+from gpuwatch.runtime.installed import DISTRIBUTION
 from tests.support.paths import ROOT
 from tools import advisories
 
@@ -35,11 +36,20 @@ def test_every_dependency_is_locked_at_a_version_that_is_wanted(name: str) -> No
 
     for each in wanted:
         package = canonicalize_name(each.name)
-        if package != "gpuwatch":
+        if package != DISTRIBUTION:
             assert package in locked, f"{package} is not in requirements/{name}.lock: make lock"
             assert each.specifier.contains(locked[package][0]), (
                 f"{package} {locked[package][0]} is not {each.specifier}"
             )
+
+
+def test_locks_take_versions_that_have_wheels() -> None:
+    """`make release` installs wheels alone: a version that exists only as source would end it."""
+    told = subprocess.run(["make", "-n", "lock"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    commands = [line for line in told.splitlines() if "pip compile" in line]
+
+    assert len(commands) == len(list((ROOT / "requirements").glob("*.lock")))
+    assert [line for line in commands if "--only-binary :all:" not in line] == []
 
 
 def test_the_tools_that_lock_and_audit_are_locked_themselves() -> None:

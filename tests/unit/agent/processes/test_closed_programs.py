@@ -92,6 +92,13 @@ def test_a_file_that_is_not_shown_is_somebodys_own_or_doubt(host: Host, case: tu
     assert (found.kind, found.rule) == (expected, found.rule)
 
 
+def test_a_persons_script_is_work_whatever_its_name(host: Host) -> None:
+    """One that is called like a viewer, too: the kernel puts its shell before it."""
+    host.put("nvtop", "/usr/bin/bash", ("/bin/bash", "./nvtop"), USER_SESSION, 1000, 0, "/")
+
+    assert host.judged("exe").rule == host.judged().rule == "script"
+
+
 def test_a_script_that_the_unit_starts_is_what_its_interpreter_runs(host: Host) -> None:
     """The kernel puts the interpreter before it."""
     file = host.root / "usr/lib/systemd/system/shipped-watcher.service"
@@ -166,10 +173,16 @@ def test_what_is_closed_never_makes_a_process_count_for_less(  # noqa: PLR0913, 
 ) -> None:  # fmt: skip
     """Of people's stays people's; what counts above a limit stays so; whatever a process says that it is called.
 
-    One that says that it is what its unit starts, or what lies in the root of an image, is believed.
+    One that says that it is what its unit starts, or is called so and says nothing, or lies beside it in an agent's
+    folder, or in the root of an image, is believed. An interpreter with the name of its script has its own path before
+    it: so the kernel starts scripts.
     """
-    words = (first, *more)
-    if any(word in STARTS.values() for word in words) or (first.startswith("/") and first.count("/") == 1):
+    interpreter = file.rpartition("/")[2] in {"bash", "python3"} and name not in {"bash", "python3"}
+    words = (file, first, *more) if interpreter else (first, *more)
+    beside = first.startswith("/opt/rapid7/guard/") and cgroup.endswith("guard.service")
+    if "/" not in first and cgroup.endswith((f"/{name}.service", f"shipped-{name}.service")):
+        file = STARTS.get(name, file)
+    if beside or any(word in STARTS.values() for word in words) or (first.startswith("/") and first.count("/") == 1):
         file = first if first.startswith("/") else file
     host.put(name, file, words, cgroup, uid, tty, cwd)
     open_, shut = host.judged(), host.judged(*closed)
