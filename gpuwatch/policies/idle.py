@@ -11,7 +11,8 @@ Rules, all of them:
    also withdrawn if somebody protects or snoozes the node, and while what reads its use is too new to be believed (the
    guard's rule `mass_idleness`); after that, a new notice comes first.
 4. Occupied, parked and stalled nodes are somebody's. Where the pool removes them, each state has a time of its own, and
-   the notice a longer grace. No budget and no age hastens them. A change of state counts from zero, and withdraws.
+   the notice a longer grace. No budget and no age hastens them. A change of state withdraws; what its agents count of
+   the new state decides when the next notice comes.
 5. If somebody has undone the stops of a node or a group twice, it is left alone for a time (gpuwatch.policies.undone).
 6. A node that is partly idle, or too old, is advice for people, never a removal while it works.
 7. A node that gpuwatch stopped itself is terminated after `terminate_after`, with a notice of its own.

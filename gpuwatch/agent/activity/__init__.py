@@ -10,7 +10,8 @@ Rules, all of them:
    memory traffic, for `stalled_timeout`, is stalled. Memory that no process holds, by a complete list, is nobody's and
    does not park. Only a GPU that is neither is idle.
 4. Time counts on the monotonic clock, between two good samples that say the same, at most `max_gap` apart. A change
-   starts it again from zero; doubt stops it, and doubt longer than `forget_after` starts it again from zero.
+   starts it again from zero; doubt stops it, and doubt longer than `forget_after` starts it again from zero. A visit
+   (`loops`) and a heavy run of hum (`days`) stop the node's.
 5. Duplicate and out-of-order samples change nothing.
 6. A GPU in MIG mode may be unable to report its instances' activity (before Hopper), or have no instance. It is idle
    only if nothing can run on it: every instance lists its processes and there is no process, no instance holds memory,

@@ -7,8 +7,8 @@ from gpuwatch.agent.activity.days import HUM
 from gpuwatch.agent.activity.doubts import doubt_of_rest, unread
 from gpuwatch.agent.activity.holders import excuse_own_work, holders_after, lists_all_processes, people
 from gpuwatch.agent.activity.links import counters_of, rates_of
-from gpuwatch.agent.activity.loops import hold_loop
-from gpuwatch.agent.activity.memory import GpuMemory, Judgement, Memory, Sample, Track
+from gpuwatch.agent.activity.loops import hold_loop, pause, paused_of
+from gpuwatch.agent.activity.memory import GpuMemory, Judgement, Memory, Paused, Sample, Track
 from gpuwatch.agent.activity.rest_power import busy_watts, learn_rest_power, sees_work
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.agent.activity.signals import Derived, evidence_of, looks_stalled
@@ -60,9 +60,9 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
     on_host = [host_judgement(entry) for entry in host if entry.says is not State.IDLE]
     judged = [judgement for _, judgement in read] + unseen + on_host
     loop, judgement = hold_loop(memory.loop, _listing(combine_judgements(judged, doubt), host), gap)
-    node = advance(memory.node, judgement, sample.at, gap, rules)
+    node = advance(memory.node, judgement, sample.at, gap, rules, visits=True)
     rest = _listing(combine_judgements((others if read else unseen) + on_host, doubt), host)
-    without = advance(memory.others, rest, sample.at, gap, rules)
+    without = advance(memory.others, rest, sample.at, gap, rules, visits=True)
     at = sample.monotonic_seconds
     return Memory(at=sample.at, monotonic_seconds=at, node=node, others=without, by_uuid=gpus, loop=loop)
 
@@ -214,8 +214,10 @@ def _listing(node: Judgement, host: tuple[Evidence, ...]) -> Judgement:
     )
 
 
-def advance(track: Track, judgement: Judgement, at: datetime, gap: float, rules: ActivityRules) -> Track:
-    """Rule 4: let time count, stop or start again."""
+def advance(
+    track: Track, judgement: Judgement, at: datetime, gap: float, rules: ActivityRules, *, visits: bool = False
+) -> Track:
+    """Rule 4: let time count, stop or start again. `visits` is whether a visit only pauses what it interrupts."""
     state, evidence = judgement.state, judgement.evidence
     doubt_seconds = track.doubt_seconds
     if gap > rules.max_gap:
@@ -226,10 +228,16 @@ def advance(track: Track, judgement: Judgement, at: datetime, gap: float, rules:
         lasting = doubt_seconds if gap > rules.max_gap or judgement.passes else doubt_seconds + gap
         shown = Activity(state=state, since=since, held_seconds=0.0, evidence=evidence, doubt=judgement.doubt)
         return replace(track, doubt_seconds=lasting, shown=shown)
-    if state is not track.state or doubt_seconds > rules.forget_after:
+    paused: tuple[Paused, ...] = ()
+    if doubt_seconds > rules.forget_after:
         since, held = at, 0.0
+    elif state is not track.state:
+        goes_on = paused_of(track, state, gap) if visits else None
+        since, held = (at, 0.0) if goes_on is None else (goes_on.since, goes_on.held_seconds)
+        paused = pause(track, state, gap) if visits else ()
     else:
         covered = gap <= rules.max_gap and track.shown.state is state
         since, held = track.since or at, track.held_seconds + (gap if covered else 0.0)
+        paused = pause(track, state, gap)
     shown = Activity(state=state, since=since, held_seconds=held, evidence=evidence)
-    return Track(state=state, since=since, held_seconds=held, doubt_seconds=0.0, shown=shown)
+    return Track(state=state, since=since, held_seconds=held, doubt_seconds=0.0, paused=paused, shown=shown)

@@ -5,11 +5,13 @@
 2. What has come back three times, each time within 40 minutes, counts as there all the time, until it has stayed away
    for 40 minutes. The node then has the strongest state that it had within these.
 3. So a state can become stronger, and never weaker. Work and a deadlock end it; doubt stays doubt.
+4. What comes seldomer, stays for at most 40 minutes and does nothing is a visit. The weaker state that it interrupts
+   goes on afterwards, without the time of the visit; the visitor's own state counts from zero.
 """
 
 from dataclasses import replace
 
-from gpuwatch.agent.activity.memory import Judgement, Loop
+from gpuwatch.agent.activity.memory import Judgement, Loop, Paused, Track
 from gpuwatch.model.activity import State
 
 _AWAY_SECONDS = 2400.0  # as long as an idle machine of an unknown pool waits: what comes seldomer is found in between
@@ -44,6 +46,29 @@ def _loop_after(loop: Loop, judgement: Judgement, gap: float) -> Loop:
     if unseen > _AWAY_SECONDS or _STRENGTH[judgement.state] >= _STRENGTH[known.state]:
         return Loop(strongest=_said_to_return(judgement), returns=returns)
     return Loop(strongest=known, unseen_seconds=unseen, returns=returns)
+
+
+def pause(track: Track, state: State, gap: float) -> tuple[Paused, ...]:
+    """Keep what waits for the end of a visit after one more sample with this state at rest (rule 4)."""
+    if state not in _STRENGTH:
+        return ()
+    kept = tuple(
+        replace(each, away_seconds=each.away_seconds + gap)
+        for each in track.paused
+        if each.away_seconds + gap <= _AWAY_SECONDS and each.state is not state
+    )
+    before = track.state
+    if before is state or before not in _STRENGTH or _STRENGTH[before] > _STRENGTH[state] or track.since is None:
+        return kept
+    left = Paused(state=before, since=track.since, held_seconds=track.held_seconds, away_seconds=gap)
+    return (*(each for each in kept if each.state is not before), left)
+
+
+def paused_of(track: Track, state: State, gap: float) -> Paused | None:
+    """The time that goes on in a state after a visit; None: it begins now."""
+    return next(
+        (each for each in track.paused if each.state is state and each.away_seconds + gap <= _AWAY_SECONDS), None
+    )
 
 
 def _said_to_return(judgement: Judgement) -> Judgement:

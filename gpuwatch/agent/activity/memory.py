@@ -42,13 +42,27 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """A state at rest that a visit has interrupted: since when and for how long it had held, and how long ago."""
+
+    state: State
+    since: datetime
+    held_seconds: float
+    away_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """One state followed over time: the last sure state with the time it has held, and how long doubt has lasted."""
+    """One state followed over time: the last sure state with the time it has held, and how long doubt has lasted.
+
+    `paused` are the states that go on once a visit is over.
+    """
 
     state: State = State.UNKNOWN
     since: datetime | None = None
     held_seconds: float = 0.0
     doubt_seconds: float = 0.0
+    paused: tuple[Paused, ...] = ()
     shown: Activity = field(default_factory=lambda: Activity(state=State.UNKNOWN, since=None, held_seconds=0.0))
 
 

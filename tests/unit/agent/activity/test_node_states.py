@@ -155,8 +155,8 @@ def test_a_busy_node_tells_its_work_alone() -> None:
     assert SLEEPER not in lasting(a_busy_reading(), host=(SLEEPER,)).activity.evidence
 
 
-def test_a_process_that_comes_or_goes_begins_the_time_again() -> None:
-    """Occupied time is no idle time, and idle time is none in which it was occupied."""
+def test_a_process_that_comes_and_goes_pauses_the_time() -> None:
+    """Occupied time is no idle time, and idle time is none in which it was occupied; after a visit it goes on."""
     memory = Memory()
     held = []
     for second, host in enumerate([(NOBODY,)] * 10 + [(SLEEPER,)] * 10 + [(NOBODY,)] * 10):
@@ -167,8 +167,8 @@ def test_a_process_that_comes_or_goes_begins_the_time_again() -> None:
         (State.IDLE, 9.0),
         (State.OCCUPIED, 0.0),
         (State.OCCUPIED, 9.0),
-        (State.IDLE, 0.0),
         (State.IDLE, 9.0),
+        (State.IDLE, 18.0),
     ]
 
 
