@@ -125,6 +125,8 @@ class Memory:
     ended: Ended = field(default_factory=Ended)
     removals: PastRemovals = field(default_factory=PastRemovals)
     sensors: LastLook = field(default_factory=LastLook)
+    # Machines without a launch time: since when they were seen to run, and the last look; a clock that runs in sleep.
+    undated: dict[str, tuple[float, float]] = field(default_factory=dict)
     ledger_is_slow: bool = False  # as of the last removal; it is told once
     circuits: Circuits = field(default_factory=Circuits)
     uses: dict[str, Use] = field(default_factory=dict)  # of lives, by their keys

@@ -24,9 +24,10 @@ from gpuwatch.controller.slurm.join import Shown, show_cluster, with_slurm
 from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.controller.undone import with_undone
 from gpuwatch.model.decision import LedgerView, Observation
-from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.fleet import Fleet, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price
+from gpuwatch.model.sight import BLIND_SECONDS
 from gpuwatch.money.prices.price_book import of_fleet
 from gpuwatch.policies import PoolRules, replacement, scaling
 from gpuwatch.policies.idle_timeout import demand
@@ -48,6 +49,7 @@ class _Look:
     measures: tuple[MetricValue, ...] = ()
     in_slurm: Shown | None = None
     ledger: LedgerView = field(default_factory=LedgerView)
+    watched: Mapping[str, float] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
 
 
@@ -147,6 +149,19 @@ def _set_the_time(look: _Look) -> None:
     look.now = look.parts.clock.now()
 
 
+def _watch_undated(look: _Look) -> None:
+    """Count for how long machines were seen to run of which their cloud names no launch time."""
+    known, now = look.parts.memory.undated, look.parts.clock.uptime()
+    longest = max(BLIND_SECONDS, 3 * look.parts.interval_seconds)
+    running = [node.id for node in look.fleet.nodes if node.launched_at is None and node.state is NodeState.RUNNING]
+    for node_id in known.keys() - set(running):
+        del known[node_id]
+    for node_id in running:
+        since, last = known.get(node_id, (now, now))
+        known[node_id] = (since if now - last <= longest else now, now)
+    look.watched = {node_id: now - known[node_id][0] for node_id in running}
+
+
 def _price(look: _Look) -> None:
     parts, offers = look.parts, [each for rule in look.rules.values() for each in rule.offers.values()]
     launches = [(each.launch.instance_type, each.launch.region, each.launch.cloud) for each in look.rules.values()]
@@ -199,6 +214,7 @@ _JOINING: Sequence[Callable[[_Look], None]] = (
     _judge_lost_gpus,
     _measure_by_agents,  # of what the agents have just said
     _set_the_time,  # of the round: all that follows is judged by it
+    _watch_undated,
     _price,
     _read_ledger,  # after the agents, so that it holds what people have just ordered
     _obey_keeps,
@@ -217,6 +233,7 @@ def _observation(look: _Look) -> Observation:
         ledger=look.ledger,
         measures=look.measures,
         prices=look.prices,
+        watched=look.watched,
         interval_seconds=parts.interval_seconds,
     )
     seen = with_unproven(parts, with_undone(parts, with_past(parts, seen, look.rules)))

@@ -185,17 +185,20 @@ def gpus_missing(case: Case) -> Finding:
 
 
 def warm_up(case: Case) -> Finding:
-    """Refuses to remove a node if its start time is recent or unknown.
+    """Refuses to remove a node if its start time is recent, or unknown for as long.
 
     A new node idles while it loads, and removing it would mean buying another one (P10, P11). Recent means within
     `pools.<name>.warm_up`; a start time in the future is recent, too. A verdict that claims more idleness than the
-    node's age is not believed: check the node's clock.
+    node's age is not believed: check the node's clock. If the cloud names no start time, a controller that has seen the
+    node run for the whole of `warm_up`, without a gap of ten minutes, knows enough.
     """
     node, limit = case.machine, case.pool_rules.warm_up
     if case.asleep:
         return allow("It does not run.")
     if node.launched_at is None:
-        return refuse("Its start time is unknown.", "The cloud must report its launch time.")
+        watched = case.observation.watched.get(node.id, 0.0)
+        sentence = f"Its cloud names no start time, and it was seen to run for {format_duration(watched)}."
+        return allow(sentence) if watched >= limit else refuse(sentence, f"It warms up for {format_duration(limit)}.")
     age = (case.observation.now - node.launched_at).total_seconds()
     if age < limit:
         started = f"It was started {format_duration(age)} ago" if age >= 0 else f"Its start is {format_age(age)}"

@@ -368,6 +368,7 @@ class Observation:
     members: Mapping[str, tuple[Life, ...]] = field(default_factory=dict)  # of groups, by their ids (members.py)
     undone: tuple[Undone, ...] = ()  # removals of ours that somebody has undone, without use since
     unproven: tuple[Unproven, ...] = ()  # drivers, agents and images with which nobody is seen at work
+    watched: Mapping[str, float] = field(default_factory=dict)  # seconds that nodes without a launch time were seen run
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
     @cached_property
